@@ -1,0 +1,2 @@
+//! Flows.
+pub mod framing;

@@ -1,0 +1,2 @@
+//! The `millstream` program.
+fn main() {}

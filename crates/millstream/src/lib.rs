@@ -1,0 +1,2 @@
+//! Millstream.
+pub use millstream_flow as flow;

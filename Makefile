@@ -1,0 +1,57 @@
+# The verbs of the project; CI runs exactly these. A machine needs Rust, Python 3.10+ and a C compiler;
+# the rest is installed into .venv the first time, and again when requirements-dev.txt changes.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PYSRC  := $(wildcard python tests examples)
+
+# One interpreter for everything: PyO3 builds against the one that will load the module.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test lint bench wheel docs clean
+
+help:  ## list the verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: $(READY)  ## build the Rust program and the Python package
+	cargo build --release -p millstream
+	$(BIN)/maturin develop --release
+
+demo: build  ## run Market Spread, from generator to report
+	$(BIN)/millstream demo
+
+# The crate millstream-python links only inside an interpreter, so its tests are those of pytest.
+test: build  ## run every test: Rust, stubs and types, docstrings, pytest
+	cargo test --release --workspace --exclude millstream-python
+	$(BIN)/python -m mypy.stubtest millstream._millstream
+	$(BIN)/pytest --doctest-modules python/millstream
+	$(BIN)/pytest tests
+
+lint: $(READY)  ## check format, lints and types
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check $(PYSRC)
+	$(BIN)/ruff format --check $(PYSRC)
+	$(BIN)/mypy --strict python/millstream
+
+bench: build  ## measure this machine
+	$(BIN)/millstream bench market-spread
+	$(BIN)/millstream bench flow
+
+wheel: $(READY)  ## build a wheel into dist/
+	$(BIN)/maturin build --release --out dist
+
+docs: $(READY)  ## build the Rust documentation into target/doc/
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
+
+clean:  ## remove everything that was built
+	cargo clean
+	rm -rf $(VENV) dist python/millstream/*.so
+
+$(READY): requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@

@@ -1,0 +1,42 @@
+"""Fixtures that every test may use: the program, a way to run it, a free port."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def millstream_bin() -> Path:
+    """Path of the release build of the Rust program, which is built when it is missing."""
+    program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "millstream"
+    if not program.exists():
+        subprocess.run(["cargo", "build", "--release", "-p", "millstream"], cwd=ROOT, check=True)
+    return program
+
+
+@pytest.fixture(scope="session")
+def run(millstream_bin: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the program to its end: `run("send", path, timeout=10).stdout`. The caller checks `returncode`."""
+
+    def run(*args: object, timeout: float = 60, **options: object) -> subprocess.CompletedProcess[str]:
+        command = [str(millstream_bin), *map(str, args)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def free_port() -> Callable[[], int]:
+    """Gives, at each call, the number of a TCP port of 127.0.0.1 on which nothing listens."""
+
+    def free_port() -> int:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            return server.getsockname()[1]
+
+    return free_port

@@ -9,6 +9,8 @@ PYSRC  := $(wildcard python tests examples)
 
 # One interpreter for everything: PyO3 builds against the one that will load the module.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+unexport CONDA_PREFIX
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test lint bench wheel docs clean

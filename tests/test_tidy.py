@@ -1,0 +1,236 @@
+"""The style of the repository, as a test.
+
+A check takes a file's path and text and yields a line per fault. Every check stands beside text that it
+must object to, so that a check which has stopped looking fails too.
+"""
+
+import ast
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILE_LINES_MAX = 800
+FUNCTION_LINES_MAX = 70
+
+Check = Callable[[str, str], Iterator[str]]
+
+
+def source_files(root: Path) -> Iterator[tuple[str, str]]:
+    """Path and text of each text file that git tracks or, outside git, that is neither hidden nor built."""
+    for path in sorted(tracked(root) or walked(root)):
+        try:
+            yield path, (root / path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue  # deleted but not yet committed, or not text
+
+
+def tracked(root: Path) -> list[str]:
+    try:
+        listing = subprocess.check_output(["git", "ls-files", "-z"], cwd=root, stderr=subprocess.DEVNULL)
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [os.fsdecode(path) for path in listing.split(b"\0") if path]
+
+
+def walked(root: Path) -> Iterator[str]:
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = [name for name in subfolders if name[0] != "." and name not in ("target", "dist")]
+        yield from (os.path.relpath(os.path.join(folder, name), root) for name in names)
+
+
+# Reading Rust: where comments, strings and characters begin, then where functions begin and end.
+
+OPAQUE = re.compile(
+    r"""
+      //[^\n]* | /\*                                                        # a block comment may nest
+    | \b[bc]?r(?P<hashes>\#*)".*?"(?P=hashes)                               # raw string
+    | "(?:\\.|[^"\\])*"                                                     # string
+    | '(?:\\(?:x[0-9a-fA-F]{2}|u\{[^}]*\}|.)|[^'\\\n])'                     # character, never a lifetime
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def code_only(rust: str) -> str:
+    """Blanks comments, strings and characters; every other character keeps its place."""
+    kept, at = [], 0
+    while begin := OPAQUE.search(rust, at):
+        end = block_comment_end(rust, begin.end()) if begin[0] == "/*" else begin.end()
+        kept += rust[at : begin.start()], re.sub(r"[^\n]", " ", rust[begin.start() : end])
+        at = end
+    return "".join(kept) + rust[at:]
+
+
+def block_comment_end(rust: str, at: int) -> int:
+    depth = 1
+    for mark in re.compile(r"/\*|\*/").finditer(rust, at):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return len(rust)
+
+
+def rust_functions(rust: str) -> Iterator[tuple[str, int, int]]:
+    """Name, first line and number of lines of each function that has a body, nested ones too."""
+    code = code_only(rust)
+    for head in re.finditer(r"\bfn\s+(?:r#)?(\$?\w+)", code):
+        if end := body_end(code, head.end()):
+            yield head[1], code.count("\n", 0, head.start()) + 1, code.count("\n", head.start(), end) + 1
+
+
+def body_end(code: str, at: int) -> int | None:
+    """Where the body of the function whose name ends at `at` closes; None when it has no body."""
+    depth = 0
+    for mark in re.compile(r"[][(){};]").finditer(code, at):
+        depth += (mark[0] in "([{") - (mark[0] in ")]}")
+        if depth < 0 or (depth == 0 and mark[0] == ";"):
+            return None
+        if depth == 0 and mark[0] == "}":
+            return mark.end()
+    return None
+
+
+def python_functions(python: str) -> Iterator[tuple[str, int, int]]:
+    """Name, first line and number of lines of each function, its docstring not counted."""
+    for node in ast.walk(ast.parse(python)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = node.end_lineno - node.lineno + 1
+            if ast.get_docstring(node) is not None:
+                lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+            yield node.name, node.lineno, lines
+
+
+# The checks.
+
+
+def files_are_short(path: str, text: str) -> Iterator[str]:
+    lines = len(text.splitlines())
+    if path.endswith((".rs", ".py", ".pyi")) and lines > FILE_LINES_MAX:
+        yield f"{path}: {lines} lines, at most {FILE_LINES_MAX}"
+
+
+def functions_are_short(path: str, text: str) -> Iterator[str]:
+    functions = {".rs": rust_functions, ".py": python_functions}.get(Path(path).suffix)
+    for name, line, lines in functions(text) if functions else ():
+        if lines > FUNCTION_LINES_MAX:
+            yield f"{path}:{line}: {name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def modules_say_what_they_are(path: str, text: str) -> Iterator[str]:
+    if re.fullmatch(r"crates/[^/]+/src/.*\.rs", path) and not text.startswith("//!"):
+        yield f"{path}:1: opens without //!"
+    if re.fullmatch(r"python/.*\.py", path) and not ast.get_docstring(ast.parse(text)):
+        yield f"{path}:1: opens without a docstring"
+
+
+def modules_are_named_for_what_they_do(path: str, text: str) -> Iterator[str]:
+    vague = {"util", "utils", "helper", "helpers", "manager", "managers", "common"}
+    if path.endswith((".rs", ".py", ".pyi")) and (found := vague.intersection(re.split(r"[/_.-]", path))):
+        yield f"{path}: {found.pop()} says nothing"
+
+
+def unsafe_stays_in_the_journal(path: str, text: str) -> Iterator[str]:
+    if path.endswith(".rs") and not path.startswith("crates/millstream-journal/"):
+        yield from lines_with(r"\bunsafe\b", path, code_only(text))
+
+
+def nothing_is_left_for_later(path: str, text: str) -> Iterator[str]:
+    yield from lines_with(r"\b(TOD[O]|FIXM[E])\b|\b(tod[o]|unimplemente[d])!", path, text)
+
+
+def nothing_points_outside(path: str, text: str) -> Iterator[str]:
+    yield from lines_with(r"\.\./[s]hared", path, text)
+
+
+def lines_with(pattern: str, path: str, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := re.search(pattern, line):
+            yield f"{path}:{number}: {found[0]}"
+
+
+# What each check must object to: path, text.
+BAD: dict[Check, list[tuple[str, str]]] = {
+    files_are_short: [("crates/x/src/a.rs", "//\n" * 801), ("tests/a.py", "\n" * 801)],
+    functions_are_short: [
+        ("crates/x/src/a.rs", "fn long() {\n" + "    step();\n" * 69 + "}\n"),
+        ("tests/a.py", "def long():\n" + "    step()\n" * 70),
+        ("tests/a.py", "class A:\n    async def long(self):\n" + "        step()\n" * 70),
+    ],
+    modules_say_what_they_are: [
+        ("crates/x/src/a.rs", "use std::fs;\n//! Too late.\n"),
+        ("python/x/a.py", "import os\n"),
+        ("python/x/__init__.py", ""),
+    ],
+    modules_are_named_for_what_they_do: [
+        ("crates/x/src/utils.rs", ""),
+        ("python/x/string_helpers.py", ""),
+        ("tests/common/mod.rs", ""),
+    ],
+    unsafe_stays_in_the_journal: [("crates/millstream/src/a.rs", "//! A.\nfn f() { unsafe { g() } }\n")],
+    nothing_is_left_for_later: [
+        ("README.md", "TODO: write it"),
+        ("a.py", "# FIXME"),
+        ("a.rs", "fn f() { todo!() }"),
+        ("a.rs", "fn f() { unimplemented!() }"),
+    ],
+    nothing_points_outside: [("docs/a.md", "see ../shared/notes.md")],
+}
+CHECKS = pytest.mark.parametrize("check", BAD, ids=lambda check: check.__name__)
+
+
+@CHECKS
+def test_the_tree_is_tidy(check: Check) -> None:
+    files = list(source_files(ROOT))
+    assert "Cargo.toml" in (path for path, _ in files)
+    faults = [fault for path, text in files for fault in check(path, text)]
+    assert not faults, "\n" + "\n".join(faults)
+
+
+@CHECKS
+def test_the_check_can_fail(check: Check) -> None:
+    for path, text in BAD[check]:
+        faults = list(check(path, text))
+        assert len(faults) == 1 and faults[0].startswith(path), (path, text[:60], faults)
+
+
+TRICKY_RUST = r"""
+trait Named { fn name(&self) -> [u8; 4]; fn size(&self) -> usize { 1 } }
+fn text<'a, 'b: 'a>(s: &'a str, _: &'b [u8; 2]) -> usize {
+    let _ = ("{ \" {", '{', '\'', b'{', '\u{7b}', r#"{ " fn no() { "#, br"\", "// {");
+    s.len() // } fn no() {
+}
+/* { /* nested } */ fn no() { } */
+const CALL: fn(u32) -> u32 = r#fn_like;
+pub async fn outer<F>(f: F) where F: Fn([u8; 2]) {
+    fn inner() {}
+    match 1 { _ => { inner() } }
+}
+extern "C" { fn foreign(n: u32); }
+"""
+
+
+def test_rust_functions_are_found_in_tricky_code() -> None:
+    assert list(rust_functions(TRICKY_RUST)) == [
+        ("size", 2, 1),
+        ("text", 3, 4),
+        ("outer", 9, 4),
+        ("inner", 10, 1),
+    ]
+
+
+def test_the_limit_itself_is_allowed() -> None:
+    rust = "fn most() {\n" + "    step();\n" * 68 + "}\n"
+    python = 'def most():\n    """Says\n    much."""\n' + "    step()\n" * 69
+    assert not list(functions_are_short("a.rs", rust)) and not list(functions_are_short("a.py", python))
+
+
+def test_outside_git_the_tree_is_walked(tmp_path: Path) -> None:
+    for name in ("a.rs", "target/b.rs", ".venv/c.py", "docs/d.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("//! Text.\n")
+    assert [path for path, _ in source_files(tmp_path)] == ["a.rs", "docs/d.md"]

@@ -5,6 +5,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,12 @@ def millstream_bin() -> Path:
 def run(millstream_bin: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the program to its end: `run("send", path, timeout=10).stdout`. The caller checks `returncode`."""
 
-    def run(*args: object, timeout: float = 60, **options: object) -> subprocess.CompletedProcess[str]:
+    def run(*args: object, timeout: float = 60, **options: Any) -> subprocess.CompletedProcess[str]:
         command = [str(millstream_bin), *map(str, args)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, **options
+        )
+        return done
 
     return run
 
@@ -37,6 +41,6 @@ def free_port() -> Callable[[], int]:
 
     def free_port() -> int:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            return server.getsockname()[1]
+            return int(server.getsockname()[1])
 
     return free_port

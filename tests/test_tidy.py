@@ -58,7 +58,8 @@ OPAQUE = re.compile(
 
 def code_only(rust: str) -> str:
     """Blanks comments, strings and characters; every other character keeps its place."""
-    kept, at = [], 0
+    kept: list[str] = []
+    at = 0
     while begin := OPAQUE.search(rust, at):
         end = block_comment_end(rust, begin.end()) if begin[0] == "/*" else begin.end()
         kept += rust[at : begin.start()], re.sub(r"[^\n]", " ", rust[begin.start() : end])
@@ -99,10 +100,13 @@ def python_functions(python: str) -> Iterator[tuple[str, int, int]]:
     """Name, first line and number of lines of each function, its docstring not counted."""
     for node in ast.walk(ast.parse(python)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = node.end_lineno - node.lineno + 1
-            if ast.get_docstring(node) is not None:
-                lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+            documented = ast.get_docstring(node) is not None
+            lines = height(node) - (height(node.body[0]) if documented else 0)
             yield node.name, node.lineno, lines
+
+
+def height(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 # The checks.
@@ -153,7 +157,7 @@ def lines_with(pattern: str, path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}: {found[0]}"
 
 
-# What each check must object to: path, text.
+# What each check must object to: path, text. A `~` is dropped; it keeps this file itself tidy.
 BAD: dict[Check, list[tuple[str, str]]] = {
     files_are_short: [("crates/x/src/a.rs", "//\n" * 801), ("tests/a.py", "\n" * 801)],
     functions_are_short: [
@@ -173,12 +177,12 @@ BAD: dict[Check, list[tuple[str, str]]] = {
     ],
     unsafe_stays_in_the_journal: [("crates/millstream/src/a.rs", "//! A.\nfn f() { unsafe { g() } }\n")],
     nothing_is_left_for_later: [
-        ("README.md", "TODO: write it"),
-        ("a.py", "# FIXME"),
-        ("a.rs", "fn f() { todo!() }"),
-        ("a.rs", "fn f() { unimplemented!() }"),
+        ("README.md", "TO~DO: write it"),
+        ("a.py", "# FIX~ME"),
+        ("a.rs", "fn f() { to~do!() }"),
+        ("a.rs", "fn f() { unimplement~ed!() }"),
     ],
-    nothing_points_outside: [("docs/a.md", "see ../shared/notes.md")],
+    nothing_points_outside: [("docs/a.md", "see ../sha~red/notes.md")],
 }
 CHECKS = pytest.mark.parametrize("check", BAD, ids=lambda check: check.__name__)
 
@@ -194,7 +198,7 @@ def test_the_tree_is_tidy(check: Check) -> None:
 @CHECKS
 def test_the_check_can_fail(check: Check) -> None:
     for path, text in BAD[check]:
-        faults = list(check(path, text))
+        faults = list(check(path, text.replace("~", "")))
         assert len(faults) == 1 and faults[0].startswith(path), (path, text[:60], faults)
 
 

@@ -85,6 +85,17 @@ impl Framing {
     /// A length prefix of four bytes, big-endian.
     pub const U32: Self = Self::prefix(PrefixWidth::U32, true);
 
+    /// Where the frame whose payload has this span ends in `buffer`, its line end included: the next frame starts there.
+    #[inline]
+    pub fn end_of(&self, buffer: &[u8], (_, end): (u32, u32)) -> usize {
+        let end = end as usize;
+        match (self, buffer.get(end)) {
+            (Self::Lines, Some(b'\r')) => end + 2,
+            (Self::Lines, Some(_)) => end + 1,
+            _ => end,
+        }
+    }
+
     const fn prefix(width: PrefixWidth, big_endian: bool) -> Self {
         Self::Prefix { width, big_endian }
     }

@@ -1,2 +1,43 @@
-//! Flows.
+//! Dataflows over streams of events: sources, steps, sinks, and state for each key.
+//!
+//! A flow is described with a fluent interface and run on one thread or several. Steps between
+//! two exchanges are fused: a batch goes through them by plain calls, on one thread. Progress,
+//! threads and the channels between them are those of the `timely` crate.
+//!
+//! Start with [`Flow`]; the verbs are on [`Stream`] and [`KeyedStream`]; connectors are the
+//! modules [`tcp`], [`files`], [`generator`], [`stdout`] and [`testing`]; own ones implement
+//! [`Source`](source::Source) and [`Sink`](sink::Sink).
+pub mod batch;
+pub mod clock;
+pub mod codec;
+pub mod control;
+pub mod error;
+pub mod files;
 pub mod framing;
+pub mod generator;
+pub mod graph;
+pub mod key;
+pub mod keyed;
+pub mod metrics;
+mod packet;
+pub mod policy;
+pub mod poller;
+pub mod push;
+pub mod run;
+mod segment;
+pub mod sink;
+mod sinking;
+pub mod source;
+pub mod stdout;
+pub mod stream;
+pub mod tcp;
+pub mod testing;
+pub mod verbs;
+
+pub use error::{Failure, FlowError};
+pub use framing::{Frames, Framing};
+pub use keyed::{Emit, KeyedStream, Logic};
+pub use policy::{DeadLetter, OnError};
+pub use run::{Options, Running};
+pub use segment::Route;
+pub use stream::{Flow, Pipe, Stream};

@@ -249,6 +249,23 @@ fn cutting_starts_where_it_is_told() {
 }
 
 #[test]
+fn frames_lie_end_to_end_with_what_is_around_them() {
+    let stream = b"a\n\nb\r\r\n\r\nlast";
+    let mut spans = Vec::new();
+    let mut cutter = Cutter::new(Framing::Lines, LIMIT);
+    let consumed = cutter.cut(stream, 0, &mut spans).unwrap();
+    cutter
+        .finish(&stream[consumed..], consumed, &mut spans)
+        .unwrap();
+    let ends: Vec<usize> = spans
+        .iter()
+        .map(|&span| Framing::Lines.end_of(stream, span))
+        .collect();
+    assert_eq!(ends, [2, 3, 7, 9, 13]);
+    assert_eq!(Framing::U8.end_of(b"\x01a\x01b", (1, 2)), 2);
+}
+
+#[test]
 fn what_would_not_be_read_back_is_not_written() {
     let mut out = Vec::new();
     for (framing, frame) in [

@@ -1,0 +1,237 @@
+//! Between bytes and items: decoders behind byte sources, encoders before byte sinks.
+//!
+//! A decoder sees each frame where it lies in the read buffer and makes an item of it; nothing is
+//! copied that it does not copy. A frame that cannot be decoded is a poison message: the error
+//! says at what offset of its input it stands, and the policy says what becomes of it.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use crate::batch::Data;
+use crate::control::Control;
+use crate::error::{Cause, Failure, shorten};
+use crate::framing::Frames;
+use crate::policy::{DeadLetter, OnError};
+use crate::poller::Io;
+use crate::sink::{Sink, Writer};
+use crate::source::{Events, Next, Partition, Position, Source};
+
+/// A source of items: a source of frames with a decoder. Made by [`decode`].
+pub struct Decoded<S, F> {
+    source: S,
+    decode: Arc<F>,
+    on_error: OnError,
+}
+
+/// Puts a decoder behind a source of frames.
+pub fn decode<S, F, T, E>(source: S, decode: F) -> Decoded<S, F>
+where
+    S: Source<Frames>,
+    F: Fn(&[u8]) -> Result<T, E> + Send + Sync + 'static,
+    E: Into<Cause>,
+{
+    Decoded {
+        source,
+        decode: Arc::new(decode),
+        on_error: OnError::Fail,
+    }
+}
+
+impl<S, F> Decoded<S, F> {
+    /// What becomes of a frame that cannot be decoded. The flow fails unless told otherwise.
+    #[must_use]
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.on_error = on_error;
+        self
+    }
+}
+
+impl<S, F, T, E> Source<Vec<T>> for Decoded<S, F>
+where
+    S: Source<Frames>,
+    F: Fn(&[u8]) -> Result<T, E> + Send + Sync + 'static,
+    T: Data,
+    E: Into<Cause>,
+{
+    fn describe(&self) -> String {
+        self.source.describe()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        self.source.partitions()
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
+        Ok(Box::new(DecodedPartition {
+            inner: self.source.open(partition, resume, io)?,
+            decode: Arc::clone(&self.decode),
+            on_error: self.on_error.clone(),
+            dead: None,
+            frames: Frames::default(),
+        }))
+    }
+}
+
+struct DecodedPartition<F> {
+    inner: Box<dyn Partition<Frames>>,
+    decode: Arc<F>,
+    on_error: OnError,
+    dead: Option<Box<dyn Writer<Vec<DeadLetter>>>>,
+    frames: Frames,
+}
+
+impl<F> DecodedPartition<F> {
+    fn poison(&mut self, index: usize, cause: Cause, events: &mut Events<'_>) -> Result<(), Cause> {
+        let offset = self.frames.offset + u64::from(self.frames.spans[index].0);
+        let frame = self.frames.get(index);
+        let item = shorten(&String::from_utf8_lossy(frame));
+        let failure = Failure {
+            step: events.cx.metrics[events.node].name.clone(),
+            key: None,
+            item: Some(format!(
+                "frame of {} bytes at offset {offset}: {item:?}",
+                frame.len()
+            )),
+            cause,
+        };
+        if matches!(self.on_error, OnError::Fail) {
+            return Err(Box::new(failure));
+        }
+        events.cx.skipped(events.node);
+        if events.cx.metrics[events.node].skipped <= 10 {
+            eprintln!("millstream: skipped: {failure}");
+        }
+        if let OnError::DeadLetter(sink) = &self.on_error {
+            if self.dead.is_none() {
+                self.dead = Some(sink.open(events.cx.worker, &events.cx.control)?);
+            }
+            if let Some(dead) = &mut self.dead {
+                let error = failure.to_string();
+                let letter = DeadLetter {
+                    step: failure.step,
+                    key: None,
+                    item: failure.item,
+                    error,
+                };
+                dead.write_batch(&mut vec![letter])?;
+                dead.flush()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<F, T, E> Partition<Vec<T>> for DecodedPartition<F>
+where
+    F: Fn(&[u8]) -> Result<T, E>,
+    T: Data,
+    E: Into<Cause>,
+{
+    fn next_batch(&mut self, batch: &mut Vec<T>, events: &mut Events<'_>) -> Result<Next, Cause> {
+        self.frames.spans.clear();
+        let next = self.inner.next_batch(&mut self.frames, events)?;
+        if next == Next::Batch {
+            batch.reserve(self.frames.len());
+            for index in 0..self.frames.len() {
+                match (self.decode)(self.frames.get(index)) {
+                    Ok(item) => batch.push(item),
+                    Err(error) => self.poison(index, error.into(), events)?,
+                }
+            }
+        }
+        Ok(next)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        self.inner.next_awake()
+    }
+    fn position(&self) -> Position {
+        self.inner.position()
+    }
+}
+
+/// Reads a frame as text.
+///
+/// # Errors
+/// The frame is not UTF-8.
+pub fn text(frame: &[u8]) -> Result<String, std::str::Utf8Error> {
+    std::str::from_utf8(frame).map(str::to_owned)
+}
+
+/// A sink of items: an encoder before a sink of frames. Made by [`encode`].
+pub struct Encoded<S, F> {
+    sink: S,
+    encode: Arc<F>,
+}
+
+/// Puts an encoder before a sink of frames; it appends an item's bytes to the buffer.
+pub fn encode<S, F, T>(sink: S, encode: F) -> Encoded<S, F>
+where
+    S: Sink<Frames>,
+    F: Fn(&T, &mut Vec<u8>) + Send + Sync + 'static,
+{
+    Encoded {
+        sink,
+        encode: Arc::new(encode),
+    }
+}
+
+/// Writes an item as text; an encoder for [`encode`].
+pub fn display<T: Display>(item: &T, out: &mut Vec<u8>) {
+    use std::io::Write;
+    // Writing to memory cannot fail; a Display that fails has written what it could.
+    let _ = write!(out, "{item}");
+}
+
+impl<S, F, T> Sink<Vec<T>> for Encoded<S, F>
+where
+    S: Sink<Frames>,
+    F: Fn(&T, &mut Vec<u8>) + Send + Sync + 'static,
+    T: Data,
+{
+    fn describe(&self) -> String {
+        self.sink.describe()
+    }
+    fn open(
+        &self,
+        worker: usize,
+        control: &Arc<Control>,
+    ) -> Result<Box<dyn Writer<Vec<T>>>, Cause> {
+        Ok(Box::new(EncodedWriter {
+            inner: self.sink.open(worker, control)?,
+            encode: Arc::clone(&self.encode),
+            frames: Frames::default(),
+        }))
+    }
+}
+
+struct EncodedWriter<F> {
+    inner: Box<dyn Writer<Frames>>,
+    encode: Arc<F>,
+    frames: Frames,
+}
+
+impl<F, T> Writer<Vec<T>> for EncodedWriter<F>
+where
+    F: Fn(&T, &mut Vec<u8>),
+{
+    fn write_batch(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
+        self.frames.clear();
+        for item in batch.drain(..) {
+            let start = self.frames.data.len();
+            (self.encode)(&item, &mut self.frames.data);
+            let end = u32::try_from(self.frames.data.len())
+                .map_err(|_| "a batch of output is larger than 4 GiB")?;
+            self.frames.spans.push((start as u32, end));
+        }
+        self.inner.write_batch(&mut self.frames)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        self.inner.flush()
+    }
+    fn close(&mut self) -> Result<(), Cause> {
+        self.inner.close()
+    }
+}

@@ -1,0 +1,157 @@
+//! What the workers of one run share: stopping, failing, waking, and how much is on its way.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use mio::Waker;
+
+use crate::error::FlowError;
+use crate::metrics::StepMetrics;
+
+const RUNNING: u8 = 0;
+const DRAINING: u8 = 1;
+const ABORTED: u8 = 2;
+
+/// Items that may be on their way to one worker before sources elsewhere hold back.
+pub(crate) const IN_FLIGHT_MAX: usize = 1 << 16;
+
+/// A lock whose poisoning does not matter: each value behind it is whole at every moment.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One worker, as the others see it.
+#[derive(Default)]
+struct Peer {
+    waker: OnceLock<Waker>,
+    sleeping: AtomicBool,
+    in_flight: AtomicUsize,
+    snapshot: Mutex<Vec<StepMetrics>>,
+}
+
+/// Shared by the workers and by whoever started them.
+pub struct Control {
+    state: AtomicU8,
+    failure: Mutex<Option<FlowError>>,
+    peers: Vec<Peer>,
+    ended: Mutex<usize>,
+    all_ended: Condvar,
+}
+
+impl Control {
+    pub(crate) fn new(workers: usize) -> Self {
+        Control {
+            state: AtomicU8::new(RUNNING),
+            failure: Mutex::new(None),
+            peers: (0..workers).map(|_| Peer::default()).collect(),
+            ended: Mutex::new(0),
+            all_ended: Condvar::new(),
+        }
+    }
+
+    /// Asks the sources to end; what has been read is processed and flushed.
+    pub fn stop(&self) {
+        let _ = self
+            .state
+            .compare_exchange(RUNNING, DRAINING, Ordering::SeqCst, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// True once the flow has been asked to stop, or has failed.
+    #[must_use]
+    pub fn stopping(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != RUNNING
+    }
+
+    /// True once the flow has failed.
+    #[must_use]
+    pub fn aborted(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == ABORTED
+    }
+
+    /// Ends the run at once; the first failure is the one that is reported.
+    pub(crate) fn fail(&self, error: FlowError) {
+        lock(&self.failure).get_or_insert(error);
+        self.state.store(ABORTED, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<FlowError> {
+        lock(&self.failure).take()
+    }
+
+    pub(crate) fn set_waker(&self, worker: usize, waker: Waker) {
+        let _ = self.peers[worker].waker.set(waker);
+    }
+
+    fn wake_all(&self) {
+        for peer in &self.peers {
+            if let Some(waker) = peer.waker.get() {
+                // A waker fails only when its poller is gone, and with it the need to wake it.
+                let _ = waker.wake();
+            }
+        }
+    }
+
+    /// Wakes the workers that sleep, after `worker` may have sent them something.
+    pub(crate) fn wake_sleepers(&self, worker: usize) {
+        for (index, peer) in self.peers.iter().enumerate() {
+            if index != worker
+                && peer.sleeping.swap(false, Ordering::SeqCst)
+                && let Some(waker) = peer.waker.get()
+            {
+                let _ = waker.wake();
+            }
+        }
+    }
+
+    pub(crate) fn set_sleeping(&self, worker: usize, sleeping: bool) {
+        self.peers[worker]
+            .sleeping
+            .store(sleeping, Ordering::SeqCst);
+    }
+
+    pub(crate) fn sent(&self, to: usize, items: usize) {
+        self.peers[to].in_flight.fetch_add(items, Ordering::Relaxed);
+    }
+
+    pub(crate) fn handled(&self, worker: usize, items: usize) {
+        self.peers[worker]
+            .in_flight
+            .fetch_sub(items, Ordering::Relaxed);
+    }
+
+    /// True when some worker has so much before it that sources should hold back.
+    pub(crate) fn congested(&self) -> bool {
+        self.peers
+            .iter()
+            .any(|peer| peer.in_flight.load(Ordering::Relaxed) > IN_FLIGHT_MAX)
+    }
+
+    pub(crate) fn publish(&self, worker: usize, metrics: &[StepMetrics]) {
+        *lock(&self.peers[worker].snapshot) = metrics.to_vec();
+    }
+
+    pub(crate) fn snapshots(&self) -> Vec<Vec<StepMetrics>> {
+        self.peers
+            .iter()
+            .map(|peer| lock(&peer.snapshot).clone())
+            .collect()
+    }
+
+    pub(crate) fn worker_ended(&self) {
+        *lock(&self.ended) += 1;
+        self.all_ended.notify_all();
+    }
+
+    /// Waits until every worker has ended, `limit` at most; true when they have.
+    pub(crate) fn wait_ended(&self, limit: Duration) -> bool {
+        let all = self.peers.len();
+        let (ended, _) = self
+            .all_ended
+            .wait_timeout_while(lock(&self.ended), limit, |ended| *ended < all)
+            .unwrap_or_else(PoisonError::into_inner);
+        *ended == all
+    }
+}

@@ -1,0 +1,125 @@
+//! Everything that can go wrong with a flow, worded for the person who reads it.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// The cause of a failure: any error that can cross threads.
+pub type Cause = Box<dyn StdError + Send + Sync>;
+
+/// A step, source or sink failed on an item.
+#[derive(Debug)]
+pub struct Failure {
+    /// The name of the step.
+    pub step: String,
+    /// The key in whose state the step worked, as text.
+    pub key: Option<String>,
+    /// The item, as text, shortened.
+    pub item: Option<String>,
+    /// What the step said.
+    pub cause: Cause,
+}
+
+impl Failure {
+    /// A failure of `step` that concerns no single item.
+    pub fn new(step: impl Into<String>, cause: impl Into<Cause>) -> Self {
+        Failure {
+            step: step.into(),
+            key: None,
+            item: None,
+            cause: cause.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step \"{}\"", self.step)?;
+        if let Some(key) = &self.key {
+            write!(f, ", key {key}")?;
+        }
+        if let Some(item) = &self.item {
+            write!(f, ", item {item}")?;
+        }
+        write!(f, ": {}", self.cause)?;
+        let mut source = self.cause.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Failure {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(self.cause.as_ref())
+    }
+}
+
+/// Why a flow could not be built or did not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlowError {
+    /// Two steps have one name; state and metrics are found by name.
+    #[error("flow \"{flow}\": the name \"{name}\" is used by two steps")]
+    DuplicateName {
+        /// The flow.
+        flow: String,
+        /// The name used twice.
+        name: String,
+    },
+    /// A step that keeps state needs a stable name.
+    #[error("flow \"{flow}\": a {kind} step keeps state and needs a name")]
+    MissingName {
+        /// The flow.
+        flow: String,
+        /// The kind of the step, `stateful` for instance.
+        kind: String,
+    },
+    /// A flow without a source has nothing to do.
+    #[error("flow \"{0}\" has no source")]
+    NoSource(String),
+    /// A stream nobody reads is a mistake in the flow.
+    #[error("flow \"{flow}\": nothing reads the output of \"{step}\"; end it with a sink")]
+    Unread {
+        /// The flow.
+        flow: String,
+        /// The step whose output is dropped.
+        step: String,
+    },
+    /// Streams of two flows were joined.
+    #[error("streams of two different flows cannot be merged")]
+    ForeignStream,
+    /// A number is outside what the engine takes.
+    #[error("{0}")]
+    Usage(String),
+    /// A connector could not be opened.
+    #[error("{what}: {cause}")]
+    Open {
+        /// What was opened: `source "orders" (tcp listen 127.0.0.1:7001)`.
+        what: String,
+        /// What the system said.
+        cause: Cause,
+    },
+    /// A step failed while the flow ran.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// A worker thread panicked: a defect in a step's code, or in Millstream.
+    #[error("step \"{step}\" panicked: {message}")]
+    Panicked {
+        /// The step that ran last on that worker.
+        step: String,
+        /// The panic's message.
+        message: String,
+    },
+}
+
+/// `text` cut to a length that fits on a line of a log.
+#[must_use]
+pub fn shorten(text: &str) -> String {
+    const LONGEST: usize = 200;
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}... ({} bytes)", &text[..at], text.len()),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,164 @@
+//! Counters and latency of each step on each worker.
+//!
+//! Recorded once for a batch: one clock read gives both the time the batch spent in the step and
+//! its age since the source cut it out of its input. Histograms are HDR with three significant
+//! digits (Gil Tene, hdrhistogram.org). Every item of a batch is given the age of the batch at
+//! the end of the step, which is never less than its own.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+/// The largest latency that a histogram tells apart: a minute.
+const LONGEST_NS: u64 = 60_000_000_000;
+
+/// An empty latency histogram, in nanoseconds.
+#[must_use]
+#[expect(
+    clippy::expect_used,
+    reason = "the bounds are constants that the crate accepts"
+)]
+pub fn latency_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid")
+}
+
+/// What one step did on one worker, or on all of them.
+#[derive(Clone, Debug)]
+pub struct StepMetrics {
+    /// The step's name.
+    pub name: String,
+    /// The step's kind: `map`, `stateful`, `source`, ...
+    pub kind: &'static str,
+    /// Items that went in.
+    pub items_in: u64,
+    /// Items that came out.
+    pub items_out: u64,
+    /// Batches that went in.
+    pub batches: u64,
+    /// Items passed over under the error policies skip and dead letter.
+    pub skipped: u64,
+    /// Connections or inputs given up because of what they sent.
+    pub faults: u64,
+    /// Time spent in the step itself.
+    pub busy_ns: u64,
+    /// Age of the items at the end of the step, since the source had them whole; nanoseconds.
+    pub latency_ns: Histogram<u64>,
+}
+
+impl StepMetrics {
+    pub(crate) fn new(name: &str, kind: &'static str) -> Self {
+        StepMetrics {
+            name: name.to_owned(),
+            kind,
+            items_in: 0,
+            items_out: 0,
+            batches: 0,
+            skipped: 0,
+            faults: 0,
+            busy_ns: 0,
+            latency_ns: latency_histogram(),
+        }
+    }
+
+    fn absorb(&mut self, other: &StepMetrics) {
+        self.items_in += other.items_in;
+        self.items_out += other.items_out;
+        self.batches += other.batches;
+        self.skipped += other.skipped;
+        self.faults += other.faults;
+        self.busy_ns += other.busy_ns;
+        // Both histograms have the same constant bounds, so that adding cannot fail.
+        let _ = self.latency_ns.add(&other.latency_ns);
+    }
+
+    fn to_json(&self) -> Value {
+        let us = |q: f64| self.latency_ns.value_at_quantile(q) as f64 / 1000.0;
+        json!({
+            "name": self.name, "kind": self.kind, "items_in": self.items_in,
+            "items_out": self.items_out, "batches": self.batches, "skipped": self.skipped,
+            "faults": self.faults, "busy_ms": self.busy_ns as f64 / 1e6,
+            "latency_us": {"p50": us(0.5), "p90": us(0.9), "p99": us(0.99), "p99.9": us(0.999),
+                "p99.99": us(0.9999), "max": self.latency_ns.max() as f64 / 1000.0},
+        })
+    }
+}
+
+/// The metrics of a flow, at its end or at one moment.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The flow's name.
+    pub flow: String,
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// One list of steps for each worker, in the order of the flow.
+    pub workers: Vec<Vec<StepMetrics>>,
+}
+
+impl Report {
+    /// The steps summed over all workers, in the order of the flow.
+    #[must_use]
+    pub fn steps(&self) -> Vec<StepMetrics> {
+        let mut total: Vec<StepMetrics> = Vec::new();
+        for steps in &self.workers {
+            for (index, step) in steps.iter().enumerate() {
+                match total.get_mut(index) {
+                    Some(sum) => sum.absorb(step),
+                    None => total.push(step.clone()),
+                }
+            }
+        }
+        total
+    }
+
+    /// One step summed over all workers, by its name.
+    #[must_use]
+    pub fn step(&self, name: &str) -> Option<StepMetrics> {
+        self.steps().into_iter().find(|step| step.name == name)
+    }
+
+    /// The report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...]}`.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let list =
+            |steps: &[StepMetrics]| steps.iter().map(StepMetrics::to_json).collect::<Vec<_>>();
+        json!({
+            "flow": self.flow,
+            "seconds": self.elapsed.as_secs_f64(),
+            "steps": list(&self.steps()),
+            "workers": self.workers.iter().map(|steps| list(steps)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "flow {} ran {:.3} s",
+            self.flow,
+            self.elapsed.as_secs_f64()
+        )?;
+        writeln!(
+            f,
+            "{:<22} {:>12} {:>12} {:>9} {:>8} {:>9} {:>9} {:>9}",
+            "step", "in", "out", "busy ms", "skipped", "p50 us", "p99 us", "max us"
+        )?;
+        for step in self.steps() {
+            let us = |ns: u64| ns as f64 / 1000.0;
+            writeln!(
+                f,
+                "{:<22} {:>12} {:>12} {:>9.1} {:>8} {:>9.1} {:>9.1} {:>9.1}",
+                step.name,
+                step.items_in,
+                step.items_out,
+                step.busy_ns as f64 / 1e6,
+                step.skipped,
+                us(step.latency_ns.value_at_quantile(0.5)),
+                us(step.latency_ns.value_at_quantile(0.99)),
+                us(step.latency_ns.max()),
+            )?;
+        }
+        Ok(())
+    }
+}

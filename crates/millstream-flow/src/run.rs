@@ -1,0 +1,425 @@
+//! Running a flow: worker threads, their loops, stopping and failing.
+//!
+//! A worker alternates between timely steps, in which operators run, and its poller, in which it
+//! sleeps until a socket, another worker or a moment in time wakes it. Before it sleeps it says
+//! so and steps once more: whatever another worker sent before it could see the sign is found by
+//! that step, whatever is sent later comes with a wake-up.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use timely::WorkerConfig;
+use timely::communication::Config as Threads;
+use timely::execute::Config;
+use timely::scheduling::Activator;
+use timely::worker::Worker;
+
+use crate::clock::now_ns;
+use crate::control::{Control, lock};
+use crate::error::FlowError;
+use crate::graph::{Node, Root};
+use crate::metrics::{Report, StepMetrics};
+use crate::poller::Poller;
+use crate::push::Context;
+use crate::segment::{Epoch, WorkerBuild};
+use crate::stream::Flow;
+
+/// The most worker threads of a flow.
+pub const WORKERS_MAX: usize = 256;
+/// The longest sleep: a sleeping worker looks about itself this often, whatever happens.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// Steps that a busy worker makes between two looks at its sockets.
+const STEPS_PER_POLL: usize = 4;
+
+/// Wraps the whole life of a worker thread; the Python face attaches its interpreter here.
+pub type Around = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
+/// Called with the metrics from time to time.
+pub type OnMetrics = Arc<dyn Fn(&Report) + Send + Sync>;
+
+/// How to run a flow.
+#[derive(Clone)]
+pub struct Options {
+    /// Worker threads, from 1 to [`WORKERS_MAX`].
+    pub workers: usize,
+    /// Never sleep: a core for each worker buys the last microseconds.
+    pub spin: bool,
+    /// Call back with the metrics at this interval.
+    pub on_metrics: Option<(Duration, OnMetrics)>,
+    /// Wraps each worker thread.
+    pub around: Option<Around>,
+    /// Drain and end on SIGINT and SIGTERM.
+    pub signals: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            workers: 1,
+            spin: false,
+            on_metrics: None,
+            around: None,
+            signals: false,
+        }
+    }
+}
+
+impl Options {
+    /// The default with `workers` threads.
+    #[must_use]
+    pub fn workers(workers: usize) -> Self {
+        Options {
+            workers,
+            ..Options::default()
+        }
+    }
+}
+
+/// A flow that runs on threads of its own.
+pub struct Running {
+    name: String,
+    started: u64,
+    control: Arc<Control>,
+    threads: Option<timely::communication::WorkerGuards<()>>,
+    options: Options,
+}
+
+struct Plan {
+    nodes: Vec<Node>,
+    roots: Vec<Root>,
+}
+
+/// Starts `flow`; see [`Flow::start`].
+pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError> {
+    if options.workers == 0 || options.workers > WORKERS_MAX {
+        let asked = options.workers;
+        return Err(FlowError::Usage(format!(
+            "{asked} workers asked for; 1 to {WORKERS_MAX} work"
+        )));
+    }
+    let plan = {
+        let mut graph = lock(&flow.graph);
+        graph.check_whole()?;
+        Plan {
+            nodes: graph.nodes.clone(),
+            roots: graph.roots.clone(),
+        }
+    };
+    let control = Arc::new(Control::new(options.workers));
+    let config = Config {
+        communication: match options.workers {
+            1 => Threads::Thread,
+            n => Threads::Process(n),
+        },
+        worker: WorkerConfig::default(),
+    };
+    let shared = Arc::clone(&control);
+    let settings = options.clone();
+    let threads = timely::execute(config, move |worker| {
+        let mut life = || guarded(worker, &plan, &shared, &settings);
+        match &settings.around {
+            Some(around) => around(&mut life),
+            None => life(),
+        }
+        shared.worker_ended();
+    })
+    .map_err(FlowError::Usage)?;
+    let name = lock(&flow.graph).name.clone();
+    Ok(Running {
+        name,
+        started: now_ns(),
+        control,
+        threads: Some(threads),
+        options,
+    })
+}
+
+/// Runs a worker and turns a panic of a step into the flow's failure.
+fn guarded(worker: &mut Worker, plan: &Plan, control: &Arc<Control>, options: &Options) {
+    let metrics: Vec<StepMetrics> = plan
+        .nodes
+        .iter()
+        .map(|node| StepMetrics::new(&node.name, node.kind))
+        .collect();
+    let context = Rc::new(RefCell::new(Context {
+        worker: worker.index(),
+        workers: worker.peers(),
+        stamp: 0,
+        last: 0,
+        current: 0,
+        activity: 0,
+        metrics,
+        control: Arc::clone(control),
+    }));
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(worker, plan, &context, options)));
+    match outcome {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => control.fail(error),
+        Err(panic) => {
+            let message = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+                .unwrap_or_else(|| "no message".to_owned());
+            // The panic has unwound the operator that held the context.
+            let cx = context.borrow();
+            let step = cx
+                .metrics
+                .get(cx.current)
+                .map_or_else(String::new, |m| m.name.clone());
+            control.fail(FlowError::Panicked { step, message });
+        }
+    }
+    for dataflow in worker.installed_dataflows() {
+        worker.drop_dataflow(dataflow);
+    }
+    control.publish(worker.index(), &context.borrow().metrics);
+}
+
+fn work(
+    worker: &mut Worker,
+    plan: &Plan,
+    context: &Rc<RefCell<Context>>,
+    options: &Options,
+) -> Result<(), FlowError> {
+    let io_error = |cause| FlowError::Open {
+        what: "the worker's poller".into(),
+        cause,
+    };
+    let (mut poller, waker) = Poller::new().map_err(|e| io_error(e.into()))?;
+    let control = Arc::clone(&context.borrow().control);
+    control.set_waker(worker.index(), waker);
+    let sources: Rc<RefCell<Vec<Activator>>> = Rc::default();
+    let alarm: Rc<RefCell<Option<u64>>> = Rc::default();
+    let (index, peers) = (worker.index(), worker.peers());
+    worker.dataflow::<Epoch, _, _>(|scope| {
+        let mut build = WorkerBuild {
+            scope,
+            context: Rc::clone(context),
+            poller: &poller,
+            nodes: &plan.nodes,
+            edges: HashMap::new(),
+            sources: Rc::clone(&sources),
+            alarm: Rc::clone(&alarm),
+            worker: index,
+            workers: peers,
+        };
+        plan.roots.iter().try_for_each(|root| root(&mut build))
+    })?;
+    let mut cycle = Cycle {
+        worker,
+        context,
+        control,
+        sources,
+        alarm,
+        options,
+        seen: 0,
+        next_report: now_ns(),
+        stop_seen: false,
+    };
+    while cycle.step() {
+        let limit = cycle.rest();
+        if let Some(limit) = limit {
+            poller.wait(Some(limit)).map_err(|e| io_error(e.into()))?;
+        }
+        cycle.woken();
+    }
+    Ok(())
+}
+
+/// The state of a worker's loop.
+struct Cycle<'a> {
+    worker: &'a mut Worker,
+    context: &'a Rc<RefCell<Context>>,
+    control: Arc<Control>,
+    sources: Rc<RefCell<Vec<Activator>>>,
+    alarm: Rc<RefCell<Option<u64>>>,
+    options: &'a Options,
+    seen: u64,
+    next_report: u64,
+    stop_seen: bool,
+}
+
+impl Cycle<'_> {
+    /// Lets the operators run; false when the flow has ended on this worker, or failed.
+    fn step(&mut self) -> bool {
+        for _ in 0..STEPS_PER_POLL {
+            let alive = self.worker.step();
+            self.tell_others();
+            if !alive || self.control.aborted() {
+                return false;
+            }
+            if !self.has_work() {
+                break;
+            }
+        }
+        true
+    }
+
+    fn has_work(&self) -> bool {
+        self.worker.activations().borrow().empty_for() == Some(Duration::ZERO)
+    }
+
+    /// Wakes the others when this worker did something since the last time.
+    fn tell_others(&mut self) -> bool {
+        let activity = self.context.borrow().activity;
+        let active = activity != self.seen;
+        self.seen = activity;
+        if active && self.options.workers > 1 {
+            self.control.wake_sleepers(self.worker.index());
+        }
+        active
+    }
+
+    /// How long to wait in the poller; not at all while there is work.
+    fn rest(&mut self) -> Option<Duration> {
+        if self.options.spin {
+            self.activate_sources();
+            return Some(Duration::ZERO);
+        }
+        if self.has_work() {
+            return Some(Duration::ZERO);
+        }
+        if self.options.workers > 1 {
+            self.control.set_sleeping(self.worker.index(), true);
+            self.worker.step();
+            if self.tell_others() || self.has_work() || self.control.aborted() {
+                return Some(Duration::ZERO);
+            }
+        }
+        let until_alarm = self.alarm.borrow().map(|at| at.saturating_sub(now_ns()));
+        let limit = until_alarm.map_or(LONGEST_SLEEP, Duration::from_nanos);
+        Some(limit.min(LONGEST_SLEEP))
+    }
+
+    /// After waiting: alarms, the wish to stop, metrics that are due.
+    fn woken(&mut self) {
+        if self.options.workers > 1 {
+            self.control.set_sleeping(self.worker.index(), false);
+        }
+        if self.control.stopping() && !self.stop_seen {
+            self.stop_seen = true;
+            self.activate_sources();
+        }
+        let alarm = *self.alarm.borrow();
+        if let Some(at) = alarm
+            && now_ns() >= at
+        {
+            *self.alarm.borrow_mut() = None;
+            self.activate_sources();
+        }
+        if let Some((interval, _)) = &self.options.on_metrics {
+            let now = now_ns();
+            if now >= self.next_report {
+                self.next_report = now + interval.as_nanos() as u64;
+                self.control
+                    .publish(self.worker.index(), &self.context.borrow().metrics);
+            }
+        }
+    }
+
+    fn activate_sources(&self) {
+        self.sources.borrow().iter().for_each(Activator::activate);
+    }
+}
+
+impl Running {
+    /// Asks the flow to drain and end; [`wait`](Running::wait) tells when it has.
+    pub fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// A handle with which another thread can stop the flow.
+    #[must_use]
+    pub fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
+    }
+
+    /// True once all workers have ended; waits for that `limit` at most.
+    #[must_use]
+    pub fn ended_within(&self, limit: Duration) -> bool {
+        self.control.wait_ended(limit)
+    }
+
+    /// The metrics as last published; at the end they are complete.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report {
+            flow: self.name.clone(),
+            elapsed: Duration::from_nanos(now_ns().saturating_sub(self.started)),
+            workers: self.control.snapshots(),
+        }
+    }
+
+    /// Waits for the end of the flow.
+    ///
+    /// # Errors
+    /// The failure that ended the flow.
+    pub fn wait(mut self) -> Result<Report, FlowError> {
+        let interval = match &self.options.on_metrics {
+            Some((interval, _)) => *interval,
+            None => Duration::from_secs(3600),
+        };
+        let signalled = Arc::new(AtomicBool::new(false));
+        let hooks = if self.options.signals {
+            hook_signals(&signalled)
+        } else {
+            Vec::new()
+        };
+        let tick = if self.options.signals {
+            Duration::from_millis(50)
+        } else {
+            interval
+        };
+        let mut next_report = now_ns() + interval.as_nanos() as u64;
+        while !self.ended_within(tick.min(interval)) {
+            if signalled.load(Ordering::Relaxed) {
+                self.control.stop();
+            }
+            if now_ns() >= next_report {
+                next_report += interval.as_nanos() as u64;
+                self.call_back();
+            }
+        }
+        for hook in hooks {
+            signal_hook::low_level::unregister(hook);
+        }
+        let threads = self.threads.take();
+        // A panic was caught inside the worker and stands in `control`.
+        let _ = threads.map(|threads| threads.join());
+        match self.control.take_failure() {
+            Some(error) => Err(error),
+            None => {
+                self.call_back();
+                Ok(self.report())
+            }
+        }
+    }
+
+    fn call_back(&self) {
+        if let Some((_, call)) = &self.options.on_metrics {
+            call(&self.report());
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.threads.is_some() {
+            self.control.stop();
+        }
+    }
+}
+
+/// Raises `flag` on SIGINT and SIGTERM until the returned hooks are taken out.
+fn hook_signals(flag: &Arc<AtomicBool>) -> Vec<signal_hook::SigId> {
+    [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM]
+        .into_iter()
+        // Registering fails only for signals that may not be caught.
+        .filter_map(|signal| signal_hook::flag::register(signal, Arc::clone(flag)).ok())
+        .collect()
+}

@@ -1,0 +1,389 @@
+//! A segment: one timely operator and all the steps fused into it.
+//!
+//! Invariant: an operator holds a capability for each of its outputs until it has ended, so that
+//! what it emits at the end is still in time; the operators behind it see the end only then.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use timely::dataflow::channels::pact::DistributorPact;
+use timely::dataflow::channels::pushers::Output;
+use timely::dataflow::operators::Capability;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::dataflow::{Scope, Stream};
+use timely::scheduling::Activator;
+
+use crate::batch::Batch;
+use crate::clock::now_ns;
+use crate::error::{Failure, FlowError};
+use crate::graph::{EdgeId, Node, NodeId, Outlet, Root, open_error};
+use crate::packet::{ByAddress, Packet};
+use crate::poller::Poller;
+use crate::push::{Context, Push};
+use crate::source::{Events, Next, Partition, Source};
+
+/// The time of the engine's progress tracking.
+pub(crate) type Epoch = u64;
+
+type Capabilities = Rc<RefCell<Vec<Capability<Epoch>>>>;
+
+/// What a worker has in hand while it makes its copy of the flow.
+pub(crate) struct WorkerBuild<'a, 's> {
+    pub(crate) scope: Scope<'s, Epoch>,
+    pub(crate) context: Rc<RefCell<Context>>,
+    pub(crate) poller: &'a Poller,
+    pub(crate) nodes: &'a [Node],
+    pub(crate) edges: HashMap<EdgeId, Stream<'s, Epoch, Packet>>,
+    /// The sources' activators, for stopping and for spinning.
+    pub(crate) sources: Rc<RefCell<Vec<Activator>>>,
+    /// When the next source wants to be asked again, if one does.
+    pub(crate) alarm: Rc<RefCell<Option<u64>>>,
+    pub(crate) worker: usize,
+    pub(crate) workers: usize,
+}
+
+/// What a segment's steps need while they are made.
+pub(crate) struct SegmentBuild<'a, 's> {
+    builder: OperatorBuilder<'s, Epoch>,
+    capabilities: Capabilities,
+    edges: &'a mut HashMap<EdgeId, Stream<'s, Epoch, Packet>>,
+    outputs: usize,
+    pub(crate) nodes: &'a [Node],
+    pub(crate) context: &'a Rc<RefCell<Context>>,
+}
+
+/// Divides batches among workers.
+pub trait Route<B>: Send + 'static {
+    /// Moves each item of `batch` to the entry of `parts` of the worker it belongs to.
+    ///
+    /// # Errors
+    /// An item without a usable key.
+    fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure>;
+}
+
+impl<'s> SegmentBuild<'_, 's> {
+    /// Ends the chain in a connection to another operator.
+    pub(crate) fn leave<B: Batch>(
+        &mut self,
+        edge: EdgeId,
+        route: Option<Box<dyn Route<B>>>,
+    ) -> Box<dyn Push<B>> {
+        let (output, stream) = self.builder.new_output::<Packet>();
+        self.edges.insert(edge, stream);
+        let port = self.outputs;
+        self.outputs += 1;
+        let workers = self.context.borrow().workers;
+        let parts = (0..workers).map(|_| B::default()).collect();
+        let route = if workers == 1 { None } else { route };
+        Box::new(Departure {
+            output,
+            port,
+            capabilities: Rc::clone(&self.capabilities),
+            route,
+            parts,
+        })
+    }
+}
+
+/// The end of a chain: puts batches on a connection.
+struct Departure<B> {
+    output: Output<Epoch, Packet>,
+    port: usize,
+    capabilities: Capabilities,
+    route: Option<Box<dyn Route<B>>>,
+    parts: Vec<B>,
+}
+
+impl<B: Batch> Departure<B> {
+    fn send(&mut self, to: usize, batch: &mut B, cx: &mut Context) {
+        let items = batch.len();
+        let body: Option<Box<dyn std::any::Any + Send>> = Some(Box::new(std::mem::take(batch)));
+        let mut packet = Packet {
+            to,
+            stamp: cx.stamp,
+            items,
+            body,
+        };
+        if cx.workers > 1 {
+            cx.control.sent(to, items);
+        }
+        if let Some(capability) = self.capabilities.borrow().get(self.port) {
+            self.output.give(capability, &mut packet);
+        }
+    }
+}
+
+impl<B: Batch> Push<B> for Departure<B> {
+    fn push(&mut self, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
+        let Some(route) = &mut self.route else {
+            self.send(cx.worker, batch, cx);
+            return Ok(());
+        };
+        let mut parts = std::mem::take(&mut self.parts);
+        route.route(batch, &mut parts)?;
+        for (to, part) in parts.iter_mut().enumerate() {
+            if !part.is_empty() {
+                self.send(to, part, cx);
+            }
+        }
+        self.parts = parts;
+        Ok(())
+    }
+    fn flush(&mut self, _: &mut Context) -> Result<(), Failure> {
+        drop(self.output.activate());
+        Ok(())
+    }
+    fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.flush(cx)
+    }
+}
+
+/// Makes the chain behind a root; gives back the operator's builder with its outputs declared.
+fn segment<'s, B: Batch>(
+    build: &mut WorkerBuild<'_, 's>,
+    builder: OperatorBuilder<'s, Epoch>,
+    outlet: &Outlet<B>,
+) -> Result<(OperatorBuilder<'s, Epoch>, Capabilities, Box<dyn Push<B>>), FlowError> {
+    let capabilities: Capabilities = Rc::default();
+    let mut segment = SegmentBuild {
+        builder,
+        capabilities: Rc::clone(&capabilities),
+        edges: &mut build.edges,
+        outputs: 0,
+        nodes: build.nodes,
+        context: &build.context,
+    };
+    let chain = outlet.build(&mut segment)?;
+    Ok((segment.builder, capabilities, chain))
+}
+
+/// The root of a place where connections come in.
+pub(crate) fn arrival_root<B: Batch>(node: NodeId, edges: Vec<EdgeId>, outlet: Outlet<B>) -> Root {
+    Arc::new(move |build| {
+        let name = build.nodes[node].name.clone();
+        let mut builder = OperatorBuilder::new(name.clone(), build.scope);
+        let mut inputs = Vec::with_capacity(edges.len());
+        for edge in &edges {
+            let stream = build.edges.remove(edge).ok_or_else(|| {
+                FlowError::Usage(format!("step \"{name}\" stands before what it reads"))
+            })?;
+            inputs.push(builder.new_input(stream, DistributorPact(|_| ByAddress)));
+        }
+        let (builder, capabilities, mut chain) = segment(build, builder, &outlet)?;
+        let context = Rc::clone(&build.context);
+        builder.build_reschedule(move |initial| {
+            *capabilities.borrow_mut() = initial;
+            let mut ended = false;
+            move |frontiers| {
+                let cx = &mut *context.borrow_mut();
+                if ended || cx.control.aborted() {
+                    return false;
+                }
+                let mut outcome = Ok(());
+                for input in &mut inputs {
+                    input.for_each(|_, packet| {
+                        if outcome.is_ok() {
+                            outcome = receive::<B>(node, packet, &mut *chain, cx);
+                        }
+                    });
+                }
+                if outcome.is_ok() {
+                    outcome = chain.flush(cx);
+                }
+                if outcome.is_ok() && frontiers.iter().all(|frontier| frontier.is_empty()) {
+                    outcome = finish(&mut *chain, cx);
+                    capabilities.borrow_mut().clear();
+                    ended = true;
+                }
+                report(outcome, cx);
+                !ended
+            }
+        });
+        Ok(())
+    })
+}
+
+fn receive<B: Batch>(
+    node: NodeId,
+    packet: &mut Packet,
+    chain: &mut dyn Push<B>,
+    cx: &mut Context,
+) -> Result<(), Failure> {
+    let Packet {
+        stamp, items, body, ..
+    } = std::mem::take(packet);
+    if cx.workers > 1 {
+        cx.control.handled(cx.worker, items);
+    }
+    // Both ends of a connection are made by one call, with one type.
+    let Some(mut batch) = body.and_then(|body| body.downcast::<B>().ok()) else {
+        return Ok(());
+    };
+    cx.begin(stamp, now_ns());
+    cx.current = node;
+    chain.push(&mut batch, cx)
+}
+
+fn finish<B: Batch>(chain: &mut dyn Push<B>, cx: &mut Context) -> Result<(), Failure> {
+    let now = now_ns();
+    cx.begin(now, now);
+    chain.end(cx)
+}
+
+fn report(outcome: Result<(), Failure>, cx: &Context) {
+    if let Err(failure) = outcome {
+        cx.control.fail(FlowError::Failed(failure));
+    }
+}
+
+/// The root of a source.
+pub(crate) fn source_root<B: Batch>(
+    node: NodeId,
+    source: Arc<dyn Source<B>>,
+    outlet: Outlet<B>,
+) -> Root {
+    Arc::new(move |build| {
+        let this = build.nodes[node].clone();
+        let builder = OperatorBuilder::new(this.name.clone(), build.scope);
+        let activator = build.scope.activator_for(builder.operator_info().address);
+        let io = build
+            .poller
+            .io(build.scope.activator_for(builder.operator_info().address));
+        let mut partitions = Vec::new();
+        let names = source
+            .partitions()
+            .map_err(|cause| open_error(&this, cause))?;
+        for index in (0..names.len()).filter(|index| index % build.workers == build.worker) {
+            let open = source
+                .open(index, None, &io)
+                .map_err(|cause| open_error(&this, cause))?;
+            partitions.push(open);
+        }
+        let (builder, capabilities, chain) = segment(build, builder, &outlet)?;
+        build
+            .sources
+            .borrow_mut()
+            .push(build.scope.activator_for(builder.operator_info().address));
+        let mut reader = Reader {
+            node,
+            partitions,
+            chain,
+            batch: B::default(),
+            activator,
+            alarm: Rc::clone(&build.alarm),
+            ended: false,
+        };
+        let context = Rc::clone(&build.context);
+        builder.build_reschedule(move |initial| {
+            *capabilities.borrow_mut() = initial;
+            move |_| {
+                let cx = &mut *context.borrow_mut();
+                if reader.ended || cx.control.aborted() {
+                    return false;
+                }
+                let outcome = reader.run(cx);
+                if outcome.is_err() || reader.ended {
+                    capabilities.borrow_mut().clear();
+                }
+                report(outcome, cx);
+                !reader.ended
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Items and batches that a source hands on before other operators get their turn.
+const ITEMS_PER_TURN: usize = 1024;
+const BATCHES_PER_TURN: usize = 256;
+/// How long a source waits before it looks again whether a congested worker has caught up.
+const CONGESTED_NS: u64 = 50_000;
+
+/// A source's partitions on one worker, and the chain they feed.
+struct Reader<B> {
+    node: NodeId,
+    partitions: Vec<Box<dyn Partition<B>>>,
+    chain: Box<dyn Push<B>>,
+    batch: B,
+    activator: Activator,
+    alarm: Rc<RefCell<Option<u64>>>,
+    ended: bool,
+}
+
+impl<B: Batch> Reader<B> {
+    fn run(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if cx.control.stopping() {
+            self.partitions.clear();
+        } else if cx.workers > 1 && cx.control.congested() {
+            self.wake_at(now_ns() + CONGESTED_NS);
+            return Ok(());
+        }
+        let mut index = 0;
+        while index < self.partitions.len() {
+            match self.read(index, cx)? {
+                Next::End => drop(self.partitions.remove(index)),
+                Next::Batch => {
+                    self.activator.activate();
+                    index += 1;
+                }
+                _ => {
+                    if let Some(at) = self.partitions[index].next_awake() {
+                        self.wake_at(at);
+                    }
+                    index += 1;
+                }
+            }
+        }
+        if self.partitions.is_empty() {
+            self.ended = true;
+            return finish(&mut *self.chain, cx);
+        }
+        self.chain.flush(cx)
+    }
+
+    /// Reads one partition for one turn.
+    fn read(&mut self, index: usize, cx: &mut Context) -> Result<Next, Failure> {
+        let mut items = 0;
+        for _ in 0..BATCHES_PER_TURN {
+            cx.current = self.node;
+            self.batch.clear();
+            let mut events = Events {
+                cx,
+                node: self.node,
+            };
+            let next = self.partitions[index].next_batch(&mut self.batch, &mut events);
+            match next.map_err(|cause| self.failure(cause, cx))? {
+                Next::Batch => {
+                    let now = now_ns();
+                    cx.begin(now, now);
+                    let size = self.batch.len();
+                    let metrics = &mut cx.metrics[self.node];
+                    metrics.items_out += size as u64;
+                    metrics.batches += 1;
+                    self.chain.push(&mut self.batch, cx)?;
+                    items += size;
+                    if items >= ITEMS_PER_TURN {
+                        break;
+                    }
+                }
+                Next::Abort => return Err(self.failure("the input was aborted".into(), cx)),
+                quiet => return Ok(quiet),
+            }
+        }
+        Ok(Next::Batch)
+    }
+
+    fn failure(&self, cause: crate::error::Cause, cx: &Context) -> Failure {
+        match cause.downcast::<Failure>() {
+            Ok(failure) => *failure,
+            Err(cause) => Failure::new(cx.metrics[self.node].name.clone(), cause),
+        }
+    }
+
+    fn wake_at(&self, at: u64) {
+        let mut alarm = self.alarm.borrow_mut();
+        *alarm = Some(alarm.map_or(at, |other| other.min(at)));
+    }
+}

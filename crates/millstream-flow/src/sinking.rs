@@ -1,0 +1,77 @@
+//! The end of a chain: hands batches to a sink's writer and books them.
+
+use crate::batch::Batch;
+use crate::error::{Cause, Failure, FlowError};
+use crate::graph::{NodeId, open_error};
+use crate::push::{Context, Push};
+use crate::segment::SegmentBuild;
+use crate::sink::{Sink, Writer};
+
+/// A sink at the end of a chain.
+pub(crate) struct Drain<B> {
+    node: NodeId,
+    writer: Box<dyn Writer<B>>,
+    /// Batches since the last flush: when they were whole at the source, and their items.
+    unflushed: Vec<(u64, usize)>,
+}
+
+impl<B: Batch> Drain<B> {
+    pub(crate) fn open(
+        node: NodeId,
+        sink: &dyn Sink<B>,
+        segment: &SegmentBuild<'_, '_>,
+    ) -> Result<Self, FlowError> {
+        let cx = segment.context.borrow();
+        let writer = sink
+            .open(cx.worker, &cx.control)
+            .map_err(|cause| open_error(&segment.nodes[node], cause))?;
+        Ok(Drain {
+            node,
+            writer,
+            unflushed: Vec::new(),
+        })
+    }
+
+    /// Books what a flush has handed over: a batch is done when the system has it.
+    fn book(&mut self, cx: &mut Context) {
+        for (stamp, items) in self.unflushed.drain(..) {
+            cx.stamp = stamp;
+            cx.book(self.node, items, 0);
+        }
+    }
+
+    fn failure(&self, cause: Cause, cx: &Context) -> Failure {
+        match cause.downcast::<Failure>() {
+            Ok(failure) => *failure,
+            Err(cause) => Failure::new(cx.metrics[self.node].name.clone(), cause),
+        }
+    }
+}
+
+impl<B: Batch> Push<B> for Drain<B> {
+    fn push(&mut self, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
+        cx.current = self.node;
+        self.unflushed.push((cx.stamp, batch.len()));
+        self.writer
+            .write_batch(batch)
+            .map_err(|cause| self.failure(cause, cx))
+    }
+    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if !self.unflushed.is_empty() {
+            cx.current = self.node;
+            self.writer
+                .flush()
+                .map_err(|cause| self.failure(cause, cx))?;
+            self.book(cx);
+        }
+        Ok(())
+    }
+    fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        cx.current = self.node;
+        self.writer
+            .close()
+            .map_err(|cause| self.failure(cause, cx))?;
+        self.book(cx);
+        Ok(())
+    }
+}

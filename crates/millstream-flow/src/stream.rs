@@ -1,0 +1,323 @@
+//! Flows and streams: the fluent face, for items of any type.
+
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::control::{Control, lock};
+use crate::error::{Failure, FlowError};
+use crate::graph::{Description, Graph, Node, NodeId, Outlet, Shared};
+use crate::metrics::Report;
+use crate::policy::{OnError, Policy};
+use crate::push::{Context, Fork, Joined, Push, Step};
+use crate::run::{Options, Running, start};
+use crate::segment::{Route, SegmentBuild, arrival_root, source_root};
+use crate::sink::Sink;
+use crate::sinking::Drain;
+use crate::source::Source;
+
+/// A flow: sources, steps and sinks. Described once, run any number of times.
+///
+/// ```
+/// use millstream_flow::{Flow, Options, testing};
+///
+/// let flow = Flow::new("squares");
+/// let seen = testing::Collected::new();
+/// flow.source("numbers", testing::items(0..5))
+///     .map(|n: i64| n * n)
+///     .sink("out", seen.sink());
+/// flow.run(Options::default())?;
+/// assert_eq!(seen.take(), [0, 1, 4, 9, 16]);
+/// # Ok::<(), millstream_flow::FlowError>(())
+/// ```
+#[derive(Clone)]
+pub struct Flow {
+    pub(crate) graph: Shared,
+}
+
+impl Flow {
+    /// An empty flow. The name stands in reports and errors.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Flow {
+            graph: Graph::new(name),
+        }
+    }
+
+    /// Adds a source; see [`tcp`](crate::tcp), [`files`](crate::files),
+    /// [`testing`](crate::testing) and [`generator`](crate::generator).
+    pub fn source<B: Batch>(&self, name: &str, source: impl Source<B>) -> Pipe<B> {
+        let source: Arc<dyn Source<B>> = Arc::new(source);
+        let outlet = Outlet::new();
+        let mut graph = lock(&self.graph);
+        let node = graph.add("source", name, Vec::new());
+        graph.nodes[node].detail = source.describe();
+        graph.roots.push(source_root(node, source, outlet.clone()));
+        drop(graph);
+        Pipe {
+            graph: Arc::clone(&self.graph),
+            node,
+            outlet,
+        }
+    }
+
+    /// The first mistake in the description so far, if there is one.
+    ///
+    /// # Errors
+    /// A name used twice, a stateful step without a name, and their like.
+    pub fn check(&self) -> Result<(), FlowError> {
+        lock(&self.graph).check()
+    }
+
+    /// The flow's name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        lock(&self.graph).name.clone()
+    }
+
+    /// The graph: text with `{}`, and JSON or Mermaid.
+    #[must_use]
+    pub fn describe(&self) -> Description {
+        lock(&self.graph).describe()
+    }
+
+    /// Starts the flow on its own threads.
+    ///
+    /// # Errors
+    /// A mistake in the description. What goes wrong later is told by [`Running::wait`].
+    pub fn start(&self, options: Options) -> Result<Running, FlowError> {
+        start(self, options)
+    }
+
+    /// Runs the flow to its end: all sources ended, or a stop.
+    ///
+    /// # Errors
+    /// A mistake in the description, a connector that cannot be opened, a step that fails.
+    pub fn run(&self, options: Options) -> Result<Report, FlowError> {
+        self.start(options)?.wait()
+    }
+}
+
+/// A stream of batches: what the verbs of [`Stream`] and
+/// [`KeyedStream`](crate::keyed::KeyedStream) stand on.
+pub struct Pipe<B> {
+    pub(crate) graph: Shared,
+    pub(crate) node: NodeId,
+    pub(crate) outlet: Outlet<B>,
+}
+
+impl<B> Clone for Pipe<B> {
+    fn clone(&self) -> Self {
+        Pipe {
+            graph: Arc::clone(&self.graph),
+            node: self.node,
+            outlet: self.outlet.clone(),
+        }
+    }
+}
+
+/// A stream of items of type `T`.
+pub type Stream<T> = Pipe<Vec<T>>;
+
+/// Which step is being made, and where: handed to the maker of a [`Step`].
+pub struct Making<'a> {
+    /// The number of the step in its flow.
+    pub node: usize,
+    /// The step as it is described.
+    pub info: &'a Node,
+    /// The worker for which it is made.
+    pub worker: usize,
+    /// How many workers there are.
+    pub workers: usize,
+    /// Stop, failure and wake-up, shared by all workers.
+    pub control: Arc<Control>,
+}
+
+impl<'a> Making<'a> {
+    fn new(node: usize, segment: &SegmentBuild<'a, '_>) -> Self {
+        let cx = segment.context.borrow();
+        let control = Arc::clone(&cx.control);
+        let info = &segment.nodes[node];
+        Making {
+            node,
+            info,
+            worker: cx.worker,
+            workers: cx.workers,
+            control,
+        }
+    }
+
+    /// Opens an error policy for this step.
+    ///
+    /// # Errors
+    /// The dead-letter sink cannot be opened.
+    pub fn policy(&self, on_error: &OnError) -> Result<Policy, FlowError> {
+        Policy::open(on_error, self.node, self.info, self.worker, &self.control)
+    }
+}
+
+impl<B: Batch> Pipe<B> {
+    /// Adds a step of the caller's own making; `make` is called once on each worker.
+    pub fn step<O: Batch, S: Step<B, O>>(
+        &self,
+        kind: &'static str,
+        name: &str,
+        make: impl Fn(&Making<'_>) -> Result<S, FlowError> + Send + Sync + 'static,
+    ) -> Pipe<O> {
+        let node = lock(&self.graph).add(kind, name, vec![self.node]);
+        let outlet = Outlet::<O>::new();
+        let after = outlet.clone();
+        self.outlet.read_by(Arc::new(move |segment| {
+            let making = Making::new(node, segment);
+            let step: Box<dyn Step<B, O>> = Box::new(make(&making)?);
+            let next = after.build(segment)?;
+            let joined: Box<dyn Push<B>> = Box::new(Joined {
+                node,
+                step,
+                output: O::default(),
+                next,
+            });
+            Ok(joined)
+        }));
+        Pipe {
+            graph: Arc::clone(&self.graph),
+            node,
+            outlet,
+        }
+    }
+
+    /// Names the step that this stream comes out of; errors and metrics show the name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        lock(&self.graph).rename(self.node, name);
+        self
+    }
+
+    /// Divides the stream in two: `divide` moves what it picks from the batch to the second
+    /// argument, the rest to the third.
+    pub fn divide<F>(
+        &self,
+        name: &str,
+        make: impl Fn(&Making<'_>) -> Result<F, FlowError> + Send + Sync + 'static,
+    ) -> (Pipe<B>, Pipe<B>)
+    where
+        F: FnMut(&mut B, &mut B, &mut B, &mut Context) -> Result<(), Failure> + 'static,
+    {
+        let node = lock(&self.graph).add("branch", name, vec![self.node]);
+        let (yes, no) = (Outlet::<B>::new(), Outlet::<B>::new());
+        let (after_yes, after_no) = (yes.clone(), no.clone());
+        self.outlet.read_by(Arc::new(move |segment| {
+            let making = Making::new(node, segment);
+            let divide = make(&making)?;
+            let next = (after_yes.build(segment)?, after_no.build(segment)?);
+            let parts = (B::default(), B::default());
+            let fork: Box<dyn Push<B>> = Box::new(Fork {
+                node,
+                divide,
+                parts,
+                next,
+            });
+            Ok(fork)
+        }));
+        let pipe = |outlet| Pipe {
+            graph: Arc::clone(&self.graph),
+            node,
+            outlet,
+        };
+        (pipe(yes), pipe(no))
+    }
+
+    /// Brings streams together in a new operator, their items routed by `route` if there is one.
+    pub fn gather(
+        kind: &'static str,
+        name: &str,
+        streams: &[Pipe<B>],
+        route: Option<Arc<dyn Fn() -> Box<dyn Route<B>> + Send + Sync>>,
+    ) -> Pipe<B> {
+        let first = &streams[0];
+        let mut graph = lock(&first.graph);
+        if streams
+            .iter()
+            .any(|stream| !Arc::ptr_eq(&stream.graph, &first.graph))
+        {
+            graph.fail(FlowError::ForeignStream);
+        }
+        let node = graph.add(
+            kind,
+            name,
+            streams.iter().map(|stream| stream.node).collect(),
+        );
+        graph.nodes[node].exchanged = route.is_some();
+        let mut edges = Vec::with_capacity(streams.len());
+        for stream in streams {
+            let edge = graph.edges;
+            graph.edges += 1;
+            edges.push(edge);
+            let route = route.clone();
+            stream.outlet.read_by(Arc::new(move |segment| {
+                Ok(segment.leave(edge, route.as_ref().map(|make| make())))
+            }));
+        }
+        let outlet = Outlet::new();
+        graph.roots.push(arrival_root(node, edges, outlet.clone()));
+        drop(graph);
+        Pipe {
+            graph: Arc::clone(&first.graph),
+            node,
+            outlet,
+        }
+    }
+
+    /// This stream and others of the same type as one. Order is kept within each of them.
+    #[must_use]
+    pub fn merge(&self, others: &[Pipe<B>]) -> Pipe<B> {
+        let mut streams = vec![self.clone()];
+        streams.extend_from_slice(others);
+        Pipe::gather("merge", "", &streams, None)
+    }
+
+    /// Ends the stream in a sink. A stream may have several sinks.
+    pub fn sink(&self, name: &str, sink: impl Sink<B>) {
+        let sink: Arc<dyn Sink<B>> = Arc::new(sink);
+        let node = {
+            let mut graph = lock(&self.graph);
+            let node = graph.add("sink", name, vec![self.node]);
+            graph.nodes[node].detail = sink.describe();
+            node
+        };
+        self.outlet.read_by(Arc::new(move |segment| {
+            let drain: Box<dyn Push<B>> = Box::new(Drain::open(node, &*sink, segment)?);
+            Ok(drain)
+        }));
+    }
+
+    /// The flow of this stream.
+    #[must_use]
+    pub fn flow(&self) -> Flow {
+        Flow {
+            graph: Arc::clone(&self.graph),
+        }
+    }
+}
+
+/// Batches dealt to the workers in turn.
+struct InTurn {
+    next: usize,
+}
+
+impl<B: Batch> Route<B> for InTurn {
+    fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure> {
+        self.next = (self.next + 1) % parts.len();
+        std::mem::swap(batch, &mut parts[self.next]);
+        Ok(())
+    }
+}
+
+impl<B: Batch> Pipe<B> {
+    /// Deals the batches to the workers in turn, so that work on them is shared. Order is lost.
+    #[must_use]
+    pub fn redistribute(&self) -> Pipe<B> {
+        let route: Arc<dyn Fn() -> Box<dyn Route<B>> + Send + Sync> =
+            Arc::new(|| Box::new(InTurn { next: 0 }));
+        Pipe::gather("redistribute", "", std::slice::from_ref(self), Some(route))
+    }
+}

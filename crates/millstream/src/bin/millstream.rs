@@ -1,2 +1,7 @@
 //! The `millstream` program.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    millstream::cli::main(std::env::args_os())
+}

@@ -1,0 +1,5 @@
+//! The benchmarks of the program: what they measure, and how it is put into numbers.
+
+pub mod figures;
+pub mod market_spread;
+pub mod peers;

@@ -1,0 +1,129 @@
+//! The other processes of a benchmark: senders and a receiver, which are this same program.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// How the program is started: its path and what comes before the verb.
+#[derive(Clone, Debug)]
+pub struct Program(Vec<OsString>);
+
+impl Program {
+    /// This very program. Inside a Python process it is `python -m millstream`; the environment
+    /// variable `MILLSTREAM_PROGRAM` names another one.
+    ///
+    /// # Errors
+    /// The system does not tell the path of this process.
+    pub fn this() -> std::io::Result<Self> {
+        if let Some(program) = std::env::var_os("MILLSTREAM_PROGRAM") {
+            return Ok(Program(vec![program]));
+        }
+        let path: PathBuf = std::env::current_exe()?;
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        if name.is_some_and(|name| name.starts_with("python") || name.starts_with("pypy")) {
+            return Ok(Program(vec![path.into(), "-m".into(), "millstream".into()]));
+        }
+        Ok(Program(vec![path.into()]))
+    }
+
+    fn command(&self, args: &[String]) -> Command {
+        let mut command = Command::new(&self.0[0]);
+        command.args(&self.0[1..]).args(args).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a verb to its end and gives what it printed, as JSON.
+    ///
+    /// # Errors
+    /// What the verb said on standard error.
+    pub fn run_json(&self, args: &[String]) -> Result<Value, String> {
+        let output = self
+            .command(args)
+            .output()
+            .map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        }
+        serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+    }
+
+    /// Starts a receiver on a free port.
+    ///
+    /// # Errors
+    /// It could not be started, or did not say where it listens.
+    pub fn receiver(&self, args: &[String]) -> Result<Receiver, String> {
+        let mut all: Vec<String> = ["receive", "--listen", "127.0.0.1:0", "--json"]
+            .map(String::from)
+            .into();
+        all.extend_from_slice(args);
+        let mut child = self
+            .command(&all)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start a receiver: {error}"))?;
+        let mut line = String::new();
+        let mut errors = child.stderr.take().map(BufReader::new);
+        if let Some(errors) = &mut errors {
+            errors
+                .read_line(&mut line)
+                .map_err(|error| error.to_string())?;
+        }
+        match line.trim().strip_prefix("listening on ") {
+            Some(address) => Ok(Receiver {
+                address: address.to_owned(),
+                child,
+                errors,
+            }),
+            None => Err(format!("the receiver did not start: {}", line.trim())),
+        }
+    }
+}
+
+/// A receiver that runs as a process of its own.
+pub struct Receiver {
+    /// Where it listens.
+    pub address: String,
+    child: Child,
+    errors: Option<BufReader<std::process::ChildStderr>>,
+}
+
+impl Receiver {
+    /// Waits for its end and gives its report.
+    ///
+    /// # Errors
+    /// What it said on standard error.
+    pub fn report(mut self) -> Result<Value, String> {
+        let mut text = String::new();
+        if let Some(stdout) = &mut self.child.stdout {
+            stdout
+                .read_to_string(&mut text)
+                .map_err(|error| error.to_string())?;
+        }
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        if !status.success() {
+            let mut errors = String::new();
+            if let Some(stderr) = &mut self.errors {
+                // It failed already; this is only to say why.
+                let _ = stderr.read_to_string(&mut errors);
+            }
+            return Err(format!("the receiver failed: {}", errors.trim()));
+        }
+        serde_json::from_str(&text).map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // A benchmark that fails half-way must not leave a process behind.
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Addresses as a person writes them: `HOST:PORT`, `:PORT` or `PORT`. The host is 127.0.0.1 unless told otherwise.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// The address that this text names.
+pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    let port: u16 = port
+        .parse()
+        .map_err(|_| format!("'{text}' is no address: expected HOST:PORT"))?;
+    let host = if host.is_empty() {
+        "127.0.0.1"
+    } else {
+        host.trim_start_matches('[').trim_end_matches(']')
+    };
+    let mut addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("cannot find host '{host}': {error}"))?;
+    addresses
+        .next()
+        .ok_or_else(|| format!("host '{host}' has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn the_host_defaults_to_this_machine() {
+        for text in ["7000", ":7000", "127.0.0.1:7000"] {
+            assert_eq!(parse(text).unwrap().to_string(), "127.0.0.1:7000");
+        }
+        assert_eq!(parse("[::1]:7000").unwrap().to_string(), "[::1]:7000");
+        for wrong in ["", "host", "127.0.0.1:", "127.0.0.1:70000", ":x"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

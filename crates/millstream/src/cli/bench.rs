@@ -1,0 +1,128 @@
+//! `millstream bench` and `millstream demo`: the reference application, measured.
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use super::{Failure, report};
+use crate::bench::figures::median_index;
+use crate::bench::market_spread::{self, Outcome, Plan};
+
+/// The options of `millstream bench`.
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    name: Name,
+}
+
+#[derive(Subcommand, Debug)]
+enum Name {
+    /// Two TCP streams, state by symbol, results over TCP; internal and end-to-end latency.
+    MarketSpread(MarketSpread),
+}
+
+/// The options of `millstream bench market-spread`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Example:\n  millstream bench market-spread --rate 3000000 --seconds 10 --spin"
+)]
+struct MarketSpread {
+    /// Worker threads of the flow.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: usize,
+    /// Messages per second over both streams; 0 for as many as go through.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000.0)]
+    rate: f64,
+    /// Seconds of each run.
+    #[arg(long, value_name = "T", default_value_t = 10.0)]
+    seconds: f64,
+    /// How many runs; the one with the median p50 is reported whole.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// The workers never sleep.
+    #[arg(long)]
+    spin: bool,
+    /// The seed of the data.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The options of `millstream demo`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  millstream demo")]
+pub(super) struct DemoArgs {
+    /// Messages per second over both streams.
+    #[arg(long, value_name = "N", default_value_t = 200_000.0)]
+    rate: f64,
+    /// Seconds of the run.
+    #[arg(long, value_name = "T", default_value_t = 5.0)]
+    seconds: f64,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// All runs, and the median one.
+#[derive(Serialize)]
+struct Runs {
+    median: Outcome,
+    runs: Vec<Outcome>,
+}
+
+fn check(rate: f64, seconds: f64) -> Result<(), Failure> {
+    if !(rate >= 0.0 && rate.is_finite()) {
+        return Err(Failure::usage(format!(
+            "--rate {rate}: a number of messages, or 0"
+        )));
+    }
+    if !(seconds > 0.0 && seconds <= 3600.0) {
+        return Err(Failure::usage(format!(
+            "--seconds {seconds}: more than 0, at most 3600"
+        )));
+    }
+    Ok(())
+}
+
+/// Run a benchmark.
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let Name::MarketSpread(args) = args.name;
+    check(args.rate, args.seconds)?;
+    let plan = Plan {
+        workers: args.workers,
+        spin: args.spin,
+        rate: (args.rate > 0.0).then_some(args.rate),
+        seconds: args.seconds,
+        seed: args.seed,
+    };
+    let mut runs = Vec::new();
+    for _ in 0..args.runs {
+        runs.push(market_spread::run(&plan).map_err(Failure::failed)?);
+    }
+    let p50s: Vec<f64> = runs.iter().map(|run| run.internal.p50_us).collect();
+    let median = runs[median_index(&p50s)].clone();
+    let text = median.to_string();
+    report::print(&Runs { median, runs }, &text, args.json)
+}
+
+/// Run Market Spread, generator to report.
+pub(super) fn demo(args: &DemoArgs) -> Result<(), Failure> {
+    check(args.rate, args.seconds)?;
+    let plan = Plan {
+        workers: 1,
+        spin: false,
+        rate: Some(args.rate.max(1.0)),
+        seconds: args.seconds,
+        seed: 1,
+    };
+    if !args.json {
+        eprintln!(
+            "Quotes and orders go over TCP into a flow that keeps the last quote of each of 350 symbols; orders \
+             for symbols with a wide spread are rejected, to a receiver. {} messages a second for {} s.",
+            args.rate, args.seconds
+        );
+    }
+    let outcome = market_spread::run(&plan).map_err(Failure::failed)?;
+    report::print(&outcome, &outcome.to_string(), args.json)
+}

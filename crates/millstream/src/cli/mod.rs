@@ -1,0 +1,94 @@
+//! The `millstream` program: a verb per file.
+//!
+//! Every verb exits 0 on success, 2 on bad usage, 1 on failure with one line `millstream VERB: ...` on stderr. Reports
+//! go to stdout, as JSON where `--json` is given. Ctrl-C is no failure: what was done is reported.
+//!
+//! A verb is a file with `Args` (its help is the user's manual) and `run(Args) -> Result<(), Failure>`, one variant of
+//! [`Verb`] and one arm of [`Verb::run`].
+
+mod address;
+mod bench;
+mod generate;
+mod receive;
+mod report;
+mod send;
+mod stop;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Durable, microsecond event processing.
+#[derive(Parser)]
+#[command(name = "millstream", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Market Spread, from generated data to a report.
+    Demo(bench::DemoArgs),
+    /// Measure, with the figures that others published beside.
+    Bench(bench::Args),
+    /// Send messages to a socket on a schedule that never waits for the receiver.
+    Send(send::Args),
+    /// Receive messages from sockets: count them, check them, write them to a file.
+    Receive(receive::Args),
+    /// Write a file of test data.
+    Generate(generate::Args),
+}
+
+impl Verb {
+    fn run(self) -> (&'static str, Result<(), Failure>) {
+        match self {
+            Self::Demo(args) => ("demo", bench::demo(&args)),
+            Self::Bench(args) => ("bench", bench::run(args)),
+            Self::Send(args) => ("send", send::run(args)),
+            Self::Receive(args) => ("receive", receive::run(args)),
+            Self::Generate(args) => ("generate", generate::run(&args)),
+        }
+    }
+}
+
+/// Why a verb did not do what it was told.
+#[derive(Debug)]
+enum Failure {
+    /// The options contradict each other: exit 2.
+    Usage(String),
+    /// It was tried, and failed: exit 1.
+    Failed(String),
+}
+
+impl Failure {
+    fn usage(message: impl Display) -> Self {
+        Self::Usage(message.to_string())
+    }
+
+    fn failed(message: impl Display) -> Self {
+        Self::Failed(message.to_string())
+    }
+}
+
+/// Run the program with these arguments, the first of which is its name.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come here too, with exit code 0. A closed stdout is not worth an error.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let (verb, outcome) = cli.verb.run();
+    let (message, code) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Usage(message)) => (message, 2),
+        Err(Failure::Failed(message)) => (message, 1),
+    };
+    eprintln!("millstream {verb}: {message}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,38 @@
+//! Reports: the same numbers for a reader and, with `--json`, for a program.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::Failure;
+
+/// Print `report`, as one line of JSON or as `text`.
+pub(super) fn print(report: &impl Serialize, text: &str, json: bool) -> Result<(), Failure> {
+    let line = if json {
+        serde_json::to_string(report).map_err(Failure::failed)?
+    } else {
+        text.to_owned()
+    };
+    // Not println: a reader that went away is an error to report, not a reason to panic.
+    writeln!(std::io::stdout(), "{line}")
+        .map_err(|error| Failure::failed(format!("cannot write the report: {error}")))
+}
+
+/// Messages per second, 0 for an interval of no length.
+pub(super) fn per_second(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// A large number as a person reads it: `1.60 M`.
+pub(super) fn human(number: f64) -> String {
+    match number {
+        n if n >= 1e9 => format!("{:.2} G", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
+        n if n >= 1e4 => format!("{:.1} k", n / 1e3),
+        n => format!("{n:.0} "),
+    }
+}

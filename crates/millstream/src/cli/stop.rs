@@ -1,0 +1,33 @@
+//! Ctrl-C and SIGTERM: the first asks the verb to finish, the second ends the process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use super::Failure;
+
+/// Whether somebody asked the program to finish.
+#[derive(Clone, Debug)]
+pub(super) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Listen to the signals from now on.
+    pub(super) fn on_signals() -> Result<Self, Failure> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the shutdown looks at the flag before this signal has set it.
+            flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())
+                .map_err(Failure::failed)?;
+            flag::register(signal, stop.clone()).map_err(Failure::failed)?;
+        }
+        Ok(Self(stop))
+    }
+
+    /// Whether the signal has come.
+    #[inline]
+    pub(super) fn requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

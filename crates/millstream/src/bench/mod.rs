@@ -1,5 +1,6 @@
 //! The benchmarks of the program: what they measure, and how it is put into numbers.
 
 pub mod figures;
+pub mod flow;
 pub mod market_spread;
 pub mod peers;

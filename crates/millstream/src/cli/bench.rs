@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{Failure, report};
 use crate::bench::figures::median_index;
+use crate::bench::flow;
 use crate::bench::market_spread::{self, Outcome, Plan};
 
 /// The options of `millstream bench`.
@@ -18,6 +19,20 @@ pub(super) struct Args {
 enum Name {
     /// Two TCP streams, state by symbol, results over TCP; internal and end-to-end latency.
     MarketSpread(MarketSpread),
+    /// Single steps of Rust flows, and what a second worker brings.
+    Flow(FlowArgs),
+}
+
+/// The options of `millstream bench flow`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  millstream bench flow --runs 5")]
+struct FlowArgs {
+    /// How many runs; every figure is their median.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// The options of `millstream bench market-spread`.
@@ -87,7 +102,16 @@ fn check(rate: f64, seconds: f64) -> Result<(), Failure> {
 
 /// Run a benchmark.
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let Name::MarketSpread(args) = args.name;
+    match args.name {
+        Name::MarketSpread(args) => market_spread(&args),
+        Name::Flow(args) => {
+            let figures = flow::run(args.runs).map_err(Failure::failed)?;
+            report::print(&figures, &figures.to_string(), args.json)
+        }
+    }
+}
+
+fn market_spread(args: &MarketSpread) -> Result<(), Failure> {
     check(args.rate, args.seconds)?;
     let plan = Plan {
         workers: args.workers,

@@ -1,0 +1,100 @@
+//! The `millstream` program as tests run it: a real process, on files and sockets of its own.
+
+#![expect(dead_code, reason = "each file of tests uses a part")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+pub fn millstream(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+pub fn interrupt(child: &Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
+/// A directory with a file of `count` generated messages.
+pub fn generated(kind: &str, count: u64) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("sent");
+    let out = millstream(&[
+        "generate",
+        kind,
+        "--out",
+        text(&file),
+        "--count",
+        &count.to_string(),
+        "--seed",
+        "7",
+    ]);
+    assert!(out.status.success(), "{out:?}");
+    (directory, file)
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A running `millstream receive`.
+pub struct Receiver {
+    pub child: Child,
+    pub address: String,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Receiver {
+    pub fn start(args: &[&str]) -> Self {
+        let mut child = command(&[&["receive", "--listen", ":0", "--json"], args].concat())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        let address = line
+            .trim()
+            .strip_prefix("listening on ")
+            .expect(&line)
+            .to_owned();
+        Self {
+            child,
+            address,
+            stderr,
+        }
+    }
+
+    /// The report, the exit code, and what was said on stderr after the first line.
+    pub fn end(mut self) -> (Value, Option<i32>, String) {
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        let output = self.child.wait_with_output().unwrap();
+        (json(&output), output.status.code(), said)
+    }
+}

@@ -8,6 +8,7 @@ use mio::Waker;
 
 use crate::error::FlowError;
 use crate::metrics::StepMetrics;
+use crate::run::Around;
 
 const RUNNING: u8 = 0;
 const DRAINING: u8 = 1;
@@ -37,16 +38,27 @@ pub struct Control {
     peers: Vec<Peer>,
     ended: Mutex<usize>,
     all_ended: Condvar,
+    release: Option<Around>,
 }
 
 impl Control {
-    pub(crate) fn new(workers: usize) -> Self {
+    pub(crate) fn new(workers: usize, release: Option<Around>) -> Self {
         Control {
             state: AtomicU8::new(RUNNING),
             failure: Mutex::new(None),
             peers: (0..workers).map(|_| Peer::default()).collect(),
             ended: Mutex::new(0),
             all_ended: Condvar::new(),
+            release,
+        }
+    }
+
+    /// Runs `wait`, which may take long, without what the run holds during a step: a writer that
+    /// waits for its receiver must not keep the interpreter of a Python flow.
+    pub fn outside(&self, wait: &mut dyn FnMut()) {
+        match &self.release {
+            Some(release) => release(wait),
+            None => wait(),
         }
     }
 

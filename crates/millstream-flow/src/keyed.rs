@@ -374,16 +374,13 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     }
 
     /// `acc = f(acc, value)` for each key, from `init`.
-    pub fn fold<A: Data>(
+    pub fn fold<A: Data + Sync>(
         &self,
         name: &str,
         emit: Emit,
         init: A,
         f: impl Fn(&mut A, V) + Send + Sync + 'static,
-    ) -> KeyedStream<K, A>
-    where
-        A: Sync,
-    {
+    ) -> KeyedStream<K, A> {
         self.aggregate("fold", name, emit, move |_| init.clone(), f)
     }
 

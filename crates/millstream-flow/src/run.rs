@@ -52,6 +52,10 @@ pub struct Options {
     pub on_metrics: Option<(Duration, OnMetrics)>,
     /// Wraps each worker thread.
     pub around: Option<Around>,
+    /// Wraps each turn of an operator: the Python face holds its interpreter for that long.
+    pub hold: Option<Around>,
+    /// Wraps each wait of a step for the outside: the Python face lets go of its interpreter.
+    pub release: Option<Around>,
     /// Drain and end on SIGINT and SIGTERM.
     pub signals: bool,
 }
@@ -63,6 +67,8 @@ impl Default for Options {
             spin: false,
             on_metrics: None,
             around: None,
+            hold: None,
+            release: None,
             signals: false,
         }
     }
@@ -109,7 +115,7 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
             roots: graph.roots.clone(),
         }
     };
-    let control = Arc::new(Control::new(options.workers));
+    let control = Arc::new(Control::new(options.workers, options.release.clone()));
     let config = Config {
         communication: match options.workers {
             1 => Threads::Thread,
@@ -207,6 +213,7 @@ fn work(
             alarm: Rc::clone(&alarm),
             worker: index,
             workers: peers,
+            hold: options.hold.clone(),
         };
         plan.roots.iter().try_for_each(|root| root(&mut build))
     })?;

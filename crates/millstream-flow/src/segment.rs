@@ -22,6 +22,7 @@ use crate::graph::{EdgeId, Node, NodeId, Outlet, Root, open_error};
 use crate::packet::{ByAddress, Packet};
 use crate::poller::Poller;
 use crate::push::{Context, Push};
+use crate::run::Around;
 use crate::source::{Events, Next, Partition, Source};
 
 /// The time of the engine's progress tracking.
@@ -42,6 +43,15 @@ pub(crate) struct WorkerBuild<'a, 's> {
     pub(crate) alarm: Rc<RefCell<Option<u64>>>,
     pub(crate) worker: usize,
     pub(crate) workers: usize,
+    pub(crate) hold: Option<Around>,
+}
+
+/// One turn of an operator, inside what the run wraps around it.
+fn turn(hold: Option<&Around>, mut body: impl FnMut() -> bool) -> bool {
+    let Some(hold) = hold else { return body() };
+    let mut again = false;
+    hold(&mut || again = body());
+    again
 }
 
 /// What a segment's steps need while they are made.
@@ -140,12 +150,15 @@ impl<B: Batch> Push<B> for Departure<B> {
     }
 }
 
+/// An operator's builder with its outputs declared, their capabilities, and the chain behind it.
+type Segment<'s, B> = (OperatorBuilder<'s, Epoch>, Capabilities, Box<dyn Push<B>>);
+
 /// Makes the chain behind a root; gives back the operator's builder with its outputs declared.
 fn segment<'s, B: Batch>(
     build: &mut WorkerBuild<'_, 's>,
     builder: OperatorBuilder<'s, Epoch>,
     outlet: &Outlet<B>,
-) -> Result<(OperatorBuilder<'s, Epoch>, Capabilities, Box<dyn Push<B>>), FlowError> {
+) -> Result<Segment<'s, B>, FlowError> {
     let capabilities: Capabilities = Rc::default();
     let mut segment = SegmentBuild {
         builder,
@@ -173,32 +186,35 @@ pub(crate) fn arrival_root<B: Batch>(node: NodeId, edges: Vec<EdgeId>, outlet: O
         }
         let (builder, capabilities, mut chain) = segment(build, builder, &outlet)?;
         let context = Rc::clone(&build.context);
+        let hold = build.hold.clone();
         builder.build_reschedule(move |initial| {
             *capabilities.borrow_mut() = initial;
             let mut ended = false;
             move |frontiers| {
-                let cx = &mut *context.borrow_mut();
-                if ended || cx.control.aborted() {
-                    return false;
-                }
-                let mut outcome = Ok(());
-                for input in &mut inputs {
-                    input.for_each(|_, packet| {
-                        if outcome.is_ok() {
-                            outcome = receive::<B>(node, packet, &mut *chain, cx);
-                        }
-                    });
-                }
-                if outcome.is_ok() {
-                    outcome = chain.flush(cx);
-                }
-                if outcome.is_ok() && frontiers.iter().all(|frontier| frontier.is_empty()) {
-                    outcome = finish(&mut *chain, cx);
-                    capabilities.borrow_mut().clear();
-                    ended = true;
-                }
-                report(outcome, cx);
-                !ended
+                turn(hold.as_ref(), || {
+                    let cx = &mut *context.borrow_mut();
+                    if ended || cx.control.aborted() {
+                        return false;
+                    }
+                    let mut outcome = Ok(());
+                    for input in &mut inputs {
+                        input.for_each(|_, packet| {
+                            if outcome.is_ok() {
+                                outcome = receive::<B>(node, packet, &mut *chain, cx);
+                            }
+                        });
+                    }
+                    if outcome.is_ok() {
+                        outcome = chain.flush(cx);
+                    }
+                    if outcome.is_ok() && frontiers.iter().all(|frontier| frontier.is_empty()) {
+                        outcome = finish(&mut *chain, cx);
+                        capabilities.borrow_mut().clear();
+                        ended = true;
+                    }
+                    report(outcome, cx);
+                    !ended
+                })
             }
         });
         Ok(())
@@ -276,19 +292,22 @@ pub(crate) fn source_root<B: Batch>(
             ended: false,
         };
         let context = Rc::clone(&build.context);
+        let hold = build.hold.clone();
         builder.build_reschedule(move |initial| {
             *capabilities.borrow_mut() = initial;
             move |_| {
-                let cx = &mut *context.borrow_mut();
-                if reader.ended || cx.control.aborted() {
-                    return false;
-                }
-                let outcome = reader.run(cx);
-                if outcome.is_err() || reader.ended {
-                    capabilities.borrow_mut().clear();
-                }
-                report(outcome, cx);
-                !reader.ended
+                turn(hold.as_ref(), || {
+                    let cx = &mut *context.borrow_mut();
+                    if reader.ended || cx.control.aborted() {
+                        return false;
+                    }
+                    let outcome = reader.run(cx);
+                    if outcome.is_err() || reader.ended {
+                        capabilities.borrow_mut().clear();
+                    }
+                    report(outcome, cx);
+                    !reader.ended
+                })
             }
         });
         Ok(())

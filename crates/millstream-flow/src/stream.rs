@@ -115,6 +115,9 @@ impl<B> Clone for Pipe<B> {
     }
 }
 
+/// Makes the [`Route`] of each worker.
+pub type MakeRoute<B> = Arc<dyn Fn() -> Box<dyn Route<B>> + Send + Sync>;
+
 /// A stream of items of type `T`.
 pub type Stream<T> = Pipe<Vec<T>>;
 
@@ -231,7 +234,7 @@ impl<B: Batch> Pipe<B> {
         kind: &'static str,
         name: &str,
         streams: &[Pipe<B>],
-        route: Option<Arc<dyn Fn() -> Box<dyn Route<B>> + Send + Sync>>,
+        route: Option<MakeRoute<B>>,
     ) -> Pipe<B> {
         let first = &streams[0];
         let mut graph = lock(&first.graph);
@@ -316,8 +319,7 @@ impl<B: Batch> Pipe<B> {
     /// Deals the batches to the workers in turn, so that work on them is shared. Order is lost.
     #[must_use]
     pub fn redistribute(&self) -> Pipe<B> {
-        let route: Arc<dyn Fn() -> Box<dyn Route<B>> + Send + Sync> =
-            Arc::new(|| Box::new(InTurn { next: 0 }));
+        let route: MakeRoute<B> = Arc::new(|| Box::new(InTurn { next: 0 }));
         Pipe::gather("redistribute", "", std::slice::from_ref(self), Some(route))
     }
 }

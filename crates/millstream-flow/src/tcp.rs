@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::clock::now_ns;
 use crate::control::Control;
@@ -440,7 +441,10 @@ impl Sink<Frames> for TcpSink {
 /// Bytes that are gathered before they are written without being asked to.
 const WRITE_BYTES: usize = 64 << 10;
 /// How long one wait for a slow receiver lasts before the writer looks whether it is to stop.
-const WRITE_WAIT: Duration = Duration::from_millis(100);
+const WRITE_WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 /// How long a flow that is asked to stop goes on writing to a receiver that takes nothing.
 const DRAIN_NS: u64 = 4_000_000_000;
 const BACKOFF_FIRST: Duration = Duration::from_millis(10);
@@ -468,7 +472,7 @@ impl TcpWriter {
             match attempt {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    stream.set_write_timeout(Some(WRITE_WAIT))?;
+                    stream.set_nonblocking(true)?;
                     self.stream = Some(stream);
                     return Ok(());
                 }
@@ -477,7 +481,7 @@ impl TcpWriter {
                 }
                 Err(_) => {
                     #[expect(clippy::disallowed_methods, reason = "the flow is held up by design")]
-                    std::thread::sleep(pause);
+                    self.control.outside(&mut || std::thread::sleep(pause));
                     pause = (pause * 2).min(BACKOFF_LAST);
                 }
             }
@@ -500,9 +504,8 @@ impl TcpWriter {
                     progress = now_ns();
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
-                {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.wait_writable();
                     let waited = now_ns() - progress;
                     if self.control.aborted() || (self.control.stopping() && waited > DRAIN_NS) {
                         return Err(self.lost("it takes no bytes and the flow is to stop"));
@@ -521,6 +524,16 @@ impl TcpWriter {
         }
         self.buffer.clear();
         Ok(())
+    }
+
+    /// Waits a while for the receiver to take more.
+    fn wait_writable(&self) {
+        let Some(stream) = &self.stream else { return };
+        let mut polled = [PollFd::new(stream, PollFlags::OUT)];
+        // An interrupted wait is a short one; what is wrong with the socket the next write says.
+        self.control.outside(&mut || {
+            let _ = poll(&mut polled, Some(&WRITE_WAIT));
+        });
     }
 
     /// The start of the first frame that was not written whole.

@@ -11,6 +11,7 @@ mod bench;
 mod generate;
 mod receive;
 mod report;
+mod run;
 mod send;
 mod stop;
 
@@ -34,6 +35,8 @@ enum Verb {
     Demo(bench::DemoArgs),
     /// Measure, with the figures that others published beside.
     Bench(bench::Args),
+    /// Run a flow that is written in Python.
+    Run(run::Args),
     /// Send messages to a socket on a schedule that never waits for the receiver.
     Send(send::Args),
     /// Receive messages from sockets: count them, check them, write them to a file.
@@ -47,6 +50,7 @@ impl Verb {
         match self {
             Self::Demo(args) => ("demo", bench::demo(&args)),
             Self::Bench(args) => ("bench", bench::run(args)),
+            Self::Run(args) => ("run", run::run(&args)),
             Self::Send(args) => ("send", send::run(args)),
             Self::Receive(args) => ("receive", receive::run(args)),
             Self::Generate(args) => ("generate", generate::run(&args)),

@@ -1,0 +1,293 @@
+"""The examples, each as the processes that its README tells to start, with 1, 2 and 3 workers.
+
+What comes out is judged by a plain model in Python that reads the same input.
+"""
+
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+TIMEOUT = 60
+
+Command = list[str]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+EachWorkers = pytest.mark.parametrize("workers", [1, 2, 3])
+EachLanguage = pytest.mark.parametrize("language", ["python", "rust"])
+
+
+@pytest.fixture(scope="session")
+def rust_examples(millstream_bin: Path) -> Path:
+    """The folder of the compiled Rust examples."""
+    subprocess.run(["cargo", "build", "--release", "-p", "millstream", "--examples"], cwd=ROOT, check=True)
+    return millstream_bin.parent / "examples"
+
+
+def python_flow(name: str, workers: int) -> Command:
+    path = EXAMPLES / name / f"{name}.py"
+    return [sys.executable, "-m", "millstream", "run", str(path), "--workers", str(workers)]
+
+
+@pytest.fixture
+def flow_command(request: pytest.FixtureRequest) -> Callable[[str, str, int], Command]:
+    """How to start an example: its name, its language, its workers."""
+
+    def command(name: str, language: str, workers: int) -> Command:
+        if language == "python":
+            return python_flow(name, workers)
+        rust: Path = request.getfixturevalue("rust_examples")
+        return ["env", f"WORKERS={workers}", str(rust / name)]
+
+    return command
+
+
+@contextmanager
+def process(command: Command, **settings: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that must end by itself, and well, once the block has done its part."""
+    running = subprocess.Popen(
+        command, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield running
+        out, errors = running.communicate(timeout=TIMEOUT)
+        assert running.returncode == 0, f"{command}\n{out}\n{errors}"
+    finally:
+        running.kill()
+        running.wait()
+
+
+@contextmanager
+def receiver(millstream_bin: Path, out: Path, framing: str, connections: int) -> Iterator[str]:
+    """`millstream receive` on a free port; gives its address. At the end of the block it has received all."""
+    command = [millstream_bin, "receive", "--listen", ":0", "--framing", framing, "--out", out]
+    with process([*map(str, command), "--connections", str(connections)]) as running:
+        assert running.stderr is not None
+        line = running.stderr.readline()
+        assert line.startswith("listening on "), line
+        yield line.removeprefix("listening on ").strip()
+
+
+def send(run: Run, *args: object) -> None:
+    """`millstream send`, to a flow that may still be starting."""
+    sent = run("send", *args, "--connect-timeout", 30, timeout=TIMEOUT)
+    assert sent.returncode == 0, sent.stderr
+
+
+def generate(run: Run, kind: str, out: Path, count: int) -> bytes:
+    """`millstream generate`; gives what was written."""
+    assert run("generate", kind, "--out", out, "--count", count).returncode == 0
+    return out.read_bytes()
+
+
+def frames(stream: bytes) -> Iterator[bytes]:
+    """Payloads with four bytes of length in front."""
+    at = 0
+    while at < len(stream):
+        (length,) = struct.unpack_from(">I", stream, at)
+        yield stream[at + 4 : at + 4 + length]
+        at += 4 + length
+
+
+# Celsius.
+
+
+@EachWorkers
+def test_celsius(
+    workers: int, run: Run, millstream_bin: Path, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    data = generate(run, "celsius", tmp_path / "celsius", 20_000)
+    out, source = tmp_path / "fahrenheit", f"127.0.0.1:{free_port()}"
+    with receiver(millstream_bin, out, "lines", connections=workers) as address:
+        with process(python_flow("celsius", workers), CELSIUS=source, FAHRENHEIT=address):
+            send(run, tmp_path / "celsius", "--framing", "fixed:4", "--to", source)
+    expected = Counter(f"{degrees * 9 / 5 + 32:.1f}" for (degrees,) in struct.iter_unpack(">f", data))
+    assert Counter(out.read_text().splitlines()) == expected
+
+
+# Alphabet.
+
+
+@EachWorkers
+def test_alphabet(
+    workers: int, run: Run, millstream_bin: Path, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    data = generate(run, "votes", tmp_path / "votes", 20_000)
+    out, source = tmp_path / "totals", f"127.0.0.1:{free_port()}"
+    with receiver(millstream_bin, out, "fixed:9", connections=workers) as address:
+        with process(python_flow("alphabet", workers), VOTES=source, TOTALS=address):
+            send(run, tmp_path / "votes", "--framing", "fixed:5", "--to", source)
+    expected: defaultdict[bytes, list[int]] = defaultdict(list)
+    for letter, votes in struct.iter_unpack(">cI", data):
+        expected[letter].append(votes + (expected[letter][-1] if expected[letter] else 0))
+    totals: defaultdict[bytes, list[int]] = defaultdict(list)
+    for letter, total in struct.iter_unpack(">cQ", out.read_bytes()):
+        totals[letter].append(total)
+    # Not only the last total of each letter: every one, in order.
+    assert totals == expected
+
+
+# Word count.
+
+
+@EachLanguage
+@EachWorkers
+def test_word_count(
+    language: str, workers: int, flow_command: Callable[[str, str, int], Command], run: Run, tmp_path: Path
+) -> None:
+    small, large = EXAMPLES / "word_count" / "book.txt", tmp_path / "lines"
+    generate(run, "lines", large, 5_000)
+    for book in (small, large):
+        command = flow_command("word_count", language, workers)
+        done = subprocess.run(
+            command, env=os.environ | {"BOOK": str(book)}, capture_output=True, text=True, timeout=TIMEOUT
+        )
+        assert done.returncode == 0, done.stderr
+        words = Counter(book.read_text().lower().split())
+        assert sorted(done.stdout.splitlines()) == sorted(f"{count} {word}" for word, count in words.items())
+
+
+# Market Spread.
+
+ORDER = struct.Struct(">BBI6s4sdd21s")
+QUOTE = struct.Struct(">B4s21sdd")
+RESULT = struct.Struct(">BI6s4sddddQ")
+
+
+class Results:
+    """Takes the results in, from one connection for each worker."""
+
+    def __init__(self, connections: int) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
+        self.seen: list[tuple[object, ...]] = []
+        self.news = threading.Condition()
+        self.threads = [threading.Thread(target=self.take, daemon=True) for _ in range(connections)]
+        for thread in self.threads:
+            thread.start()
+
+    def take(self) -> None:
+        connection, _ = self.server.accept()
+        with connection, connection.makefile("rb") as stream:
+            while prefix := stream.read(4):
+                payload = stream.read(int.from_bytes(prefix, "big"))
+                with self.news:
+                    self.seen.append(RESULT.unpack(payload)[:-1])  # without the time
+                    self.news.notify_all()
+
+    def of(self, order_id: bytes) -> list[object]:
+        """The symbols of the results of orders with this id."""
+        return [result[3] for result in self.seen if result[2] == order_id]
+
+    def wait_for(self, order_id: bytes, symbols: set[bytes]) -> list[object]:
+        """Waits until there is a result for each symbol, and gives all results of the id so far."""
+        with self.news:
+            assert self.news.wait_for(lambda: symbols <= set(self.of(order_id)), TIMEOUT)
+            return self.of(order_id)
+
+
+def connect(address: str) -> socket.socket:
+    host, port = address.split(":")
+    for _ in range(300):
+        try:
+            return socket.create_connection((host, int(port)))
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    raise AssertionError(f"nothing listens on {address}")
+
+
+def settle(orders: socket.socket, results: Results, normal: list[bytes], rejecting: list[bytes]) -> None:
+    """Returns when the flow has handled the initial quotes.
+
+    A round of orders goes to all symbols, the normal ones first. Orders keep their places on the way to each
+    worker: when the rejecting symbols have all answered, the normal ones that are not quoted yet have, too.
+    """
+    for number in range(100):
+        order_id = b"TRY%03d" % number
+        for symbol in normal + rejecting:
+            order = ORDER.pack(1, 1, 0, order_id, symbol, 1.0, 1.0, b"0" * 21)
+            orders.sendall(struct.pack(">I", len(order)) + order)
+        if len(results.wait_for(order_id, set(rejecting))) == len(rejecting):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the initial quotes are not all in force")
+
+
+@EachLanguage
+@EachWorkers
+def test_market_spread(
+    language: str,
+    workers: int,
+    flow_command: Callable[[str, str, int], Command],
+    run: Run,
+    free_port: Callable[[], int],
+    tmp_path: Path,
+) -> None:
+    kinds = {"initial": 350, "nbbo": 20_000, "orders": 20_000}
+    data = {k: generate(run, f"market-spread-{k}", tmp_path / k, count) for k, count in kinds.items()}
+    market: dict[bytes, tuple[float, float, bool]] = {}
+    for _, symbol, _, bid, offer in map(QUOTE.unpack, frames(data["initial"] + data["nbbo"])):
+        wide = offer - bid >= 0.05 or (offer - bid) / ((bid + offer) / 2) >= 0.05
+        market[symbol] = (bid, offer, wide)
+    expected = []
+    for _, side, account, order_id, symbol, quantity, price, _ in map(ORDER.unpack, frames(data["orders"])):
+        bid, offer, wide = market.get(symbol, (0.0, 0.0, True))
+        if wide:
+            expected.append((side, account, order_id, symbol, quantity, price, bid, offer))
+    rejecting = [symbol for symbol, (_, _, wide) in market.items() if wide]
+    normal = [symbol for symbol in market if symbol not in rejecting]
+    assert len(expected) == 5 and len(rejecting) == 15
+
+    results = Results(workers)
+    quotes_at, orders_at = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    command = flow_command("market_spread", language, workers)
+    with process(command, QUOTES=quotes_at, ORDERS=orders_at, RESULTS=results.address):
+        send(run, tmp_path / "initial", "--to", quotes_at)
+        with connect(orders_at) as orders:
+            settle(orders, results, normal, rejecting)
+            send(run, tmp_path / "nbbo", "--to", quotes_at)
+            orders.sendall(struct.pack(">I", 3) + b"bad")  # a poison message is passed over
+            orders.sendall(data["orders"])
+    for thread in results.threads:
+        thread.join(TIMEOUT)
+    real = [result for result in results.seen if not bytes(result[2]).startswith(b"TRY")]
+    assert sorted(real) == sorted(expected)
+
+
+# The README.
+
+
+def readme_block(language: str) -> str:
+    found = re.search(
+        rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert found, f"README.md has no {language} example"
+    return found[1]
+
+
+def test_the_python_example_of_the_readme_runs(tmp_path: Path) -> None:
+    (tmp_path / "word_count.py").write_text(readme_block("python"))
+    (tmp_path / "book.txt").write_text("The wheel\nturns the wheel\n")
+    command = [sys.executable, "word_count.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["('the', 2)", "('turns', 1)", "('wheel', 2)"]
+
+
+def test_the_rust_example_of_the_readme_is_the_one_that_is_tested() -> None:
+    program = (EXAMPLES / "word_count" / "main.rs").read_text()
+    for part in readme_block("rust").split("\n\n"):
+        indented = [textwrap.indent(part.strip("\n"), " " * depth) for depth in (0, 4)]
+        assert any(text in program for text in indented), part

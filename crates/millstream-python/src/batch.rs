@@ -1,0 +1,76 @@
+//! What travels between the steps of a Python flow: a list of values and, behind `key_by`, a list of
+//! keys of the same length beside it, so that no pair is made for an item.
+//!
+//! Invariant: a batch is the only owner of its lists. A step may hand its list to the user's code.
+
+use millstream_flow::batch::Batch;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::gil::locked;
+
+/// A group of Python objects.
+#[derive(Default)]
+pub(crate) struct PyBatch {
+    pub(crate) keys: Option<Py<PyList>>,
+    pub(crate) values: Option<Py<PyList>>,
+    len: usize,
+}
+
+impl PyBatch {
+    /// A batch of these values, without keys.
+    pub(crate) fn of(values: Bound<'_, PyList>) -> Self {
+        PyBatch {
+            len: values.len(),
+            keys: None,
+            values: Some(values.unbind()),
+        }
+    }
+
+    /// A batch of these keys and values, which are equally many.
+    pub(crate) fn keyed(keys: Option<Bound<'_, PyList>>, values: Bound<'_, PyList>) -> Self {
+        PyBatch {
+            keys: keys.map(Bound::unbind),
+            ..PyBatch::of(values)
+        }
+    }
+
+    /// Takes the keys out.
+    pub(crate) fn take_keys<'py>(&mut self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
+        self.keys.take().map(|keys| keys.into_bound(py))
+    }
+
+    /// Takes the values out; a list of its own when there is none.
+    pub(crate) fn take_values<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyList> {
+        self.len = 0;
+        match self.values.take() {
+            Some(values) => values.into_bound(py),
+            None => PyList::empty(py),
+        }
+    }
+}
+
+impl Clone for PyBatch {
+    fn clone(&self) -> Self {
+        locked(|py| {
+            let copy = |list: &Option<Py<PyList>>| {
+                let list = list.as_ref()?.bind(py);
+                Some(list.get_slice(0, list.len()).unbind())
+            };
+            PyBatch {
+                keys: copy(&self.keys),
+                values: copy(&self.values),
+                len: self.len,
+            }
+        })
+    }
+}
+
+impl Batch for PyBatch {
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn clear(&mut self) {
+        *self = PyBatch::default();
+    }
+}

@@ -1,0 +1,101 @@
+//! Errors on their way between Python and the engine.
+//!
+//! A Python exception travels through the engine as the cause of a failure and comes out of `run`
+//! as it went in: as the `__cause__` of a `StepError`, with the traceback of the user's code.
+
+use std::fmt;
+
+use millstream_flow::{Failure, FlowError};
+use pyo3::exceptions::{PyException, PyOSError};
+use pyo3::prelude::*;
+
+use crate::gil::locked;
+use crate::show::type_name;
+
+/// A Python exception as the cause of a failure.
+#[derive(Debug)]
+pub(crate) struct Raised(pub(crate) PyErr);
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        locked(|py| {
+            let value = self.0.value(py);
+            let name = type_name(value);
+            match value.str() {
+                Ok(text) if text.is_empty().unwrap_or(true) => f.write_str(&name),
+                Ok(text) => write!(f, "{name}: {}", text.to_string_lossy()),
+                Err(_) => write!(f, "{name} (its text cannot be shown)"),
+            }
+        })
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// An exception as a cause.
+pub(crate) fn cause(error: PyErr) -> Box<dyn std::error::Error + Send + Sync> {
+    Box::new(Raised(error))
+}
+
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("millstream._errors")?.getattr(name)
+}
+
+fn make(py: Python<'_>, name: &str, message: &str) -> PyErr {
+    match class(py, name).and_then(|class| class.call1((message,))) {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+/// A mistake in how the flow is described or run.
+pub(crate) fn usage(py: Python<'_>, message: &str) -> PyErr {
+    make(py, "FlowUsageError", message)
+}
+
+/// The exception for an error of the engine.
+pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        FlowError::Failed(failure) => step_error(py, failure, &message),
+        FlowError::Open { cause, .. } => open_error(py, cause, &message),
+        FlowError::Panicked { .. } => make(py, "FlowError", &message),
+        _ => usage(py, &message),
+    }
+}
+
+fn step_error(py: Python<'_>, failure: Failure, message: &str) -> PyErr {
+    let original = match failure.cause.downcast::<Raised>() {
+        Ok(raised) if !raised.0.is_instance_of::<PyException>(py) => return raised.0,
+        Ok(raised) => Some(raised.0),
+        Err(_) => None,
+    };
+    let arguments = (message, failure.step, failure.key, failure.item);
+    match class(py, "StepError").and_then(|class| class.call1(arguments)) {
+        Ok(error) => {
+            let error = PyErr::from_value(error);
+            error.set_cause(py, original);
+            error
+        }
+        Err(error) => error,
+    }
+}
+
+fn open_error(
+    py: Python<'_>,
+    cause: Box<dyn std::error::Error + Send + Sync>,
+    message: &str,
+) -> PyErr {
+    match cause.downcast::<Raised>() {
+        Ok(raised) if !raised.0.is_instance_of::<PyException>(py) => raised.0,
+        Ok(raised) => {
+            let error = make(py, "FlowError", message);
+            error.set_cause(py, Some(raised.0));
+            error
+        }
+        Err(cause) => match cause.downcast::<std::io::Error>() {
+            Ok(error) => PyErr::from(std::io::Error::new(error.kind(), message.to_owned())),
+            Err(_) => PyOSError::new_err(message.to_owned()),
+        },
+    }
+}

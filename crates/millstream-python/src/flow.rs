@@ -1,0 +1,56 @@
+//! The flow under construction.
+
+use millstream_flow::Flow as Engine;
+use pyo3::prelude::*;
+
+use crate::error::{to_python, usage};
+use crate::pipe::Pipe;
+use crate::policy::Wish;
+use crate::source;
+
+/// A flow; `millstream.Flow` is its face.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Flow {
+    pub(crate) engine: Engine,
+}
+
+#[pymethods]
+impl Flow {
+    #[new]
+    fn new(name: &str) -> Self {
+        Flow {
+            engine: Engine::new(name),
+        }
+    }
+
+    #[getter]
+    fn name(&self) -> String {
+        self.engine.name()
+    }
+
+    fn source(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        source: &Bound<'_, PyAny>,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<Pipe> {
+        let wish = Wish::read(on_error)?;
+        let pipe = source::add(&self.engine, name, source, &wish)?;
+        self.engine.check().map_err(|error| to_python(py, error))?;
+        Ok(Pipe { pipe })
+    }
+
+    fn describe(&self, py: Python<'_>, format: &str) -> PyResult<String> {
+        let description = self.engine.describe();
+        match format {
+            "text" => Ok(description.to_string()),
+            "json" => Ok(description.to_json().to_string()),
+            "mermaid" => Ok(description.to_mermaid()),
+            other => Err(usage(
+                py,
+                &format!("format is \"text\", \"json\" or \"mermaid\", not \"{other}\""),
+            )),
+        }
+    }
+}

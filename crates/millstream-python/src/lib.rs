@@ -1,0 +1,45 @@
+//! `millstream._millstream`: the native half of the Python package.
+//!
+//! The fluent API, with its documentation, is Python (`python/millstream`); it describes a flow with
+//! the few verbs of [`pipe`], and the engine of `millstream-flow` runs it. One file for each Python
+//! class; all handling of the interpreter lock is in [`gil`], all mapping of errors in [`error`].
+
+mod batch;
+mod cli;
+mod divide;
+mod error;
+mod flow;
+mod gil;
+mod pipe;
+mod policy;
+mod record;
+mod report;
+mod route;
+mod run;
+mod show;
+mod sink;
+mod source;
+mod step;
+
+/// The extension module.
+#[pyo3::pymodule]
+mod _millstream {
+    #[pymodule_export]
+    use crate::cli::cli_main;
+    #[pymodule_export]
+    use crate::flow::Flow;
+    #[pymodule_export]
+    use crate::pipe::{Pipe, column};
+    #[pymodule_export]
+    use crate::record::{Field, Layout, Record};
+    #[pymodule_export]
+    use crate::report::Report;
+    #[pymodule_export]
+    use crate::route::key_hash;
+    #[pymodule_export]
+    use crate::run::{Stopper, run};
+    #[pymodule_export]
+    use crate::sink::{ByteSink, file_write, tcp_send_to};
+    #[pymodule_export]
+    use crate::source::{ByteSource, Script, file_read, tcp_connect, tcp_listen};
+}

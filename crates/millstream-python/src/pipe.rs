@@ -1,0 +1,159 @@
+//! A stream of batches under construction: the few verbs on which all others stand.
+
+use std::sync::Arc;
+
+use millstream_flow::push::Context;
+use millstream_flow::{Failure, FlowError, Pipe as Engine};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::batch::PyBatch;
+use crate::divide::Divide;
+use crate::error::to_python;
+use crate::policy::Wish;
+use crate::route::ByKey;
+use crate::sink::{AnySink, Named};
+use crate::step::{Kernel, Shape};
+
+/// A stream; `millstream.Stream` and `millstream.KeyedStream` are its faces.
+#[pyclass(frozen, module = "millstream._millstream")]
+#[derive(Clone)]
+pub(crate) struct Pipe {
+    pub(crate) pipe: Engine<PyBatch>,
+}
+
+impl Pipe {
+    fn checked(self, py: Python<'_>) -> PyResult<Self> {
+        let checked = self.pipe.flow().check();
+        checked.map_err(|error| to_python(py, error))?;
+        Ok(self)
+    }
+}
+
+#[pymethods]
+impl Pipe {
+    /// Adds a step; `make` is called once on each worker and gives its kernel.
+    fn step(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        name: &str,
+        shape: &str,
+        make: Py<PyAny>,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<Pipe> {
+        let (wish, shape) = (Wish::read(on_error)?, Shape::read(shape)?);
+        let pipe = self.pipe.step(known(kind), name, move |making| {
+            Kernel::make(&make, shape, &wish, making)
+        });
+        Pipe { pipe }.checked(py)
+    }
+
+    /// Divides the stream in two.
+    fn divide(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        make: Py<PyAny>,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<(Pipe, Pipe)> {
+        let wish = Wish::read(on_error)?;
+        let (yes, no) = self
+            .pipe
+            .divide(name, move |making| -> Result<_, FlowError> {
+                let mut divide = Divide::make(&make, &wish, making)?;
+                Ok(
+                    move |input: &mut PyBatch,
+                          yes: &mut PyBatch,
+                          no: &mut PyBatch,
+                          cx: &mut Context|
+                          -> Result<(), Failure> {
+                        divide.apply(input, yes, no, cx)
+                    },
+                )
+            });
+        let yes = Pipe { pipe: yes }.checked(py)?;
+        Ok((yes, Pipe { pipe: no }))
+    }
+
+    /// Brings streams together; with `by_key`, each item on the worker of its key.
+    #[staticmethod]
+    fn gather(
+        py: Python<'_>,
+        kind: &str,
+        name: &str,
+        streams: Vec<Bound<'_, Pipe>>,
+        by_key: bool,
+    ) -> PyResult<Pipe> {
+        let streams: Vec<_> = streams
+            .iter()
+            .map(|stream| stream.get().pipe.clone())
+            .collect();
+        let pipe = if by_key {
+            let route: Arc<dyn Fn() -> Box<dyn millstream_flow::Route<PyBatch>> + Send + Sync> =
+                Arc::new(|| Box::new(ByKey));
+            Engine::gather(known(kind), name, &streams, Some(route))
+        } else {
+            Engine::gather(known(kind), name, &streams, None)
+        };
+        Pipe { pipe }.checked(py)
+    }
+
+    fn redistribute(&self, py: Python<'_>) -> PyResult<Pipe> {
+        Pipe {
+            pipe: self.pipe.redistribute(),
+        }
+        .checked(py)
+    }
+
+    fn sink(&self, py: Python<'_>, name: &str, sink: &Bound<'_, PyAny>) -> PyResult<()> {
+        let sink = AnySink::read(sink)?;
+        let name_owned = name.to_owned();
+        self.pipe.sink(
+            name,
+            Named {
+                name: name_owned,
+                sink,
+            },
+        );
+        self.clone().checked(py).map(drop)
+    }
+}
+
+/// The kinds of steps, as the engine wants them: names that live for ever.
+fn known(kind: &str) -> &'static str {
+    const KINDS: [&str; 18] = [
+        "map",
+        "filter",
+        "flat_map",
+        "filter_map",
+        "map_batch",
+        "inspect",
+        "merge",
+        "exchange",
+        "key_by",
+        "items",
+        "values",
+        "stateful",
+        "fold",
+        "reduce",
+        "count",
+        "sum",
+        "min",
+        "max",
+    ];
+    KINDS
+        .iter()
+        .find(|known| **known == kind)
+        .copied()
+        .unwrap_or("step")
+}
+
+/// The field `name` of each of these values: a column when they are records of one class.
+#[pyfunction]
+pub(crate) fn column<'py>(
+    values: &Bound<'py, PyList>,
+    name: &str,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    crate::record::column(values, name)
+}

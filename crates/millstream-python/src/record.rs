@@ -1,0 +1,233 @@
+//! Records: objects of a fixed layout that keep their bytes and decode a field when it is read.
+//!
+//! A record owns its bytes, inside the object up to [`INLINE_BYTES`], so that keeping one never keeps
+//! the read buffer it came from. A step that reads two fields pays for two fields.
+
+mod field;
+mod layout;
+
+use std::cell::Cell;
+
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
+
+pub(crate) use field::Field;
+pub(crate) use layout::Layout;
+
+use crate::show::show;
+
+/// Records up to this size are one object; longer ones own a second allocation.
+pub(crate) const INLINE_BYTES: usize = 72;
+
+/// The bytes of a record.
+enum Body {
+    Inline(u8, [u8; INLINE_BYTES]),
+    Boxed(Box<[u8]>),
+}
+
+impl Body {
+    #[inline]
+    fn of(bytes: &[u8]) -> Self {
+        let length = bytes.len();
+        if length > INLINE_BYTES {
+            return Body::Boxed(bytes.into());
+        }
+        let mut inline = [0; INLINE_BYTES];
+        inline[..length].copy_from_slice(bytes);
+        Body::Inline(length as u8, inline)
+    }
+}
+
+thread_local! {
+    /// The bytes for the record that this thread is making. Calling the class without an argument is
+    /// the fastest way to make an instance of a Python subclass, so the bytes go another way.
+    static PENDING: Cell<Option<Body>> = const { Cell::new(None) };
+}
+
+/// The base of all record classes.
+#[pyclass(subclass, frozen, module = "millstream._millstream")]
+pub(crate) struct Record {
+    body: Body,
+}
+
+impl Record {
+    /// The record as it is on the wire.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match &self.body {
+            Body::Inline(length, bytes) => &bytes[..usize::from(*length)],
+            Body::Boxed(bytes) => bytes,
+        }
+    }
+}
+
+/// Makes records of one class.
+pub(crate) struct Maker {
+    class: Py<PyType>,
+    size: usize,
+}
+
+impl Maker {
+    /// The maker of a record class; `None` when the class is none.
+    pub(crate) fn of(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
+        if !class.is_subclass_of::<Record>()? {
+            return Ok(None);
+        }
+        let size = layout_of(class)?.get().size;
+        let class = class.clone().unbind();
+        Ok(Some(Maker { class, size }))
+    }
+
+    /// A record of these bytes.
+    #[inline]
+    pub(crate) fn make<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        if bytes.len() != self.size {
+            return Err(wrong_size(self.class.bind(py), self.size, bytes.len()));
+        }
+        PENDING.set(Some(Body::of(bytes)));
+        self.class.bind(py).call0()
+    }
+}
+
+#[cold]
+fn wrong_size(class: &Bound<'_, PyType>, size: usize, found: usize) -> PyErr {
+    let name = class
+        .name()
+        .map_or_else(|_| "record".to_owned(), |name| name.to_string());
+    PyValueError::new_err(format!("{name} has {size} bytes, not {found}"))
+}
+
+fn layout_of<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, Layout>> {
+    let layout = class.getattr("_layout")?;
+    layout
+        .cast_into::<Layout>()
+        .map_err(|_| PyTypeError::new_err(format!("{} has no format", show(class.as_any()))))
+}
+
+#[pymethods]
+impl Record {
+    #[new]
+    fn new() -> PyResult<Self> {
+        match PENDING.take() {
+            Some(body) => Ok(Record { body }),
+            None => Err(PyTypeError::new_err(
+                "records are made by their class's pack and unpack",
+            )),
+        }
+    }
+
+    /// A record of the given values, by position or by name.
+    #[classmethod]
+    #[pyo3(signature = (*values, **named))]
+    fn pack<'py>(
+        cls: &Bound<'py, PyType>,
+        values: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let layout = layout_of(cls)?;
+        let packed = layout.get().pack(cls, values, named)?;
+        Self::unpack(cls, packed.as_bytes())
+    }
+
+    /// The record that these bytes are.
+    #[classmethod]
+    fn unpack<'py>(cls: &Bound<'py, PyType>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        let size = layout_of(cls)?.get().size;
+        if data.len() != size {
+            return Err(wrong_size(cls, size, data.len()));
+        }
+        PENDING.set(Some(Body::of(data)));
+        cls.call0()
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.as_bytes())
+    }
+
+    fn __len__(&self) -> usize {
+        self.as_bytes().len()
+    }
+
+    fn __richcmp__(
+        slf: &Bound<'_, Self>,
+        other: &Bound<'_, PyAny>,
+        op: CompareOp,
+    ) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let same = match other.cast::<Record>() {
+            Ok(record) if record.get_type().is(slf.get_type()) => {
+                slf.get().as_bytes() == record.get().as_bytes()
+            }
+            _ => return Ok(py.NotImplemented()),
+        };
+        let answer = match op {
+            CompareOp::Eq => same,
+            CompareOp::Ne => !same,
+            _ => return Ok(py.NotImplemented()),
+        };
+        Ok(answer.into_pyobject(py)?.to_owned().into_any().unbind())
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyBytes::new(py, self.as_bytes()).hash()
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let class = slf.get_type();
+        let layout = layout_of(&class)?;
+        let mut shown = Vec::new();
+        for field in &layout.get().fields {
+            let value = slf.getattr(field.0.as_str())?;
+            shown.push(format!("{}={}", field.0, value.repr()?.to_string_lossy()));
+        }
+        Ok(format!("{}({})", class.name()?, shown.join(", ")))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        let bytes = PyBytes::new(py, slf.get().as_bytes());
+        let unpack = slf.get_type().getattr("unpack")?;
+        (unpack, (bytes,)).into_pyobject(py)
+    }
+
+    /// The fields by name.
+    fn to_dict<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        let values = PyDict::new(slf.py());
+        for (name, _) in &layout_of(&slf.get_type())?.get().fields {
+            values.set_item(name, slf.getattr(name.as_str())?)?;
+        }
+        Ok(values)
+    }
+}
+
+/// The field of each of these records, decoded without a call of Python code; `None` when an item is
+/// no record of the class.
+pub(crate) fn column<'py>(
+    values: &Bound<'py, PyList>,
+    name: &str,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    let Some(first) = values.iter().next() else {
+        return Ok(None);
+    };
+    let class = first.get_type();
+    if !class.is_subclass_of::<Record>()? {
+        return Ok(None);
+    }
+    let Ok(field) = class.getattr(name)?.cast_into::<Field>() else {
+        return Ok(None);
+    };
+    let field = field.get();
+    let mut decoded = Vec::with_capacity(values.len());
+    for item in values.iter() {
+        if !item.get_type().is(&class) {
+            return Ok(None);
+        }
+        let Ok(record) = item.cast::<Record>() else {
+            return Ok(None);
+        };
+        decoded.push(field.decode(values.py(), record.get().as_bytes())?);
+    }
+    PyList::new(values.py(), decoded).map(Some)
+}

@@ -1,0 +1,73 @@
+//! What a run did: the metrics of each step.
+
+use millstream_flow::metrics::Report as Engine;
+use pyo3::prelude::*;
+
+/// The metrics of a flow, at its end or at one moment.
+#[pyclass(frozen, module = "millstream._millstream")]
+#[derive(Clone)]
+pub(crate) struct Report {
+    report: Engine,
+}
+
+impl Report {
+    pub(crate) fn new(report: Engine) -> Self {
+        Report { report }
+    }
+}
+
+fn from_json<'py>(py: Python<'py>, json: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (json,))
+}
+
+#[pymethods]
+impl Report {
+    /// The flow's name.
+    #[getter]
+    fn flow(&self) -> &str {
+        &self.report.flow
+    }
+
+    /// How long the flow ran, in seconds.
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.report.elapsed.as_secs_f64()
+    }
+
+    /// The steps, summed over all workers.
+    #[getter]
+    fn steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        from_json(py, &self.to_json())?.get_item("steps")
+    }
+
+    /// The steps of each worker.
+    #[getter]
+    fn workers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        from_json(py, &self.to_json())?.get_item("workers")
+    }
+
+    /// The step with this name, summed over all workers.
+    fn step<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        for step in self.steps(py)?.try_iter()? {
+            let step = step?;
+            if step.get_item("name")?.eq(name)? {
+                return Ok(step);
+            }
+        }
+        Err(pyo3::exceptions::PyKeyError::new_err(name.to_owned()))
+    }
+
+    /// The whole report as JSON.
+    fn to_json(&self) -> String {
+        self.report.to_json().to_string()
+    }
+
+    fn __str__(&self) -> String {
+        self.report.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        let (flow, seconds) = (&self.report.flow, self.report.elapsed.as_secs_f64());
+        format!("<report of flow {flow:?}, {seconds:.3} s>")
+    }
+}

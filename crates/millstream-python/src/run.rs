@@ -1,0 +1,122 @@
+//! Running a flow from Python.
+//!
+//! The thread that calls `run` waits without the interpreter lock and looks every 50 ms whether a
+//! signal came, so that Python's own handlers run as they always do.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use millstream_flow::clock::now_ns;
+use millstream_flow::control::Control;
+use millstream_flow::{Options, Running};
+use pyo3::prelude::*;
+
+use crate::error::to_python;
+use crate::flow::Flow;
+use crate::gil;
+use crate::report::Report;
+
+/// How often the waiting thread looks about itself.
+const TICK: Duration = Duration::from_millis(50);
+
+/// With what a running flow is asked to stop.
+#[pyclass(frozen, module = "millstream._millstream")]
+#[derive(Default)]
+pub(crate) struct Stopper {
+    control: Mutex<(bool, Option<Arc<Control>>)>,
+}
+
+impl Stopper {
+    fn watch(&self, control: Arc<Control>) {
+        let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.0 {
+            control.stop();
+        }
+        held.1 = Some(control);
+    }
+}
+
+#[pymethods]
+impl Stopper {
+    #[new]
+    fn new() -> Self {
+        Stopper::default()
+    }
+
+    /// Asks the flow to drain and end.
+    fn stop(&self) {
+        let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        held.0 = true;
+        if let Some(control) = &held.1 {
+            control.stop();
+        }
+    }
+}
+
+/// Runs `flow` to its end.
+#[pyfunction]
+pub(crate) fn run(
+    py: Python<'_>,
+    flow: &Bound<'_, Flow>,
+    workers: usize,
+    spin: bool,
+    on_metrics: Option<Bound<'_, PyAny>>,
+    metrics_interval: f64,
+    stopper: &Bound<'_, Stopper>,
+) -> PyResult<Report> {
+    let interval = Duration::try_from_secs_f64(metrics_interval)?;
+    let options = Options {
+        workers,
+        spin,
+        on_metrics: on_metrics.as_ref().map(|_| {
+            let nothing: millstream_flow::run::OnMetrics = Arc::new(|_| {});
+            (interval, nothing)
+        }),
+        around: Some(gil::around_worker()),
+        hold: Some(gil::around_turn()),
+        release: Some(gil::around_wait()),
+        signals: false,
+    };
+    let engine = flow.get().engine.clone();
+    let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;
+    stopper.get().watch(running.control());
+    let mut raised: Option<PyErr> = None;
+    let mut due = now_ns() + interval.as_nanos() as u64;
+    while !gil::ended_within(&running, TICK.min(interval.max(Duration::from_millis(1)))) {
+        let mut outcome = py.check_signals();
+        if let (Some(call), Ok(()), true) = (&on_metrics, &outcome, now_ns() >= due) {
+            due = now_ns() + interval.as_nanos() as u64;
+            outcome = call.call1((Report::new(running.report()),)).map(drop);
+        }
+        match (outcome, &raised) {
+            (Ok(()), _) => {}
+            (Err(error), None) => {
+                raised = Some(error);
+                running.stop();
+            }
+            (Err(error), Some(_)) => {
+                abandon(running);
+                return Err(error);
+            }
+        }
+    }
+    let ended = gil::unlocked(|| running.wait());
+    match (raised, ended) {
+        (Some(error), _) => Err(error),
+        (None, Err(error)) => Err(to_python(py, error)),
+        (None, Ok(report)) => {
+            let report = Report::new(report);
+            if let Some(call) = on_metrics {
+                call.call1((report.clone(),))?;
+            }
+            Ok(report)
+        }
+    }
+}
+
+/// Leaves a flow that does not end although it was asked to, for one who asks a second time: its
+/// threads cannot be ended from outside, and waiting for them is what is no longer wanted.
+fn abandon(running: Running) {
+    running.stop();
+    std::mem::forget(running);
+}

@@ -1,0 +1,89 @@
+//! Sinks as Python sees them: byte sinks of the engine, lists, and objects of the user's own.
+
+mod bytes;
+mod encode;
+mod list;
+mod object;
+
+use std::sync::Arc;
+
+use millstream_flow::control::Control;
+use millstream_flow::error::Cause;
+use millstream_flow::sink::{Sink, Writer};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+pub(crate) use bytes::{ByteSink, file_write, tcp_send_to};
+
+use crate::batch::PyBatch;
+use crate::error::usage;
+use crate::gil::locked;
+use crate::show::show;
+
+/// A sink at work on one worker.
+pub(crate) type Opened = Box<dyn Writer<PyBatch>>;
+
+/// Any sink that a Python flow may end in.
+#[derive(Clone)]
+pub(crate) enum AnySink {
+    Bytes(Arc<ByteSink>),
+    List(Arc<Py<PyList>>),
+    Object(Arc<Py<PyAny>>),
+}
+
+impl AnySink {
+    /// Reads a sink object.
+    pub(crate) fn read(sink: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(bytes) = sink.cast::<ByteSink>() {
+            return Ok(AnySink::Bytes(Arc::new(bytes.get().clone())));
+        }
+        if let Ok(list) = sink.cast::<PyList>() {
+            return Ok(AnySink::List(Arc::new(list.clone().unbind())));
+        }
+        if sink.getattr("open").is_ok_and(|open| open.is_callable()) {
+            return Ok(AnySink::Object(Arc::new(sink.clone().unbind())));
+        }
+        Err(usage(
+            sink.py(),
+            &format!("{} is no sink: it has no method open", show(sink)),
+        ))
+    }
+
+    /// The kind and the place, for people.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            AnySink::Bytes(sink) => sink.describe(),
+            AnySink::List(_) => "collected in a list".to_owned(),
+            AnySink::Object(object) => locked(|py| crate::show::type_name(object.bind(py))),
+        }
+    }
+
+    /// Opens the sink of step `name` for one worker.
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        worker: usize,
+        control: &Arc<Control>,
+    ) -> Result<Opened, Cause> {
+        match self {
+            AnySink::Bytes(sink) => sink.open(name, worker, control),
+            AnySink::List(list) => Ok(Box::new(list::ListWriter(Arc::clone(list)))),
+            AnySink::Object(object) => object::open(object, name, worker),
+        }
+    }
+}
+
+/// A sink under the name of its step.
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) sink: AnySink,
+}
+
+impl Sink<PyBatch> for Named {
+    fn describe(&self) -> String {
+        self.sink.describe()
+    }
+    fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Opened, Cause> {
+        self.sink.open(&self.name, worker, control)
+    }
+}

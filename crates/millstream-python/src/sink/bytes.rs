@@ -1,0 +1,100 @@
+//! The engine's byte sinks: TCP and files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_flow::control::Control;
+use millstream_flow::error::Cause;
+use millstream_flow::framing::{Frames, Framing};
+use millstream_flow::sink::Sink;
+use millstream_flow::{files, tcp};
+use pyo3::prelude::*;
+
+use super::Opened;
+use super::encode::EncodedWriter;
+use crate::gil::{locked, unlocked};
+use crate::source::framing;
+
+/// A sink of bytes.
+#[pyclass(frozen, module = "millstream._millstream")]
+#[derive(Clone)]
+pub(crate) struct ByteSink {
+    sink: Arc<dyn Sink<Frames>>,
+    encode: Option<Arc<Py<PyAny>>>,
+    text: bool,
+}
+
+#[pymethods]
+impl ByteSink {
+    fn __repr__(&self) -> String {
+        format!("<sink {}>", self.describe())
+    }
+}
+
+impl ByteSink {
+    fn new(sink: impl Sink<Frames>, framing: &Framing, encode: Option<Py<PyAny>>) -> Self {
+        ByteSink {
+            sink: Arc::new(sink),
+            encode: encode.map(Arc::new),
+            text: *framing == Framing::Lines,
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        self.sink.describe()
+    }
+
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        worker: usize,
+        control: &Arc<Control>,
+    ) -> Result<Opened, Cause> {
+        Ok(Box::new(EncodedWriter {
+            name: name.to_owned(),
+            inner: unlocked(|| self.sink.open(worker, control))?,
+            encode: self
+                .encode
+                .as_ref()
+                .map(|encode| locked(|py| encode.clone_ref(py))),
+            text: self.text,
+            frames: Frames::default(),
+        }))
+    }
+}
+
+/// A TCP connection to write frames to.
+#[pyfunction]
+#[pyo3(signature = (address, *, framing, encode, reconnect))]
+pub(crate) fn tcp_send_to(
+    py: Python<'_>,
+    address: &str,
+    framing: &str,
+    encode: Option<Py<PyAny>>,
+    reconnect: Option<f64>,
+) -> PyResult<ByteSink> {
+    let rule = self::framing(py, framing)?;
+    let mut sink = tcp::send_to(address).framing(rule.clone());
+    if let Some(limit) = reconnect {
+        sink = sink.reconnect(Duration::try_from_secs_f64(limit)?);
+    }
+    Ok(ByteSink::new(sink, &rule, encode))
+}
+
+/// A file to write frames to.
+#[pyfunction]
+#[pyo3(signature = (path, *, framing, encode))]
+pub(crate) fn file_write(
+    py: Python<'_>,
+    path: PathBuf,
+    framing: &str,
+    encode: Option<Py<PyAny>>,
+) -> PyResult<ByteSink> {
+    let rule = self::framing(py, framing)?;
+    Ok(ByteSink::new(
+        files::write(path).framing(rule.clone()),
+        &rule,
+        encode,
+    ))
+}

@@ -1,0 +1,92 @@
+//! From objects to frames: the step before a byte sink.
+
+use millstream_flow::Failure;
+use millstream_flow::batch::Batch;
+use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
+use millstream_flow::sink::Writer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyString};
+
+use crate::batch::PyBatch;
+use crate::error::cause;
+use crate::gil::{locked, unlocked};
+use crate::record::Record;
+use crate::show::{show, type_name};
+
+/// A byte sink with the encoder before it.
+pub(crate) struct EncodedWriter {
+    pub(crate) name: String,
+    pub(crate) inner: Box<dyn Writer<Frames>>,
+    pub(crate) encode: Option<Py<PyAny>>,
+    pub(crate) text: bool,
+    pub(crate) frames: Frames,
+}
+
+impl EncodedWriter {
+    fn put(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
+        let encoded = match &self.encode {
+            Some(encode) => &encode.bind(item.py()).call1((item,))?,
+            None => item,
+        };
+        let out = &mut self.frames.data;
+        let start = out.len();
+        if let Ok(record) = encoded.cast::<Record>() {
+            out.extend_from_slice(record.get().as_bytes());
+        } else if let Ok(bytes) = encoded.cast::<PyBytes>() {
+            out.extend_from_slice(bytes.as_bytes());
+        } else if let Ok(text) = encoded.cast::<PyString>() {
+            out.extend_from_slice(text.to_str()?.as_bytes());
+        } else if let Ok(bytes) = encoded.cast::<PyByteArray>() {
+            out.extend_from_slice(&bytes.to_vec());
+        } else if self.text && self.encode.is_none() {
+            out.extend_from_slice(encoded.str()?.to_str()?.as_bytes());
+        } else {
+            let found = type_name(encoded);
+            let who = if self.encode.is_some() {
+                "the encoder gave"
+            } else {
+                "the sink takes"
+            };
+            return Err(PyTypeError::new_err(match self.encode {
+                Some(_) => format!("{who} {found}, not bytes, str or a Record"),
+                None => {
+                    format!("{who} bytes, str or a Record, not {found}; give it an encode function")
+                }
+            }));
+        }
+        let end = u32::try_from(out.len())
+            .map_err(|_| PyTypeError::new_err("a batch of output is larger than 4 GiB"))?;
+        self.frames.spans.push((start as u32, end));
+        Ok(())
+    }
+}
+
+impl Writer<PyBatch> for EncodedWriter {
+    fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
+        self.frames.clear();
+        locked(|py| {
+            let values = batch.take_values(py);
+            batch.clear();
+            for item in values.iter() {
+                self.put(&item).map_err(|error| {
+                    Box::new(Failure {
+                        step: self.name.clone(),
+                        key: None,
+                        item: Some(show(&item)),
+                        cause: cause(error),
+                    })
+                })?;
+            }
+            Ok::<(), Cause>(())
+        })?;
+        unlocked(|| self.inner.write_batch(&mut self.frames))
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        unlocked(|| self.inner.flush())
+    }
+    fn close(&mut self) -> Result<(), Cause> {
+        unlocked(|| self.inner.close())
+    }
+}

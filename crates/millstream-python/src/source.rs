@@ -1,0 +1,47 @@
+//! Sources as Python sees them: byte sources of the engine, scripts for tests, and objects of the
+//! user's own.
+
+mod bytes;
+mod decode;
+mod object;
+mod script;
+
+use millstream_flow::framing::Framing;
+use millstream_flow::{Flow, Pipe};
+use pyo3::prelude::*;
+
+pub(crate) use bytes::{ByteSource, file_read, tcp_connect, tcp_listen};
+pub(crate) use script::Script;
+
+use crate::batch::PyBatch;
+use crate::error::usage;
+use crate::policy::Wish;
+use crate::show::show;
+
+/// Reads the name of a framing.
+pub(crate) fn framing(py: Python<'_>, name: &str) -> PyResult<Framing> {
+    name.parse::<Framing>()
+        .map_err(|error| usage(py, &error.to_string()))
+}
+
+/// Adds any source to a flow.
+pub(crate) fn add(
+    flow: &Flow,
+    name: &str,
+    source: &Bound<'_, PyAny>,
+    wish: &Wish,
+) -> PyResult<Pipe<PyBatch>> {
+    if let Ok(bytes) = source.cast::<ByteSource>() {
+        return bytes.get().add(flow, name, wish);
+    }
+    if let Ok(script) = source.cast::<Script>() {
+        return Ok(flow.source(name, script.get().clone()));
+    }
+    if source.getattr("open").is_ok_and(|open| open.is_callable()) {
+        return Ok(flow.source(name, object::ObjectSource::new(name, source)));
+    }
+    Err(usage(
+        source.py(),
+        &format!("{} is no source: it has no method open", show(source)),
+    ))
+}

@@ -1,0 +1,170 @@
+//! The engine's byte sources, TCP and files, with a decoder behind them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
+use millstream_flow::poller::Io;
+use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use millstream_flow::{Flow, Pipe, files, tcp};
+use pyo3::prelude::*;
+
+use super::decode::{Decode, DecodeStep};
+use super::framing;
+use crate::batch::PyBatch;
+use crate::gil::{locked, unlocked};
+use crate::policy::Wish;
+
+#[derive(Clone)]
+enum Kind {
+    Tcp(tcp::TcpSource),
+    Files(files::ReadFiles),
+}
+
+/// A source of bytes.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct ByteSource {
+    kind: Kind,
+    decode: Decode,
+}
+
+#[pymethods]
+impl ByteSource {
+    fn __repr__(&self) -> String {
+        format!("<source {}>", self.describe())
+    }
+}
+
+impl ByteSource {
+    fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Tcp(source) => source.describe(),
+            Kind::Files(source) => source.describe(),
+        }
+    }
+
+    /// Adds the source and, behind it, its decoder.
+    pub(crate) fn add(&self, flow: &Flow, name: &str, wish: &Wish) -> PyResult<Pipe<PyBatch>> {
+        let frames = match &self.kind {
+            Kind::Tcp(source) => flow.source(name, Unlocked(source.clone())),
+            Kind::Files(source) => flow.source(name, Unlocked(source.clone())),
+        };
+        let (decode, wish, source) = (self.decode.clone(), wish.clone(), name.to_owned());
+        Ok(
+            frames.step("decode", &format!("{name}.decode"), move |making| {
+                DecodeStep::make(&decode, &wish, &source, making)
+            }),
+        )
+    }
+}
+
+/// A byte source that is read without the interpreter lock.
+struct Unlocked<S>(S);
+
+impl<S: Source<Frames>> Source<Frames> for Unlocked<S> {
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        self.0.partitions()
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        Ok(Box::new(UnlockedPartition(
+            self.0.open(partition, resume, io)?,
+        )))
+    }
+}
+
+struct UnlockedPartition(Box<dyn Partition<Frames>>);
+
+impl Partition<Frames> for UnlockedPartition {
+    fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        unlocked(|| self.0.next_batch(batch, events))
+    }
+    fn next_awake(&self) -> Option<u64> {
+        self.0.next_awake()
+    }
+    fn position(&self) -> Position {
+        self.0.position()
+    }
+}
+
+/// Listens on an address for connections to read frames from.
+#[pyfunction]
+#[pyo3(signature = (address, *, framing, max_frame, connections, decode, on_bound))]
+pub(crate) fn tcp_listen(
+    py: Python<'_>,
+    address: &str,
+    framing: &str,
+    max_frame: usize,
+    connections: Option<usize>,
+    decode: Option<&Bound<'_, PyAny>>,
+    on_bound: Option<Py<PyAny>>,
+) -> PyResult<ByteSource> {
+    let mut source = tcp::listen(address)
+        .framing(self::framing(py, framing)?)
+        .max_frame(max_frame);
+    if let Some(count) = connections {
+        source = source.connections(count);
+    }
+    if let Some(call) = on_bound.map(Arc::new) {
+        source = source.on_bound(move |address| {
+            locked(|py| {
+                let address = (address.ip().to_string(), address.port());
+                if let Err(error) = call.bind(py).call1(address) {
+                    error.write_unraisable(py, Some(call.bind(py)));
+                }
+            });
+        });
+    }
+    Ok(ByteSource {
+        kind: Kind::Tcp(source),
+        decode: Decode::read(decode)?,
+    })
+}
+
+/// Connects to an address to read frames from.
+#[pyfunction]
+#[pyo3(signature = (address, *, framing, max_frame, decode))]
+pub(crate) fn tcp_connect(
+    py: Python<'_>,
+    address: &str,
+    framing: &str,
+    max_frame: usize,
+    decode: Option<&Bound<'_, PyAny>>,
+) -> PyResult<ByteSource> {
+    let source = tcp::connect(address)
+        .framing(self::framing(py, framing)?)
+        .max_frame(max_frame);
+    Ok(ByteSource {
+        kind: Kind::Tcp(source),
+        decode: Decode::read(decode)?,
+    })
+}
+
+/// Files to read frames from; each is a partition.
+#[pyfunction]
+#[pyo3(signature = (paths, *, framing, max_frame, decode, position))]
+pub(crate) fn file_read(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    framing: &str,
+    max_frame: usize,
+    decode: Option<&Bound<'_, PyAny>>,
+    position: u64,
+) -> PyResult<ByteSource> {
+    let source = files::read(paths)
+        .framing(self::framing(py, framing)?)
+        .max_frame(max_frame)
+        .from_position(position);
+    Ok(ByteSource {
+        kind: Kind::Files(source),
+        decode: Decode::read(decode)?,
+    })
+}

@@ -1,0 +1,140 @@
+//! A source of lists, with pauses and breaks: what `millstream.testing.items` makes.
+
+use std::sync::Arc;
+
+use millstream_flow::batch::Batch;
+use millstream_flow::clock::now_ns;
+use millstream_flow::error::Cause;
+use millstream_flow::poller::Io;
+use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::batch::PyBatch;
+use crate::gil::locked;
+
+/// A piece of a script.
+enum Piece {
+    Items(Py<PyList>),
+    Pause(f64),
+    Abort,
+    End,
+}
+
+/// Scripted partitions: each a list of pieces, where a list is items, a number a pause in seconds,
+/// `None` an abort and `False` an end.
+#[pyclass(frozen, module = "millstream._millstream")]
+#[derive(Clone)]
+pub(crate) struct Script {
+    partitions: Vec<Arc<Vec<Piece>>>,
+    batch: usize,
+}
+
+#[pymethods]
+impl Script {
+    #[new]
+    fn new(partitions: Vec<Vec<Bound<'_, PyAny>>>, batch_size: usize) -> PyResult<Self> {
+        let read = |piece: &Bound<'_, PyAny>| {
+            Ok(if piece.is_none() {
+                Piece::Abort
+            } else if let Ok(list) = piece.cast::<PyList>() {
+                Piece::Items(list.clone().unbind())
+            } else if let Ok(false) = piece.extract::<bool>() {
+                Piece::End
+            } else if let Ok(seconds) = piece.extract::<f64>() {
+                Piece::Pause(seconds)
+            } else {
+                return Err(PyTypeError::new_err("not a piece of a script"));
+            })
+        };
+        let partitions = partitions
+            .iter()
+            .map(|pieces| {
+                Ok(Arc::new(
+                    pieces.iter().map(read).collect::<PyResult<Vec<_>>>()?,
+                ))
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        Ok(Script {
+            partitions,
+            batch: batch_size.max(1),
+        })
+    }
+}
+
+impl Source<PyBatch> for Script {
+    fn describe(&self) -> String {
+        "test script".to_owned()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        Ok((0..self.partitions.len()).map(|p| p.to_string()).collect())
+    }
+    fn open(
+        &self,
+        partition: usize,
+        _: Option<Position>,
+        _: &Io,
+    ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
+        Ok(Box::new(Reading {
+            pieces: Arc::clone(&self.partitions[partition]),
+            piece: 0,
+            item: 0,
+            read: 0,
+            until: None,
+            batch: self.batch,
+        }))
+    }
+}
+
+struct Reading {
+    pieces: Arc<Vec<Piece>>,
+    piece: usize,
+    item: usize,
+    read: u64,
+    until: Option<u64>,
+    batch: usize,
+}
+
+impl Partition<PyBatch> for Reading {
+    fn next_batch(&mut self, batch: &mut PyBatch, _: &mut Events<'_>) -> Result<Next, Cause> {
+        if let Some(until) = self.until {
+            if now_ns() < until {
+                return Ok(Next::Idle);
+            }
+            self.until = None;
+            self.piece += 1;
+        }
+        loop {
+            match self.pieces.get(self.piece) {
+                Some(Piece::Items(items)) => {
+                    let taken = locked(|py| {
+                        let items = items.bind(py);
+                        PyBatch::of(items.get_slice(self.item, self.item + self.batch))
+                    });
+                    let count = taken.len();
+                    if count > 0 {
+                        self.item += count;
+                        self.read += count as u64;
+                        *batch = taken;
+                        return Ok(Next::Batch);
+                    }
+                    self.item = 0;
+                    self.piece += 1;
+                }
+                Some(Piece::Pause(seconds)) => {
+                    self.until = Some(now_ns() + (seconds.max(0.0) * 1e9) as u64);
+                    return Ok(Next::Idle);
+                }
+                Some(Piece::Abort) => return Ok(Next::Abort),
+                Some(Piece::End) | None => return Ok(Next::End),
+            }
+        }
+    }
+    fn next_awake(&self) -> Option<u64> {
+        self.until
+    }
+    fn position(&self) -> Position {
+        self.read
+    }
+}

@@ -1,0 +1,44 @@
+"""Durable, microsecond event processing.
+
+>>> import millstream as ms
+>>> flow = ms.Flow("word-count")
+>>> counts = ms.testing.collect()
+>>> (flow.source("lines", ms.testing.items(["to be", "or not to be"]))
+...      .flat_map(str.split)
+...      .key_by(str.lower)
+...      .count()
+...      .sink("out", counts))
+>>> report = ms.run(flow)
+>>> counts
+[('to', 2), ('be', 2), ('or', 1), ('not', 1)]
+"""
+
+from . import files, tcp, testing
+from ._errors import DeadLetter, FlowError, FlowUsageError, StepError, dead_letter
+from ._flow import Flow, Stream
+from ._io import Sink, Source, generate, stdout
+from ._keyed import KeyedStream
+from ._millstream import Report
+from ._record import Record
+from ._run import run
+
+__all__ = [
+    "DeadLetter",
+    "Flow",
+    "FlowError",
+    "FlowUsageError",
+    "KeyedStream",
+    "Record",
+    "Report",
+    "Sink",
+    "Source",
+    "StepError",
+    "Stream",
+    "dead_letter",
+    "files",
+    "generate",
+    "run",
+    "stdout",
+    "tcp",
+    "testing",
+]

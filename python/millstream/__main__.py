@@ -1,0 +1,27 @@
+"""``python -m millstream`` and the command ``millstream``: ``run`` is Python, all else is the native program."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the program with these arguments (without its name); gives its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["run"]:
+        from ._program import run_file
+
+        return run_file(arguments[1:])
+    if arguments[:2] == ["bench", "flow"] and "--rust" not in arguments:
+        from ._bench import bench_flow
+
+        return bench_flow(arguments[2:])
+    from ._millstream import cli_main
+
+    return cli_main(["millstream", *arguments])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

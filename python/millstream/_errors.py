@@ -1,0 +1,98 @@
+"""What a flow raises, and how items look in an error.
+
+``StepError`` is raised *from* the exception of the user's code, so that the traceback shows that code first.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["DeadLetter", "FlowError", "FlowUsageError", "StepError", "dead_letter"]
+
+
+class FlowError(RuntimeError):
+    """A flow that could not be built or did not end well."""
+
+
+class FlowUsageError(FlowError, ValueError):
+    """A mistake in how a flow is described or run: a name used twice, a stream that nobody reads."""
+
+
+class StepError(FlowError):
+    """A step, source or sink failed; ``__cause__`` is the exception of the user's code, where there is one.
+
+    ``step`` is the step's name; ``key`` and ``item`` are text (what ``repr`` gives, shortened) or None.
+    """
+
+    def __init__(self, message: str, step: str = "", key: str | None = None, item: str | None = None) -> None:
+        super().__init__(message)
+        self.step = step
+        self.key = key
+        self.item = item
+
+
+class DeadLetter:
+    """What goes to a dead-letter sink: the item itself, with the step, the key and the exception."""
+
+    __slots__ = ("error", "item", "key", "step")
+
+    def __init__(self, step: str, key: Any, item: Any, error: BaseException) -> None:
+        self.step = step
+        self.key = key
+        self.item = item
+        self.error = error
+
+    def __repr__(self) -> str:
+        return f"DeadLetter(step={self.step!r}, key={show(self.key)}, item={show(self.item)}, error={self.said()})"
+
+    __str__ = __repr__
+
+    def said(self) -> str:
+        """The exception's type and text."""
+        try:
+            return f"{type(self.error).__name__}: {self.error}"
+        except Exception:
+            return type(self.error).__name__
+
+
+class dead_letter:
+    """An ``on_error`` that sends each item on which a step fails to a sink, as a :class:`DeadLetter`.
+
+    >>> import millstream as ms
+    >>> flow, good, bad = ms.Flow("ages"), ms.testing.collect(), ms.testing.collect()
+    >>> ages = flow.source("text", ms.testing.items(["31", "x", "27"]))
+    >>> ages.map(int, on_error=ms.dead_letter(bad)).sink("out", good)
+    >>> _ = ms.run(flow)
+    >>> good, [letter.item for letter in bad]
+    ([31, 27], ['x'])
+    """
+
+    def __init__(self, sink: Any) -> None:
+        self._dead_letter_sink = sink
+
+
+LONGEST = 200
+
+
+def show(item: object) -> str:
+    """``repr(item)`` on one line of at most 200 characters, even if ``repr`` fails or would be huge.
+
+    >>> show("x" * 1000)[-7:]
+    "xxx'..."
+    >>> show(list(range(10_000)))
+    '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, ...]'
+    """
+    import reprlib
+
+    if isinstance(item, (str, bytes, bytearray)) and len(item) > LONGEST:
+        return repr(item[:LONGEST]) + "..."
+    short = reprlib.Repr()
+    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = short.maxdeque = 20
+    short.maxstring = short.maxother = short.maxlong = LONGEST
+    try:
+        text = short.repr(item)
+    except Exception:
+        return f"<{type(item).__name__} object>"
+    return text if len(text) <= 4 * LONGEST else text[: 4 * LONGEST] + "..."

@@ -1,0 +1,185 @@
+"""Flows and streams: the fluent API.
+
+A flow is described once and run any number of times. Each verb gives a new stream; nothing happens before
+:func:`millstream.run`. A mistake in the description raises at the call that makes it.
+"""
+
+from __future__ import annotations
+
+from . import _kernels, _millstream
+from ._errors import FlowUsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Literal, TypeAlias
+
+    from ._errors import dead_letter
+    from ._keyed import KeyedStream
+
+    OnError: TypeAlias = "Literal['fail', 'skip'] | dead_letter"
+
+__all__ = ["Flow", "Stream"]
+
+
+def callable_or_raise(verb: str, f: object) -> None:
+    """Raises when ``f``, given to ``verb``, is no function."""
+    if not callable(f):
+        raise FlowUsageError(f"{verb} takes a function, not {f!r}")
+
+
+class Flow:
+    """Sources, steps and sinks under a name.
+
+    >>> import millstream as ms
+    >>> flow, out = ms.Flow("squares"), ms.testing.collect()
+    >>> flow.source("numbers", ms.testing.items([1, 2, 3])).map(lambda n: n * n).sink("out", out)
+    >>> report = ms.run(flow)
+    >>> out
+    [1, 4, 9]
+    """
+
+    def __init__(self, name: str) -> None:
+        self._flow = _millstream.Flow(name)
+
+    @property
+    def name(self) -> str:
+        """The flow's name."""
+        return self._flow.name
+
+    def source(self, name: str, source: object, on_error: OnError = "fail") -> Stream:
+        """Adds a source; ``on_error`` says what becomes of input that cannot be decoded.
+
+        Sources are made by ``ms.tcp``, ``ms.files``, ``ms.generate`` and ``ms.testing``; own ones are subclasses of
+        :class:`millstream.Source`.
+        """
+        if not name:
+            raise FlowUsageError(f'flow "{self.name}": a source needs a name')
+        return Stream(self._flow.source(name, source, on_error))
+
+    def describe(self, format: Literal["text", "json", "mermaid"] = "text") -> str:
+        """The graph of the flow.
+
+        >>> import millstream as ms
+        >>> flow = ms.Flow("f")
+        >>> flow.source("in", ms.testing.items([])).filter(bool, name="true").sink("out", ms.testing.collect())
+        >>> print(flow.describe())
+        flow f
+          source    in (test script)
+          filter    true from in
+          sink      out (collected in a list) from true
+        <BLANKLINE>
+        """
+        return self._flow.describe(format)
+
+    def __repr__(self) -> str:
+        return f"<flow {self.name}>"
+
+
+class Stream:
+    """A stream of objects. Steps take a function; ``name`` is what errors and metrics call the step.
+
+    ``on_error`` is what happens to an item on which the function raises: ``"fail"`` ends the flow with a
+    :class:`millstream.StepError`, ``"skip"`` counts it and goes on, ``ms.dead_letter(sink)`` sends it to a sink.
+    """
+
+    __slots__ = ("_pipe",)
+
+    def __init__(self, pipe: _millstream.Pipe) -> None:
+        self._pipe = pipe
+
+    def _step(
+        self, kind: str, f: Any, make: Callable[[Any, bool], Any], name: str | None, on_error: OnError
+    ) -> Stream:
+        callable_or_raise(kind, f)
+        kernel = make(f, on_error != "fail")
+        return Stream(self._pipe.step(kind, name or "", "values", kernel, on_error))
+
+    def map(self, f: Callable[[Any], Any], name: str | None = None, on_error: OnError = "fail") -> Stream:
+        """One item out for each item in."""
+        return self._step("map", f, _kernels.map_values, name, on_error)
+
+    def filter(self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail") -> Stream:
+        """The items for which ``f`` is true."""
+        return self._step("filter", f, _kernels.filter_values, name, on_error)
+
+    def flat_map(
+        self, f: Callable[[Any], Iterable[Any]], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream:
+        """Any number of items out for each item in.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("words"), ms.testing.collect()
+        >>> flow.source("lines", ms.testing.items(["to be", "or not"])).flat_map(str.split).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        ['to', 'be', 'or', 'not']
+        """
+        return self._step("flat_map", f, _kernels.flat_map_values, name, on_error)
+
+    def filter_map(
+        self, f: Callable[[Any], Any | None], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream:
+        """As ``map``, but nothing comes out where ``f`` gives None."""
+        return self._step("filter_map", f, _kernels.filter_map_values, name, on_error)
+
+    def inspect(self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail") -> Stream:
+        """Calls ``f`` with each item, which goes on as it is."""
+        return self._step("inspect", f, _kernels.inspect_values, name, on_error)
+
+    def map_batch(
+        self, f: Callable[[list[Any]], list[Any]], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream:
+        """A whole batch at once: ``f`` is given a list, which it may change and keep, and gives a list.
+
+        How many items a batch has depends on the source and on how fast its input comes. ``on_error`` applies to
+        the whole batch.
+        """
+        callable_or_raise("map_batch", f)
+        return Stream(self._pipe.step("map_batch", name or "", "batch", _kernels.batch(f), on_error))
+
+    def branch(
+        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[Stream, Stream]:
+        """Two streams: the items for which ``f`` is true, and the others."""
+        callable_or_raise("branch", f)
+        yes, no = self._pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
+        return Stream(yes), Stream(no)
+
+    def merge(self, *others: Stream) -> Stream:
+        """This stream and others as one. Order is kept within each of them."""
+        pipes = [self._pipe]
+        for other in others:
+            if not isinstance(other, Stream):
+                raise FlowUsageError(f"a stream without keys merges with such streams, not with {other!r}")
+            pipes.append(other._pipe)
+        return Stream(_millstream.Pipe.gather("merge", "", pipes, False))
+
+    def redistribute(self) -> Stream:
+        """Deals the batches to the workers in turn, so that work on them is shared. Order is lost."""
+        return Stream(self._pipe.redistribute())
+
+    def key_by(
+        self, f: Callable[[Any], Any] | str, name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream:
+        """Gives each item a key: what ``f`` gives, or the field or attribute of that name.
+
+        A key is ``str``, ``bytes``, ``int`` or a tuple of them. From the next step that keeps state on, all items of
+        a key are on one worker, in the order of their source.
+        """
+        from ._keyed import KeyedStream
+
+        tolerant = on_error != "fail"
+        if isinstance(f, str):
+            kernel = _kernels.key_field(f, tolerant)
+        else:
+            callable_or_raise("key_by", f)
+            kernel = _kernels.key_values(f, tolerant)
+        pipe = self._pipe.step("key_by", name or "", "keys", kernel, on_error)
+        return KeyedStream([pipe], False)
+
+    def sink(self, name: str, sink: object) -> None:
+        """Ends the stream in a sink. A stream may have several sinks."""
+        if not name:
+            raise FlowUsageError("a sink needs a name")
+        self._pipe.sink(name, sink)

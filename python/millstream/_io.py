@@ -1,0 +1,139 @@
+"""Base classes for sources and sinks of one's own, the generator and standard output."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from time import monotonic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+__all__ = ["Sink", "Source", "generate", "stdout"]
+
+
+class Source:
+    """A source: a description of which every worker opens its share of the partitions.
+
+    ``open(partition, position)`` gives an object with three methods: ``next_batch()`` gives a list that is the
+    engine's from then on, ``[]`` for nothing now, None for the end, and never waits; ``next_awake()`` says, after an
+    empty list, in how many seconds to ask again (None: when it suits the engine, within about a millisecond);
+    ``position()`` is an int, behind which a partition opened at that position goes on.
+
+    >>> import millstream as ms
+    >>> class Countdown(ms.Source):
+    ...     def open(self, partition, position):
+    ...         self.left = 3
+    ...         return self
+    ...     def next_batch(self):
+    ...         self.left -= 1
+    ...         return [self.left] if self.left >= 0 else None
+    ...     def next_awake(self):
+    ...         return None
+    ...     def position(self):
+    ...         return 3 - self.left
+    >>> flow, out = ms.Flow("countdown"), ms.testing.collect()
+    >>> flow.source("numbers", Countdown()).sink("out", out)
+    >>> _ = ms.run(flow)
+    >>> out
+    [2, 1, 0]
+    """
+
+    def partitions(self) -> list[str]:
+        """The names of the partitions; they are dealt to the workers in turn."""
+        return ["0"]
+
+    def open(self, partition: str, position: int | None) -> Any:
+        """Opens a partition, at its start or behind ``position``."""
+        raise NotImplementedError(f"{type(self).__name__} has no method open")
+
+
+class Sink:
+    """A sink: a description that every worker opens.
+
+    ``open(worker)`` gives an object with ``write_batch(list)``, which may wait (that is what back-pressure is),
+    ``flush()``, called when the input pauses, and ``close()``, called at the end.
+    """
+
+    def open(self, worker: int) -> Any:
+        """Opens the sink for one worker."""
+        raise NotImplementedError(f"{type(self).__name__} has no method open")
+
+
+class _Generating:
+    def __init__(self, items: Iterator[Any], rate: float | None, batch_size: int) -> None:
+        self.items = items
+        self.rate = rate
+        self.batch_size = batch_size
+        self.start = monotonic()
+        self.made = 0
+
+    def next_batch(self) -> list[Any] | None:
+        size = self.batch_size
+        if self.rate is not None:
+            size = min(size, int((monotonic() - self.start) * self.rate) + 1 - self.made)
+            if size <= 0:
+                return []
+        batch = list(islice(self.items, size))
+        self.made += len(batch)
+        return batch or None
+
+    def next_awake(self) -> float | None:
+        return None if self.rate is None else self.start + self.made / self.rate - monotonic()
+
+    def position(self) -> int:
+        return self.made
+
+
+class _Generator(Source):
+    def __init__(self, make: Callable[[], Iterable[Any]], rate: float | None, batch_size: int) -> None:
+        self.make = make
+        self.rate = rate
+        self.batch_size = batch_size
+
+    def open(self, partition: str, position: int | None) -> _Generating:
+        items = iter(self.make())
+        if position:
+            next(islice(items, position, position), None)
+        return _Generating(items, self.rate, self.batch_size)
+
+
+def generate(
+    make: Callable[[], Iterable[Any]], rate: float | None = None, batch_size: int = 1024
+) -> Source:
+    """The items of the iterable that ``make()`` gives, made anew in each run; at most ``rate`` a second.
+
+    >>> import millstream as ms
+    >>> flow, out = ms.Flow("evens"), ms.testing.collect()
+    >>> flow.source("numbers", ms.generate(lambda: range(0, 10, 2))).sink("out", out)
+    >>> _ = ms.run(flow)
+    >>> out
+    [0, 2, 4, 6, 8]
+    """
+    if not callable(make):
+        raise TypeError("generate takes a function that gives an iterable, so that a flow can run twice")
+    if rate is not None and not rate > 0:
+        raise ValueError(f"rate is a number of items a second, not {rate!r}")
+    return _Generator(make, rate, max(1, batch_size))
+
+
+class _Lines:
+    def write_batch(self, items: list[Any]) -> None:
+        sys.stdout.write("".join([f"{item}\n" for item in items]))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+    close = flush
+
+
+class _Stdout(Sink):
+    def open(self, worker: int) -> _Lines:
+        return _Lines()
+
+
+def stdout() -> Sink:
+    """Writes ``str`` of each item to ``sys.stdout``, one line an item."""
+    return _Stdout()

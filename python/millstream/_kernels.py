@@ -1,0 +1,409 @@
+"""The loops of the steps: each kernel works on a whole batch, called once for it by the engine.
+
+They are Python on purpose. From version 3.11 on the interpreter inlines a call of a Python function into the frame of
+the loop, which makes ``[f(x) for x in items]`` faster than any loop of calls from native code.
+
+``items`` is a *list iterator*: when a kernel raises, the engine sees from what is left in it which item failed. The
+``*_each`` kernels go on behind a failure: they append ``(key, item, exception)`` to ``bad``.
+"""
+
+from __future__ import annotations
+
+from _collections import _count_elements  # type: ignore[import-not-found]
+from collections import defaultdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    Items = Iterator[Any]
+    Bad = list[tuple[Any, Any, BaseException]]
+    Make = Callable[[], Any]
+    Pairs = tuple[list[Any], list[Any]]
+
+
+def map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
+    """``map`` without keys, and ``map`` with keys where no item may be passed over."""
+
+    def kernel(items: Items) -> list[Any]:
+        return [f(item) for item in items]
+
+    def each(items: Items, bad: Bad) -> list[Any]:
+        out: list[Any] = []
+        for item in items:
+            try:
+                out.append(f(item))
+            except Exception as error:
+                bad.append((None, item, error))
+        return out
+
+    return lambda: each if tolerant else kernel
+
+
+def inspect_values(f: Callable[[Any], object], tolerant: bool) -> Make:
+    """``inspect``: an item on which the function fails is passed over like one of any other step."""
+
+    def kernel(items: Items) -> list[Any]:
+        out = []
+        for item in items:
+            f(item)
+            out.append(item)
+        return out
+
+    def each(items: Items, bad: Bad) -> list[Any]:
+        out: list[Any] = []
+        for item in items:
+            try:
+                f(item)
+            except Exception as error:
+                bad.append((None, item, error))
+            else:
+                out.append(item)
+        return out
+
+    return lambda: each if tolerant else kernel
+
+
+def filter_values(f: Callable[[Any], object], tolerant: bool) -> Make:
+    """``filter`` without keys."""
+
+    def kernel(items: Items) -> list[Any]:
+        return [item for item in items if f(item)]
+
+    def each(items: Items, bad: Bad) -> list[Any]:
+        out: list[Any] = []
+        for item in items:
+            try:
+                if f(item):
+                    out.append(item)
+            except Exception as error:
+                bad.append((None, item, error))
+        return out
+
+    return lambda: each if tolerant else kernel
+
+
+def filter_map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
+    """``filter_map`` without keys."""
+
+    def kernel(items: Items) -> list[Any]:
+        return [made for item in items if (made := f(item)) is not None]
+
+    def each(items: Items, bad: Bad) -> list[Any]:
+        out: list[Any] = []
+        for item in items:
+            try:
+                if (made := f(item)) is not None:
+                    out.append(made)
+            except Exception as error:
+                bad.append((None, item, error))
+        return out
+
+    return lambda: each if tolerant else kernel
+
+
+def flat_map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
+    """``flat_map`` without keys. Of an item that fails midway nothing comes out."""
+
+    def kernel(items: Items) -> list[Any]:
+        return [made for item in items for made in f(item)]
+
+    def each(items: Items, bad: Bad) -> list[Any]:
+        out: list[Any] = []
+        for item in items:
+            try:
+                out.extend(list(f(item)))
+            except Exception as error:
+                bad.append((None, item, error))
+        return out
+
+    return lambda: each if tolerant else kernel
+
+
+def judge(f: Callable[[Any], object], tolerant: bool) -> Make:
+    """``branch``: true and false, and None for an item that failed."""
+
+    def kernel(items: Items) -> list[bool]:
+        return [True if f(item) else False for item in items]
+
+    def each(items: Items, bad: Bad) -> list[bool | None]:
+        out: list[bool | None] = []
+        for item in items:
+            try:
+                out.append(True if f(item) else False)
+            except Exception as error:
+                bad.append((None, item, error))
+                out.append(None)
+        return out
+
+    return lambda: each if tolerant else kernel
+
+
+def key_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
+    """``key_by``: the keys; where items may be passed over, keys and what is left of the values."""
+
+    def kernel(items: Items) -> list[Any]:
+        return [f(item) for item in items]
+
+    def each(items: Items, bad: Bad) -> Pairs:
+        keys: list[Any] = []
+        values: list[Any] = []
+        for item in items:
+            try:
+                keys.append(f(item))
+            except Exception as error:
+                bad.append((None, item, error))
+            else:
+                values.append(item)
+        return keys, values
+
+    return lambda: each if tolerant else kernel
+
+
+def keyed(produce: Callable[[Any], Any], tolerant: bool) -> Make:
+    """Any number of values for each value of a keyed stream; ``produce`` gives an iterable."""
+
+    def kernel(keys: list[Any], items: Items) -> Pairs:
+        out_keys: list[Any] = []
+        out: list[Any] = []
+        for key, item in zip(keys, items):
+            for made in produce(item):
+                out_keys.append(key)
+                out.append(made)
+        return out_keys, out
+
+    def each(keys: list[Any], items: Items, bad: Bad) -> Pairs:
+        out_keys: list[Any] = []
+        out: list[Any] = []
+        for key, item in zip(keys, items):
+            try:
+                made = list(produce(item))
+            except Exception as error:
+                bad.append((key, item, error))
+            else:
+                out.extend(made)
+                out_keys.extend([key] * len(made))
+        return out_keys, out
+
+    return lambda: each if tolerant else kernel
+
+
+def batch(f: Callable[[list[Any]], list[Any]]) -> Make:
+    """``map_batch``: the user's function itself."""
+    return lambda: f
+
+
+def pairs() -> Any:
+    """``items``: keys and values as tuples."""
+    return lambda keys, items: list(zip(keys, items))
+
+
+def values() -> Any:
+    """``values``: the keys are dropped."""
+    return lambda keys, items: list(items)
+
+
+def stateful_function(
+    f: Callable[[Any, Any], Any], state: Callable[[], Any], tolerant: bool
+) -> Make:
+    """``stateful`` with a function ``(state, value)``; None is no output."""
+
+    def make() -> Any:
+        states: defaultdict[Any, Any] = defaultdict(state)
+
+        def kernel(keys: list[Any], items: Items) -> Pairs:
+            out_keys: list[Any] = []
+            out: list[Any] = []
+            for key, item in zip(keys, items):
+                made = f(states[key], item)
+                if made is not None:
+                    out_keys.append(key)
+                    out.append(made)
+            return out_keys, out
+
+        def each(keys: list[Any], items: Items, bad: Bad) -> Pairs:
+            out_keys: list[Any] = []
+            out: list[Any] = []
+            for key, item in zip(keys, items):
+                try:
+                    made = f(states[key], item)
+                except Exception as error:
+                    bad.append((key, item, error))
+                    continue
+                if made is not None:
+                    out_keys.append(key)
+                    out.append(made)
+            return out_keys, out
+
+        return each if tolerant else kernel
+
+    return make
+
+
+class _Logics(dict):  # type: ignore[type-arg]
+    """One logic for each key, made at its first item."""
+
+    __slots__ = ("make",)
+
+    def __missing__(self, key: Any) -> Any:
+        logic = self[key] = self.make()
+        return logic
+
+
+def stateful_logic(make_logic: Callable[[], Any], tolerant: bool) -> Make:
+    """``stateful`` with a class: ``on_item(key, value)`` and, where there is one, ``on_end(key)``."""
+
+    def make() -> Any:
+        logics = _Logics()
+        logics.make = make_logic
+
+        def kernel(keys: list[Any], items: Items) -> Pairs:
+            out_keys: list[Any] = []
+            out: list[Any] = []
+            for key, item in zip(keys, items):
+                made = logics[key].on_item(key, item)
+                if made is not None:
+                    for value in made:
+                        out_keys.append(key)
+                        out.append(value)
+            return out_keys, out
+
+        def each(keys: list[Any], items: Items, bad: Bad) -> Pairs:
+            out_keys: list[Any] = []
+            out: list[Any] = []
+            for key, item in zip(keys, items):
+                try:
+                    made = list(logics[key].on_item(key, item) or ())
+                except Exception as error:
+                    bad.append((key, item, error))
+                else:
+                    out.extend(made)
+                    out_keys.extend([key] * len(made))
+            return out_keys, out
+
+        def end(bad: Bad) -> Pairs:
+            def last(key: Any) -> Any:
+                on_end = getattr(logics[key], "on_end", None)
+                return None if on_end is None else on_end(key)
+
+            return at_end(logics, last, tolerant, bad)
+
+        return (each if tolerant else kernel), end
+
+    return make
+
+
+def at_end(
+    states: dict[Any, Any], last: Callable[[Any], Any], tolerant: bool, bad: Bad
+) -> Pairs:
+    """What ``last`` gives for each key, in the order in which the keys came."""
+    out_keys: list[Any] = []
+    out: list[Any] = []
+    for key in states:
+        try:
+            made = list(last(key) or ())
+        except BaseException as error:
+            bad.append((key, None, error))
+            if not (tolerant and isinstance(error, Exception)):
+                break
+        else:
+            out.extend(made)
+            out_keys.extend([key] * len(made))
+    return out_keys, out
+
+
+def aggregate(
+    combine: Callable[[Any, Any], Any], first: Callable[[Any], Any], each_item: bool, tolerant: bool
+) -> Make:
+    """``acc = combine(acc, value)`` for each key; ``first`` makes the accumulator of a key's first value."""
+
+    def make() -> Any:
+        totals: dict[Any, Any] = {}
+
+        def kernel(keys: list[Any], items: Items) -> Pairs:
+            for key, item in zip(keys, items):
+                if key in totals:
+                    totals[key] = combine(totals[key], item)
+                else:
+                    totals[key] = first(item)
+            return [], []
+
+        def running(keys: list[Any], items: Items) -> Pairs:
+            out: list[Any] = []
+            for key, item in zip(keys, items):
+                total = combine(totals[key], item) if key in totals else first(item)
+                totals[key] = total
+                out.append(total)
+            return keys, out
+
+        def each(keys: list[Any], items: Items, bad: Bad) -> Pairs:
+            out_keys: list[Any] = []
+            out: list[Any] = []
+            for key, item in zip(keys, items):
+                try:
+                    total = combine(totals[key], item) if key in totals else first(item)
+                except Exception as error:
+                    bad.append((key, item, error))
+                    continue
+                totals[key] = total
+                if each_item:
+                    out_keys.append(key)
+                    out.append(total)
+            return out_keys, out
+
+        step = each if tolerant else running if each_item else kernel
+        return step, lambda bad: ([], []) if each_item else (list(totals), list(totals.values()))
+
+    return make
+
+
+def count(each_item: bool) -> Make:
+    """``count``: the interpreter's own counting loop, where only the end is wanted."""
+
+    def make() -> Any:
+        counts: dict[Any, int] = {}
+
+        def kernel(keys: list[Any], items: Items) -> Pairs:
+            _count_elements(counts, keys)
+            return [], []
+
+        def running(keys: list[Any], items: Items) -> Pairs:
+            out: list[Any] = []
+            for key in keys:
+                counts[key] = total = counts.get(key, 0) + 1
+                out.append(total)
+            return keys, out
+
+        step = running if each_item else kernel
+        return step, lambda bad: ([], []) if each_item else (list(counts), list(counts.values()))
+
+    return make
+
+
+def sum_values(each_item: bool, tolerant: bool) -> Make:
+    """``sum``: as ``aggregate``, without the call of a function."""
+    if each_item or tolerant:
+        return aggregate(lambda total, item: total + item, lambda item: item, each_item, tolerant)
+
+    def make() -> Any:
+        totals: dict[Any, Any] = {}
+
+        def kernel(keys: list[Any], items: Items) -> Pairs:
+            for key, item in zip(keys, items):
+                if key in totals:
+                    totals[key] = totals[key] + item
+                else:
+                    totals[key] = item
+            return [], []
+
+        return kernel, lambda bad: (list(totals), list(totals.values()))
+
+    return make
+
+
+def key_field(name: str, tolerant: bool) -> Make:
+    """``key_by`` with the name of a field: native for records of one class, ``getattr`` for all else."""
+    from operator import attrgetter
+
+    return key_values(attrgetter(name), tolerant)

@@ -1,0 +1,244 @@
+"""Keyed streams: each value beside its key, and the steps that keep state for each key."""
+
+from __future__ import annotations
+
+from . import _kernels, _millstream
+from ._errors import FlowUsageError
+from ._flow import Stream, callable_or_raise
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Literal
+
+    from ._flow import OnError
+
+    Emit = Literal["end", "each"]
+
+__all__ = ["KeyedStream"]
+
+
+def at_each(emit: str) -> bool:
+    """True for ``"each"``, false for ``"end"``; anything else is a mistake."""
+    if emit not in ("end", "each"):
+        raise FlowUsageError(f'emit is "end" or "each", not {emit!r}')
+    return emit == "each"
+
+
+class KeyedStream:
+    """A stream whose values have a key beside them. The verbs of :class:`Stream` work on the values.
+
+    Steps that keep state need a name that stays the same: state is found by it. Where ``emit`` is asked for,
+    ``"end"`` gives the result of each key when all input has ended, ``"each"`` after each value.
+    """
+
+    __slots__ = ("_pipes", "_placed")
+
+    def __init__(self, pipes: list[_millstream.Pipe], placed: bool) -> None:
+        # Several until they are brought together; placed: each item is on the worker of its key.
+        self._pipes = pipes
+        self._placed = placed
+
+    def _home(self) -> _millstream.Pipe:
+        """The items on the workers of their keys, as one stream."""
+        if self._placed:
+            return self._pipes[0]
+        return _millstream.Pipe.gather("exchange", "", self._pipes, True)
+
+    def _joined(self) -> tuple[_millstream.Pipe, bool]:
+        """The items as one stream, wherever they are; and whether they are at home."""
+        if len(self._pipes) == 1:
+            return self._pipes[0], self._placed
+        return self._home(), True
+
+    def _step(self, kind: str, shape: str, kernel: Any, name: str | None, on_error: OnError) -> KeyedStream:
+        pipe, placed = self._joined()
+        return KeyedStream([pipe.step(kind, name or "", shape, kernel, on_error)], placed)
+
+    def _produce(
+        self, kind: str, produce: Callable[[Any], Iterable[Any]], name: str | None, on_error: OnError
+    ) -> KeyedStream:
+        return self._step(kind, "pairs", _kernels.keyed(produce, on_error != "fail"), name, on_error)
+
+    def map(self, f: Callable[[Any], Any], name: str | None = None, on_error: OnError = "fail") -> KeyedStream:
+        """One value out for each value in."""
+        callable_or_raise("map", f)
+        if on_error == "fail":
+            return self._step("map", "values", _kernels.map_values(f, False), name, on_error)
+        return self._produce("map", lambda value: (f(value),), name, on_error)
+
+    def filter(self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail") -> KeyedStream:
+        """The values for which ``f`` is true."""
+        callable_or_raise("filter", f)
+        return self._produce("filter", lambda value: (value,) if f(value) else (), name, on_error)
+
+    def flat_map(
+        self, f: Callable[[Any], Iterable[Any]], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream:
+        """Any number of values out for each value in."""
+        callable_or_raise("flat_map", f)
+        return self._produce("flat_map", f, name, on_error)
+
+    def filter_map(
+        self, f: Callable[[Any], Any | None], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream:
+        """As ``map``, but nothing comes out where ``f`` gives None."""
+        callable_or_raise("filter_map", f)
+
+        def produce(value: Any) -> Iterable[Any]:
+            made = f(value)
+            return () if made is None else (made,)
+
+        return self._produce("filter_map", produce, name, on_error)
+
+    def inspect(self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail") -> KeyedStream:
+        """Calls ``f`` with each value, which goes on as it is."""
+        callable_or_raise("inspect", f)
+
+        def produce(value: Any) -> Iterable[Any]:
+            f(value)
+            return (value,)
+
+        return self._produce("inspect", produce, name, on_error)
+
+    def map_batch(
+        self, f: Callable[[list[Any]], list[Any]], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream:
+        """The values of a whole batch at once; ``f`` gives as many as it is given."""
+        callable_or_raise("map_batch", f)
+        return self._step("map_batch", "batch", _kernels.batch(f), name, on_error)
+
+    def branch(
+        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[KeyedStream, KeyedStream]:
+        """Two streams: the values for which ``f`` is true, and the others."""
+        callable_or_raise("branch", f)
+        pipe, placed = self._joined()
+        yes, no = pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
+        return KeyedStream([yes], placed), KeyedStream([no], placed)
+
+    def merge(self, *others: KeyedStream) -> KeyedStream:
+        """This stream and others as one. Order is kept within each of them.
+
+        The streams keep their own types: a stateful function tells them apart with ``isinstance``.
+        """
+        for other in others:
+            if not isinstance(other, KeyedStream):
+                raise FlowUsageError(f"a keyed stream merges with keyed streams, not with {other!r}")
+        streams = (self, *others)
+        if any(stream._placed for stream in streams):
+            homes = [stream._home() for stream in streams]
+            return KeyedStream([_millstream.Pipe.gather("merge", "", homes, False)], True)
+        return KeyedStream([pipe for stream in streams for pipe in stream._pipes], False)
+
+    def _keep(self, kind: str, name: str, kernel: Any, on_error: OnError) -> KeyedStream:
+        if not isinstance(name, str) or not name:
+            raise FlowUsageError(f"a {kind} step keeps state and needs a name")
+        return KeyedStream([self._home().step(kind, name, "pairs", kernel, on_error)], True)
+
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[..., Any],
+        state: Callable[[], Any] | None = None,
+        on_error: OnError = "fail",
+    ) -> KeyedStream:
+        """State of one's own for each key, in one of two ways.
+
+        A *class*: it is called without arguments for each key, at the key's first value. ``on_item(key, value)`` gives
+        an iterable of outputs or None, and so does ``on_end(key)``, called when all input has ended, if it is there.
+
+        A *function* ``(state, value)`` with ``state=``, which makes the state of a key, an object that the function
+        changes. What it gives is the output; None is no output. The state keeps what the function did to it before it
+        failed.
+
+        >>> import millstream as ms
+        >>> def longest(state: dict, word: str) -> str | None:
+        ...     if len(word) > len(state.get("word", "")):
+        ...         state["word"] = word
+        ...         return word
+        >>> flow, out = ms.Flow("longest"), ms.testing.collect()
+        >>> words = flow.source("words", ms.testing.items(["ab", "a", "ba", "abc"]))
+        >>> words.key_by(lambda word: word[0]).stateful("longest", longest, state=dict).values().sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        ['ab', 'ba', 'abc']
+        """
+        callable_or_raise("stateful", logic)
+        tolerant = on_error != "fail"
+        if state is not None:
+            callable_or_raise("state=", state)
+            return self._keep("stateful", name, _kernels.stateful_function(logic, state, tolerant), on_error)
+        if isinstance(logic, type) and not hasattr(logic, "on_item"):
+            raise FlowUsageError(f"{logic.__name__} has no method on_item(key, value)")
+        if not isinstance(logic, type) and not hasattr(logic, "__call__"):
+            raise FlowUsageError("stateful takes a class, or a function with state=")
+        return self._keep("stateful", name, _kernels.stateful_logic(logic, tolerant), on_error)
+
+    def fold(
+        self,
+        name: str,
+        init: Callable[[], Any],
+        f: Callable[[Any, Any], Any],
+        emit: Emit = "end",
+        on_error: OnError = "fail",
+    ) -> KeyedStream:
+        """``acc = f(acc, value)`` for each key, from ``init()``."""
+        callable_or_raise("fold", init)
+        callable_or_raise("fold", f)
+        kernel = _kernels.aggregate(f, lambda value: f(init(), value), at_each(emit), on_error != "fail")
+        return self._keep("fold", name, kernel, on_error)
+
+    def reduce(
+        self, name: str, f: Callable[[Any, Any], Any], emit: Emit = "end", on_error: OnError = "fail"
+    ) -> KeyedStream:
+        """The first value of each key, combined with the later ones by ``f``."""
+        callable_or_raise("reduce", f)
+        kernel = _kernels.aggregate(f, lambda value: value, at_each(emit), on_error != "fail")
+        return self._keep("reduce", name, kernel, on_error)
+
+    def count(self, emit: Emit = "end", name: str = "count") -> KeyedStream:
+        """How many values each key has.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("letters"), ms.testing.collect()
+        >>> flow.source("text", ms.testing.items("abracadabra")).key_by(str).count().sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [('a', 5), ('b', 2), ('r', 2), ('c', 1), ('d', 1)]
+        """
+        return self._keep("count", name, _kernels.count(at_each(emit)), "fail")
+
+    def sum(self, emit: Emit = "end", name: str = "sum", on_error: OnError = "fail") -> KeyedStream:
+        """The sum of each key's values."""
+        return self._keep("sum", name, _kernels.sum_values(at_each(emit), on_error != "fail"), on_error)
+
+    def min(self, emit: Emit = "end", name: str = "min", on_error: OnError = "fail") -> KeyedStream:
+        """The least of each key's values; the earlier of two equal ones."""
+
+        def least(a: Any, b: Any) -> Any:
+            return b if b < a else a
+
+        kernel = _kernels.aggregate(least, lambda value: value, at_each(emit), on_error != "fail")
+        return self._keep("min", name, kernel, on_error)
+
+    def max(self, emit: Emit = "end", name: str = "max", on_error: OnError = "fail") -> KeyedStream:
+        """The greatest of each key's values; the earlier of two equal ones."""
+
+        def greatest(a: Any, b: Any) -> Any:
+            return b if b > a else a
+
+        kernel = _kernels.aggregate(greatest, lambda value: value, at_each(emit), on_error != "fail")
+        return self._keep("max", name, kernel, on_error)
+
+    def items(self) -> Stream:
+        """Keys and values as pairs."""
+        return Stream(self._joined()[0].step("items", "", "unkey", _kernels.pairs, "fail"))
+
+    def values(self) -> Stream:
+        """The values without their keys."""
+        return Stream(self._joined()[0].step("values", "", "unkey", _kernels.values, "fail"))
+
+    def sink(self, name: str, sink: object) -> None:
+        """Ends the stream in a sink, which is given pairs of key and value."""
+        self.items().sink(name, sink)

@@ -1,0 +1,146 @@
+"""``millstream run FILE.py[:name]``: runs the flow that a Python file describes.
+
+Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage, 1 for a failure, with one line on
+standard error; if the user's code raised, its traceback stands above that line, without frames of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ._errors import FlowUsageError
+from ._flow import Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, NoReturn
+
+__all__ = ["run_file"]
+
+OURS = os.path.dirname(os.path.abspath(__file__))
+
+
+class UsageError(Exception):
+    """Bad usage: exit code 2."""
+
+
+def run_file(arguments: list[str]) -> int:
+    """The verb ``run``."""
+    try:
+        options = parse(arguments)
+    except UsageError as error:
+        return told(f"{error} (see millstream run --help)", 2)
+    try:
+        flow = load(options.file)
+    except UsageError as error:
+        return told(str(error), 2)
+    except (Exception, SystemExit) as error:
+        return failed(error, f"{options.file}: cannot be loaded")
+    from ._run import run
+
+    try:
+        report = run(flow, workers=options.workers, spin=options.spin)
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        return failed(error, f'flow "{flow.name}"')
+    if options.metrics:
+        print(report, file=sys.stderr, end="")
+    return 0
+
+
+def parse(arguments: list[str]) -> Any:
+    """Reads the options."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise UsageError(message)
+
+    parser = Parser(
+        prog="millstream run",
+        description="Run the flow that a Python file describes, until its sources end or Ctrl-C drains it.",
+        epilog="example: millstream run word_count.py --workers 2",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "file", metavar="FILE.py[:NAME]", help="the file, and the variable of the flow when there are several"
+    )
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="threads (default 1)")
+    parser.add_argument("--spin", action="store_true", help="never sleep: a core for each worker")
+    parser.add_argument("--metrics", action="store_true", help="print the metrics of each step at the end")
+    options = parser.parse_args(arguments)
+    if not 1 <= options.workers <= 256:
+        raise UsageError(f"--workers is a number from 1 to 256, not {options.workers}")
+    return options
+
+
+def load(place: str) -> Flow:
+    """Runs a file and finds its flow."""
+    path, name = place, ""
+    if not os.path.exists(path) and ":" in path:
+        path, _, name = place.rpartition(":")
+    if not os.path.isfile(path):
+        raise UsageError(f"{path}: no such file")
+    import runpy
+
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    variables = runpy.run_path(path, run_name="__millstream__")
+    if name:
+        if not isinstance(variables.get(name), Flow):
+            raise UsageError(f"{path}: {name} is no flow")
+        flow = variables[name]
+    else:
+        flows = {key: value for key, value in variables.items() if isinstance(value, Flow)}
+        flow = flows.get("flow")
+        if flow is None and len(set(map(id, flows.values()))) == 1:
+            flow = next(iter(flows.values()))
+        if flow is None and flows:
+            raise UsageError(f"{path}: several flows ({', '.join(flows)}); name one: {path}:{next(iter(flows))}")
+        if flow is None:
+            raise UsageError(f"{path}: no flow in this file")
+    assert isinstance(flow, Flow)
+    return flow
+
+
+def told(message: str, code: int) -> int:
+    """Says what is wrong in one line."""
+    print(f"millstream run: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def failed(error: BaseException, what: str) -> int:
+    """Shows the traceback of the user's code, and says what failed."""
+    cause = error.__cause__ or error
+    frames = users_frames(cause.__traceback__)
+    if frames is not None or isinstance(error, SyntaxError):
+        import traceback
+
+        shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
+        print("".join(shown.format(chain=cause.__context__ is not None)), file=sys.stderr, end="")
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be shown)"
+    # A mistake found by ours is clear without the name of its type.
+    if not isinstance(error, (RuntimeError, OSError, FlowUsageError)) or frames is not None:
+        text = text if error.__cause__ is not None else f"{type(error).__name__}: {text}"
+    return told(f"{what}: {text}", 1)
+
+
+def users_frames(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames of this package and of what runs the file."""
+    kept = []
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
+        if not (os.path.abspath(file).startswith(OURS) or "runpy" in os.path.basename(file)):
+            kept.append(frames)
+        frames = frames.tb_next
+    built: TracebackType | None = None
+    for frame in reversed(kept):
+        if frame.tb_frame.f_code.co_filename == "<frozen runpy>":
+            continue
+        from types import TracebackType as Link
+
+        built = Link(built, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return built

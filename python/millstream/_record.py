@@ -1,0 +1,72 @@
+"""Fixed-layout records: classes whose instances keep bytes and decode a field when it is read."""
+
+from __future__ import annotations
+
+from . import _millstream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+__all__ = ["Record"]
+
+
+class RecordType(type):
+    """The type of record classes: reads the format, and puts a descriptor for each field on the class."""
+
+    def __new__(
+        meta,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        format: str | None = None,
+        fields: str | Sequence[str] | None = None,
+    ) -> RecordType:
+        namespace.setdefault("__slots__", ())
+        if format is not None and isinstance(fields, str):
+            fields = fields.split()
+        cls = super().__new__(meta, name, bases, namespace)
+        if format is None:
+            if fields is not None:
+                raise ValueError(f"record {name}: fields without a format")
+            return cls
+        if fields is None:
+            fields = list(cls.__dict__.get("__annotations__", ()) or getattr(cls, "__annotations__", ()))
+        names = list(fields)
+        taken = [field for field in names if names.count(field) > 1 or hasattr(_millstream.Record, field)]
+        wrong = taken or [field for field in names if not field.isidentifier()]
+        if wrong:
+            raise ValueError(f"record {name}: {wrong[0]!r} cannot be the name of a field, or is used twice")
+        try:
+            layout = _millstream.Layout(format, names)
+        except ValueError as error:
+            raise ValueError(f"record {name}: {error}") from None
+        cls._layout = layout  # type: ignore[attr-defined]
+        for field, descriptor in layout.fields.items():
+            setattr(cls, field, descriptor)
+        return cls
+
+
+class Record(_millstream.Record, metaclass=RecordType):
+    """The base of record classes.
+
+    ``format`` is a format string of the ``struct`` module that begins with its byte order (``< > = !``); ``fields``
+    are the names of its fields, as text or as a list, or else they are those of the class's annotations.
+
+    A record is made by ``pack`` or ``unpack`` and does not change. It holds its own copy of its bytes; a field is
+    decoded each time it is read, so that a step pays for the fields it uses.
+
+    >>> import millstream as ms
+    >>> class Quote(ms.Record, format=">4sdd", fields="symbol bid offer"):
+    ...     def mid(self) -> float:
+    ...         return (self.bid + self.offer) / 2
+    >>> quote = Quote.pack(b" IBM", bid=10.0, offer=10.5)
+    >>> quote.symbol, quote.mid(), len(quote)
+    (b' IBM', 10.25, 20)
+    >>> quote
+    Quote(symbol=b' IBM', bid=10.0, offer=10.5)
+    >>> Quote.unpack(bytes(quote)) == quote
+    True
+    """

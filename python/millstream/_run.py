@@ -1,0 +1,81 @@
+"""Running a flow: signals, and the wait for the end."""
+
+from __future__ import annotations
+
+from . import _millstream
+from ._errors import FlowUsageError
+from ._flow import Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
+
+__all__ = ["run"]
+
+
+def run(
+    flow: Flow,
+    workers: int = 1,
+    spin: bool = False,
+    on_metrics: Callable[[_millstream.Report], object] | None = None,
+    metrics_interval: float = 1.0,
+) -> _millstream.Report:
+    """Runs ``flow`` until its sources have ended, and gives the metrics of its steps.
+
+    ``workers`` is the number of threads; ``spin`` makes them never sleep. ``on_metrics`` is called with a report every
+    ``metrics_interval`` seconds, and at the end.
+
+    SIGINT and SIGTERM drain the flow: its sources end, what was read is processed and flushed, and ``run`` returns as
+    usual. A second signal does not wait any longer: KeyboardInterrupt. In other threads than the main one Python
+    sees no signals.
+
+    Raises :class:`StepError` from the exception of a step; :class:`FlowUsageError` for a mistake in the description;
+    OSError and its kinds for a connector that cannot be opened. A KeyboardInterrupt or SystemExit raised by a step
+    ends the flow and is raised as it is.
+    """
+    if not isinstance(flow, Flow):
+        raise FlowUsageError(f"run takes a Flow, not {flow!r}")
+    if not isinstance(workers, int) or not 1 <= workers <= 256:
+        raise FlowUsageError(f"workers is a number from 1 to 256, not {workers!r}")
+    if not metrics_interval > 0:
+        raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
+    stopper = _millstream.Stopper()
+    restore = _hook_signals(stopper)
+    try:
+        return _millstream.run(
+            flow._flow, workers, spin, on_metrics, metrics_interval, stopper
+        )
+    finally:
+        restore()
+
+
+def _hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:
+    """Makes signals drain the flow; gives what undoes that."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: None
+    asked = 0
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        stopper.stop()
+        # The first one drains; one who asks twice does not want to wait for the rest.
+        if asked > 1:
+            raise KeyboardInterrupt
+
+    before: list[tuple[int, Any]] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A handler that was not set from Python cannot be put back, and is left alone.
+        if signal.getsignal(number) is not None:
+            before.append((number, signal.signal(number, on_signal)))
+
+    def restore() -> None:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+    return restore

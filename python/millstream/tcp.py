@@ -1,0 +1,66 @@
+"""TCP as source and sink.
+
+``framing`` says where a message ends: ``u8``, ``u16``, ``u32`` (a length in front, big-endian; ``u16le`` and ``u32le``
+little-endian), ``lines``, or ``fixed:N``. Addresses are ``host:port``.
+"""
+
+from __future__ import annotations
+
+from . import _millstream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ["connect", "listen", "send_to"]
+
+MAX_FRAME = 1 << 20
+
+
+def listen(
+    address: str,
+    framing: str = "u32",
+    max_frame: int = MAX_FRAME,
+    connections: int | None = None,
+    decode: type | Callable[[bytes], Any] | None = None,
+    on_bound: Callable[[str, int], object] | None = None,
+) -> _millstream.ByteSource:
+    """Frames from all who connect to ``address``; ends when ``connections`` have come and gone, or never.
+
+    ``decode`` makes an object of a frame: a subclass of :class:`millstream.Record`, ``str``, or any function of
+    bytes; bytes unless given. Who sends a frame of more than ``max_frame`` bytes is cut off. ``on_bound`` is called
+    with host and port, which is of use with port 0.
+    """
+    return _millstream.tcp_listen(
+        address,
+        framing=framing,
+        max_frame=max_frame,
+        connections=connections,
+        decode=decode,
+        on_bound=on_bound,
+    )
+
+
+def connect(
+    address: str,
+    framing: str = "u32",
+    max_frame: int = MAX_FRAME,
+    decode: type | Callable[[bytes], Any] | None = None,
+) -> _millstream.ByteSource:
+    """Connects to ``address`` and reads frames until the other side closes."""
+    return _millstream.tcp_connect(address, framing=framing, max_frame=max_frame, decode=decode)
+
+
+def send_to(
+    address: str,
+    framing: str = "u32",
+    encode: Callable[[Any], Any] | None = None,
+    reconnect: float | None = None,
+) -> _millstream.ByteSink:
+    """Connects to ``address`` and writes frames; each worker has a connection of its own.
+
+    Items are bytes, str or records, or what ``encode`` makes of them. A lost connection is an error, or is tried again
+    for ``reconnect`` seconds; what the receiver had not read is lost then.
+    """
+    return _millstream.tcp_send_to(address, framing=framing, encode=encode, reconnect=reconnect)

@@ -1,0 +1,96 @@
+"""Sources and sinks for tests and examples: lists, with pauses, ends and aborts where the test wants them."""
+
+from __future__ import annotations
+
+from . import _millstream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+__all__ = ["ABORT", "END", "Collected", "collect", "discard", "items", "partitions", "pause"]
+
+
+class _Mark:
+    """A place in a script that is no item."""
+
+    __slots__ = ("name", "piece")
+
+    def __init__(self, name: str, piece: float | bool | None) -> None:
+        self.name = name
+        self.piece = piece
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+END = _Mark("END", False)
+"""The end of the input; what follows is never read."""
+ABORT = _Mark("ABORT", None)
+"""The flow fails here, as if the input had broken off."""
+
+
+def pause(seconds: float) -> Any:
+    """Silence for a while."""
+    return _Mark(f"pause({seconds})", float(seconds))
+
+
+def _pieces(script: Iterable[Any]) -> list[Any]:
+    pieces: list[Any] = [[]]
+    for item in script:
+        if type(item) is _Mark:
+            pieces += [item.piece, []]
+        else:
+            pieces[-1].append(item)
+    return [piece for piece in pieces if piece != []]
+
+
+def items(items: Iterable[Any], batch_size: int = 10) -> _millstream.Script:
+    """A source of the given items, of which END, ABORT and pause(...) are marks.
+
+    >>> import millstream as ms
+    >>> flow, out = ms.Flow("f"), ms.testing.collect()
+    >>> script = [1, 2, ms.testing.pause(0.01), 3, ms.testing.END, 4]
+    >>> flow.source("in", ms.testing.items(script)).sink("out", out)
+    >>> _ = ms.run(flow)
+    >>> out
+    [1, 2, 3]
+    """
+    return _millstream.Script([_pieces(items)], batch_size)
+
+
+def partitions(*scripts: Iterable[Any], batch_size: int = 10) -> _millstream.Script:
+    """A source of several partitions, which are spread over the workers."""
+    return _millstream.Script([_pieces(script) for script in scripts], batch_size)
+
+
+class Collected(list):  # type: ignore[type-arg]
+    """A list that is a sink: each run appends what it wrote."""
+
+    __slots__ = ()
+
+
+def collect() -> Collected:
+    """An empty list to end a stream in."""
+    return Collected()
+
+
+class _Nothing:
+    def write_batch(self, items: list[Any]) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+    close = flush
+
+
+class _Discard:
+    def open(self, worker: int) -> _Nothing:
+        return _Nothing()
+
+
+def discard() -> Any:
+    """A sink that drops what it is given."""
+    return _Discard()

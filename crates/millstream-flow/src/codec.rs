@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use crate::batch::Data;
 use crate::control::Control;
-use crate::error::{Cause, Failure, shorten};
+use crate::error::{Cause, shorten};
 use crate::framing::Frames;
-use crate::policy::{DeadLetter, OnError};
+use crate::policy::{OnError, Policy};
 use crate::poller::Io;
 use crate::sink::{Sink, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
@@ -69,7 +69,7 @@ where
             inner: self.source.open(partition, resume, io)?,
             decode: Arc::clone(&self.decode),
             on_error: self.on_error.clone(),
-            dead: None,
+            policy: None,
             frames: Frames::default(),
         }))
     }
@@ -79,48 +79,32 @@ struct DecodedPartition<F> {
     inner: Box<dyn Partition<Frames>>,
     decode: Arc<F>,
     on_error: OnError,
-    dead: Option<Box<dyn Writer<Vec<DeadLetter>>>>,
+    policy: Option<Policy>,
     frames: Frames,
 }
 
 impl<F> DecodedPartition<F> {
+    /// The policy, opened on the worker that reads the partition.
+    fn policy(&mut self, events: &Events<'_>) -> Result<&mut Policy, Cause> {
+        if self.policy.is_none() {
+            let step = &events.cx.metrics[events.node].name;
+            let (worker, control) = (events.cx.worker, &events.cx.control);
+            let policy = Policy::open(&self.on_error, events.node, step, worker, control)?;
+            self.policy = Some(policy);
+        }
+        self.policy
+            .as_mut()
+            .ok_or_else(|| "the policy is not open".into())
+    }
+
     fn poison(&mut self, index: usize, cause: Cause, events: &mut Events<'_>) -> Result<(), Cause> {
         let offset = self.frames.offset + u64::from(self.frames.spans[index].0);
         let frame = self.frames.get(index);
-        let item = shorten(&String::from_utf8_lossy(frame));
-        let failure = Failure {
-            step: events.cx.metrics[events.node].name.clone(),
-            key: None,
-            item: Some(format!(
-                "frame of {} bytes at offset {offset}: {item:?}",
-                frame.len()
-            )),
-            cause,
-        };
-        if matches!(self.on_error, OnError::Fail) {
-            return Err(Box::new(failure));
-        }
-        events.cx.skipped(events.node);
-        if events.cx.metrics[events.node].skipped <= 10 {
-            eprintln!("millstream: skipped: {failure}");
-        }
-        if let OnError::DeadLetter(sink) = &self.on_error {
-            if self.dead.is_none() {
-                self.dead = Some(sink.open(events.cx.worker, &events.cx.control)?);
-            }
-            if let Some(dead) = &mut self.dead {
-                let error = failure.to_string();
-                let letter = DeadLetter {
-                    step: failure.step,
-                    key: None,
-                    item: failure.item,
-                    error,
-                };
-                dead.write_batch(&mut vec![letter])?;
-                dead.flush()?;
-            }
-        }
-        Ok(())
+        let text = shorten(&String::from_utf8_lossy(frame));
+        let length = frame.len();
+        let item = format!("frame of {length} bytes at offset {offset}: {text:?}");
+        let policy = self.policy(events)?;
+        Ok(policy.settle(None, Some(item), cause, events.cx)?)
     }
 }
 
@@ -141,6 +125,9 @@ where
                     Err(error) => self.poison(index, error.into(), events)?,
                 }
             }
+        }
+        if let (Next::End, Some(policy)) = (next, &mut self.policy) {
+            policy.close(events.cx)?;
         }
         Ok(next)
     }

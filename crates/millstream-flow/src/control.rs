@@ -14,8 +14,11 @@ const RUNNING: u8 = 0;
 const DRAINING: u8 = 1;
 const ABORTED: u8 = 2;
 
-/// Items that may be on their way to one worker before sources elsewhere hold back.
-pub(crate) const IN_FLIGHT_MAX: usize = 1 << 16;
+/// What may be on its way to one worker before sources hold back: so many items in full batches.
+const IN_FLIGHT_MAX: usize = 1 << 16;
+/// A batch counts for so many items at least. Few items are few because they are large: a read of
+/// 64 KiB holds them, so that this bounds the bytes on their way too.
+const BATCH_WEIGHT: usize = 256;
 
 /// A lock whose poisoning does not matter: each value behind it is whole at every moment.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -36,6 +39,7 @@ pub struct Control {
     state: AtomicU8,
     failure: Mutex<Option<FlowError>>,
     peers: Vec<Peer>,
+    built: AtomicUsize,
     ended: Mutex<usize>,
     all_ended: Condvar,
     release: Option<Around>,
@@ -47,6 +51,7 @@ impl Control {
             state: AtomicU8::new(RUNNING),
             failure: Mutex::new(None),
             peers: (0..workers).map(|_| Peer::default()).collect(),
+            built: AtomicUsize::new(0),
             ended: Mutex::new(0),
             all_ended: Condvar::new(),
             release,
@@ -106,6 +111,18 @@ impl Control {
         }
     }
 
+    /// One more worker has opened all its connectors.
+    pub(crate) fn worker_built(&self) {
+        if self.built.fetch_add(1, Ordering::SeqCst) + 1 == self.peers.len() {
+            self.wake_all();
+        }
+    }
+
+    /// True once every worker has opened its connectors, or one could not.
+    pub(crate) fn all_built(&self) -> bool {
+        self.built.load(Ordering::SeqCst) == self.peers.len() || self.aborted()
+    }
+
     /// Wakes the workers that sleep, after `worker` may have sent them something.
     pub(crate) fn wake_sleepers(&self, worker: usize) {
         for (index, peer) in self.peers.iter().enumerate() {
@@ -125,13 +142,15 @@ impl Control {
     }
 
     pub(crate) fn sent(&self, to: usize, items: usize) {
-        self.peers[to].in_flight.fetch_add(items, Ordering::Relaxed);
+        self.peers[to]
+            .in_flight
+            .fetch_add(items.max(BATCH_WEIGHT), Ordering::Relaxed);
     }
 
     pub(crate) fn handled(&self, worker: usize, items: usize) {
         self.peers[worker]
             .in_flight
-            .fetch_sub(items, Ordering::Relaxed);
+            .fetch_sub(items.max(BATCH_WEIGHT), Ordering::Relaxed);
     }
 
     /// True when some worker has so much before it that sources should hold back.

@@ -94,7 +94,8 @@ struct Generating<F> {
 
 impl<F> Generating<F> {
     fn due(&self, (start, interval): (u64, f64)) -> u64 {
-        start + ((self.next - self.first) as f64 * interval) as u64
+        // A rate of nothing makes the second item due at the end of time.
+        start.saturating_add(((self.next - self.first) as f64 * interval) as u64)
     }
 }
 

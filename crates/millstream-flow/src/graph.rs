@@ -51,8 +51,16 @@ pub(crate) struct Graph {
     pub(crate) nodes: Vec<Node>,
     pub(crate) roots: Vec<Root>,
     pub(crate) edges: usize,
-    names: HashSet<String>,
-    error: Option<FlowError>,
+    mistake: Option<Mistake>,
+}
+
+/// What the description cannot mean. It is kept, so that every run tells it.
+#[derive(Clone, Copy)]
+pub(crate) enum Mistake {
+    /// A step of this kind keeps state and has no name.
+    Unnamed(&'static str),
+    /// A stream of another flow was joined.
+    Foreign,
 }
 
 /// A flow under construction, shared by all its streams.
@@ -74,13 +82,6 @@ impl Graph {
         } else {
             name.to_owned()
         };
-        if !self.names.insert(name.clone()) {
-            let flow = self.name.clone();
-            self.fail(FlowError::DuplicateName {
-                flow,
-                name: name.clone(),
-            });
-        }
         let node = Node {
             name,
             kind,
@@ -94,43 +95,45 @@ impl Graph {
 
     /// Gives a node another name.
     pub(crate) fn rename(&mut self, id: NodeId, name: &str) {
-        if !self.names.insert(name.to_owned()) {
-            let flow = self.name.clone();
-            self.fail(FlowError::DuplicateName {
-                flow,
-                name: name.to_owned(),
-            });
-        }
-        let old = std::mem::replace(&mut self.nodes[id].name, name.to_owned());
-        self.names.remove(&old);
+        name.clone_into(&mut self.nodes[id].name);
     }
 
     /// Keeps the first mistake; the fluent calls go on and `check` reports it.
-    pub(crate) fn fail(&mut self, error: FlowError) {
-        self.error.get_or_insert(error);
+    pub(crate) fn mistake(&mut self, mistake: Mistake) {
+        self.mistake.get_or_insert(mistake);
     }
 
     /// Demands a name for a step that keeps state.
-    pub(crate) fn demand_name(&mut self, kind: &str, name: &str) {
+    pub(crate) fn demand_name(&mut self, kind: &'static str, name: &str) {
         if name.is_empty() {
-            let flow = self.name.clone();
-            self.fail(FlowError::MissingName {
-                flow,
-                kind: kind.to_owned(),
-            });
+            self.mistake(Mistake::Unnamed(kind));
         }
     }
 
-    /// The first mistake made while the flow was described.
-    pub(crate) fn check(&mut self) -> Result<(), FlowError> {
-        match self.error.take() {
-            Some(error) => Err(error),
+    /// The first mistake in the description. Names are compared only here: a default name may
+    /// have been replaced since its step was added.
+    pub(crate) fn check(&self) -> Result<(), FlowError> {
+        let flow = self.name.clone();
+        match self.mistake {
+            Some(Mistake::Foreign) => return Err(FlowError::ForeignStream),
+            Some(Mistake::Unnamed(kind)) => {
+                let kind = kind.to_owned();
+                return Err(FlowError::MissingName { flow, kind });
+            }
+            None => {}
+        }
+        let mut names = HashSet::new();
+        match self.nodes.iter().find(|node| !names.insert(&node.name)) {
+            Some(node) => Err(FlowError::DuplicateName {
+                flow,
+                name: node.name.clone(),
+            }),
             None => Ok(()),
         }
     }
 
     /// What must hold before the flow can run.
-    pub(crate) fn check_whole(&mut self) -> Result<(), FlowError> {
+    pub(crate) fn check_whole(&self) -> Result<(), FlowError> {
         self.check()?;
         if !self.nodes.iter().any(|node| node.kind == "source") {
             return Err(FlowError::NoSource(self.name.clone()));

@@ -381,7 +381,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         init: A,
         f: impl Fn(&mut A, V) + Send + Sync + 'static,
     ) -> KeyedStream<K, A> {
-        self.aggregate("fold", name, emit, move |_| init.clone(), f)
+        let read = |acc: &A| Some(acc.clone());
+        self.aggregate("fold", name, emit, move |_| init.clone(), f, read)
     }
 
     /// The first value of each key, combined with the later ones by `f`.
@@ -397,7 +398,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     /// How many values each key has. Named `count` unless renamed with `named`.
     #[must_use]
     pub fn count(&self, emit: Emit) -> KeyedStream<K, u64> {
-        self.aggregate("count", "count", emit, |_| 0u64, |count, _| *count += 1)
+        let add = |count: &mut u64, _| *count += 1;
+        self.aggregate("count", "count", emit, |_| 0, add, |count| Some(*count))
     }
 
     /// The sum of each key's values.
@@ -443,48 +445,38 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
                 None => value,
             });
         };
-        // An aggregate is only read after an item, so that it is never empty then.
-        let full = self.aggregate(kind, name, emit, |_| None, fold);
-        KeyedStream {
-            parts: full.parts.clone(),
-            placed: true,
-        }
-        .flatten()
+        self.aggregate(kind, name, emit, |_| None, fold, Option::clone)
     }
 
-    fn aggregate<A: Data>(
+    /// `f` takes a value in, `read` gives the aggregate; only after an item, so that it is there.
+    fn aggregate<A: Send + 'static, U: Data>(
         &self,
         kind: &'static str,
         name: &str,
         emit: Emit,
         init: impl Fn(&K) -> A + Send + Sync + 'static,
         f: impl Fn(&mut A, V) + Send + Sync + 'static,
-    ) -> KeyedStream<K, A> {
+        read: fn(&A) -> Option<U>,
+    ) -> KeyedStream<K, U> {
         let (init, f) = (Arc::new(init), Arc::new(f));
         self.keep(kind, name, move || {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
             Stateful {
                 states: States::default(),
                 init: move |key: &K| init(key),
-                on_item: move |acc: &mut A, key: &K, value: V, out: &mut Vec<(K, A)>| {
+                on_item: move |acc: &mut A, key: &K, value: V, out: &mut Vec<(K, U)>| {
                     f(acc, value);
                     if emit == Emit::Each {
-                        out.push((key.clone(), acc.clone()));
+                        out.extend(read(acc).map(|result| (key.clone(), result)));
                     }
                 },
-                on_end: move |acc: &mut A, key: &K, out: &mut Vec<(K, A)>| {
+                on_end: move |acc: &mut A, key: &K, out: &mut Vec<(K, U)>| {
                     if emit == Emit::End {
-                        out.push((key.clone(), acc.clone()));
+                        out.extend(read(acc).map(|result| (key.clone(), result)));
                     }
                 },
             }
         })
-    }
-}
-
-impl<K: Key, V: Data> KeyedStream<K, Option<V>> {
-    fn flatten(&self) -> KeyedStream<K, V> {
-        self.filter_map(|value| value)
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::control::Control;
 use crate::error::{Cause, Failure, FlowError, shorten};
-use crate::graph::{Node, open_error};
 use crate::push::Context;
 use crate::sink::{Sink, Writer};
 
@@ -47,6 +46,10 @@ impl OnError {
     }
 }
 
+fn unwritten(cause: &Cause) -> Cause {
+    format!("the dead letter could not be written: {cause}").into()
+}
+
 /// Failures of which each step tells on standard error; more are only counted.
 const TOLD_MAX: u64 = 10;
 
@@ -58,22 +61,26 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Opens a policy for the step `node` on one worker.
+    /// Opens a policy for the step `node`, which is named `step`, on one worker.
     ///
     /// # Errors
     /// The dead-letter sink cannot be opened.
     pub fn open(
         policy: &OnError,
         node: usize,
-        info: &Node,
+        step: &str,
         worker: usize,
         control: &Arc<Control>,
     ) -> Result<Self, FlowError> {
         let dead = match policy {
-            OnError::DeadLetter(sink) => Some(
-                sink.open(worker, control)
-                    .map_err(|cause| open_error(info, cause))?,
-            ),
+            OnError::DeadLetter(sink) => {
+                let what = || format!("dead letters of \"{step}\" ({})", sink.describe());
+                let opened = sink.open(worker, control);
+                Some(opened.map_err(|cause| FlowError::Open {
+                    what: what(),
+                    cause,
+                })?)
+            }
             _ => None,
         };
         Ok(Policy {
@@ -118,7 +125,7 @@ impl Policy {
             };
             dead.write_batch(&mut vec![letter])
                 .and_then(|()| dead.flush())
-                .map_err(|cause| Failure::new(failure.step, cause))?;
+                .map_err(|cause| Failure::new(failure.step, unwritten(&cause)))?;
         }
         Ok(())
     }
@@ -144,9 +151,9 @@ impl Policy {
     /// What the sink says.
     pub fn close(&mut self, cx: &Context) -> Result<(), Failure> {
         match &mut self.dead {
-            Some(dead) => dead
-                .close()
-                .map_err(|cause| Failure::new(cx.metrics[self.node].name.clone(), cause)),
+            Some(dead) => dead.close().map_err(|cause| {
+                Failure::new(cx.metrics[self.node].name.clone(), unwritten(&cause))
+            }),
             None => Ok(()),
         }
     }

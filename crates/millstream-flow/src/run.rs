@@ -108,7 +108,7 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
         )));
     }
     let plan = {
-        let mut graph = lock(&flow.graph);
+        let graph = lock(&flow.graph);
         graph.check_whole()?;
         Plan {
             nodes: graph.nodes.clone(),
@@ -196,8 +196,8 @@ fn work(
         what: "the worker's poller".into(),
         cause,
     };
-    let (mut poller, waker) = Poller::new().map_err(|e| io_error(e.into()))?;
     let control = Arc::clone(&context.borrow().control);
+    let (mut poller, waker) = Poller::new().map_err(|e| io_error(e.into()))?;
     control.set_waker(worker.index(), waker);
     let sources: Rc<RefCell<Vec<Activator>>> = Rc::default();
     let alarm: Rc<RefCell<Option<u64>>> = Rc::default();
@@ -217,6 +217,14 @@ fn work(
         };
         plan.roots.iter().try_for_each(|root| root(&mut build))
     })?;
+    // No item is read before everything is open on all workers: a flow that cannot start takes no
+    // input, and workers that share a file share it from the start.
+    control.worker_built();
+    while !control.all_built() {
+        poller
+            .wait(Some(LONGEST_SLEEP))
+            .map_err(|e| io_error(e.into()))?;
+    }
     let mut cycle = Cycle {
         worker,
         context,

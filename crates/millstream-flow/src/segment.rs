@@ -150,15 +150,21 @@ impl<B: Batch> Push<B> for Departure<B> {
     }
 }
 
-/// An operator's builder with its outputs declared, their capabilities, and the chain behind it.
-type Segment<'s, B> = (OperatorBuilder<'s, Epoch>, Capabilities, Box<dyn Push<B>>);
+/// An operator whose chain is made, ready to be given its work.
+struct Made<'s, B> {
+    builder: OperatorBuilder<'s, Epoch>,
+    capabilities: Capabilities,
+    chain: Box<dyn Push<B>>,
+}
 
-/// Makes the chain behind a root; gives back the operator's builder with its outputs declared.
-fn segment<'s, B: Batch>(
+/// Makes the chain behind a root, once its `source` is open. An operator that was begun must be
+/// built: if something cannot be opened, it becomes one that does nothing.
+fn segment<'s, B: Batch, S>(
     build: &mut WorkerBuild<'_, 's>,
     builder: OperatorBuilder<'s, Epoch>,
     outlet: &Outlet<B>,
-) -> Result<Segment<'s, B>, FlowError> {
+    source: Result<S, FlowError>,
+) -> Result<(S, Made<'s, B>), FlowError> {
     let capabilities: Capabilities = Rc::default();
     let mut segment = SegmentBuild {
         builder,
@@ -168,23 +174,39 @@ fn segment<'s, B: Batch>(
         nodes: build.nodes,
         context: &build.context,
     };
-    let chain = outlet.build(&mut segment)?;
-    Ok((segment.builder, capabilities, chain))
+    let made = source.and_then(|source| Ok((source, outlet.build(&mut segment)?)));
+    let builder = segment.builder;
+    match made {
+        Ok((source, chain)) => Ok((
+            source,
+            Made {
+                builder,
+                capabilities,
+                chain,
+            },
+        )),
+        Err(error) => {
+            builder.build_reschedule(|_| |_| false);
+            Err(error)
+        }
+    }
 }
 
 /// The root of a place where connections come in.
 pub(crate) fn arrival_root<B: Batch>(node: NodeId, edges: Vec<EdgeId>, outlet: Outlet<B>) -> Root {
     Arc::new(move |build| {
         let name = build.nodes[node].name.clone();
-        let mut builder = OperatorBuilder::new(name.clone(), build.scope);
-        let mut inputs = Vec::with_capacity(edges.len());
-        for edge in &edges {
-            let stream = build.edges.remove(edge).ok_or_else(|| {
-                FlowError::Usage(format!("step \"{name}\" stands before what it reads"))
-            })?;
-            inputs.push(builder.new_input(stream, DistributorPact(|_| ByAddress)));
-        }
-        let (builder, capabilities, mut chain) = segment(build, builder, &outlet)?;
+        let streams: Option<Vec<_>> = edges.iter().map(|edge| build.edges.remove(edge)).collect();
+        let streams = streams.ok_or_else(|| {
+            FlowError::Usage(format!("step \"{name}\" stands before what it reads"))
+        })?;
+        let mut builder = OperatorBuilder::new(name, build.scope);
+        let mut inputs: Vec<_> = streams
+            .into_iter()
+            .map(|stream| builder.new_input(stream, DistributorPact(|_| ByAddress)))
+            .collect();
+        let ((), made) = segment(build, builder, &outlet, Ok(()))?;
+        let (builder, capabilities, mut chain) = (made.builder, made.capabilities, made.chain);
         let context = Rc::clone(&build.context);
         let hold = build.hold.clone();
         builder.build_reschedule(move |initial| {
@@ -267,17 +289,16 @@ pub(crate) fn source_root<B: Batch>(
         let io = build
             .poller
             .io(build.scope.activator_for(builder.operator_info().address));
-        let mut partitions = Vec::new();
-        let names = source
-            .partitions()
-            .map_err(|cause| open_error(&this, cause))?;
-        for index in (0..names.len()).filter(|index| index % build.workers == build.worker) {
-            let open = source
-                .open(index, None, &io)
-                .map_err(|cause| open_error(&this, cause))?;
-            partitions.push(open);
-        }
-        let (builder, capabilities, chain) = segment(build, builder, &outlet)?;
+        let open = || {
+            let count = source.partitions()?.len();
+            (build.worker..count)
+                .step_by(build.workers)
+                .map(|partition| source.open(partition, None, &io))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let opened = open().map_err(|cause| open_error(&this, cause));
+        let (partitions, made) = segment(build, builder, &outlet, opened)?;
+        let (builder, capabilities, chain) = (made.builder, made.capabilities, made.chain);
         build
             .sources
             .borrow_mut()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::control::{Control, lock};
 use crate::error::{Failure, FlowError};
-use crate::graph::{Description, Graph, Node, NodeId, Outlet, Shared};
+use crate::graph::{Description, Graph, Mistake, Node, NodeId, Outlet, Shared};
 use crate::metrics::Report;
 use crate::policy::{OnError, Policy};
 use crate::push::{Context, Fork, Joined, Push, Step};
@@ -154,7 +154,13 @@ impl<'a> Making<'a> {
     /// # Errors
     /// The dead-letter sink cannot be opened.
     pub fn policy(&self, on_error: &OnError) -> Result<Policy, FlowError> {
-        Policy::open(on_error, self.node, self.info, self.worker, &self.control)
+        Policy::open(
+            on_error,
+            self.node,
+            &self.info.name,
+            self.worker,
+            &self.control,
+        )
     }
 }
 
@@ -237,18 +243,16 @@ impl<B: Batch> Pipe<B> {
         route: Option<MakeRoute<B>>,
     ) -> Pipe<B> {
         let first = &streams[0];
-        let mut graph = lock(&first.graph);
-        if streams
+        let (own, foreign): (Vec<_>, Vec<_>) = streams
             .iter()
-            .any(|stream| !Arc::ptr_eq(&stream.graph, &first.graph))
-        {
-            graph.fail(FlowError::ForeignStream);
+            .partition(|stream| Arc::ptr_eq(&stream.graph, &first.graph));
+        for stream in foreign {
+            lock(&stream.graph).mistake(Mistake::Foreign);
+            lock(&first.graph).mistake(Mistake::Foreign);
         }
-        let node = graph.add(
-            kind,
-            name,
-            streams.iter().map(|stream| stream.node).collect(),
-        );
+        let mut graph = lock(&first.graph);
+        let inputs = own.iter().map(|stream| stream.node).collect();
+        let node = graph.add(kind, name, inputs);
         graph.nodes[node].exchanged = route.is_some();
         let mut edges = Vec::with_capacity(streams.len());
         for stream in streams {

@@ -27,6 +27,10 @@ use crate::source::{Events, Next, Partition, Position, Source};
 const READ_BYTES: usize = 64 << 10;
 /// The longest frame unless told otherwise.
 const MAX_FRAME_BYTES: usize = 1 << 20;
+/// How long one attempt to connect may take.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+/// How long a listener that could not take a connection waits before it tries again.
+const ACCEPT_PAUSE_NS: u64 = 1_000_000_000;
 /// Connections that a listener takes at once unless told otherwise.
 const MAX_CONNECTIONS: usize = 1024;
 
@@ -131,12 +135,23 @@ impl TcpSource {
     }
 }
 
-fn resolve(address: &str) -> Result<SocketAddr, Cause> {
-    let mut all = address
-        .to_socket_addrs()
-        .map_err(|error| format!("{address}: {error}"))?;
-    all.next()
-        .ok_or_else(|| format!("{address}: no such address").into())
+/// Tries all that `address` resolves to with `open`, and tells of the last that failed.
+fn first_of<T>(
+    address: &str,
+    open: impl Fn(SocketAddr) -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    let mut outcome = Err(std::io::Error::other("no such address"));
+    for at in address.to_socket_addrs()? {
+        outcome = open(at);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+fn dial(address: &str) -> std::io::Result<StdStream> {
+    first_of(address, |at| StdStream::connect_timeout(&at, CONNECT_WAIT))
 }
 
 impl Source<Frames> for TcpSource {
@@ -158,12 +173,12 @@ impl Source<Frames> for TcpSource {
         let mut conns = Vec::new();
         let mut listener = None;
         if let Role::Connect = self.role {
-            let stream = StdStream::connect(resolve(&self.address)?).map_err(named)?;
+            let stream = dial(&self.address).map_err(named)?;
             stream.set_nonblocking(true)?;
             let peer = stream.peer_addr()?;
             conns.push(self.connection(TcpStream::from_std(stream), peer, io)?);
         } else {
-            let mut socket = TcpListener::bind(resolve(&self.address)?).map_err(named)?;
+            let mut socket = first_of(&self.address, TcpListener::bind).map_err(named)?;
             let readiness = io.watch(&mut socket)?;
             if let Some(call) = &self.bound {
                 call(socket.local_addr()?);
@@ -179,6 +194,7 @@ impl Source<Frames> for TcpSource {
             turn: 0,
             gone: 0,
             frames: 0,
+            accept_from: 0,
         }))
     }
 }
@@ -289,6 +305,8 @@ struct TcpPartition {
     turn: usize,
     gone: usize,
     frames: u64,
+    /// When to take connections again after one could not be taken; 0 for now.
+    accept_from: u64,
 }
 
 impl TcpPartition {
@@ -302,6 +320,12 @@ impl TcpPartition {
         let Some((listener, readiness)) = &self.listener else {
             return Ok(());
         };
+        if self.accept_from > 0 {
+            if now_ns() < self.accept_from {
+                return Ok(());
+            }
+            self.accept_from = 0;
+        }
         while readiness.is_up() && self.conns.len() < max_connections {
             match listener.accept() {
                 Ok((stream, peer)) => {
@@ -314,8 +338,9 @@ impl TcpPartition {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     // For instance too many open files: those who are connected go on.
-                    readiness.lower();
+                    self.accept_from = now_ns() + ACCEPT_PAUSE_NS;
                     events.fault(&format!("cannot take a connection: {error}"));
+                    break;
                 }
             }
         }
@@ -341,14 +366,14 @@ impl TcpPartition {
 impl Partition<Frames> for TcpPartition {
     fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
         self.accept(events)?;
-        // Each ready connection is read once before any is read again.
+        // Each ready connection is read once before any is read again. `tried` counts those in a
+        // row that have nothing; flags are raised by edges, so that none may be passed over.
         let mut tried = 0;
         while tried < self.conns.len() {
-            self.turn = if self.turn + 1 < self.conns.len() {
-                self.turn + 1
-            } else {
-                0
-            };
+            self.turn += 1;
+            if self.turn >= self.conns.len() {
+                self.turn = 0;
+            }
             let conn = &mut self.conns[self.turn];
             if !conn.readiness.is_up() {
                 tried += 1;
@@ -361,14 +386,21 @@ impl Partition<Frames> for TcpPartition {
                 }
                 // Either drained, which lowered the flag, or a piece of a frame: read on.
                 ReadOnce::Nothing => {}
-                ReadOnce::Closed => self.drop_conn(self.turn),
-                ReadOnce::Fault(what) => {
-                    events.fault(&what);
+                ended => {
+                    if let ReadOnce::Fault(what) = ended {
+                        events.fault(&what);
+                    }
+                    // Another takes its place, and one that waits to be taken may come in.
                     self.drop_conn(self.turn);
+                    self.accept(events)?;
+                    tried = 0;
                 }
             }
         }
         Ok(if self.over() { Next::End } else { Next::Idle })
+    }
+    fn next_awake(&self) -> Option<u64> {
+        (self.accept_from > 0).then_some(self.accept_from)
     }
     fn position(&self) -> Position {
         self.frames
@@ -468,8 +500,7 @@ impl TcpWriter {
                 .map_or(0, |limit| limit.as_nanos() as u64);
         let mut pause = BACKOFF_FIRST;
         loop {
-            let attempt = resolve(address).and_then(|to| Ok(StdStream::connect(to)?));
-            match attempt {
+            match dial(address) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_nonblocking(true)?;

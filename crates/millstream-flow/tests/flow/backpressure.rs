@@ -1,0 +1,149 @@
+//! A receiver that takes nothing holds up the sender, and nothing is lost when it reads on.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millstream_flow::{Flow, Framing, Options, Running, codec, tcp};
+
+use super::support::{WATCHDOG, address, cut, finish, listener, spawn};
+
+const KEYS: u64 = 16;
+/// What may lie between sender and receiver: in the kernel's buffers and in the flow.
+const MOST_BYTES: usize = 48 << 20;
+
+/// Items of `size` bytes, a number in front, over a state to a sink that each worker has.
+fn flow_to(at: SocketAddr, workers: usize) -> (Running, SocketAddr) {
+    let (source, told) = listener();
+    let flow = Flow::new("numbers");
+    let decode = |frame: &[u8]| Ok::<_, std::io::Error>(frame.to_vec());
+    flow.source("in", codec::decode(source.connections(1), decode))
+        .key_by(|item| number(item) % KEYS)
+        .stateful("seen", |_| (), |(), _, item| [item])
+        .values()
+        .sink(
+            "out",
+            codec::encode(
+                tcp::send_to(&at.to_string()),
+                |item: &Vec<u8>, out: &mut Vec<u8>| out.extend_from_slice(item),
+            ),
+        );
+    let running = flow.start(Options::workers(workers)).unwrap();
+    (running, address(&told))
+}
+
+fn number(item: &[u8]) -> u64 {
+    u64::from_be_bytes(item[..8].try_into().unwrap())
+}
+
+/// Sends numbered frames until `stream` takes no more for half a second; gives their count, and
+/// the rest of the last one.
+fn push_until_stuck(stream: &mut TcpStream, size: usize) -> (u64, Vec<u8>) {
+    stream
+        .set_write_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    let mut pushed = 0;
+    for n in 0.. {
+        let mut frame = (size as u32).to_be_bytes().to_vec();
+        frame.extend_from_slice(&u64::to_be_bytes(n));
+        frame.resize(size + 4, 0);
+        let mut written = 0;
+        while written < frame.len() {
+            match stream.write(&frame[written..]) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return (n + 1, frame.split_off(written));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        pushed += frame.len();
+        assert!(pushed < MOST_BYTES, "the sender is not held up");
+    }
+    unreachable!()
+}
+
+fn read_all(mut stream: TcpStream) -> JoinHandle<Vec<u8>> {
+    spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
+
+/// All of `count` numbers once, those of each key in order.
+fn judge(streams: Vec<Vec<u8>>, count: u64) {
+    let mut last: HashMap<u64, u64> = HashMap::new();
+    let mut seen = 0;
+    for stream in streams {
+        for item in cut(Framing::U32, &stream) {
+            let n = number(&item);
+            let due = last.get(&(n % KEYS)).map_or(n % KEYS, |last| last + KEYS);
+            assert_eq!(n, due);
+            last.insert(n % KEYS, n);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, count);
+}
+
+/// The receiver reads the first `reading` of its connections from the start, the others late.
+fn stuck(workers: usize, reading: usize, size: usize) {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (running, to) = flow_to(server.local_addr().unwrap(), workers);
+    let mut outs: Vec<TcpStream> = (0..workers).map(|_| server.accept().unwrap().0).collect();
+    let mut readers: Vec<_> = outs.drain(..reading).map(read_all).collect();
+    let mut client = TcpStream::connect(to).unwrap();
+    let (count, rest) = push_until_stuck(&mut client, size);
+    readers.extend(outs.into_iter().map(read_all));
+    client.set_write_timeout(Some(WATCHDOG)).unwrap();
+    client.write_all(&rest).unwrap();
+    drop(client);
+    finish(running).unwrap();
+    judge(
+        readers.into_iter().map(|r| r.join().unwrap()).collect(),
+        count,
+    );
+}
+
+#[test]
+fn one_worker() {
+    stuck(1, 0, 100);
+}
+
+#[test]
+fn two_workers_both_stuck() {
+    stuck(2, 0, 100);
+}
+
+#[test]
+fn two_workers_one_stuck() {
+    stuck(2, 1, 100);
+}
+
+#[test]
+fn large_items_count_for_what_they_are() {
+    stuck(1, 0, 20_000);
+    stuck(2, 0, 20_000);
+    stuck(2, 1, 20_000);
+}
+
+#[test]
+fn a_stop_ends_a_stuck_flow_with_an_error() {
+    for workers in [1, 2] {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = server.local_addr().unwrap();
+        let (running, to) = flow_to(at, workers);
+        let _outs: Vec<TcpStream> = (0..workers).map(|_| server.accept().unwrap().0).collect();
+        let mut client = TcpStream::connect(to).unwrap();
+        push_until_stuck(&mut client, 100);
+        running.stop();
+        let text = finish(running).unwrap_err().to_string();
+        let due = format!(
+            "step \"out\": the receiver {at} is gone: it takes no bytes and the flow is to stop"
+        );
+        assert_eq!(text, due);
+    }
+}

@@ -1,0 +1,27 @@
+//! The engine from outside: real sockets, files and threads, one module for each behaviour.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "clients and receivers live on threads of their own and wait"
+)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+mod backpressure;
+mod descriptions;
+mod files;
+mod idle;
+mod keyed;
+mod lifecycle;
+mod metrics;
+mod panics;
+mod policies;
+mod sequence_window;
+mod tcp_faults;
+mod tcp_framing;
+mod tcp_sinks;

@@ -6,7 +6,7 @@
 //! until the state step has handled it, however late the sender was. A stall anywhere shows in it.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver as Bound, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,6 +24,9 @@ use super::peers::Program;
 use crate::generate::Kind;
 use crate::market_spread::flow::{Handled, Inputs, reject, spread};
 
+/// How long a flow may take to end by itself after the senders were interrupted.
+const END_WAIT: Duration = Duration::from_secs(1);
+
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -37,6 +40,8 @@ pub struct Plan {
     pub seconds: f64,
     /// The seed of the data.
     pub seed: u64,
+    /// Raised to end the run early: what has been sent is handled and reported.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What was measured.
@@ -202,14 +207,18 @@ pub fn run(plan: &Plan) -> Result<Outcome, String> {
     }
     // A flow that failed says more than the senders that lost their connection.
     let report = running.wait().map_err(|error| error.to_string())?;
-    let (sent, cpu) = driven?;
+    let interrupted = plan.stop.load(Ordering::Relaxed);
+    let (sent, cpu) = driven.map_err(|error| match interrupted {
+        true => "interrupted before there was anything to measure".to_owned(),
+        false => error,
+    })?;
     let received = receiver.report()?;
     let step = |name: &str| report.step(name).ok_or_else(|| format!("no step {name}"));
     let state = step("spread")?;
     let end_to_end = plan
         .rate
         .map(|_| Latency::of(&probe.latency.lock().unwrap_or_else(PoisonError::into_inner)));
-    let messages = state.items_in - probe.initial;
+    let messages = state.items_in.saturating_sub(probe.initial);
     Ok(Outcome {
         workers: plan.workers,
         rate_ordered: plan.rate,
@@ -221,7 +230,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, String> {
         internal_results: Latency::of(&step("results")?.latency_ns),
         end_to_end,
         sender_lag_max_us: sent.lag_max_us,
-        cpu_s_per_million: cpu * 1e6 / messages as f64,
+        cpu_s_per_million: cpu * 1e6 / messages.max(1) as f64,
         peak_memory_mib: peak_memory_mib(),
     })
 }
@@ -245,8 +254,12 @@ fn drive(
     let orders_at = address(orders_at, running)?;
     let text = |path: &Path| path.display().to_string();
     let initial = text(&data.path(Kind::MarketSpreadInitial));
-    program.run_json(&["send", &initial, "--to", &quotes_at, "--json"].map(String::from))?;
+    let send_initial = ["send", &initial, "--to", &quotes_at, "--json"].map(String::from);
+    program.run_json(&send_initial, &plan.stop)?;
     while probe.handled.load(Ordering::Relaxed) < probe.initial {
+        if plan.stop.load(Ordering::Relaxed) {
+            running.stop();
+        }
         if running.ended_within(Duration::from_millis(1)) {
             return Err("the flow ended before it had handled the initial quotes".to_owned());
         }
@@ -267,8 +280,13 @@ fn drive(
         args.extend(["--start-at".to_owned(), start.to_string()]);
     }
     let cpu = cpu_seconds();
-    let sent = program.run_json(&args)?;
-    while !running.ended_within(Duration::from_millis(5)) {}
+    let sent = program.run_json(&args, &plan.stop)?;
+    while !running.ended_within(END_WAIT) {
+        // A sender that was interrupted before it connected leaves the flow waiting for it.
+        if plan.stop.load(Ordering::Relaxed) {
+            running.stop();
+        }
+    }
     let cpu = cpu_seconds() - cpu;
     Ok((sum(&sent), cpu))
 }

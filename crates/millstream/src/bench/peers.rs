@@ -2,10 +2,17 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+/// How often a running child is looked after.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// How the program is started: its path and what comes before the verb.
 #[derive(Clone, Debug)]
@@ -34,22 +41,43 @@ impl Program {
     fn command(&self, args: &[String]) -> Command {
         let mut command = Command::new(&self.0[0]);
         command.args(&self.0[1..]).args(args).stdin(Stdio::null());
+        // Ctrl-C on a terminal reaches a whole group; the order in which a run ends is ours.
+        command.process_group(0);
         command
     }
 
-    /// Runs a verb to its end and gives what it printed, as JSON.
+    /// Runs a verb to its end and gives what it printed, as JSON. It is interrupted, once, when
+    /// `stop` is raised.
     ///
     /// # Errors
     /// What the verb said on standard error.
-    pub fn run_json(&self, args: &[String]) -> Result<Value, String> {
+    pub fn run_json(&self, args: &[String], stop: &AtomicBool) -> Result<Value, String> {
         let output = self
-            .command(args)
-            .output()
-            .map_err(|error| error.to_string())?;
+            .run(args, stop)
+            .map_err(|error| format!("cannot run a sender: {error}"))?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
         }
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+    }
+
+    fn run(&self, args: &[String], stop: &AtomicBool) -> std::io::Result<Output> {
+        let mut command = self.command(args);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut told = false;
+        // A report is a few lines, which the pipe holds until it is read.
+        while child.try_wait()?.is_none() {
+            if stop.load(Ordering::Relaxed) && !told {
+                kill_process(Pid::from_child(&child), Signal::INT)?;
+                told = true;
+            }
+            #[expect(clippy::disallowed_methods, reason = "the child does the work")]
+            std::thread::sleep(LOOK_EVERY);
+        }
+        child.wait_with_output()
     }
 
     /// Starts a receiver on a free port.

@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use serde::Serialize;
 
+use super::stop::Stop;
 use super::{Failure, report};
 use crate::bench::figures::median_index;
 use crate::bench::flow;
@@ -113,16 +114,21 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 
 fn market_spread(args: &MarketSpread) -> Result<(), Failure> {
     check(args.rate, args.seconds)?;
+    let stop = Stop::on_signals()?;
     let plan = Plan {
         workers: args.workers,
         spin: args.spin,
         rate: (args.rate > 0.0).then_some(args.rate),
         seconds: args.seconds,
         seed: args.seed,
+        stop: stop.flag(),
     };
     let mut runs = Vec::new();
     for _ in 0..args.runs {
         runs.push(market_spread::run(&plan).map_err(Failure::failed)?);
+        if stop.requested() {
+            break;
+        }
     }
     let p50s: Vec<f64> = runs.iter().map(|run| run.internal.p50_us).collect();
     let median = runs[median_index(&p50s)].clone();
@@ -139,6 +145,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         rate: Some(args.rate.max(1.0)),
         seconds: args.seconds,
         seed: 1,
+        stop: Stop::on_signals()?.flag(),
     };
     if !args.json {
         eprintln!(

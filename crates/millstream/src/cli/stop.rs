@@ -25,6 +25,11 @@ impl Stop {
         Ok(Self(stop))
     }
 
+    /// The flag itself, for work that knows nothing of signals.
+    pub(super) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// Whether the signal has come.
     #[inline]
     pub(super) fn requested(&self) -> bool {

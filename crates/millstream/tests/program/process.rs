@@ -1,12 +1,5 @@
 //! The `millstream` program as tests run it: a real process, on files and sockets of its own.
 
-#![expect(dead_code, reason = "each file of tests uses a part")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
-
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};

@@ -1,8 +1,6 @@
 //! `millstream send` and `millstream receive`: what is sent is what is received.
 
-mod program;
-
-use program::{Receiver, generated, json, millstream, text};
+use super::process::{Receiver, generated, json, millstream, text};
 
 #[test]
 fn what_is_received_equals_what_is_sent_byte_for_byte() {

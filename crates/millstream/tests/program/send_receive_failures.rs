@@ -1,11 +1,9 @@
 //! `millstream send` and `millstream receive`: how they fail, and how they are ended.
 
-mod program;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use program::{Receiver, command, interrupt, json, millstream, stderr, text};
+use super::process::{Receiver, command, interrupt, json, millstream, stderr, text};
 
 #[test]
 fn a_message_of_a_wrong_length_is_named_by_its_offset() {

@@ -1,0 +1,18 @@
+//! The `millstream` program from outside: real processes, files and sockets, one module for each
+//! behaviour.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test waits for other processes"
+)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod process;
+
+mod market_spread;
+mod send_receive;
+mod send_receive_failures;

@@ -1,0 +1,119 @@
+//! `millstream demo` and `millstream bench market-spread`: all their processes, and their reports.
+
+use std::process::Child;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::process::{command, interrupt, json, millstream, stderr};
+
+/// A report is whole: everything that was sent was handled, and what was asked for was measured.
+fn judge(report: &Value, workers: u64, rate: f64) {
+    assert_eq!(report["workers"], workers);
+    assert_eq!(report["rate_ordered"], rate);
+    assert_eq!(report["skipped"], 0);
+    assert!(report["rate_reached"].as_f64().unwrap() > 0.0, "{report}");
+    assert_eq!(report["end_to_end"]["count"], report["messages"]);
+    for latency in ["internal", "end_to_end"] {
+        let us = |q: &str| report[latency][q].as_f64().unwrap();
+        assert!(
+            us("p50_us") > 0.0 && us("p50_us") <= us("max_us"),
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn the_demo_handles_all_that_it_sends() {
+    let out = millstream(&["demo", "--seconds", "1", "--rate", "20000", "--json"]);
+    assert_eq!((out.status.code(), stderr(&out).as_str()), (Some(0), ""));
+    let report = json(&out);
+    judge(&report, 1, 20_000.0);
+    assert_eq!(report["messages"], 20_000);
+}
+
+#[test]
+fn the_bench_shares_the_work_among_workers() {
+    let out = millstream(&[
+        "bench",
+        "market-spread",
+        "--workers",
+        "2",
+        "--seconds",
+        "1",
+        "--rate",
+        "20000",
+        "--json",
+        "--runs",
+        "2",
+    ]);
+    assert_eq!((out.status.code(), stderr(&out).as_str()), (Some(0), ""));
+    let report = json(&out);
+    assert_eq!(report["runs"].as_array().unwrap().len(), 2);
+    for run in report["runs"].as_array().unwrap() {
+        judge(run, 2, 20_000.0);
+        assert_eq!(run["messages"], 20_000);
+    }
+    judge(&report["median"], 2, 20_000.0);
+}
+
+#[test]
+fn orders_are_rejected_and_received() {
+    // Long enough for the first order of a symbol with a wide spread.
+    let out = millstream(&["demo", "--seconds", "1", "--rate", "400000", "--json"]);
+    assert_eq!((out.status.code(), stderr(&out).as_str()), (Some(0), ""));
+    assert!(json(&out)["results"].as_u64().unwrap() >= 1, "{out:?}");
+}
+
+/// Waits until the two streams flow.
+fn wait_for_streams(demo: &Child) {
+    let children = format!("/proc/{0}/task/{0}/children", demo.id());
+    let sends = |pid: &str| {
+        let args = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        args.is_ok_and(|args| args.contains("--stream"))
+    };
+    let started = || {
+        let children = std::fs::read_to_string(&children).unwrap();
+        children.split(' ').any(sends)
+    };
+    for _ in 0..3000 {
+        if started() {
+            // The schedule starts 0.7 s after the sender.
+            return std::thread::sleep(Duration::from_millis(1500));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("the senders do not start");
+}
+
+#[test]
+fn ctrl_c_under_load_drains_and_reports() {
+    for args in [
+        &["demo", "--rate", "50000"][..],
+        &[
+            "bench",
+            "market-spread",
+            "--rate",
+            "50000",
+            "--workers",
+            "2",
+        ],
+    ] {
+        let demo = command(&[args, &["--seconds", "600", "--json"]].concat())
+            .spawn()
+            .unwrap();
+        wait_for_streams(&demo);
+        interrupt(&demo);
+        let out = demo.wait_with_output().unwrap();
+        assert_eq!((out.status.code(), stderr(&out).as_str()), (Some(0), ""));
+        let report = json(&out);
+        let run = if args[0] == "demo" {
+            &report
+        } else {
+            &report["median"]
+        };
+        judge(run, if args[0] == "demo" { 1 } else { 2 }, 50_000.0);
+        let messages = run["messages"].as_u64().unwrap();
+        assert!(messages > 0 && messages < 600 * 50_000);
+    }
+}

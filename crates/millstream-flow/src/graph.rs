@@ -234,7 +234,7 @@ impl Description {
         json!({"flow": self.flow, "nodes": nodes})
     }
 
-    /// A Mermaid flowchart; a thick arrow is one on which items change the worker by key.
+    /// A Mermaid flowchart; a thick arrow is one on which items may change the worker.
     #[must_use]
     pub fn to_mermaid(&self) -> String {
         let mut text = String::from("flowchart LR\n");
@@ -268,10 +268,10 @@ impl std::fmt::Display for Description {
                 write!(f, " ({})", node.detail)?;
             }
             if !node.inputs.is_empty() {
-                let by = if node.exchanged {
-                    "by key from"
-                } else {
-                    "from"
+                let by = match (node.kind, node.exchanged) {
+                    ("redistribute", _) => "in turn from",
+                    (_, true) => "by key from",
+                    (_, false) => "from",
                 };
                 write!(f, " {by} {}", self.input_names(node).join(", "))?;
             }

@@ -175,7 +175,7 @@ fn a_flow_as_text() {
   sum       sum from exchange-6
   values    totals from sum
   sink      out (collected in memory) from totals
-  redistribute spread by key from branch-4
+  redistribute spread in turn from branch-4
   sink      say \"odd\" (collected in memory) from spread
 "
     );

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use millstream_flow::testing::{Collected, Mark, items, script};
 use millstream_flow::{Emit, Flow, FlowError, Framing, Options, codec, files, generator};
+use rustix::process::{Signal, getpid, kill_process};
 
-use super::support::{FullDisk, address, failure, finish, framed, listener, run, wait};
+use super::support::{
+    FullDisk, address, failure, finish, framed, in_own_process, listener, run, spawn, wait,
+};
 
 #[test]
 fn what_was_read_before_a_stop_arrives() {
@@ -71,9 +74,7 @@ fn a_stop_from_another_thread_and_a_second_stop() {
         .sink("out", Collected::new().sink());
     let running = flow.start(Options::default()).unwrap();
     let control = running.control();
-    super::support::spawn(move || control.stop())
-        .join()
-        .unwrap();
+    spawn(move || control.stop()).join().unwrap();
     running.stop();
     finish(running).unwrap();
 }
@@ -281,4 +282,49 @@ fn a_flow_that_cannot_start_takes_no_input() {
         assert!(matches!(run(&flow, workers), Err(FlowError::Open { .. })));
         assert!(seen.take().is_empty());
     }
+}
+
+#[test]
+fn a_signal_drains_the_flow() {
+    in_own_process("lifecycle::interrupted");
+    in_own_process("lifecycle::terminated");
+}
+
+/// Sends `signal` to this process while a flow runs that never ends by itself.
+fn signalled(signal: Signal) {
+    for workers in [1, 2] {
+        let flow = Flow::new("endless");
+        let seen = Collected::new();
+        flow.source("n", generator::from_fn(Some).rate(1e4))
+            .key_by(|_| 0)
+            .count(Emit::End)
+            .values()
+            .sink("out", seen.sink());
+        let options = Options {
+            signals: true,
+            ..Options::workers(workers)
+        };
+        let killer = spawn(move || {
+            // The signals are hooked by then.
+            wait(300);
+            kill_process(getpid(), signal).unwrap();
+        });
+        let report = flow.run(options).unwrap();
+        killer.join().unwrap();
+        let read = report.step("n").unwrap().items_out;
+        assert!(read > 0);
+        assert_eq!(seen.take(), [read]);
+    }
+}
+
+#[test]
+#[ignore = "run by a test above, as a process of its own"]
+fn interrupted() {
+    signalled(Signal::INT);
+}
+
+#[test]
+#[ignore = "run by a test above, as a process of its own"]
+fn terminated() {
+    signalled(Signal::TERM);
 }

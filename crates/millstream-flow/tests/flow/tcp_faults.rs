@@ -1,7 +1,9 @@
 //! What a client does wrong costs it its connection, is counted, and touches nobody else.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 
 use millstream_flow::testing::Collected;
 use millstream_flow::{Flow, FlowError, Framing, Options, codec, tcp};
@@ -137,25 +139,59 @@ fn connections_beyond_the_limit_wait_for_their_turn() {
 
 #[test]
 fn no_ready_connection_is_passed_over_when_another_ends() {
-    // Connections that end at one moment with connections that bring their last frame.
-    for round in 0..50 {
-        let (source, told) = listener();
-        let flow = Flow::new("round");
-        let seen = Collected::<String>::new();
-        flow.source("in", codec::decode(source.connections(6), codec::text))
-            .sink("out", seen.sink());
-        let running = flow.start(Options::default()).unwrap();
-        let to = address(&told);
-        let mut clients: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(to).unwrap()).collect();
-        wait(2);
-        for (n, mut client) in clients.drain(..).enumerate() {
-            if n % 3 == round % 3 {
-                client.write_all(&framed(&Framing::U32, ["x"])).unwrap();
+    for first in 0..4 {
+        for second in 0..4 {
+            for third in (0..4).filter(|third| first != second && ![first, second].contains(third))
+            {
+                ends_while_another_sends([first, second, third, 6 - first - second - third]);
             }
         }
-        finish(running).unwrap();
-        assert_eq!(seen.take().len(), 2);
     }
+}
+
+/// One connection holds the worker up; meanwhile one ends, one sends, and one does nothing. They
+/// were accepted in the order `order`.
+fn ends_while_another_sends(order: [usize; 4]) {
+    let (source, told) = listener();
+    let flow = Flow::new("round");
+    let seen = Collected::<String>::new();
+    let (release, held) = channel::<()>();
+    let held = Mutex::new(held);
+    flow.source("in", codec::decode(source, codec::text))
+        .inspect(move |item| {
+            if item == "hold" {
+                held.lock().unwrap().recv().unwrap();
+            }
+        })
+        .sink("out", seen.sink());
+    let running = flow.start(Options::default()).unwrap();
+    let to = address(&told);
+    let mut clients: [Option<TcpStream>; 4] = [const { None }; 4];
+    for client in order {
+        clients[client] = Some(TcpStream::connect(to).unwrap());
+    }
+    let [Some(holding), Some(sending), Some(ending), Some(quiet)] = &mut clients else {
+        unreachable!()
+    };
+    // Time for the worker to find that there is nothing to read.
+    wait(5);
+    holding.write_all(&framed(&Framing::U32, ["hold"])).unwrap();
+    wait(5);
+    ending.shutdown(Shutdown::Both).unwrap();
+    sending.write_all(&framed(&Framing::U32, ["x"])).unwrap();
+    release.send(()).unwrap();
+    let mut frames = Vec::new();
+    for _ in 0..2000 {
+        frames.extend(seen.take());
+        if frames.len() == 2 {
+            break;
+        }
+        wait(1);
+    }
+    assert_eq!(frames, ["hold", "x"], "accepted in the order {order:?}");
+    assert!(quiet.peer_addr().is_ok());
+    running.stop();
+    finish(running).unwrap();
 }
 
 #[test]

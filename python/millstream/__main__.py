@@ -1,4 +1,5 @@
-"""``python -m millstream`` and the command ``millstream``: ``run`` is Python, all else is the native program."""
+"""``python -m millstream`` and the command ``millstream``: ``run`` is Python, all else is the native
+program."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def main(argv: list[str] | None = None) -> int:
         return bench_flow(arguments[2:])
     from ._millstream import cli_main
 
-    return cli_main(["millstream", *arguments])
+    code: int = cli_main(["millstream", *arguments])
+    return code
 
 
 if __name__ == "__main__":

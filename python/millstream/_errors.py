@@ -45,7 +45,8 @@ class DeadLetter:
         self.error = error
 
     def __repr__(self) -> str:
-        return f"DeadLetter(step={self.step!r}, key={show(self.key)}, item={show(self.item)}, error={self.said()})"
+        where = f"step={self.step!r}, key={show(self.key)}, item={show(self.item)}"
+        return f"DeadLetter({where}, error={self.said()})"
 
     __str__ = __repr__
 

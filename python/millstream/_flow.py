@@ -50,8 +50,8 @@ class Flow:
     def source(self, name: str, source: object, on_error: OnError = "fail") -> Stream:
         """Adds a source; ``on_error`` says what becomes of input that cannot be decoded.
 
-        Sources are made by ``ms.tcp``, ``ms.files``, ``ms.generate`` and ``ms.testing``; own ones are subclasses of
-        :class:`millstream.Source`.
+        Sources are made by ``ms.tcp``, ``ms.files``, ``ms.generate`` and ``ms.testing``; own ones are
+        subclasses of :class:`millstream.Source`.
         """
         if not name:
             raise FlowUsageError(f'flow "{self.name}": a source needs a name')
@@ -62,7 +62,8 @@ class Flow:
 
         >>> import millstream as ms
         >>> flow = ms.Flow("f")
-        >>> flow.source("in", ms.testing.items([])).filter(bool, name="true").sink("out", ms.testing.collect())
+        >>> numbers = flow.source("in", ms.testing.items([]))
+        >>> numbers.filter(bool, name="true").sink("out", ms.testing.collect())
         >>> print(flow.describe())
         flow f
           source    in (test script)
@@ -80,7 +81,8 @@ class Stream:
     """A stream of objects. Steps take a function; ``name`` is what errors and metrics call the step.
 
     ``on_error`` is what happens to an item on which the function raises: ``"fail"`` ends the flow with a
-    :class:`millstream.StepError`, ``"skip"`` counts it and goes on, ``ms.dead_letter(sink)`` sends it to a sink.
+    :class:`millstream.StepError`, ``"skip"`` counts it and goes on, ``ms.dead_letter(sink)`` sends it to a
+    sink.
     """
 
     __slots__ = ("_pipe",)
@@ -99,7 +101,9 @@ class Stream:
         """One item out for each item in."""
         return self._step("map", f, _kernels.map_values, name, on_error)
 
-    def filter(self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail") -> Stream:
+    def filter(
+        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream:
         """The items for which ``f`` is true."""
         return self._step("filter", f, _kernels.filter_values, name, on_error)
 
@@ -123,7 +127,9 @@ class Stream:
         """As ``map``, but nothing comes out where ``f`` gives None."""
         return self._step("filter_map", f, _kernels.filter_map_values, name, on_error)
 
-    def inspect(self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail") -> Stream:
+    def inspect(
+        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream:
         """Calls ``f`` with each item, which goes on as it is."""
         return self._step("inspect", f, _kernels.inspect_values, name, on_error)
 
@@ -132,8 +138,8 @@ class Stream:
     ) -> Stream:
         """A whole batch at once: ``f`` is given a list, which it may change and keep, and gives a list.
 
-        How many items a batch has depends on the source and on how fast its input comes. ``on_error`` applies to
-        the whole batch.
+        How many items a batch has depends on the source and on how fast its input comes. ``on_error`` applies
+        to the whole batch.
         """
         callable_or_raise("map_batch", f)
         return Stream(self._pipe.step("map_batch", name or "", "batch", _kernels.batch(f), on_error))
@@ -164,8 +170,8 @@ class Stream:
     ) -> KeyedStream:
         """Gives each item a key: what ``f`` gives, or the field or attribute of that name.
 
-        A key is ``str``, ``bytes``, ``int`` or a tuple of them. From the next step that keeps state on, all items of
-        a key are on one worker, in the order of their source.
+        A key is ``str``, ``bytes``, ``int`` or a tuple of them. From the next step that keeps state on, all
+        items of a key are on one worker, in the order of their source.
         """
         from ._keyed import KeyedStream
 

@@ -17,10 +17,10 @@ __all__ = ["Sink", "Source", "generate", "stdout"]
 class Source:
     """A source: a description of which every worker opens its share of the partitions.
 
-    ``open(partition, position)`` gives an object with three methods: ``next_batch()`` gives a list that is the
-    engine's from then on, ``[]`` for nothing now, None for the end, and never waits; ``next_awake()`` says, after an
-    empty list, in how many seconds to ask again (None: when it suits the engine, within about a millisecond);
-    ``position()`` is an int, behind which a partition opened at that position goes on.
+    ``open(partition, position)`` gives an object with three methods: ``next_batch()`` gives a list that is
+    the engine's from then on, ``[]`` for nothing now, None for the end, and never waits; ``next_awake()``
+    says, after an empty list, in how many seconds to ask again (None: when it suits the engine, within about
+    a millisecond); ``position()`` is an int, behind which a partition opened at that position goes on.
 
     >>> import millstream as ms
     >>> class Countdown(ms.Source):
@@ -53,8 +53,8 @@ class Source:
 class Sink:
     """A sink: a description that every worker opens.
 
-    ``open(worker)`` gives an object with ``write_batch(list)``, which may wait (that is what back-pressure is),
-    ``flush()``, called when the input pauses, and ``close()``, called at the end.
+    ``open(worker)`` gives an object with ``write_batch(list)``, which may wait (that is what back-pressure
+    is), ``flush()``, called when the input pauses, and ``close()``, called at the end.
     """
 
     def open(self, worker: int) -> Any:
@@ -100,9 +100,7 @@ class _Generator(Source):
         return _Generating(items, self.rate, self.batch_size)
 
 
-def generate(
-    make: Callable[[], Iterable[Any]], rate: float | None = None, batch_size: int = 1024
-) -> Source:
+def generate(make: Callable[[], Iterable[Any]], rate: float | None = None, batch_size: int = 1024) -> Source:
     """The items of the iterable that ``make()`` gives, made anew in each run; at most ``rate`` a second.
 
     >>> import millstream as ms

@@ -1,16 +1,18 @@
 """The loops of the steps: each kernel works on a whole batch, called once for it by the engine.
 
-They are Python on purpose. From version 3.11 on the interpreter inlines a call of a Python function into the frame of
-the loop, which makes ``[f(x) for x in items]`` faster than any loop of calls from native code.
+They are Python on purpose. From version 3.11 on the interpreter inlines a call of a Python function into the
+frame of the loop, which makes ``[f(x) for x in items]`` faster than any loop of calls from native code.
 
-``items`` is a *list iterator*: when a kernel raises, the engine sees from what is left in it which item failed. The
-``*_each`` kernels go on behind a failure: they append ``(key, item, exception)`` to ``bad``.
+``items`` is a *list iterator*: when a kernel raises, the engine sees from what is left in it which item
+failed. The ``*_each`` kernels go on behind a failure: they append ``(key, item, exception)`` to ``bad``.
 """
 
+# ruff: noqa: B905 - keys and values are equally many, and `strict` costs time for each batch.
 from __future__ import annotations
 
 from _collections import _count_elements  # type: ignore[import-not-found]
 from collections import defaultdict
+from operator import attrgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -204,9 +206,7 @@ def values() -> Any:
     return lambda keys, items: list(items)
 
 
-def stateful_function(
-    f: Callable[[Any, Any], Any], state: Callable[[], Any], tolerant: bool
-) -> Make:
+def stateful_function(f: Callable[[Any, Any], Any], state: Callable[[], Any], tolerant: bool) -> Make:
     """``stateful`` with a function ``(state, value)``; None is no output."""
 
     def make() -> Any:
@@ -245,6 +245,7 @@ class _Logics(dict):  # type: ignore[type-arg]
     """One logic for each key, made at its first item."""
 
     __slots__ = ("make",)
+    make: Callable[[], Any]
 
     def __missing__(self, key: Any) -> Any:
         logic = self[key] = self.make()
@@ -294,9 +295,7 @@ def stateful_logic(make_logic: Callable[[], Any], tolerant: bool) -> Make:
     return make
 
 
-def at_end(
-    states: dict[Any, Any], last: Callable[[Any], Any], tolerant: bool, bad: Bad
-) -> Pairs:
+def at_end(states: dict[Any, Any], last: Callable[[Any], Any], tolerant: bool, bad: Bad) -> Pairs:
     """What ``last`` gives for each key, in the order in which the keys came."""
     out_keys: list[Any] = []
     out: list[Any] = []
@@ -403,7 +402,8 @@ def sum_values(each_item: bool, tolerant: bool) -> Make:
 
 
 def key_field(name: str, tolerant: bool) -> Make:
-    """``key_by`` with the name of a field: native for records of one class, ``getattr`` for all else."""
-    from operator import attrgetter
-
-    return key_values(attrgetter(name), tolerant)
+    """``key_by`` with the name of a field or attribute: a loop without bytecode."""
+    get = attrgetter(name)
+    if tolerant:
+        return key_values(get, True)
+    return lambda: lambda items: list(map(get, items))

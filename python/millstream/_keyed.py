@@ -60,14 +60,18 @@ class KeyedStream:
     ) -> KeyedStream:
         return self._step(kind, "pairs", _kernels.keyed(produce, on_error != "fail"), name, on_error)
 
-    def map(self, f: Callable[[Any], Any], name: str | None = None, on_error: OnError = "fail") -> KeyedStream:
+    def map(
+        self, f: Callable[[Any], Any], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream:
         """One value out for each value in."""
         callable_or_raise("map", f)
         if on_error == "fail":
             return self._step("map", "values", _kernels.map_values(f, False), name, on_error)
         return self._produce("map", lambda value: (f(value),), name, on_error)
 
-    def filter(self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail") -> KeyedStream:
+    def filter(
+        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream:
         """The values for which ``f`` is true."""
         callable_or_raise("filter", f)
         return self._produce("filter", lambda value: (value,) if f(value) else (), name, on_error)
@@ -91,7 +95,9 @@ class KeyedStream:
 
         return self._produce("filter_map", produce, name, on_error)
 
-    def inspect(self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail") -> KeyedStream:
+    def inspect(
+        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream:
         """Calls ``f`` with each value, which goes on as it is."""
         callable_or_raise("inspect", f)
 
@@ -104,7 +110,7 @@ class KeyedStream:
     def map_batch(
         self, f: Callable[[list[Any]], list[Any]], name: str | None = None, on_error: OnError = "fail"
     ) -> KeyedStream:
-        """The values of a whole batch at once; ``f`` gives as many as it is given."""
+        """The values of a whole batch at once; ``f`` gives as many as it is given, or none."""
         callable_or_raise("map_batch", f)
         return self._step("map_batch", "batch", _kernels.batch(f), name, on_error)
 
@@ -145,12 +151,13 @@ class KeyedStream:
     ) -> KeyedStream:
         """State of one's own for each key, in one of two ways.
 
-        A *class*: it is called without arguments for each key, at the key's first value. ``on_item(key, value)`` gives
-        an iterable of outputs or None, and so does ``on_end(key)``, called when all input has ended, if it is there.
+        A *class*: it is called without arguments for each key, at the key's first value. ``on_item(key,
+        value)`` gives an iterable of outputs or None, and so does ``on_end(key)``, called when all input has
+        ended, if it is there.
 
-        A *function* ``(state, value)`` with ``state=``, which makes the state of a key, an object that the function
-        changes. What it gives is the output; None is no output. The state keeps what the function did to it before it
-        failed.
+        A *function* ``(state, value)`` with ``state=``, which makes the state of a key, an object that the
+        function changes. What it gives is the output; None is no output. The state keeps what the function
+        did to it before it failed.
 
         >>> import millstream as ms
         >>> def longest(state: dict, word: str) -> str | None:
@@ -159,7 +166,8 @@ class KeyedStream:
         ...         return word
         >>> flow, out = ms.Flow("longest"), ms.testing.collect()
         >>> words = flow.source("words", ms.testing.items(["ab", "a", "ba", "abc"]))
-        >>> words.key_by(lambda word: word[0]).stateful("longest", longest, state=dict).values().sink("out", out)
+        >>> keyed = words.key_by(lambda word: word[0])
+        >>> keyed.stateful("longest", longest, state=dict).values().sink("out", out)
         >>> _ = ms.run(flow)
         >>> out
         ['ab', 'ba', 'abc']
@@ -171,8 +179,6 @@ class KeyedStream:
             return self._keep("stateful", name, _kernels.stateful_function(logic, state, tolerant), on_error)
         if isinstance(logic, type) and not hasattr(logic, "on_item"):
             raise FlowUsageError(f"{logic.__name__} has no method on_item(key, value)")
-        if not isinstance(logic, type) and not hasattr(logic, "__call__"):
-            raise FlowUsageError("stateful takes a class, or a function with state=")
         return self._keep("stateful", name, _kernels.stateful_logic(logic, tolerant), on_error)
 
     def fold(

@@ -1,7 +1,8 @@
 """``millstream run FILE.py[:name]``: runs the flow that a Python file describes.
 
-Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage, 1 for a failure, with one line on
-standard error; if the user's code raised, its traceback stands above that line, without frames of ours.
+Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage, 1 for a failure, with one
+line on standard error; if the user's code raised, its traceback stands above that line, without frames of
+ours.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ def load(place: str) -> Flow:
         if flow is None and len(set(map(id, flows.values()))) == 1:
             flow = next(iter(flows.values()))
         if flow is None and flows:
-            raise UsageError(f"{path}: several flows ({', '.join(flows)}); name one: {path}:{next(iter(flows))}")
+            raise UsageError(
+                f"{path}: several flows ({', '.join(flows)}); name one: {path}:{next(iter(flows))}"
+            )
         if flow is None:
             raise UsageError(f"{path}: no flow in this file")
     assert isinstance(flow, Flow)

@@ -52,11 +52,12 @@ class RecordType(type):
 class Record(_millstream.Record, metaclass=RecordType):
     """The base of record classes.
 
-    ``format`` is a format string of the ``struct`` module that begins with its byte order (``< > = !``); ``fields``
-    are the names of its fields, as text or as a list, or else they are those of the class's annotations.
+    ``format`` is a format string of the ``struct`` module that begins with its byte order (``< > = !``);
+    ``fields`` are the names of its fields, as text or as a list, or else they are those of the class's
+    annotations.
 
-    A record is made by ``pack`` or ``unpack`` and does not change. It holds its own copy of its bytes; a field is
-    decoded each time it is read, so that a step pays for the fields it uses.
+    A record is made by ``pack`` or ``unpack`` and does not change. It holds its own copy of its bytes; a
+    field is decoded each time it is read, so that a step pays for the fields it uses.
 
     >>> import millstream as ms
     >>> class Quote(ms.Record, format=">4sdd", fields="symbol bid offer"):
@@ -70,3 +71,7 @@ class Record(_millstream.Record, metaclass=RecordType):
     >>> Quote.unpack(bytes(quote)) == quote
     True
     """
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, field: str) -> Any: ...

@@ -24,16 +24,19 @@ def run(
 ) -> _millstream.Report:
     """Runs ``flow`` until its sources have ended, and gives the metrics of its steps.
 
-    ``workers`` is the number of threads; ``spin`` makes them never sleep. ``on_metrics`` is called with a report every
-    ``metrics_interval`` seconds, and at the end.
+    ``workers`` is the number of threads; ``spin`` makes them never sleep. ``on_metrics`` is called with a
+    report every ``metrics_interval`` seconds, and at the end.
 
-    SIGINT and SIGTERM drain the flow: its sources end, what was read is processed and flushed, and ``run`` returns as
-    usual. A second signal does not wait any longer: KeyboardInterrupt. In other threads than the main one Python
-    sees no signals.
+    SIGINT and SIGTERM drain the flow: its sources end, what was read is processed and flushed, and ``run``
+    returns as usual. A second signal does not wait any longer: KeyboardInterrupt. In other threads than the
+    main one Python sees no signals.
 
-    Raises :class:`StepError` from the exception of a step; :class:`FlowUsageError` for a mistake in the description;
-    OSError and its kinds for a connector that cannot be opened. A KeyboardInterrupt or SystemExit raised by a step
-    ends the flow and is raised as it is.
+    While a flow runs, the collector of reference cycles runs less often, unless ``gc.set_threshold`` was used
+    before.
+
+    Raises :class:`StepError` from the exception of a step; :class:`FlowUsageError` for a mistake in the
+    description; OSError and its kinds for a connector that cannot be opened. A KeyboardInterrupt or
+    SystemExit raised by a step ends the flow and is raised as it is.
     """
     if not isinstance(flow, Flow):
         raise FlowUsageError(f"run takes a Flow, not {flow!r}")
@@ -42,13 +45,33 @@ def run(
     if not metrics_interval > 0:
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
     stopper = _millstream.Stopper()
-    restore = _hook_signals(stopper)
+    restore_signals = _hook_signals(stopper)
+    restore_collector = _calm_collector()
     try:
-        return _millstream.run(
-            flow._flow, workers, spin, on_metrics, metrics_interval, stopper
-        )
+        return _millstream.run(flow._flow, workers, spin, on_metrics, metrics_interval, stopper)
     finally:
-        restore()
+        restore_collector()
+        restore_signals()
+
+
+DEFAULT_THRESHOLDS = (700, 10, 10), (2000, 10, 0), (2000, 10, 10)
+"""What ``gc.get_threshold()`` gives where nobody has chosen, by version of Python."""
+CALM_THRESHOLDS = (50_000, 20, 100)
+
+
+def _calm_collector() -> Callable[[], None]:
+    """Makes the collector of reference cycles run less often; gives what undoes that.
+
+    A flow keeps a state for each key and makes few cycles. With the default thresholds the collector walks
+    all states again and again: at a million keys that is half of the time, and pauses of many milliseconds.
+    """
+    import gc
+
+    before = gc.get_threshold()
+    if before not in DEFAULT_THRESHOLDS:
+        return lambda: None
+    gc.set_threshold(*CALM_THRESHOLDS)
+    return lambda: gc.set_threshold(*before)
 
 
 def _hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:

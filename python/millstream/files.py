@@ -33,7 +33,8 @@ def frames(
     max_frame: int = MAX_FRAME,
     position: int = 0,
 ) -> _millstream.ByteSource:
-    """The frames of a file, from byte ``position`` on; see :mod:`millstream.tcp` for ``framing`` and ``decode``."""
+    """The frames of a file, from byte ``position`` on; see :mod:`millstream.tcp` for ``framing`` and
+    ``decode``."""
     return _millstream.file_read(
         _paths(path), framing=framing, max_frame=max_frame, decode=decode, position=position
     )
@@ -42,5 +43,6 @@ def frames(
 def write(
     path: Path, framing: str = "lines", encode: Callable[[Any], Any] | None = None
 ) -> _millstream.ByteSink:
-    """Writes a file anew: bytes, str or records, or what ``encode`` makes of them; as lines, ``str`` of anything."""
+    """Writes a file anew: bytes, str or records, or what ``encode`` makes of them; as lines, ``str`` of
+    anything."""
     return _millstream.file_write(path, framing=framing, encode=encode)

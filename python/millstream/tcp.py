@@ -1,7 +1,7 @@
 """TCP as source and sink.
 
-``framing`` says where a message ends: ``u8``, ``u16``, ``u32`` (a length in front, big-endian; ``u16le`` and ``u32le``
-little-endian), ``lines``, or ``fixed:N``. Addresses are ``host:port``.
+``framing`` says where a message ends: ``u8``, ``u16``, ``u32`` (a length in front, big-endian; ``u16le`` and
+``u32le`` little-endian), ``lines``, or ``fixed:N``. Addresses are ``host:port``.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def listen(
 ) -> _millstream.ByteSource:
     """Frames from all who connect to ``address``; ends when ``connections`` have come and gone, or never.
 
-    ``decode`` makes an object of a frame: a subclass of :class:`millstream.Record`, ``str``, or any function of
-    bytes; bytes unless given. Who sends a frame of more than ``max_frame`` bytes is cut off. ``on_bound`` is called
-    with host and port, which is of use with port 0.
+    ``decode`` makes an object of a frame: a subclass of :class:`millstream.Record`, ``str``, or any function
+    of bytes; bytes unless given. Who sends a frame of more than ``max_frame`` bytes is cut off. ``on_bound``
+    is called with host and port, which is of use with port 0.
     """
     return _millstream.tcp_listen(
         address,
@@ -60,7 +60,7 @@ def send_to(
 ) -> _millstream.ByteSink:
     """Connects to ``address`` and writes frames; each worker has a connection of its own.
 
-    Items are bytes, str or records, or what ``encode`` makes of them. A lost connection is an error, or is tried again
-    for ``reconnect`` seconds; what the receiver had not read is lost then.
+    Items are bytes, str or records, or what ``encode`` makes of them. A lost connection is an error, or is
+    tried again for ``reconnect`` seconds; what the receiver had not read is lost then.
     """
     return _millstream.tcp_send_to(address, framing=framing, encode=encode, reconnect=reconnect)

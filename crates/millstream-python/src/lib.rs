@@ -29,7 +29,7 @@ mod _millstream {
     #[pymodule_export]
     use crate::flow::Flow;
     #[pymodule_export]
-    use crate::pipe::{Pipe, column};
+    use crate::pipe::Pipe;
     #[pymodule_export]
     use crate::record::{Field, Layout, Record};
     #[pymodule_export]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use millstream_flow::push::Context;
 use millstream_flow::{Failure, FlowError, Pipe as Engine};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
 
 use crate::batch::PyBatch;
 use crate::divide::Divide;
@@ -147,13 +146,4 @@ fn known(kind: &str) -> &'static str {
         .find(|known| **known == kind)
         .copied()
         .unwrap_or("step")
-}
-
-/// The field `name` of each of these values: a column when they are records of one class.
-#[pyfunction]
-pub(crate) fn column<'py>(
-    values: &Bound<'py, PyList>,
-    name: &str,
-) -> PyResult<Option<Bound<'py, PyList>>> {
-    crate::record::column(values, name)
 }

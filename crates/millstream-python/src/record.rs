@@ -11,7 +11,7 @@ use std::cell::Cell;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 
 pub(crate) use field::Field;
 pub(crate) use layout::Layout;
@@ -200,34 +200,4 @@ impl Record {
         }
         Ok(values)
     }
-}
-
-/// The field of each of these records, decoded without a call of Python code; `None` when an item is
-/// no record of the class.
-pub(crate) fn column<'py>(
-    values: &Bound<'py, PyList>,
-    name: &str,
-) -> PyResult<Option<Bound<'py, PyList>>> {
-    let Some(first) = values.iter().next() else {
-        return Ok(None);
-    };
-    let class = first.get_type();
-    if !class.is_subclass_of::<Record>()? {
-        return Ok(None);
-    }
-    let Ok(field) = class.getattr(name)?.cast_into::<Field>() else {
-        return Ok(None);
-    };
-    let field = field.get();
-    let mut decoded = Vec::with_capacity(values.len());
-    for item in values.iter() {
-        if !item.get_type().is(&class) {
-            return Ok(None);
-        }
-        let Ok(record) = item.cast::<Record>() else {
-            return Ok(None);
-        };
-        decoded.push(field.decode(values.py(), record.get().as_bytes())?);
-    }
-    PyList::new(values.py(), decoded).map(Some)
 }

@@ -126,6 +126,7 @@ impl Kernel {
         match self.shape {
             Shape::Keys => Ok(PyBatch::keyed(Some(list.clone()), values)),
             Shape::Unkey => Ok(PyBatch::of(list.clone())),
+            Shape::Batch if list.is_empty() => Ok(PyBatch::default()),
             Shape::Batch if keys.as_ref().is_some_and(|keys| keys.len() != list.len()) => {
                 let wanted = keys.map_or(0, |keys| keys.len());
                 Err(PyValueError::new_err(format!(

@@ -1,0 +1,148 @@
+"""``python -m millstream bench flow``: single steps of Python flows, beside the plain loop that does the
+same.
+
+Each figure is the median of several runs, in items a second; flow and plain loop take turns, so that both
+meet the same moods of the machine.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from functools import partial
+from statistics import median
+from time import perf_counter
+
+from ._flow import Flow
+from ._run import run
+from .testing import discard, items
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ["bench_flow"]
+
+REPEATS = 5
+
+
+def plus_one(number: int) -> int:
+    return number + 1
+
+
+def identity(number: int) -> int:
+    return number
+
+
+class Sum:
+    """The state of one key."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
+
+
+def add(state: Sum, number: int) -> int:
+    state.total += number
+    return state.total
+
+
+def map_flow(numbers: list[int], batch_size: int) -> Flow:
+    flow = Flow("map")
+    flow.source("numbers", items(numbers, batch_size)).map(plus_one).sink("out", discard())
+    return flow
+
+
+def map_plain(numbers: list[int]) -> None:
+    for number in numbers:
+        plus_one(number)
+
+
+def stateful_flow(numbers: list[int]) -> Flow:
+    flow = Flow("stateful")
+    keyed = flow.source("numbers", items(numbers, 1000)).key_by(identity)
+    keyed.stateful("sum", add, state=Sum).values().sink("out", discard())
+    return flow
+
+
+def stateful_plain(numbers: list[int]) -> None:
+    states: dict[int, Sum] = {}
+    for number in numbers:
+        key = identity(number)
+        state = states.get(key)
+        if state is None:
+            state = states[key] = Sum()
+        add(state, number)
+
+
+def count_flow(numbers: list[int]) -> Flow:
+    flow = Flow("count")
+    flow.source("numbers", items(numbers, 1000)).key_by(identity).count().sink("out", discard())
+    return flow
+
+
+def count_plain(numbers: list[int]) -> None:
+    counts: dict[int, int] = {}
+    for number in numbers:
+        key = identity(number)
+        counts[key] = counts.get(key, 0) + 1
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+def compare(
+    flow: Callable[[list[int]], Flow], plain: Callable[[list[int]], None], numbers: list[int]
+) -> tuple[float, float]:
+    """Items a second, of the flow and of the plain loop."""
+    flows, plains = [], []
+    for _ in range(REPEATS):
+        described = flow(numbers)
+        flows.append(seconds(partial(run, described)))
+        plains.append(seconds(partial(plain, numbers)))
+    return len(numbers) / median(flows), len(numbers) / median(plains)
+
+
+def measure() -> list[dict[str, Any]]:
+    """All measurements; the numbers and keys are seeded."""
+    chance = random.Random(1)
+    cases: list[tuple[str, Callable[[list[int]], Flow], Callable[[list[int]], None], list[int]]] = [
+        ("map, batches of 1,000", lambda n: map_flow(n, 1000), map_plain, list(range(5_000_000))),
+        ("map, batches of 1", lambda n: map_flow(n, 1), map_plain, list(range(1_000_000))),
+    ]
+    for keys in (1_000, 100_000, 1_000_000):
+        many = [chance.randrange(keys) for _ in range(1_000_000)]
+        if keys == len(many):
+            many = chance.sample(range(keys), keys)
+        cases.append((f"stateful function, {keys:,} keys", stateful_flow, stateful_plain, many))
+    thousand = [chance.randrange(1_000) for _ in range(1_000_000)]
+    cases.append(("key_by and count, 1,000 keys", count_flow, count_plain, thousand))
+    results = []
+    for what, flow, plain, numbers in cases:
+        reached, beside = compare(flow, plain, numbers)
+        results.append({"what": what, "items_per_second": reached, "plain_loop_per_second": beside})
+    return results
+
+
+def bench_flow(arguments: list[str]) -> int:
+    """The verb; with ``--json``, as JSON."""
+    unknown = [argument for argument in arguments if argument != "--json"]
+    if unknown:
+        print(f"millstream bench flow: unknown argument {unknown[0]}", file=sys.stderr)
+        return 2
+    results = measure()
+    if arguments:
+        import json
+
+        print(json.dumps({"python": sys.version.split()[0], "results": results}))
+        return 0
+    print(f"{'step':<36} {'M items/s':>10} {'plain loop':>11}")
+    for result in results:
+        reached, beside = result["items_per_second"] / 1e6, result["plain_loop_per_second"] / 1e6
+        print(f"{result['what']:<36} {reached:>10.2f} {beside:>11.2f}")
+    return 0

@@ -19,7 +19,12 @@ def main(argv: list[str] | None = None) -> int:
         from ._bench import bench_flow
 
         return bench_flow(arguments[2:])
+    import os
+
     from ._millstream import cli_main
+
+    # Processes that the program starts run in this interpreter too.
+    os.environ.setdefault("MILLSTREAM_PYTHON", sys.executable)
 
     code: int = cli_main(["millstream", *arguments])
     return code

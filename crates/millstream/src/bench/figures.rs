@@ -2,10 +2,10 @@
 
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The percentiles of a latency histogram, in microseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latency {
     /// How many messages were measured.
     pub count: u64,

@@ -14,26 +14,39 @@ use serde_json::Value;
 /// How often a running child is looked after.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// The Python interpreter: `MILLSTREAM_PYTHON`, which the Python face sets to its own, or `python3`.
+#[must_use]
+pub fn interpreter() -> OsString {
+    std::env::var_os("MILLSTREAM_PYTHON").unwrap_or_else(|| "python3".into())
+}
+
+/// A module of the Python package, to be started as a program.
+#[must_use]
+pub fn python(module: &str) -> Command {
+    let mut command = Command::new(interpreter());
+    // Ctrl-C on a terminal reaches a whole group; the order in which a run ends is ours.
+    command.args(["-m", module]).process_group(0);
+    command
+}
+
 /// How the program is started: its path and what comes before the verb.
 #[derive(Clone, Debug)]
 pub struct Program(Vec<OsString>);
 
 impl Program {
-    /// This very program. Inside a Python process it is `python -m millstream`; the environment
-    /// variable `MILLSTREAM_PROGRAM` names another one.
+    /// This very program; inside a Python process it is `python -m millstream`.
     ///
     /// # Errors
     /// The system does not tell the path of this process.
     pub fn this() -> std::io::Result<Self> {
-        if let Some(program) = std::env::var_os("MILLSTREAM_PROGRAM") {
-            return Ok(Program(vec![program]));
-        }
         let path: PathBuf = std::env::current_exe()?;
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
-        if name.is_some_and(|name| name.starts_with("python") || name.starts_with("pypy")) {
-            return Ok(Program(vec![path.into(), "-m".into(), "millstream".into()]));
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("python") || name.starts_with("pypy") {
+            return Ok(Program(vec![
+                interpreter(),
+                "-m".into(),
+                "millstream".into(),
+            ]));
         }
         Ok(Program(vec![path.into()]))
     }

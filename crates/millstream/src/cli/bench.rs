@@ -42,6 +42,9 @@ struct FlowArgs {
     after_help = "Example:\n  millstream bench market-spread --rate 3000000 --seconds 10 --spin"
 )]
 struct MarketSpread {
+    /// Measure the flow of Python objects, on one worker; needs the Python package.
+    #[arg(long, conflicts_with = "workers")]
+    python: bool,
     /// Worker threads of the flow.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
@@ -117,6 +120,7 @@ fn market_spread(args: &MarketSpread) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let plan = Plan {
         workers: args.workers,
+        python: args.python,
         spin: args.spin,
         rate: (args.rate > 0.0).then_some(args.rate),
         seconds: args.seconds,
@@ -141,6 +145,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     check(args.rate, args.seconds)?;
     let plan = Plan {
         workers: 1,
+        python: false,
         spin: false,
         rate: Some(args.rate.max(1.0)),
         seconds: args.seconds,

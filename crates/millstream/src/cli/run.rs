@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use super::Failure;
+use crate::bench::peers::interpreter;
 
 /// The options of `millstream run`; those of the flow are read by the Python package.
 #[derive(clap::Args, Debug)]
@@ -14,15 +15,22 @@ use super::Failure;
 )]
 pub(super) struct Args {
     /// FLOW.py[:name] and its options; `run --help` lists them.
-    #[arg(value_name = "FLOW.py", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "FLOW.py",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     rest: Vec<OsString>,
 }
 
 /// Becomes `python -m millstream run ...`. `MILLSTREAM_PYTHON` names another interpreter than
 /// `python3`.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let python = std::env::var_os("MILLSTREAM_PYTHON").unwrap_or_else(|| "python3".into());
-    let error = Command::new(&python).args(["-m", "millstream", "run"]).args(&args.rest).exec();
+    let python = interpreter();
+    let error = Command::new(&python)
+        .args(["-m", "millstream", "run"])
+        .args(&args.rest)
+        .exec();
     Err(Failure::failed(format!(
         "flows in Python need Python with the package millstream: cannot start {}: {error}",
         python.display()

@@ -1,0 +1,189 @@
+//! Market Spread in Rust, in the process of the benchmark.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver as Bound, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use millstream_flow::clock::now_ns;
+use millstream_flow::metrics::latency_histogram;
+use millstream_flow::tcp::{self, TcpSource};
+use millstream_flow::{Flow, Options, Running};
+
+use super::{Data, Outcome, Plan, Subject, drive, interrupted};
+use crate::bench::figures::{Latency, cpu_seconds, peak_memory_mib};
+use crate::bench::peers::Program;
+use crate::generate::Kind;
+use crate::market_spread::flow::{Handled, Inputs, reject, spread};
+
+/// How long a flow may take to end by itself after the senders were interrupted.
+const END_WAIT: Duration = Duration::from_secs(1);
+
+/// The schedule of the senders, and the latency against it.
+struct Probe {
+    start_ns: AtomicU64,
+    /// The bits of an f64.
+    interval_ns: AtomicU64,
+    /// Messages of the initial quotes, which have no schedule.
+    initial: u64,
+    handled: AtomicU64,
+    latency: Mutex<Histogram<u64>>,
+}
+
+impl Probe {
+    /// Books a batch at the moment in which it is done: one clock read.
+    fn book(&self, batch: &[(crate::market_spread::messages::Symbol, Handled)]) {
+        self.handled
+            .fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let start = self.start_ns.load(Ordering::Relaxed);
+        if start == 0 {
+            return;
+        }
+        let interval_ns = f64::from_bits(self.interval_ns.load(Ordering::Relaxed));
+        let now = now_ns();
+        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, handled) in batch {
+            let first = if handled.order { 0 } else { self.initial };
+            let index = handled.sequence - first;
+            let due = start + (index as f64 * interval_ns) as u64;
+            latency.saturating_record(now.saturating_sub(due).max(1));
+        }
+    }
+}
+
+/// A listener on a free port, and where its address is told.
+fn listener(connections: usize) -> (TcpSource, Bound<String>) {
+    let (tell, told) = channel();
+    let source = tcp::listen("127.0.0.1:0")
+        .connections(connections)
+        .on_bound(move |address| {
+            // Nobody asks any more once the run has failed.
+            let _ = tell.send(address.to_string());
+        });
+    (source, told)
+}
+
+fn address(told: &Bound<String>, running: &Running) -> Result<String, String> {
+    let limit = Duration::from_secs(10);
+    told.recv_timeout(limit)
+        .map_err(|_| match running.ended_within(Duration::ZERO) {
+            true => "the flow ended before it listened".to_owned(),
+            false => "the flow does not listen".to_owned(),
+        })
+}
+
+/// The running flow and what is known of it.
+struct InProcess<'a> {
+    plan: &'a Plan,
+    running: Running,
+    probe: Arc<Probe>,
+    quotes_at: Bound<String>,
+    orders_at: Bound<String>,
+    cpu: f64,
+}
+
+impl Subject for InProcess<'_> {
+    fn addresses(&mut self) -> Result<(String, String), String> {
+        let quotes_at = address(&self.quotes_at, &self.running)?;
+        Ok((quotes_at, address(&self.orders_at, &self.running)?))
+    }
+    fn await_initial(&mut self) -> Result<(), String> {
+        while self.probe.handled.load(Ordering::Relaxed) < self.probe.initial {
+            if self.plan.stop.load(Ordering::Relaxed) {
+                self.running.stop();
+            }
+            if self.running.ended_within(Duration::from_millis(1)) {
+                return Err("the flow ended before it had handled the initial quotes".to_owned());
+            }
+        }
+        Ok(())
+    }
+    fn schedule(&mut self, start_ns: u64, interval_ns: f64) -> Result<(), String> {
+        let interval = interval_ns.to_bits();
+        self.probe.interval_ns.store(interval, Ordering::Relaxed);
+        self.probe.start_ns.store(start_ns, Ordering::Relaxed);
+        self.cpu = cpu_seconds();
+        Ok(())
+    }
+    fn await_end(&mut self) -> Result<(), String> {
+        while !self.running.ended_within(END_WAIT) {
+            // A sender that was interrupted before it connected leaves the flow waiting for it.
+            if self.plan.stop.load(Ordering::Relaxed) {
+                self.running.stop();
+            }
+        }
+        self.cpu = cpu_seconds() - self.cpu;
+        Ok(())
+    }
+}
+
+/// Runs the flow once; the count of results is the receiver's to tell.
+pub(super) fn run(
+    plan: &Plan,
+    program: &Program,
+    data: &Data,
+    results_at: &str,
+) -> Result<Outcome, String> {
+    let (quotes, quotes_at) = listener(2);
+    let (orders, orders_at) = listener(1);
+    let probe = Arc::new(Probe {
+        start_ns: AtomicU64::new(0),
+        interval_ns: AtomicU64::new(0),
+        initial: Kind::MarketSpreadInitial.default_count(),
+        handled: AtomicU64::new(0),
+        latency: Mutex::new(latency_histogram()),
+    });
+    let flow = Flow::new("market-spread");
+    let handled = spread(&flow, Inputs::new(quotes, orders));
+    let book = Arc::clone(&probe);
+    let measured = handled.map_batch(move |batch| {
+        book.book(&batch);
+        batch
+    });
+    reject(&measured, tcp::send_to(results_at));
+    let options = Options {
+        workers: plan.workers,
+        spin: plan.spin,
+        ..Options::default()
+    };
+    let running = flow.start(options).map_err(|error| error.to_string())?;
+    let probe_of_run = Arc::clone(&probe);
+    let mut subject = InProcess {
+        plan,
+        running,
+        probe,
+        quotes_at,
+        orders_at,
+        cpu: 0.0,
+    };
+    let driven = drive(plan, program, data, &mut subject);
+    if driven.is_err() {
+        subject.running.stop();
+    }
+    let (cpu, probe) = (subject.cpu, probe_of_run);
+    // A flow that failed says more than the senders that lost their connection.
+    let report = subject.running.wait().map_err(|error| error.to_string())?;
+    let sent = driven.map_err(|error| interrupted(plan, error))?;
+    let step = |name: &str| report.step(name).ok_or_else(|| format!("no step {name}"));
+    let state = step("spread")?;
+    let end_to_end = plan
+        .rate
+        .map(|_| Latency::of(&probe.latency.lock().unwrap_or_else(PoisonError::into_inner)));
+    let messages = state.items_in.saturating_sub(probe.initial);
+    Ok(Outcome {
+        language: "Rust",
+        workers: plan.workers,
+        rate_ordered: plan.rate,
+        rate_reached: sent.rate,
+        messages,
+        results: 0,
+        skipped: step("quotes")?.skipped + step("orders")?.skipped,
+        internal: Latency::of(&state.latency_ns),
+        internal_results: Latency::of(&step("results")?.latency_ns),
+        end_to_end,
+        sender_lag_max_us: sent.lag_max_us,
+        cpu_s_per_million: cpu * 1e6 / messages.max(1) as f64,
+        peak_memory_mib: peak_memory_mib(),
+    })
+}

@@ -266,7 +266,17 @@ def test_market_spread(
     assert sorted(real) == sorted(expected)
 
 
-# The README.
+# The README and the guide.
+
+
+def python_blocks(path: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("block", python_blocks(ROOT / "docs" / "guide" / "flows.md"))
+def test_the_python_examples_of_the_guide_run(block: str) -> None:
+    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
 
 
 def readme_block(language: str) -> str:

@@ -115,7 +115,12 @@ impl Settling {
             return Err(Failure::new(self.step.clone(), cause(error)));
         }
         let again = error.clone_ref(py);
-        self.policy.settle(key.map(show), said, cause(error), cx)?;
+        let settled = self.policy.settle(key.map(show), said, cause(error), cx);
+        // A decoder fails in the name of its source.
+        settled.map_err(|failure| Failure {
+            step: self.step.clone(),
+            ..failure
+        })?;
         let Some(dead) = &mut self.dead else {
             return Ok(());
         };

@@ -100,10 +100,10 @@ fn wrong_size(class: &Bound<'_, PyType>, size: usize, found: usize) -> PyErr {
 }
 
 fn layout_of<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, Layout>> {
-    let layout = class.getattr("_layout")?;
+    let layout = class.getattr("_layout").ok();
     layout
-        .cast_into::<Layout>()
-        .map_err(|_| PyTypeError::new_err(format!("{} has no format", show(class.as_any()))))
+        .and_then(|layout| layout.cast_into::<Layout>().ok())
+        .ok_or_else(|| PyTypeError::new_err(format!("{} has no format", show(class.as_any()))))
 }
 
 #[pymethods]

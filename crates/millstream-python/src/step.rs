@@ -225,8 +225,8 @@ impl Kernel {
         let keys = output.take_keys(py).unwrap_or_else(|| PyList::empty(py));
         let values = output.take_values(py);
         let wrong = check_keys(&keys);
-        for &at in wrong.iter().rev() {
-            let lost = |error| Failure::new("key_by", cause(error));
+        let lost = |error| Failure::new("key_by", cause(error));
+        for &at in &wrong {
             let key = keys.get_item(at).map_err(lost)?;
             let item = values.get_item(at).map_err(lost)?;
             let error = PyTypeError::new_err(format!(
@@ -234,6 +234,8 @@ impl Kernel {
                 type_name(&key)
             ));
             self.policy.settle(Some(&key), Some(&item), error, cx, py)?;
+        }
+        for &at in wrong.iter().rev() {
             keys.del_item(at).map_err(lost)?;
             values.del_item(at).map_err(lost)?;
         }

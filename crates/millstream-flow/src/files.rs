@@ -92,7 +92,9 @@ impl Source<Frames> for ReadFiles {
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let path = self.paths[partition].clone();
-        let named = |error: std::io::Error| format!("{}: {error}", path.display());
+        let named = |error: std::io::Error| {
+            std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        };
         let mut file = File::open(&path).map_err(named)?;
         let start = resume.unwrap_or(self.from);
         file.seek(SeekFrom::Start(start)).map_err(named)?;

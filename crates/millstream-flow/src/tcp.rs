@@ -169,7 +169,9 @@ impl Source<Frames> for TcpSource {
         _: Option<Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
-        let named = |error: std::io::Error| format!("{}: {error}", self.address);
+        let named = |error: std::io::Error| {
+            std::io::Error::new(error.kind(), format!("{}: {error}", self.address))
+        };
         let mut conns = Vec::new();
         let mut listener = None;
         if let Role::Connect = self.role {

@@ -94,7 +94,7 @@ def test_a_sink_names_the_item_it_cannot_take() -> None:
 def test_what_cannot_be_opened_is_an_os_error(tmp_path: Path) -> None:
     flow = ms.Flow("f")
     flow.source("in", ms.files.lines(tmp_path / "none")).sink("out", testing.discard())
-    with pytest.raises(OSError, match="none"):
+    with pytest.raises(FileNotFoundError, match="none"):
         ms.run(flow)
     with socket.create_server(("127.0.0.1", 0)) as server:
         flow = ms.Flow("f")

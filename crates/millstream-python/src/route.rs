@@ -93,14 +93,14 @@ fn divide(py: Python<'_>, batch: &mut PyBatch, parts: &mut [PyBatch]) -> PyResul
     let keys = batch.take_keys(py).unwrap_or_else(|| PyList::empty(py));
     let values = batch.take_values(py);
     let workers = parts.len();
-    let mut lists: Vec<(Vec<Bound<'_, PyAny>>, Vec<Bound<'_, PyAny>>)> = Vec::new();
+    let mut lists: Vec<[Vec<Bound<'_, PyAny>>; 2]> = Vec::new();
     lists.resize_with(workers, Default::default);
     for (key, value) in keys.iter().zip(values.iter()) {
         let to = worker_of(shard(stable_hash(&key)?), workers);
-        lists[to].0.push(key);
-        lists[to].1.push(value);
+        lists[to][0].push(key);
+        lists[to][1].push(value);
     }
-    for (part, (keys, values)) in parts.iter_mut().zip(lists) {
+    for (part, [keys, values]) in parts.iter_mut().zip(lists) {
         if !keys.is_empty() {
             *part = PyBatch::keyed(Some(PyList::new(py, keys)?), PyList::new(py, values)?);
         }

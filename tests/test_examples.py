@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,7 +173,7 @@ class Results:
     def __init__(self, connections: int) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
-        self.seen: list[tuple[object, ...]] = []
+        self.seen: list[tuple[Any, ...]] = []
         self.news = threading.Condition()
         self.threads = [threading.Thread(target=self.take, daemon=True) for _ in range(connections)]
         for thread in self.threads:
@@ -262,7 +263,7 @@ def test_market_spread(
             orders.sendall(data["orders"])
     for thread in results.threads:
         thread.join(TIMEOUT)
-    real = [result for result in results.seen if not bytes(result[2]).startswith(b"TRY")]
+    real = [result for result in results.seen if not result[2].startswith(b"TRY")]
     assert sorted(real) == sorted(expected)
 
 

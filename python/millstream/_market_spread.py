@@ -92,7 +92,9 @@ class Probe:
         )
         total = sum(weight for _, weight in aged)
         found: dict[str, float] = {"count": total}
-        marks = iter([("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99), ("p999_us", 0.999), ("p9999_us", 0.9999)])
+        marks = iter(
+            [("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99), ("p999_us", 0.999), ("p9999_us", 0.9999)]
+        )
         name, share = next(marks)
         passed = 0
         for age, weight in aged:
@@ -114,7 +116,7 @@ def main(results_at: str, spin: bool) -> None:
     flow = ms.Flow("market-spread-python")
     bound: dict[str, str] = {}
 
-    def listen(name: str, connections: int, decode: Any) -> ms.Stream[Any]:
+    def listen(name: str, connections: int, decode: Any) -> ms.Stream:
         def on_bound(host: str, port: int) -> None:
             bound[name] = f"{host}:{port}"
             if len(bound) == 2:
@@ -125,19 +127,30 @@ def main(results_at: str, spin: bool) -> None:
 
     probe = Probe()
     quotes, orders = listen("quotes", 2, Quote), listen("orders", 1, Order)
-    messages = quotes.key_by("symbol").merge(orders.key_by("symbol")).map_batch(lambda batch: batch, name="messages")
+    messages = (
+        quotes.key_by("symbol").merge(orders.key_by("symbol")).map_batch(lambda batch: batch, name="messages")
+    )
     results = messages.stateful("spread", spread, state=Market).values()
     results.sink("results", ms.tcp.send_to(results_at))
-    # Reads each batch behind the state step: readers of one stream get it in the order in which they were added.
+    # Gets each batch behind the state step: the readers of a stream are served in the order of their adding.
     messages.map_batch(probe.book, name="probe").values().sink("nothing", ms.testing.collect())
     report = ms.run(flow, spin=spin)
     import resource
 
     cpu = time.process_time() - probe.cpu_start
     schedule = json.loads(sys.stdin.readline())
-    end_to_end = probe.latencies(schedule["start_ns"], schedule["interval_ns"]) if schedule["start_ns"] else None
+    end_to_end = (
+        probe.latencies(schedule["start_ns"], schedule["interval_ns"]) if schedule["start_ns"] else None
+    )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    tell({"report": json.loads(report.to_json()), "end_to_end": end_to_end, "cpu_seconds": cpu, "peak_memory_mib": memory})
+    tell(
+        {
+            "report": json.loads(report.to_json()),
+            "end_to_end": end_to_end,
+            "cpu_seconds": cpu,
+            "peak_memory_mib": memory,
+        }
+    )
 
 
 if __name__ == "__main__":

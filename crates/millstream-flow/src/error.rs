@@ -57,7 +57,9 @@ impl StdError for Failure {
 }
 
 /// Why a flow could not be built or did not end well.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its `Debug` is its text: a `main` that returns it shows one clear line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
     /// Two steps have one name; state and metrics are found by name.
@@ -112,6 +114,12 @@ pub enum FlowError {
         /// The panic's message.
         message: String,
     },
+}
+
+impl fmt::Debug for FlowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// `text` cut to a length that fits on a line of a log.

@@ -6,49 +6,13 @@ orders --+
 """
 
 import os
-import time
-from dataclasses import dataclass
 
 import millstream as ms
-
-
-class Quote(ms.Record, format=">B4s21sdd", fields="type symbol time bid offer"):
-    """What is bid and what is asked for a symbol."""
-
-
-class Order(ms.Record, format=">BBI6s4sdd21s", fields="type side account id symbol quantity price time"):
-    """An order to buy or to sell."""
-
-
-class Result(ms.Record, format=">BI6s4sddddQ", fields="side account id symbol quantity price bid offer time"):
-    """A rejected order with the quote that it was judged by."""
-
-
-@dataclass
-class Market:
-    """What is known of a symbol. One that was never quoted rejects."""
-
-    bid: float = 0.0
-    offer: float = 0.0
-    reject: bool = True
-
-
-def spread(market: Market, message: Quote | Order) -> Result | None:
-    """A quote changes what is known; an order gives a result if it is rejected."""
-    if isinstance(message, Quote):
-        market.bid, market.offer = message.bid, message.offer
-        width, middle = market.offer - market.bid, (market.bid + market.offer) / 2
-        market.reject = width >= 0.05 or width / middle >= 0.05
-        return None
-    if not market.reject:
-        return None
-    order, now = message, time.time_ns() // 10_000
-    sent = order.side, order.account, order.id, order.symbol, order.quantity, order.price
-    return Result.pack(*sent, market.bid, market.offer, now)
-
+from millstream.market_spread import Market, Order, Quote, spread
 
 flow = ms.Flow("market-spread")
 
+# A message of another length or type is counted, reported with its offset, and passed over.
 # Two connections bring quotes: the initial ones, then the running ones. Then the stream has ended.
 quotes_at = os.environ.get("QUOTES", "127.0.0.1:7001")
 quotes = flow.source("quotes", ms.tcp.listen(quotes_at, connections=2, decode=Quote), on_error="skip")

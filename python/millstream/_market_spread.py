@@ -17,48 +17,13 @@ import time
 from array import array
 
 import millstream as ms
+from millstream.market_spread import Market, Order, Quote, spread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 INITIAL = 350
-
-
-class Quote(ms.Record, format=">B4s21sdd", fields="type symbol time bid offer"):
-    """What is bid and what is asked for a symbol."""
-
-
-class Order(ms.Record, format=">BBI6s4sdd21s", fields="type side account id symbol quantity price time"):
-    """An order to buy or to sell."""
-
-
-class Result(ms.Record, format=">BI6s4sddddQ", fields="side account id symbol quantity price bid offer time"):
-    """A rejected order with the quote that it was judged by."""
-
-
-class Market:
-    """What is known of a symbol. One that was never quoted rejects."""
-
-    __slots__ = ("bid", "offer", "reject")
-
-    def __init__(self) -> None:
-        self.bid, self.offer, self.reject = 0.0, 0.0, True
-
-
-def spread(market: Market, message: Any) -> Any:
-    """A quote changes what is known; an order gives a result if it is rejected."""
-    if type(message) is Quote:
-        market.bid = bid = message.bid
-        market.offer = offer = message.offer
-        width = offer - bid
-        market.reject = width >= 0.05 or width / ((bid + offer) / 2) >= 0.05
-        return None
-    if not market.reject:
-        return None
-    order, now = message, time.time_ns() // 10_000
-    sent = order.side, order.account, order.id, order.symbol, order.quantity, order.price
-    return Result.pack(*sent, market.bid, market.offer, now)
 
 
 class Probe:

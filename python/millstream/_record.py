@@ -31,6 +31,15 @@ class RecordType(type):
         if format is None:
             if fields is not None:
                 raise ValueError(f"record {name}: fields without a format")
+            hidden = [
+                field
+                for field in namespace
+                if isinstance(getattr(super(cls, cls), field, None), _millstream.Field)
+            ]
+            if hidden:
+                raise ValueError(
+                    f"record {name}: {hidden[0]!r} is a field of its base; give a format of its own"
+                )
             return cls
         if fields is None:
             fields = list(cls.__dict__.get("__annotations__", ()) or getattr(cls, "__annotations__", ()))
@@ -40,7 +49,8 @@ class RecordType(type):
         if wrong:
             raise ValueError(f"record {name}: {wrong[0]!r} cannot be the name of a field, or is used twice")
         try:
-            layout = _millstream.Layout(format, names)
+            constants = {field: cls.__dict__[field] for field in names if field in cls.__dict__}
+            layout = _millstream.Layout(format, names, constants)
         except ValueError as error:
             raise ValueError(f"record {name}: {error}") from None
         cls._layout = layout  # type: ignore[attr-defined]
@@ -56,6 +66,9 @@ class Record(_millstream.Record, metaclass=RecordType):
     ``fields`` are the names of its fields, as text or as a list, or else they are those of the class's
     annotations.
 
+    A field to which the class gives a value is *constant*, such as the byte that tells one type of message
+    from another: each record has that value, and bytes with another one are no such record.
+
     A record is made by ``pack`` or ``unpack`` and does not change. It holds its own copy of its bytes; a
     field is decoded each time it is read, so that a step pays for the fields it uses.
 
@@ -70,6 +83,13 @@ class Record(_millstream.Record, metaclass=RecordType):
     Quote(symbol=b' IBM', bid=10.0, offer=10.5)
     >>> Quote.unpack(bytes(quote)) == quote
     True
+    >>> class Cancel(ms.Record, format=">BI", fields="type order"):
+    ...     type = 3
+    >>> bytes(Cancel.pack(order=7))
+    b'\\x03\\x00\\x00\\x00\\x07'
+    >>> Cancel.unpack(b"\\x04\\x00\\x00\\x00\\x07")
+    Traceback (most recent call last):
+    ValueError: Cancel.type is 3, not 4
     """
 
     if TYPE_CHECKING:

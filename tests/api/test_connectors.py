@@ -16,6 +16,10 @@ class Pair(ms.Record, format=">IH", fields="key value"):
     pass
 
 
+class Typed(ms.Record, format=">BH", fields="type value"):
+    type = 2
+
+
 def sends(data: bytes) -> Any:
     def on_bound(host: str, port: int) -> None:
         def send() -> None:
@@ -72,6 +76,28 @@ def test_a_poison_message_is_skipped_with_its_offset(capfd: Any) -> None:
         else:
             ms.run(flow)
             assert out == expected and "offset 14" in capfd.readouterr().err
+
+
+def test_a_wrong_constant_is_a_poison_message_for_each_policy(capfd: Any) -> None:
+    good = [Typed.pack(value) for value in (1, 2)]
+    data = framed(bytes(good[0]), b"\1\0\7", bytes(good[1]))
+    says = r"frame of 3 bytes at offset 11.*Typed.type is 2, not 1"
+
+    def run(on_error: Any) -> tuple[list[Any], dict[str, Any]]:
+        flow, out = ms.Flow("f"), testing.collect()
+        source = ms.tcp.listen("127.0.0.1:0", connections=1, decode=Typed, on_bound=sends(data))
+        flow.source("in", source, on_error=on_error).sink("out", out)
+        report = ms.run(flow)
+        return out, report.step("in.decode")
+
+    with pytest.raises(ms.StepError, match=says):
+        run("fail")
+    out, step = run("skip")
+    assert out == good and step["skipped"] == 1
+    assert "at offset 11" in capfd.readouterr().err
+    letters = testing.collect()
+    out, step = run(ms.dead_letter(letters))
+    assert out == good and step["skipped"] == 1 and [letter.item for letter in letters] == [b"\1\0\7"]
 
 
 def test_files(tmp_path: Path) -> None:

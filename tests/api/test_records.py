@@ -74,6 +74,54 @@ def test_long_records_and_annotations() -> None:
     assert (record.number, len(record.body), len(record)) == (7, 200, 202)
 
 
+class Cancel(ms.Record, format=">2sBI", fields="mark kind order"):
+    mark = b"MS"
+    kind = 3
+
+
+def test_a_constant_is_packed_by_itself_and_compared_at_decode() -> None:
+    cancel = Cancel.pack(7)
+    assert bytes(cancel) == b"MS\3\0\0\0\7" and (cancel.mark, cancel.kind, cancel.order) == (b"MS", 3, 7)
+    assert Cancel.pack(**cancel.to_dict()) == Cancel.pack(order=7) == Cancel.unpack(bytes(cancel)) == cancel
+    for wrong, says in [(b"MT\3", "Cancel.mark is b'MS', not b'MT'"), (b"MS\2", "Cancel.kind is 3, not 2")]:
+        with pytest.raises(ValueError, match=says):
+            Cancel.unpack(wrong + b"\0\0\0\7")
+    with pytest.raises(ValueError, match="Cancel.kind is 3, not 4"):
+        Cancel.pack(order=7, kind=4)
+    with pytest.raises(TypeError, match="takes 1 values, each once: order"):
+        Cancel.pack(b"MS", 3, 7)
+
+    class Annotated(ms.Record, format="<bH"):
+        kind: int = -1
+        number: int
+
+    assert bytes(Annotated.pack(2)) == b"\xff\2\0"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("kind", 256, "kind cannot have the value 256: ubyte format requires"),
+        ("kind", "3", "kind cannot have the value '3'"),
+        ("mark", b"MSX", "mark cannot have the value b'MSX': it has 2 bytes"),
+        ("mark", b"M", "it has 2 bytes"),
+        ("order", lambda self: 1, "order cannot have the value <function"),
+    ],
+)
+def test_a_constant_that_its_field_cannot_hold_is_an_error_of_the_class(
+    field: str, value: object, says: str
+) -> None:
+    with pytest.raises(ValueError, match=f"record Bad: .*{says}"):
+        type(ms.Record)("Bad", (ms.Record,), {field: value}, format=">2sBI", fields="mark kind order")
+
+
+def test_a_class_without_a_format_of_its_own_cannot_hide_a_field() -> None:
+    with pytest.raises(ValueError, match="record Other: 'kind' is a field of its base"):
+
+        class Other(Cancel):
+            kind = 4
+
+
 @pytest.mark.parametrize(
     ("format", "fields", "says"),
     [

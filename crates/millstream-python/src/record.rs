@@ -1,15 +1,17 @@
 //! Records: objects of a fixed layout that keep their bytes and decode a field when it is read.
 //!
 //! A record owns its bytes, inside the object up to [`INLINE_BYTES`], so that keeping one never keeps
-//! the read buffer it came from. A step that reads two fields pays for two fields.
+//! the read buffer it came from. A step that reads two fields pays for two fields. Constant fields
+//! are compared when the record is made.
 
+mod constant;
 mod field;
 mod layout;
 
 use std::cell::Cell;
 
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 
@@ -66,7 +68,7 @@ impl Record {
 /// Makes records of one class.
 pub(crate) struct Maker {
     class: Py<PyType>,
-    size: usize,
+    layout: Py<Layout>,
 }
 
 impl Maker {
@@ -75,28 +77,24 @@ impl Maker {
         if !class.is_subclass_of::<Record>()? {
             return Ok(None);
         }
-        let size = layout_of(class)?.get().size;
+        let layout = layout_of(class)?.unbind();
         let class = class.clone().unbind();
-        Ok(Some(Maker { class, size }))
+        Ok(Some(Maker { class, layout }))
     }
 
     /// A record of these bytes.
     #[inline]
     pub(crate) fn make<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        if bytes.len() != self.size {
-            return Err(wrong_size(self.class.bind(py), self.size, bytes.len()));
-        }
+        let class = self.class.bind(py);
+        self.layout.get().check(class, bytes)?;
         PENDING.set(Some(Body::of(bytes)));
-        self.class.bind(py).call0()
+        class.call0()
     }
 }
 
-#[cold]
-fn wrong_size(class: &Bound<'_, PyType>, size: usize, found: usize) -> PyErr {
-    let name = class
-        .name()
-        .map_or_else(|_| "record".to_owned(), |name| name.to_string());
-    PyValueError::new_err(format!("{name} has {size} bytes, not {found}"))
+fn class_name(class: &Bound<'_, PyType>) -> String {
+    let name = class.name();
+    name.map_or_else(|_| "record".to_owned(), |name| name.to_string())
 }
 
 fn layout_of<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, Layout>> {
@@ -134,10 +132,7 @@ impl Record {
     /// The record that these bytes are.
     #[classmethod]
     fn unpack<'py>(cls: &Bound<'py, PyType>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        let size = layout_of(cls)?.get().size;
-        if data.len() != size {
-            return Err(wrong_size(cls, size, data.len()));
-        }
+        layout_of(cls)?.get().check(cls, data)?;
         PENDING.set(Some(Body::of(data)));
         cls.call0()
     }

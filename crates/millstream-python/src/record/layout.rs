@@ -4,6 +4,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 
+use super::class_name;
+use super::constant::Constant;
 use super::field::{Field, Kind};
 
 /// The layout of one record class.
@@ -14,14 +16,21 @@ pub(crate) struct Layout {
     /// The length of a record in bytes.
     #[pyo3(get)]
     pub(crate) size: usize,
+    constants: Vec<Constant>,
     packer: Py<PyAny>,
 }
 
 #[pymethods]
 impl Layout {
-    /// Reads `format`; `names` are those of its fields, in order.
+    /// Reads `format`; `names` are those of its fields, in order, and `constants` are the values of
+    /// those that have the same in every record.
     #[new]
-    fn new(py: Python<'_>, format: &str, names: Vec<String>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        format: &str,
+        names: Vec<String>,
+        constants: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
         let (spans, size) = parse(format).map_err(PyValueError::new_err)?;
         if spans.len() != names.len() {
             return Err(PyValueError::new_err(format!(
@@ -34,20 +43,26 @@ impl Layout {
         let big_endian = format.starts_with(['>', '!'])
             || (format.starts_with('=') && cfg!(target_endian = "big"));
         let mut fields = Vec::with_capacity(names.len());
-        for (name, (kind, offset, size)) in names.into_iter().zip(spans) {
+        let mut fixed = Vec::new();
+        for (name, span) in names.into_iter().zip(spans) {
             let field = Field {
                 name: name.clone(),
-                kind,
-                offset,
-                size,
+                kind: span.kind,
+                offset: span.offset,
+                size: span.size,
                 big_endian,
             };
+            if let Some(value) = constants.get_item(&name)? {
+                let alone = format!("{}{}", &format[..1], span.format);
+                fixed.push(Constant::new(field.clone(), &alone, value)?);
+            }
             fields.push((name, Py::new(py, field)?));
         }
         let packer = py.import("struct")?.getattr("Struct")?.call1((format,))?;
         Ok(Layout {
             fields,
             size,
+            constants: fixed,
             packer: packer.getattr("pack")?.unbind(),
         })
     }
@@ -64,7 +79,27 @@ impl Layout {
 }
 
 impl Layout {
-    /// Packs values, given by position or by name.
+    /// Raises unless `bytes` are a record of `class`: of its length, with its constants in their places.
+    #[inline]
+    pub(crate) fn check(&self, class: &Bound<'_, PyType>, bytes: &[u8]) -> PyResult<()> {
+        if bytes.len() != self.size {
+            return Err(self.wrong_size(class, bytes.len()));
+        }
+        for constant in &self.constants {
+            if !constant.holds(bytes) {
+                return Err(constant.violated(class, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wrong_size(&self, class: &Bound<'_, PyType>, found: usize) -> PyErr {
+        let (class, size) = (class_name(class), self.size);
+        PyValueError::new_err(format!("{class} has {size} bytes, not {found}"))
+    }
+
+    /// Packs values, given by position or by name. Constants have no position and need not be given.
     pub(crate) fn pack<'py>(
         &self,
         class: &Bound<'py, PyType>,
@@ -72,41 +107,57 @@ impl Layout {
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let py = class.py();
-        let mut ordered: Vec<_> = values.iter().collect();
-        let mut used = 0;
-        for (name, _) in self.fields.iter().skip(ordered.len()) {
-            match named
-                .map(|named| named.get_item(name))
-                .transpose()?
-                .flatten()
+        let mut ordered = Vec::with_capacity(self.fields.len());
+        let (mut by_position, mut by_name) = (values.iter(), 0);
+        for (name, _) in &self.fields {
+            let constant = self.constants.iter().find(|constant| constant.is(name));
+            if constant.is_none()
+                && let Some(value) = by_position.next()
             {
-                Some(value) => ordered.push(value),
-                None => {
-                    let class = class.name()?;
-                    return Err(PyTypeError::new_err(format!(
-                        "{class}.pack: no value for {name}"
-                    )));
-                }
+                ordered.push(value);
+                continue;
             }
-            used += 1;
+            let given = match named {
+                Some(named) => named.get_item(name)?,
+                None => None,
+            };
+            by_name += usize::from(given.is_some());
+            let value = given.or_else(|| constant.map(|constant| constant.value.bind(py).clone()));
+            ordered.push(value.ok_or_else(|| {
+                let class = class_name(class);
+                PyTypeError::new_err(format!("{class}.pack: no value for {name}"))
+            })?);
         }
-        let given = named.map_or(0, |named| named.len());
-        if ordered.len() != self.fields.len() || used != given {
-            let (class, wanted) = (class.name()?, self.fields.len());
-            let names: Vec<_> = self.fields.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(PyTypeError::new_err(format!(
-                "{class}.pack takes {wanted} values, each once: {}",
-                names.join(" ")
-            )));
+        if by_position.next().is_some() || by_name != named.map_or(0, |named| named.len()) {
+            return Err(self.wrong_values(class));
         }
         let packed = self.packer.bind(py).call1(PyTuple::new(py, ordered)?)?;
         Ok(packed.cast_into::<PyBytes>()?)
     }
+
+    #[cold]
+    fn wrong_values(&self, class: &Bound<'_, PyType>) -> PyErr {
+        let names = self.fields.iter().map(|(name, _)| name.as_str());
+        let free: Vec<_> = names
+            .filter(|name| !self.constants.iter().any(|constant| constant.is(name)))
+            .collect();
+        let (class, wanted, names) = (class_name(class), free.len(), free.join(" "));
+        PyTypeError::new_err(format!(
+            "{class}.pack takes {wanted} values, each once: {names}"
+        ))
+    }
 }
 
-type Span = (Kind, usize, usize);
+/// What a format says of one field.
+struct Span {
+    kind: Kind,
+    offset: usize,
+    size: usize,
+    /// The format of this field alone, without a byte order.
+    format: String,
+}
 
-/// Kind, offset and size of each field, and the length of the whole.
+/// Each field, and the length of the whole.
 fn parse(format: &str) -> Result<(Vec<Span>, usize), String> {
     let Some(codes) = format.strip_prefix(['<', '>', '=', '!']) else {
         return Err(format!(
@@ -150,7 +201,16 @@ fn parse(format: &str) -> Result<(Vec<Span>, usize), String> {
         }
         for _ in 0..repeat {
             if code != 'x' {
-                spans.push((kind, offset, size));
+                let format = match code {
+                    's' => format!("{size}s"),
+                    _ => code.to_string(),
+                };
+                spans.push(Span {
+                    kind,
+                    offset,
+                    size,
+                    format,
+                });
             }
             offset += size;
         }

@@ -1,0 +1,61 @@
+"""Market Spread: messages and state of the reference application (``millstream::market_spread`` in Rust).
+
+A quote is remembered. An order is rejected when bid and offer of its symbol are 5 cents or 5 percent apart,
+or when the symbol was never quoted. ``examples/market_spread`` makes a flow of it, and ``millstream bench
+market-spread --python`` measures it.
+
+>>> market = Market()
+>>> order = Order.pack(1, 300, b"order1", b" IBM", 10.0, 99.5, b"20260101-10:00:00.000")
+>>> spread(market, order).symbol
+b' IBM'
+>>> spread(market, Quote.pack(b" IBM", b"20260101-10:00:00.000", 99.5, 99.5))
+>>> spread(market, order)
+"""
+
+from __future__ import annotations
+
+import time
+
+import millstream as ms
+
+__all__ = ["Market", "Order", "Quote", "Result", "spread"]
+
+
+class Quote(ms.Record, format=">B4s21sdd", fields="type symbol time bid offer"):
+    """What is bid and what is asked for a symbol."""
+
+    type = 2
+
+
+class Order(ms.Record, format=">BBI6s4sdd21s", fields="type side account id symbol quantity price time"):
+    """An order to buy or to sell."""
+
+    type = 1
+
+
+class Result(ms.Record, format=">BI6s4sddddQ", fields="side account id symbol quantity price bid offer time"):
+    """A rejected order with the quote that it was judged by; times in units of 10 us since the epoch."""
+
+
+class Market:
+    """What is known of a symbol. One that was never quoted rejects."""
+
+    __slots__ = ("bid", "offer", "reject")
+
+    def __init__(self) -> None:
+        self.bid, self.offer, self.reject = 0.0, 0.0, True
+
+
+def spread(market: Market, message: Quote | Order) -> Result | None:
+    """A quote changes what is known; an order gives a result if it is rejected."""
+    if isinstance(message, Quote):
+        market.bid = bid = message.bid
+        market.offer = offer = message.offer
+        width = offer - bid
+        market.reject = width >= 0.05 or width / ((bid + offer) / 2) >= 0.05
+        return None
+    if not market.reject:
+        return None
+    order, now = message, time.time_ns() // 10_000
+    sent = order.side, order.account, order.id, order.symbol, order.quantity, order.price
+    return Result.pack(*sent, market.bid, market.offer, now)

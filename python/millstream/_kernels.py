@@ -10,8 +10,7 @@ failed. The ``*_each`` kernels go on behind a failure: they append ``(key, item,
 # ruff: noqa: B905 - keys and values are equally many, and `strict` costs time for each batch.
 from __future__ import annotations
 
-from _collections import _count_elements  # type: ignore[import-not-found]
-from collections import defaultdict
+from collections import Counter, defaultdict
 from operator import attrgetter
 
 TYPE_CHECKING = False
@@ -361,10 +360,10 @@ def count(each_item: bool) -> Make:
     """``count``: the interpreter's own counting loop, where only the end is wanted."""
 
     def make() -> Any:
-        counts: dict[Any, int] = {}
+        counts: Counter[Any] = Counter()
 
         def kernel(keys: list[Any], items: Items) -> Pairs:
-            _count_elements(counts, keys)
+            counts.update(keys)
             return [], []
 
         def running(keys: list[Any], items: Items) -> Pairs:

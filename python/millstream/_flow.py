@@ -147,7 +147,7 @@ class Stream:
     def branch(
         self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
     ) -> tuple[Stream, Stream]:
-        """Two streams: the items for which ``f`` is true, and the others."""
+        """Two streams: the items for which ``f`` is true, and the others; one nobody reads is dropped."""
         callable_or_raise("branch", f)
         yes, no = self._pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
         return Stream(yes), Stream(no)

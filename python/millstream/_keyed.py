@@ -25,6 +25,22 @@ def at_each(emit: str) -> bool:
     return emit == "each"
 
 
+def without_arguments_or_raise(logic: Callable[..., Any]) -> None:
+    """Raises when what is to make the logic of a key cannot be called for that."""
+    from inspect import signature
+
+    try:
+        signature(logic).bind()
+    except TypeError:
+        name = getattr(logic, "__name__", repr(logic))
+        raise FlowUsageError(
+            f"stateful calls {name} without arguments, which it does not take; "
+            "a function (state, value) needs state="
+        ) from None
+    except ValueError:
+        return  # a builtin that does not tell
+
+
 class KeyedStream:
     """A stream whose values have a key beside them. The verbs of :class:`Stream` work on the values.
 
@@ -117,7 +133,7 @@ class KeyedStream:
     def branch(
         self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
     ) -> tuple[KeyedStream, KeyedStream]:
-        """Two streams: the values for which ``f`` is true, and the others."""
+        """Two streams: the values for which ``f`` is true, and the others; one nobody reads is dropped."""
         callable_or_raise("branch", f)
         pipe, placed = self._joined()
         yes, no = pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
@@ -151,9 +167,9 @@ class KeyedStream:
     ) -> KeyedStream:
         """State of one's own for each key, in one of two ways.
 
-        A *class*: it is called without arguments for each key, at the key's first value. ``on_item(key,
-        value)`` gives an iterable of outputs or None, and so does ``on_end(key)``, called when all input has
-        ended, if it is there.
+        A *class*, or a function that makes an object: it is called without arguments for each key, at the
+        key's first value. ``on_item(key, value)`` gives an iterable of outputs or None, and so does
+        ``on_end(key)``, called when all input has ended, if it is there.
 
         A *function* ``(state, value)`` with ``state=``, which makes the state of a key, an object that the
         function changes. What it gives is the output; None is no output. The state keeps what the function
@@ -179,6 +195,7 @@ class KeyedStream:
             return self._keep("stateful", name, _kernels.stateful_function(logic, state, tolerant), on_error)
         if isinstance(logic, type) and not hasattr(logic, "on_item"):
             raise FlowUsageError(f"{logic.__name__} has no method on_item(key, value)")
+        without_arguments_or_raise(logic)
         return self._keep("stateful", name, _kernels.stateful_logic(logic, tolerant), on_error)
 
     def fold(

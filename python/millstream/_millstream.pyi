@@ -1,10 +1,20 @@
 """The native half of the package: what the Python half describes flows with."""
 
+import sys
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, final
 
-from typing_extensions import Self, disjoint_base
+# Read by type checkers only, which bring typing_extensions along; nothing imports it at run time.
+if sys.version_info >= (3, 11):
+    from typing import Self
+else:
+    from typing_extensions import Self
+
+if sys.version_info >= (3, 15):
+    from typing import disjoint_base
+else:
+    from typing_extensions import disjoint_base
 
 __all__ = [
     "ByteSink",
@@ -117,6 +127,7 @@ def tcp_listen(
     framing: str,
     max_frame: int,
     connections: int | None,
+    max_connections: int,
     decode: object,
     on_bound: Callable[[str, int], object] | None,
 ) -> ByteSource: ...

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["connect", "listen", "send_to"]
 
 MAX_FRAME = 1 << 20
+MAX_CONNECTIONS = 1024
 
 
 def listen(
@@ -23,20 +24,23 @@ def listen(
     framing: str = "u32",
     max_frame: int = MAX_FRAME,
     connections: int | None = None,
+    max_connections: int = MAX_CONNECTIONS,
     decode: type | Callable[[bytes], Any] | None = None,
     on_bound: Callable[[str, int], object] | None = None,
 ) -> _millstream.ByteSource:
     """Frames from all who connect to ``address``; ends when ``connections`` have come and gone, or never.
 
     ``decode`` makes an object of a frame: a subclass of :class:`millstream.Record`, ``str``, or any function
-    of bytes; bytes unless given. Who sends a frame of more than ``max_frame`` bytes is cut off. ``on_bound``
-    is called with host and port, which is of use with port 0.
+    of bytes; bytes unless given. Who sends a frame of more than ``max_frame`` bytes is cut off. At most
+    ``max_connections`` are taken at once; more wait in the system's queue. ``on_bound`` is called with host
+    and port, which is of use with port 0.
     """
     return _millstream.tcp_listen(
         address,
         framing=framing,
         max_frame=max_frame,
         connections=connections,
+        max_connections=max_connections,
         decode=decode,
         on_bound=on_bound,
     )

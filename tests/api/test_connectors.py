@@ -78,6 +78,28 @@ def test_a_poison_message_is_skipped_with_its_offset(capfd: Any) -> None:
             assert out == expected and "offset 14" in capfd.readouterr().err
 
 
+def test_connections_beyond_the_limit_wait_for_their_turn() -> None:
+    clients = []
+
+    def on_bound(host: str, port: int) -> None:
+        # All have connected and sent before the first is taken; the others wait for its end.
+        for n in range(5):
+            client = socket.create_connection((host, port))
+            client.sendall(framed(b"%d" % n))
+            clients.append(client)
+        clients.pop(0).close()
+
+    def close_next(item: str) -> None:
+        if clients:
+            clients.pop(0).close()
+
+    flow, out = ms.Flow("f"), testing.collect()
+    source = ms.tcp.listen("127.0.0.1:0", connections=5, max_connections=1, decode=str, on_bound=on_bound)
+    flow.source("in", source).inspect(close_next).sink("out", out)
+    ms.run(flow)
+    assert out == ["0", "1", "2", "3", "4"]
+
+
 def test_a_wrong_constant_is_a_poison_message_for_each_policy(capfd: Any) -> None:
     good = [Typed.pack(value) for value in (1, 2)]
     data = framed(bytes(good[0]), b"\1\0\7", bytes(good[1]))

@@ -259,11 +259,16 @@ impl Description {
     }
 }
 
+/// The column of the kinds is at least so wide, that flows without a long one look alike.
+const KIND_WIDTH: usize = 9;
+
 impl std::fmt::Display for Description {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let width = self.nodes.iter().map(|node| node.kind.len()).max();
+        let width = width.unwrap_or(0).max(KIND_WIDTH);
         writeln!(f, "flow {}", self.flow)?;
         for node in &self.nodes {
-            write!(f, "  {:<9} {}", node.kind, node.name)?;
+            write!(f, "  {:<width$} {}", node.kind, node.name)?;
             if !node.detail.is_empty() {
                 write!(f, " ({})", node.detail)?;
             }

@@ -124,13 +124,17 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         }
     }
 
-    /// Names the last step.
+    /// Names the last step; of streams that were merged, the exchange in which they come together.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        if let [only] = self.parts.as_slice() {
-            lock(&only.graph).rename(only.node, name);
+        let (stream, placed) = match self.parts.as_slice() {
+            [only] => (only.clone(), self.placed),
+            _ => (self.placed(), true),
+        };
+        KeyedStream {
+            parts: vec![stream.named(name)],
+            placed,
         }
-        self
     }
 
     /// One value out for each value in.
@@ -214,7 +218,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         ))
     }
 
-    /// Two streams: the values for which `f` is true, and the others.
+    /// Two streams: the values for which `f` is true, and the others. What nobody reads of one of them
+    /// is dropped.
     #[must_use]
     pub fn branch(&self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> (Self, Self) {
         let (yes, no) = self.joined().branch(move |(_, value)| f(value));

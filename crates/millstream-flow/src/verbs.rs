@@ -119,7 +119,8 @@ impl<T: Data> Stream<T> {
         })
     }
 
-    /// Two streams: the items for which `f` is true, and the others.
+    /// Two streams: the items for which `f` is true, and the others. What nobody reads of one of them
+    /// is dropped.
     #[must_use]
     pub fn branch(&self, f: impl Fn(&T) -> bool + Send + Sync + 'static) -> (Stream<T>, Stream<T>) {
         let f = Arc::new(f);

@@ -38,8 +38,14 @@ fn can_be_key(key: &Bound<'_, PyAny>) -> bool {
 /// The stable hash of a key.
 pub(crate) fn stable_hash(key: &Bound<'_, PyAny>) -> PyResult<u64> {
     if let Ok(text) = key.cast::<PyString>() {
-        // A surrogate has no UTF-8: such a text is no key.
-        return Ok(hash_text(text.to_str()?));
+        return match text.to_str() {
+            Ok(text) => Ok(hash_text(text.as_bytes())),
+            // Lone surrogates have no UTF-8; each counts as the three bytes that its number would have.
+            Err(_) => {
+                let bytes = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
+                Ok(hash_text(bytes.cast::<PyBytes>()?.as_bytes()))
+            }
+        };
     }
     if let Ok(bytes) = key.cast::<PyBytes>() {
         return Ok(hash_bytes(bytes.as_bytes()));

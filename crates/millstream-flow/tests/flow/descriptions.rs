@@ -59,6 +59,38 @@ fn a_default_name_can_be_replaced() {
 }
 
 #[test]
+fn a_name_for_merged_keyed_streams() {
+    for workers in 1..=3 {
+        let flow = Flow::new("f");
+        let [here, there] = ["n", "m"].map(|name| numbers(&flow, name).key_by(|n| *n));
+        let both = here.merge(&[there]).named("both");
+        let seen = Collected::new();
+        both.map(|n| n * 10)
+            .sum(Emit::End)
+            .items()
+            .sink("out", seen.sink());
+        let report = run(&flow, workers).unwrap();
+        assert_eq!(report.step("both").unwrap().kind, "exchange");
+        let mut sums = seen.take();
+        sums.sort_unstable();
+        assert_eq!(sums, [(1, 20), (2, 40), (3, 60)], "{workers} workers");
+    }
+}
+
+#[test]
+fn a_side_of_a_branch_that_nobody_reads_is_dropped() {
+    for side in [true, false] {
+        let flow = Flow::new("f");
+        let (yes, no) = numbers(&flow, "n").branch(|n| *n == 2);
+        let seen = Collected::new();
+        if side { yes } else { no }.sink("out", seen.sink());
+        run(&flow, 2).unwrap();
+        let due: &[u64] = if side { &[2] } else { &[1, 3] };
+        assert_eq!(seen.take(), due);
+    }
+}
+
+#[test]
 fn two_counts_need_two_names() {
     let flow = Flow::new("f");
     let keyed = numbers(&flow, "n").key_by(|n| *n);
@@ -165,18 +197,18 @@ fn a_flow_as_text() {
     assert_eq!(
         example().describe().to_string(),
         "flow votes
-  source    votes (test script)
-  filter    real from votes
-  source    late (test script)
-  merge     all from real, late
-  branch    branch-4 from all
-  key_by    by number from branch-4
-  exchange  exchange-6 by key from by number
-  sum       sum from exchange-6
-  values    totals from sum
-  sink      out (collected in memory) from totals
+  source       votes (test script)
+  filter       real from votes
+  source       late (test script)
+  merge        all from real, late
+  branch       branch-4 from all
+  key_by       by number from branch-4
+  exchange     exchange-6 by key from by number
+  sum          sum from exchange-6
+  values       totals from sum
+  sink         out (collected in memory) from totals
   redistribute spread in turn from branch-4
-  sink      say \"odd\" (collected in memory) from spread
+  sink         say \"odd\" (collected in memory) from spread
 "
     );
 }

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use super::decode::{Decode, DecodeStep};
 use super::framing;
 use crate::batch::PyBatch;
+use crate::error::usage;
 use crate::gil::{locked, unlocked};
 use crate::policy::Wish;
 
@@ -97,19 +98,25 @@ impl Partition<Frames> for UnlockedPartition {
 
 /// Listens on an address for connections to read frames from.
 #[pyfunction]
-#[pyo3(signature = (address, *, framing, max_frame, connections, decode, on_bound))]
+#[pyo3(signature = (address, *, framing, max_frame, connections, max_connections, decode, on_bound))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn tcp_listen(
     py: Python<'_>,
     address: &str,
     framing: &str,
     max_frame: usize,
     connections: Option<usize>,
+    max_connections: usize,
     decode: Option<&Bound<'_, PyAny>>,
     on_bound: Option<Py<PyAny>>,
 ) -> PyResult<ByteSource> {
+    if max_connections == 0 {
+        return Err(usage(py, "max_connections is 1 or more, not 0"));
+    }
     let mut source = tcp::listen(address)
         .framing(self::framing(py, framing)?)
-        .max_frame(max_frame);
+        .max_frame(max_frame)
+        .max_connections(max_connections);
     if let Some(count) = connections {
         source = source.connections(count);
     }

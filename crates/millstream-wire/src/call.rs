@@ -1,0 +1,215 @@
+//! Calls with all their names, and the schemas of a journal by which records become such calls.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use saphyr::{Mapping, Yaml};
+
+use crate::error::{Misfit, Result, WireError};
+use crate::node::{Content, Node};
+use crate::pack::{Packer, pack_growing};
+use crate::record::{Head, Lineage, Note, Record};
+use crate::schema::{Method, RESERVED, Schema, Type};
+use crate::text::{emit, read, read_fields, string, yaml, yaml_fields};
+use crate::unpack::Unpacker;
+use crate::value::{Value, pack_fields, unpack_fields};
+
+/// A method call, as a text or a program without its types sees it.
+///
+/// As YAML it is a mapping of the method to its arguments: to the argument itself where there is one, else
+/// to a mapping by name.
+/// ```yaml
+/// at: 2026-11-21T09:30:00Z
+/// place: {symbol: VOD.L, price: 72.5}
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// When it came, in nanoseconds since 1970, where that matters.
+    pub at: Option<i64>,
+    /// The name of the method.
+    pub method: String,
+    /// The arguments with their names, in the order of the schema.
+    pub arguments: Vec<(String, Value)>,
+}
+
+impl Call {
+    /// Reads the arguments of a call.
+    ///
+    /// # Errors
+    /// They are not what the schema says; the error names the method.
+    pub fn unpack(method: &Method, mut values: Unpacker<'_>, schema: &Schema) -> Result<Self> {
+        let arguments = unpack_fields(&mut values, &method.arguments, schema)
+            .and_then(|arguments| values.end().map(|()| arguments))
+            .map_err(|error| error.within(&method.name))?;
+        Ok(Self {
+            at: None,
+            method: method.name.clone(),
+            arguments,
+        })
+    }
+
+    /// The body of a record with this call.
+    ///
+    /// # Errors
+    /// The schema has no such method, or other arguments.
+    pub fn to_bytes(&self, schema: &Schema, lineage: Option<Lineage>) -> Result<Vec<u8>> {
+        pack_growing(|out| self.pack(out, schema, lineage))
+    }
+
+    /// Writes the body of a record with this call.
+    ///
+    /// # Errors
+    /// As [`to_bytes`](Self::to_bytes); no space.
+    pub fn pack(
+        &self,
+        out: &mut Packer<'_>,
+        schema: &Schema,
+        lineage: Option<Lineage>,
+    ) -> Result<()> {
+        let (number, method) = schema.method_named(&self.method)?;
+        let head = Head {
+            lineage,
+            schema: schema.id(),
+            method: number,
+            arguments: method.arguments.len(),
+        };
+        head.pack(out)?;
+        pack_fields(&self.arguments, out, &method.arguments, schema, 0)
+            .map_err(|error| error.within(&method.name))
+    }
+
+    /// The call as YAML, ending with a line break.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let at = self.at.map(Value::Timestamp);
+        let mut pairs = Mapping::new();
+        if let Some(at) = &at {
+            pairs.insert(string(RESERVED), yaml(at));
+        }
+        let arguments = match &self.arguments[..] {
+            [(_, only)] => yaml(only),
+            several => yaml_fields(several),
+        };
+        pairs.insert(string(&self.method), arguments);
+        emit(&Yaml::Mapping(pairs))
+    }
+
+    /// Reads a call from YAML.
+    ///
+    /// # Errors
+    /// [`WireError::Text`] with the line.
+    pub fn from_text(text: &str, schema: &Schema) -> Result<Self> {
+        let mut documents = crate::node::parse(text)?;
+        match documents.pop() {
+            Some(document) if documents.is_empty() => Self::from_node(&document.root, schema),
+            Some(_) => Err(WireError::text(1, "more than one document")),
+            None => Err(WireError::text(1, "the text is empty")),
+        }
+    }
+
+    pub(crate) fn from_node(node: &Node, schema: &Schema) -> Result<Self> {
+        let (mut at, mut call) = (None, None);
+        for (key, value) in node.pairs()? {
+            let name = key.scalar()?;
+            if name == RESERVED {
+                let Value::Timestamp(ns) = read(value, &Type::Timestamp, schema)? else {
+                    continue;
+                };
+                at = Some(ns);
+            } else if call.replace((key, name, value)).is_some() {
+                return Err(key.fault("one document is one call"));
+            }
+        }
+        let Some((key, name, value)) = call else {
+            return Err(node.fault("there is no method"));
+        };
+        let (_, method) = schema
+            .method_named(name)
+            .map_err(|error| key.fault(error))?;
+        let arguments = read_arguments(value, method, schema);
+        Ok(Self {
+            at,
+            method: method.name.clone(),
+            arguments: arguments.map_err(|error| error.within(name))?,
+        })
+    }
+}
+
+fn read_arguments(node: &Node, method: &Method, schema: &Schema) -> Result<Vec<(String, Value)>> {
+    match (&method.arguments[..], &node.content) {
+        ([only], _) => {
+            let value = read(node, &only.ty, schema);
+            let value = value.map_err(|error| error.within(&only.name))?;
+            Ok(vec![(only.name.clone(), value)])
+        }
+        ([], Content::List(items)) if items.is_empty() => Ok(Vec::new()),
+        (several, _) => read_fields(node, several, schema),
+    }
+}
+
+/// The schemas of a journal, learnt from its notes.
+#[derive(Debug, Default, Clone)]
+pub struct Catalog {
+    schemas: HashMap<u32, Arc<Schema>>,
+    inputs: HashMap<u32, String>,
+}
+
+impl Catalog {
+    /// Takes in what a note says.
+    ///
+    /// # Errors
+    /// Two schemas have one id: one of a pair in four thousand million.
+    pub fn learn(&mut self, note: Note) -> Result<()> {
+        match note {
+            Note::Schema(schema) => {
+                let known = self.schemas.get(&schema.id());
+                if let Some(known) = known.filter(|known| ***known != schema) {
+                    let reason = format!("has the same id as {}", known.interface());
+                    return Err(schema.fault(reason));
+                }
+                self.schemas.insert(schema.id(), Arc::new(schema));
+            }
+            Note::Input { number, name } => {
+                self.inputs.insert(number, name);
+            }
+        }
+        Ok(())
+    }
+
+    /// The schema of an id.
+    #[must_use]
+    pub fn schema(&self, id: u32) -> Option<&Arc<Schema>> {
+        self.schemas.get(&id)
+    }
+
+    /// All schemas, in no order.
+    pub fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> {
+        self.schemas.values()
+    }
+
+    /// The name of an input of a [`Lineage`].
+    #[must_use]
+    pub fn input(&self, number: u32) -> Option<&str> {
+        self.inputs.get(&number).map(String::as_str)
+    }
+
+    /// Reads the body of a record: learns from a note, returns a call.
+    ///
+    /// # Errors
+    /// The record is of a schema that no note told, or not what its schema says.
+    pub fn read(&mut self, body: &[u8]) -> Result<Option<(Head, Call)>> {
+        match Record::read(body)? {
+            Record::Note(note) => self.learn(note).map(|()| None),
+            Record::Call(head, values) => {
+                let Some(schema) = self.schemas.get(&head.schema) else {
+                    let expected = "a schema that the journal has told";
+                    let found = format!("{:#x}", head.schema);
+                    return Err(values.misfit(Misfit::Kind { expected, found }));
+                };
+                let method = schema.method(head.method)?;
+                let call = Call::unpack(method, values, schema)?;
+                Ok(Some((head, call)))
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! From Rust values to bytes.
+//!
+//! There is no way for a `HashMap`: its order differs from run to run, and the same calls are to give the same bytes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::error::Result;
+use crate::pack::{Packer, pack};
+
+/// A value that can be written into a record. Derived for structs and enums by `Wire`.
+pub trait Encode {
+    /// An upper bound of the bytes that [`encode`](Self::encode) writes: what has to be claimed.
+    fn size_max(&self) -> usize;
+
+    /// Writes the value.
+    ///
+    /// # Errors
+    /// It does not fit into what was claimed.
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()>;
+
+    /// [`size_max`](Self::size_max) of a list of such values.
+    #[inline]
+    fn list_size_max(list: &[Self]) -> usize
+    where
+        Self: Sized,
+    {
+        HEAD + list.iter().map(Self::size_max).sum::<usize>()
+    }
+
+    /// Writes a list of such values; a list of `u8` is bytes.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    #[inline]
+    fn encode_list(list: &[Self], out: &mut Packer<'_>) -> Result<()>
+    where
+        Self: Sized,
+    {
+        out.array(list.len())?;
+        list.iter().try_for_each(|item| item.encode(out))
+    }
+}
+
+/// The bytes of a value in new memory.
+///
+/// # Errors
+/// As [`Encode::encode`].
+pub fn packed<T: Encode + ?Sized>(value: &T) -> Result<Vec<u8>> {
+    pack(value.size_max(), |out| value.encode(out))
+}
+
+/// The largest head of a string, bytes, array or map.
+const HEAD: usize = 5;
+
+macro_rules! scalars {
+    ($($type:ty: $size:literal, $verb:ident as $wide:ty;)*) => {$(
+        impl Encode for $type {
+            #[inline]
+            fn size_max(&self) -> usize {
+                $size
+            }
+            #[inline]
+            fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+                out.$verb(<$wide>::from(*self))
+            }
+        }
+    )*};
+}
+
+scalars! {
+    bool: 1, bool as bool;
+    i8: 2, int as i64;
+    i16: 3, int as i64;
+    i32: 5, int as i64;
+    i64: 9, int as i64;
+    u16: 3, uint as u64;
+    u32: 5, uint as u64;
+    u64: 9, uint as u64;
+    f32: 5, f32 as f32;
+    f64: 9, f64 as f64;
+    char: 5, char as char;
+}
+
+impl Encode for u8 {
+    #[inline]
+    fn size_max(&self) -> usize {
+        2
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        out.uint(u64::from(*self))
+    }
+    #[inline]
+    fn list_size_max(list: &[Self]) -> usize {
+        HEAD + list.len()
+    }
+    #[inline]
+    fn encode_list(list: &[Self], out: &mut Packer<'_>) -> Result<()> {
+        out.bytes(list)
+    }
+}
+
+impl Encode for str {
+    #[inline]
+    fn size_max(&self) -> usize {
+        HEAD + self.len()
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        out.str(self)
+    }
+}
+
+impl Encode for String {
+    #[inline]
+    fn size_max(&self) -> usize {
+        self.as_str().size_max()
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        out.str(self)
+    }
+}
+
+impl<T: Encode + ?Sized> Encode for &T {
+    #[inline]
+    fn size_max(&self) -> usize {
+        (**self).size_max()
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        (**self).encode(out)
+    }
+}
+
+impl<T: Encode + ?Sized> Encode for Box<T> {
+    #[inline]
+    fn size_max(&self) -> usize {
+        (**self).size_max()
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        (**self).encode(out)
+    }
+}
+
+impl<T: Encode + ToOwned + ?Sized> Encode for Cow<'_, T> {
+    #[inline]
+    fn size_max(&self) -> usize {
+        (**self).size_max()
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        (**self).encode(out)
+    }
+}
+
+impl<T: Encode> Encode for Option<T> {
+    #[inline]
+    fn size_max(&self) -> usize {
+        self.as_ref().map_or(1, Encode::size_max)
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        match self {
+            Some(value) => value.encode(out),
+            None => out.nil(),
+        }
+    }
+}
+
+impl<T: Encode> Encode for [T] {
+    #[inline]
+    fn size_max(&self) -> usize {
+        T::list_size_max(self)
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        T::encode_list(self, out)
+    }
+}
+
+impl<T: Encode> Encode for Vec<T> {
+    #[inline]
+    fn size_max(&self) -> usize {
+        self.as_slice().size_max()
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        self.as_slice().encode(out)
+    }
+}
+
+impl<K: Encode, V: Encode> Encode for BTreeMap<K, V> {
+    fn size_max(&self) -> usize {
+        let pairs = self.iter();
+        HEAD + pairs
+            .map(|(k, v)| k.size_max() + v.size_max())
+            .sum::<usize>()
+    }
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        out.map(self.len())?;
+        self.iter().try_for_each(|(key, value)| {
+            key.encode(out)?;
+            value.encode(out)
+        })
+    }
+}

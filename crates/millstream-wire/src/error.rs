@@ -1,0 +1,191 @@
+//! What can be wrong with a record, a schema or a text, and where.
+//!
+//! Errors are boxed: the `Ok` path of a decoder then returns its value in registers, and the place
+//! (method, argument, field) is added on the way up, which costs only those who fail.
+
+use std::fmt;
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Box<WireError>>;
+
+/// An error with its place. The journal and the sequence are known to the caller, who adds them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The bytes of a record are not what its schema says.
+    #[error("{}byte {offset}: {misfit}", place(path))]
+    Decode {
+        /// Method, argument and fields, outermost first, joined by points; empty at the top.
+        path: String,
+        /// Bytes from the start of what was decoded.
+        offset: usize,
+        /// What was wrong.
+        misfit: Misfit,
+    },
+    /// A value cannot be written as its type demands.
+    #[error("{}{misfit}", place(path))]
+    Encode {
+        /// Method, argument and fields, outermost first.
+        path: String,
+        /// What was wrong.
+        misfit: Misfit,
+    },
+    /// The space claimed for a record is too small for it.
+    #[error("a record does not fit into the {room} bytes claimed for it")]
+    Full {
+        /// Bytes that were claimed.
+        room: usize,
+    },
+    /// A record calls a method that its interface does not have.
+    #[error("interface {interface} has no method {method}")]
+    UnknownMethod {
+        /// Name of the interface.
+        interface: String,
+        /// The number of the method in the record, or its name in a text.
+        method: String,
+    },
+    /// A schema contradicts itself or goes beyond a limit.
+    #[error("interface {interface}: {reason}")]
+    Schema {
+        /// Name of the interface.
+        interface: String,
+        /// What is wrong, with the name of the type, method or field.
+        reason: String,
+    },
+    /// Records of one schema cannot be read with another.
+    #[error("interface {interface}, {place}: {reason}")]
+    Incompatible {
+        /// Name of the reader's interface.
+        interface: String,
+        /// Method, argument and field.
+        place: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A text is not YAML, or not what its type demands.
+    #[error("line {line}: {}{reason}", place(path))]
+    Text {
+        /// Line of the text, from 1.
+        line: usize,
+        /// Method, argument and fields, outermost first.
+        path: String,
+        /// What was wrong.
+        reason: String,
+    },
+}
+
+/// What is wrong with a single value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misfit {
+    /// The record ends in the middle of a value.
+    #[error("the record ends here")]
+    Ends,
+    /// Another kind of value was expected.
+    #[error("expected {expected}, found {found}")]
+    Kind {
+        /// What the type demands.
+        expected: &'static str,
+        /// What is there.
+        found: String,
+    },
+    /// A number that the type cannot hold.
+    #[error("{value} is out of range for {kind}")]
+    Range {
+        /// The number.
+        value: String,
+        /// The type.
+        kind: &'static str,
+    },
+    /// A string that is not UTF-8.
+    #[error("a string is not UTF-8")]
+    Utf8,
+    /// An array of another length than the schema says.
+    #[error("{found} values where the schema has {expected}")]
+    Length {
+        /// What the schema says.
+        expected: usize,
+        /// What is there.
+        found: usize,
+    },
+    /// A number that names no variant of an enum.
+    #[error("the enum has no variant {0}")]
+    Variant(String),
+    /// A field that is not there and has no default.
+    #[error("the field is missing and has no default")]
+    Missing,
+    /// Values within values, deeper than [`DEPTH_MAX`](crate::DEPTH_MAX).
+    #[error("more than {} values within each other", crate::DEPTH_MAX)]
+    Deep,
+    /// Bytes behind the end of the call.
+    #[error("{0} bytes behind the end of the call")]
+    Behind(usize),
+    /// A text that is no decimal number.
+    #[error("{0:?} is not a decimal number")]
+    Decimal(String),
+}
+
+impl WireError {
+    #[cold]
+    pub(crate) fn decode(offset: usize, misfit: Misfit) -> Box<Self> {
+        let path = String::new();
+        Box::new(Self::Decode {
+            path,
+            offset,
+            misfit,
+        })
+    }
+
+    #[cold]
+    pub(crate) fn encode(misfit: Misfit) -> Box<Self> {
+        let path = String::new();
+        Box::new(Self::Encode { path, misfit })
+    }
+
+    #[cold]
+    pub(crate) fn text(line: usize, reason: impl fmt::Display) -> Box<Self> {
+        let (path, reason) = (String::new(), reason.to_string());
+        Box::new(Self::Text { line, path, reason })
+    }
+
+    /// Adds the name of the method, argument or field in which the error came up.
+    #[cold]
+    #[must_use]
+    pub fn within(mut self: Box<Self>, name: impl fmt::Display) -> Box<Self> {
+        if let Self::Decode { path, .. } | Self::Encode { path, .. } | Self::Text { path, .. } =
+            &mut *self
+        {
+            let dot = if path.is_empty() || path.starts_with('[') {
+                ""
+            } else {
+                "."
+            };
+            *path = format!("{name}{dot}{path}");
+        }
+        self
+    }
+}
+
+fn place(path: &str) -> String {
+    if path.is_empty() {
+        String::new()
+    } else {
+        format!("{path}: ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_is_built_from_the_inside() {
+        let error = WireError::decode(17, Misfit::Ends)
+            .within("price")
+            .within("[3]")
+            .within("order")
+            .within("new_order");
+        let text = "new_order.order[3].price: byte 17: the record ends here";
+        assert_eq!(error.to_string(), text);
+    }
+}

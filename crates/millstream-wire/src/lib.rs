@@ -1,0 +1,43 @@
+//! Typed values and method calls as compact bytes and as YAML, both ways.
+//!
+//! A record of a service's journal is a method call. It holds values by position ([MessagePack](https://msgpack.org));
+//! the names are in a [`Schema`], a record too, so that a journal can be read by eye and by programs that lack the types.
+//! Nothing here does any I/O, and nothing panics, whatever the bytes or the text.
+//!
+//! - [`Encode`], [`Decode`], [`Typed`]: Rust values, without a copy where the type borrows.
+//! - [`Value`]: any value with the names of its fields, from bytes, from YAML and back.
+//! - [`Call`], [`Record`], [`Catalog`]: what is in a record.
+//! - [`Adapter`]: records of another version of the interface.
+//! - [`Document`]: the calls of a YAML file, whose comments survive when it is rewritten.
+
+mod adapt;
+mod call;
+mod decode;
+mod document;
+mod encode;
+mod error;
+mod node;
+mod pack;
+mod record;
+mod scalars;
+mod schema;
+mod text;
+mod typed;
+mod unpack;
+mod value;
+
+pub use adapt::Adapter;
+pub use call::{Call, Catalog};
+pub use decode::{Decode, unpacked};
+pub use document::{Document, carry_comments, documents};
+pub use encode::{Encode, packed};
+pub use error::{Misfit, Result, WireError};
+pub use pack::{Packer, pack};
+pub use record::{Head, Lineage, Note, Record};
+pub use scalars::{Decimal, Timestamp};
+pub use schema::{
+    Definition, Field, Method, NAME_LEN_MAX, NAMES_MAX, Schema, Shape, Type, Types, Variant,
+};
+pub use typed::Typed;
+pub use unpack::{DEPTH_MAX, Unpacker};
+pub use value::Value;

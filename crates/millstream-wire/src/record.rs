@@ -1,0 +1,177 @@
+//! What the body of a record is: two MessagePack values, one after the other.
+//!
+//! 1. Where it comes from: nil, or `[input, sequence]` of the record that made the component make this call ([`Lineage`]).
+//! 2. What it is. A call is `[schema, method, argument...]`: the [`id`](Schema::id) of the schema, the number of the
+//!    method in it, and the arguments. A [`Note`] is `[0, kind, ...]`.
+//!
+//! ```
+//! use millstream_wire::{Head, Record, pack};
+//! let bytes = pack(64, |out| {
+//!     let head = Head { lineage: None, schema: 7, method: 1, arguments: 1 };
+//!     head.pack(out)?;
+//!     out.str("VOD.L")
+//! })?;
+//! let Record::Call(head, mut arguments) = Record::read(&bytes)? else { unreachable!() };
+//! assert_eq!((head.schema, head.method), (7, 1));
+//! assert_eq!(arguments.str()?, "VOD.L");
+//! # Ok::<(), Box<millstream_wire::WireError>>(())
+//! ```
+
+use crate::error::{Misfit, Result};
+use crate::pack::{Packer, pack_growing};
+use crate::schema::Schema;
+use crate::unpack::Unpacker;
+
+/// Which record of which input a call is an effect of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lineage {
+    /// The number of the input; an [`Input`](Note::Input) note of the same journal names it.
+    pub input: u32,
+    /// The sequence number of the record in it.
+    pub sequence: u64,
+}
+
+/// All of a call but its arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// What made the component call; none when the call came from outside.
+    pub lineage: Option<Lineage>,
+    /// The id of the schema.
+    pub schema: u32,
+    /// The number of the method in the schema, from 1.
+    pub method: u64,
+    /// How many arguments follow.
+    pub arguments: usize,
+}
+
+/// A record that is no call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// The schema of calls that follow: `[0, "schema", schema]`.
+    Schema(Schema),
+    /// The name of an input in the lineage of calls that follow: `[0, "input", number, name]`.
+    Input {
+        /// Its number in a [`Lineage`].
+        number: u32,
+        /// The name of its journal.
+        name: String,
+    },
+}
+
+/// The body of a record.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// A call, and its arguments.
+    Call(Head, Unpacker<'a>),
+    /// Something about the journal.
+    Note(Note),
+}
+
+impl Head {
+    /// An upper bound of the bytes of a head.
+    pub const SIZE_MAX: usize = 15 + 5 + 5 + 9;
+
+    /// Writes the head; the arguments are to follow.
+    ///
+    /// # Errors
+    /// No space.
+    #[inline]
+    pub fn pack(&self, out: &mut Packer<'_>) -> Result<()> {
+        match self.lineage {
+            None => out.nil()?,
+            Some(Lineage { input, sequence }) => {
+                out.array(2)?;
+                out.uint(input.into())?;
+                out.uint(sequence)?;
+            }
+        }
+        out.array(2 + self.arguments)?;
+        out.uint(self.schema.into())?;
+        out.uint(self.method)
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Reads the body of a record as far as the arguments of a call.
+    ///
+    /// # Errors
+    /// It is neither a call nor a note.
+    #[inline]
+    pub fn read(body: &'a [u8]) -> Result<Self> {
+        let mut values = Unpacker::new(body);
+        let lineage = if values.take_nil()? {
+            None
+        } else {
+            values.array_of(2)?;
+            let input = values.narrow_int("u32")?;
+            let sequence = values.uint()?;
+            Some(Lineage { input, sequence })
+        };
+        let len = values.array()?;
+        if len < 2 {
+            return Err(values.misfit(Misfit::Length {
+                expected: 2,
+                found: len,
+            }));
+        }
+        let schema = values.narrow_int("u32")?;
+        if schema == 0 {
+            return Note::unpack(&mut values, len).map(Self::Note);
+        }
+        let method = values.uint()?;
+        let arguments = len - 2;
+        let head = Head {
+            lineage,
+            schema,
+            method,
+            arguments,
+        };
+        Ok(Self::Call(head, values))
+    }
+}
+
+impl Note {
+    /// The body of the record.
+    ///
+    /// # Errors
+    /// None with a note whose parts are in memory.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        pack_growing(|out| {
+            out.nil()?;
+            match self {
+                Self::Schema(schema) => {
+                    out.array(3)?;
+                    out.uint(0)?;
+                    out.str("schema")?;
+                    schema.pack(out)
+                }
+                Self::Input { number, name } => {
+                    out.array(4)?;
+                    out.uint(0)?;
+                    out.str("input")?;
+                    out.uint((*number).into())?;
+                    out.str(name)
+                }
+            }
+        })
+    }
+
+    #[cold]
+    fn unpack(values: &mut Unpacker<'_>, len: usize) -> Result<Self> {
+        let note = match (values.str()?, len) {
+            ("schema", 3) => Self::Schema(Schema::unpack(values)?),
+            ("input", 4) => Self::Input {
+                number: values.narrow_int("u32")?,
+                name: values.str()?.to_owned(),
+            },
+            (kind, _) => {
+                let found = format!("{kind:?} of {len} values");
+                let expected = "a note that this version knows";
+                return Err(values.misfit(Misfit::Kind { expected, found }));
+            }
+        };
+        values.end()?;
+        Ok(note)
+    }
+}

@@ -1,0 +1,238 @@
+//! The background: one thread for each opening that writes, which keeps the file system away from appends.
+//!
+//! It touches pages before writers come to them, makes the next segment when the current one is half full, unmaps the ones that
+//! are done with, and syncs from time to time when that was asked for. Without threads (in a simulation) appends do this work
+//! themselves when they cannot do without it.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::core::{Core, SegmentOf, lock};
+use crate::durable::Durable;
+use crate::error::{Error, Result};
+use crate::options::Sync;
+use crate::segment::Segment;
+use crate::storage::{Region, Storage};
+
+/// How far pages are touched ahead of the tail.
+const WINDOW: u64 = 16 << 20;
+/// How much is touched at once, so that other work does not wait for long.
+const STEP: u64 = 2 << 20;
+
+/// The background of one opening.
+pub(crate) struct Ahead<S: Storage> {
+    shared: Arc<Shared<S>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared<S: Storage> {
+    core: Arc<Core<S>>,
+    durable: Arc<Durable<S>>,
+    work: Mutex<Work<S>>,
+    changed: Condvar,
+}
+
+struct Work<S: Storage> {
+    touch: Option<(SegmentOf<S>, u64, u64)>,
+    wanted: Option<u64>,
+    ready: Option<(u64, Result<SegmentOf<S>>)>,
+    retired: Vec<SegmentOf<S>>,
+    stop: bool,
+}
+
+impl<S: Storage> Ahead<S> {
+    pub fn start(core: Arc<Core<S>>, durable: Arc<Durable<S>>) -> Result<Self> {
+        let work = Work {
+            touch: None,
+            wanted: None,
+            ready: None,
+            retired: Vec::new(),
+            stop: false,
+        };
+        let threads = core.options.host.has_threads();
+        let path = core.path();
+        let shared = Arc::new(Shared {
+            core,
+            durable,
+            work: Mutex::new(work),
+            changed: Condvar::new(),
+        });
+        let mut thread = None;
+        if threads {
+            let shared = Arc::clone(&shared);
+            let spawned = std::thread::Builder::new()
+                .name("journal".to_owned())
+                .spawn(move || shared.run());
+            thread = Some(spawned.map_err(|source| Error::Io {
+                verb: "start a thread for",
+                path,
+                source,
+            })?);
+        }
+        Ok(Ahead {
+            shared,
+            thread: Mutex::new(thread),
+        })
+    }
+
+    /// The tail has come to `offset`. Gives the offset at which to say so again.
+    pub fn notice(&self, segment: SegmentOf<S>, offset: u64) -> u64 {
+        let bytes = segment.bytes();
+        let to = (offset + WINDOW).min(bytes);
+        let half = segment.data_start().midpoint(bytes);
+        if self.has_thread() {
+            let mut work = lock(&self.shared.work);
+            if offset >= half && work.ready.is_none() {
+                work.wanted = Some(segment.number() + 1);
+            }
+            work.touch = Some((segment, offset, to));
+            self.shared.changed.notify_all();
+        }
+        let next = offset + WINDOW / 2;
+        if offset < half {
+            next.min(half)
+        } else if to < bytes {
+            next
+        } else {
+            u64::MAX
+        }
+    }
+
+    /// The segment of this number, not begun yet; made now if need be.
+    pub fn take(&self, number: u64) -> Result<SegmentOf<S>> {
+        if !self.has_thread() {
+            return self.shared.prepare(number);
+        }
+        let mut work = lock(&self.shared.work);
+        loop {
+            match work.ready.take() {
+                Some((ready, result)) if ready == number => return result,
+                _ => {}
+            }
+            if work.stop {
+                drop(work);
+                return self.shared.prepare(number);
+            }
+            work.wanted = Some(number);
+            self.shared.changed.notify_all();
+            work = match self.shared.changed.wait(work) {
+                Ok(work) => work,
+                Err(poisoned) => poisoned.into_inner(),
+            };
+        }
+    }
+
+    /// Have a segment unmapped, which takes a while, by the background.
+    pub fn retire(&self, segment: SegmentOf<S>) {
+        if self.has_thread() {
+            lock(&self.shared.work).retired.push(segment);
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// End the thread; it finishes what it does.
+    pub fn stop(&self) {
+        lock(&self.shared.work).stop = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = lock(&self.thread).take()
+            && self.shared.core.check_fork().is_ok()
+        {
+            let _finished = thread.join();
+        }
+    }
+
+    fn has_thread(&self) -> bool {
+        self.shared.core.options.host.has_threads()
+    }
+}
+
+impl<S: Storage> Shared<S> {
+    fn run(&self) {
+        let every = match self.core.options.sync {
+            Sync::Every(time) => Some(time),
+            Sync::Never | Sync::Always => None,
+        };
+        let mut work = lock(&self.work);
+        while !work.stop {
+            if let Some(number) = work.wanted.take() {
+                drop(work);
+                let result = self.prepare(number);
+                work = lock(&self.work);
+                work.ready = Some((number, result));
+                self.changed.notify_all();
+            } else if let Some((segment, from, to)) = work.touch.take() {
+                let end = (from + STEP).min(to);
+                if end < to {
+                    work.touch = Some((Arc::clone(&segment), end, to));
+                }
+                drop(work);
+                segment.region().populate(from, end);
+                work = lock(&self.work);
+            } else if !work.retired.is_empty() {
+                let retired = std::mem::take(&mut work.retired);
+                drop(work);
+                drop(retired);
+                work = lock(&self.work);
+            } else {
+                work = self.idle(work, every);
+            }
+        }
+    }
+
+    /// Wait for work; after the time between syncs, sync.
+    fn idle<'a>(
+        &'a self,
+        work: std::sync::MutexGuard<'a, Work<S>>,
+        every: Option<Duration>,
+    ) -> std::sync::MutexGuard<'a, Work<S>> {
+        let Some(every) = every else {
+            return self
+                .changed
+                .wait(work)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+        };
+        let (work, timeout) = self
+            .changed
+            .wait_timeout(work, every)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !timeout.timed_out() {
+            return work;
+        }
+        drop(work);
+        // A failure poisons the journal, which the next append reports.
+        let _poisoned = self.durable.sync();
+        lock(&self.work)
+    }
+
+    fn prepare(&self, number: u64) -> Result<SegmentOf<S>> {
+        let core = &self.core;
+        match core.segment(number) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            result => return result,
+        }
+        let host = &core.options.host;
+        let made = Segment::create(
+            &core.storage,
+            number,
+            core.segment_bytes,
+            host.random(),
+            host.time_ns(),
+        );
+        match made {
+            Ok(segment) => {
+                let segment = core.keep(segment);
+                if host.has_threads() {
+                    segment.region().populate(0, STEP.min(core.segment_bytes));
+                }
+                Ok(segment)
+            }
+            // Another process was faster.
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                core.segment(number)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

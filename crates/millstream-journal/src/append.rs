@@ -1,0 +1,416 @@
+//! Appending, under the append lock: place a frame behind the tail, publish it, move the tail, roll to the next segment.
+//!
+//! The invariant: at the tail stands a zero word, and a frame is complete before its first word is published. So a writer may die or
+//! give up between any two stores: what it has not published is not there, and the next append goes over it.
+
+use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::ahead::Ahead;
+use crate::control::Control;
+use crate::core::{Core, SegmentOf};
+use crate::durable::Durable;
+use crate::error::{Error, Result};
+use crate::frame::{self, Kind, frame_bytes};
+use crate::index;
+use crate::lock::{Slot, Taken};
+use crate::segment::{self, Mark};
+use crate::storage::Storage;
+
+/// What the writers of one opening share.
+pub(crate) struct Appender<S: Storage> {
+    pub core: Arc<Core<S>>,
+    pub durable: Arc<Durable<S>>,
+    slot: Slot<S>,
+    ahead: Ahead<S>,
+    tail: UnsafeCell<Tail<S>>,
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the append lock lives in shared memory, where the compiler cannot see it"
+)]
+// SAFETY: `tail` is touched by the holder of the append lock only, which is one thread of one process.
+unsafe impl<S: Storage> Sync for Appender<S> {}
+
+/// The segment that is appended to, as this process knows it.
+struct Tail<S: Storage> {
+    segment: SegmentOf<S>,
+    base: u64,
+    /// Where the background is to be told that more room will be needed.
+    notice_at: u64,
+}
+
+impl<S: Storage> Tail<S> {
+    fn new(core: &Core<S>, segment: SegmentOf<S>) -> Result<Self> {
+        Ok(Tail {
+            base: core.base(&segment)?,
+            notice_at: 0,
+            segment,
+        })
+    }
+}
+
+impl<S: Storage> Appender<S> {
+    pub fn new(core: Arc<Core<S>>, durable: Arc<Durable<S>>) -> Result<Self> {
+        let control = core.control()?;
+        let slot = Slot::take(Arc::clone(&core))?;
+        let tail = Tail::new(&core, core.segment(control.tail_segment())?)?;
+        let ahead = Ahead::start(Arc::clone(&core), Arc::clone(&durable))?;
+        let appender = Appender {
+            slot,
+            ahead,
+            tail: UnsafeCell::new(tail),
+            durable,
+            core,
+        };
+        let control = appender.core.control()?;
+        if appender.slot.was_left_locked(control) {
+            appender.held(control).repair()?;
+        }
+        Ok(appender)
+    }
+
+    /// Append one record; gives its sequence number.
+    #[inline]
+    pub fn append(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
+        let length = self.check_length(body.len())?;
+        let body_crc = frame::body_crc(body);
+        let mut held = self.lock()?;
+        let (mark, sequence) = held.room(frame_bytes(length))?;
+        let segment = &held.tail().segment;
+        segment.store_body(mark.offset, body);
+        held.commit(mark, sequence, length, body_crc, time_ns);
+        Ok(sequence)
+    }
+
+    /// Append records in a row. Readers see those that fall into one segment at once, or none of them.
+    pub fn append_many<B: AsRef<[u8]>>(
+        &self,
+        time_ns: u64,
+        bodies: impl IntoIterator<Item = B>,
+    ) -> Result<Range<u64>> {
+        let mut held = self.lock()?;
+        let (mut mark, first) = held.room(0)?;
+        let mut sequence = first;
+        let mut batch = Batch::new(mark);
+        for body in bodies {
+            let body = body.as_ref();
+            let length = self.check_length(body.len())?;
+            if !held.tail().segment.fits(mark.offset, frame_bytes(length)) {
+                held.finish(&batch);
+                (mark, sequence) = held.room(frame_bytes(length))?;
+                batch = Batch::new(mark);
+            }
+            held.tail().segment.store_body(mark.offset, body);
+            mark = held.add(
+                &mut batch,
+                mark,
+                sequence,
+                length,
+                frame::body_crc(body),
+                time_ns,
+            );
+            sequence += 1;
+        }
+        held.finish(&batch);
+        Ok(first..sequence)
+    }
+
+    /// Take the append lock and room for a record of up to `length_max` bytes.
+    pub fn claim(&self, length_max: usize) -> Result<(Held<'_, S>, Mark, u64)> {
+        let length = self.check_length(length_max)?;
+        let mut held = self.lock()?;
+        let (mark, sequence) = held.room(frame_bytes(length))?;
+        Ok((held, mark, sequence))
+    }
+
+    #[inline]
+    fn check_length(&self, bytes: usize) -> Result<u32> {
+        let limit = u64::from(self.core.options.record_bytes_max).min(self.capacity());
+        if bytes as u64 > limit {
+            return Err(Error::RecordTooLarge {
+                bytes: bytes as u64,
+                limit,
+            });
+        }
+        Ok(bytes as u32)
+    }
+
+    /// The longest body that fits a segment of its own.
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.core.segment_bytes - segment::data_start(self.core.segment_bytes) - 2 * frame::HEADER
+    }
+
+    #[inline]
+    fn lock(&self) -> Result<Held<'_, S>> {
+        let control = self.core.control()?;
+        self.core.check_fork()?;
+        if control.is_poisoned() {
+            return Err(Error::Poisoned {
+                path: self.core.path(),
+            });
+        }
+        let taken = self.slot.lock(control)?;
+        let mut held = self.held(control);
+        if taken == Taken::Inherited {
+            held.repair()?;
+        }
+        Ok(held)
+    }
+
+    fn held<'a>(&'a self, control: &'a Control<S::Region>) -> Held<'a, S> {
+        Held {
+            appender: self,
+            control,
+        }
+    }
+}
+
+/// The append lock, held. Dropping it lets it go.
+pub(crate) struct Held<'a, S: Storage> {
+    appender: &'a Appender<S>,
+    control: &'a Control<S::Region>,
+}
+
+/// Frames that are complete but for the first word of the first one.
+struct Batch {
+    start: Mark,
+    end: Mark,
+    first: Option<frame::Head>,
+    time_ns: u64,
+}
+
+impl Batch {
+    fn new(start: Mark) -> Self {
+        Batch {
+            start,
+            end: start,
+            first: None,
+            time_ns: 0,
+        }
+    }
+}
+
+impl<S: Storage> Held<'_, S> {
+    #[inline]
+    #[expect(unsafe_code, reason = "the append lock is held")]
+    fn tail(&self) -> &Tail<S> {
+        // SAFETY: only the holder of the append lock touches it, and `self` is that; mutation takes `&mut self`.
+        unsafe { &*self.appender.tail.get() }
+    }
+
+    #[inline]
+    #[expect(unsafe_code, reason = "the append lock is held")]
+    fn tail_mut(&mut self) -> &mut Tail<S> {
+        // SAFETY: as in `tail`, with `&mut self`.
+        unsafe { &mut *self.appender.tail.get() }
+    }
+
+    /// The mark at which a frame of `bytes` can stand, and its sequence number. Rolls when the segment is full.
+    #[inline]
+    fn room(&mut self, bytes: u64) -> Result<(Mark, u64)> {
+        if self.control.tail_segment() != self.tail().segment.number() {
+            self.follow()?;
+        }
+        let tail = self.tail();
+        let mut mark = tail.segment.tail();
+        if !tail.segment.fits(mark.offset, bytes) {
+            mark = self.roll(mark)?;
+        }
+        Ok((mark, self.tail().base + mark.records))
+    }
+
+    /// Publish the frame at `mark`, whose body is in place.
+    #[inline]
+    pub fn commit(&mut self, mark: Mark, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
+        let segment = &self.tail().segment;
+        let time_ns = time_ns.max(segment.last_time_ns());
+        let head = segment.complete(
+            mark.offset,
+            Kind::Record,
+            length,
+            body_crc,
+            sequence,
+            time_ns,
+        );
+        segment.publish(mark.offset, head);
+        let next = Mark {
+            offset: mark.offset + head.bytes(),
+            records: mark.records + 1,
+        };
+        segment.set_tail(next, time_ns);
+        index::note(segment, mark.offset, next);
+        if next.offset >= self.tail().notice_at {
+            self.notice(next.offset);
+        }
+    }
+
+    /// Put a frame behind those of the batch, unseen.
+    #[inline]
+    fn add(
+        &mut self,
+        batch: &mut Batch,
+        mark: Mark,
+        sequence: u64,
+        length: u32,
+        body_crc: u32,
+        time_ns: u64,
+    ) -> Mark {
+        let segment = &self.tail().segment;
+        let time_ns = time_ns.max(segment.last_time_ns());
+        let head = segment.complete(
+            mark.offset,
+            Kind::Record,
+            length,
+            body_crc,
+            sequence,
+            time_ns,
+        );
+        match batch.first {
+            None => batch.first = Some(head),
+            Some(_) => segment.publish(mark.offset, head),
+        }
+        let next = Mark {
+            offset: mark.offset + head.bytes(),
+            records: mark.records + 1,
+        };
+        index::note(segment, mark.offset, next);
+        batch.end = next;
+        batch.time_ns = time_ns;
+        next
+    }
+
+    /// Publish a batch.
+    fn finish(&mut self, batch: &Batch) {
+        let Some(head) = batch.first else { return };
+        let segment = &self.tail().segment;
+        segment.publish(batch.start.offset, head);
+        segment.set_tail(batch.end, batch.time_ns);
+        if batch.end.offset >= self.tail().notice_at {
+            self.notice(batch.end.offset);
+        }
+    }
+
+    /// The slice of a claimed frame's body.
+    pub fn slice(&self, mark: Mark, length: u32) -> &mut [u8] {
+        self.tail().segment.claim(mark.offset, length)
+    }
+
+    /// A claimed body has been filled.
+    pub fn filled(&self, mark: Mark, length: u32) {
+        self.tail().segment.claimed(mark.offset, length);
+    }
+
+    #[cold]
+    fn notice(&mut self, offset: u64) {
+        let segment = Arc::clone(&self.tail().segment);
+        let notice_at = self.appender.ahead.notice(segment, offset);
+        self.tail_mut().notice_at = notice_at;
+    }
+
+    /// Another process has rolled: go to the segment that is appended to now.
+    #[cold]
+    fn follow(&mut self) -> Result<()> {
+        let core = &self.appender.core;
+        let next = Tail::new(core, core.segment(self.control.tail_segment())?)?;
+        self.enter(next);
+        Ok(())
+    }
+
+    fn enter(&mut self, next: Tail<S>) {
+        let last = std::mem::replace(self.tail_mut(), next);
+        self.appender.ahead.retire(last.segment);
+    }
+
+    /// End the segment at `mark` and begin the next one.
+    #[cold]
+    fn roll(&mut self, mark: Mark) -> Result<Mark> {
+        let core = &self.appender.core;
+        let number = self.tail().segment.number() + 1;
+        let next = self.appender.ahead.take(number)?;
+        let segment = &self.tail().segment;
+        let sequence = self.tail().base + mark.records;
+        let time_ns = segment.last_time_ns();
+        next.begin(sequence, time_ns);
+        let head = segment.complete(mark.offset, Kind::End, 0, 0, sequence, time_ns);
+        // The moment of the roll: whoever reads this goes on in the next segment.
+        segment.publish(mark.offset, head);
+        segment.set_tail(
+            Mark {
+                offset: mark.offset + head.bytes(),
+                ..mark
+            },
+            time_ns,
+        );
+        self.control.set_tail_segment(number);
+        let next = Tail::new(core, next)?;
+        self.enter(next);
+        Ok(self.tail().segment.tail())
+    }
+
+    /// Go on where a writer has died: count what it had published, pass over the rest.
+    #[cold]
+    fn repair(&mut self) -> Result<()> {
+        self.follow()?;
+        loop {
+            let core = &self.appender.core;
+            let Tail { segment, base, .. } = self.tail();
+            let mut mark = segment.tail();
+            let mut time_ns = segment.last_time_ns();
+            let ended = loop {
+                let head = match segment
+                    .head(mark.offset)
+                    .map_err(|what| core.damage(segment, mark.offset, what))?
+                {
+                    None => break false,
+                    Some(head) => head,
+                };
+                if !segment.is_sound(mark.offset, head, base + mark.records) {
+                    return Err(core.damage(
+                        segment,
+                        mark.offset,
+                        "a frame does not match its checksum",
+                    ));
+                }
+                time_ns = segment.time_ns(mark.offset);
+                mark.offset += head.bytes();
+                if head.kind == Kind::End {
+                    break true;
+                }
+                mark.records += 1;
+            };
+            segment.set_tail(mark, time_ns);
+            // A tail behind an end frame is the dead writer's work too: only the control page was left to change.
+            let sealed = mark.offset > segment.data_start() && self.is_sealed(mark);
+            if !ended && !sealed {
+                return Ok(());
+            }
+            self.control.set_tail_segment(segment.number() + 1);
+            self.follow()?;
+        }
+    }
+
+    /// Whether the frame that ends at `mark` is the end frame.
+    fn is_sealed(&self, mark: Mark) -> bool {
+        let segment = &self.tail().segment;
+        let before = mark.offset - frame::HEADER;
+        matches!(segment.head(before), Ok(Some(head)) if head.kind == Kind::End
+            && segment.is_sound(before, head, self.tail().base + mark.records))
+    }
+}
+
+impl<S: Storage> Drop for Held<'_, S> {
+    #[inline]
+    fn drop(&mut self) {
+        self.appender.slot.unlock(self.control);
+    }
+}
+
+impl<S: Storage> Drop for Appender<S> {
+    fn drop(&mut self) {
+        self.ahead.stop();
+    }
+}

@@ -1,0 +1,256 @@
+//! The control page: what processes that have the journal open must agree on at every moment.
+//!
+//! None of it has to survive: the first opener makes it anew from the segments. The words that writers change for each record, the
+//! ones that readers look at, and those that change at syncs stand on cache lines of their own.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::storage::{Access, Region, Storage};
+
+/// The file.
+pub(crate) const NAME: &str = "control";
+/// How many processes may write at once.
+pub(crate) const WRITERS_MAX: u64 = 256;
+
+const BYTES: u64 = 4096;
+const MAGIC: u64 = u64::from_le_bytes(*b"MSCTL\0\0\x01");
+const SEGMENT_BYTES: u64 = 8;
+const BOOT: [u64; 2] = [16, 24];
+const READY: u64 = 32;
+const POISON: u64 = 40;
+const OWNER: u64 = 48;
+
+const LOCK: u64 = 64;
+const WAITING: u64 = 72;
+const WAKE: u64 = 80;
+
+const TAIL_SEGMENT: u64 = 128;
+const FIRST_SEGMENT: u64 = 136;
+
+const DURABLE: u64 = 192;
+const DURABLE_SEGMENT: u64 = 200;
+
+const PIDS: u64 = 1024;
+
+/// The mapped page.
+pub(crate) struct Control<R> {
+    region: R,
+}
+
+impl<R: Region> Control<R> {
+    /// Open the page that another opener keeps, or has left behind. `None` when there is none, or it was never finished.
+    pub fn open<S: Storage<Region = R>>(storage: &S, access: Access) -> Option<Self> {
+        let region = storage.open(NAME, access).ok()?;
+        let control = Control { region };
+        (control.region.bytes_len() >= BYTES && control.region.load(0) == MAGIC).then_some(control)
+    }
+
+    /// Make the page, or take the one that is there; the caller holds the lock on it.
+    pub fn create<S: Storage<Region = R>>(storage: &S) -> Result<Self> {
+        let region = storage
+            .create(NAME, BYTES)
+            .map_err(|source| match source.kind() {
+                std::io::ErrorKind::StorageFull => Error::DiskFull {
+                    path: storage.path(NAME),
+                    source,
+                },
+                _ => Error::Io {
+                    verb: "create",
+                    path: storage.path(NAME),
+                    source,
+                },
+            })?;
+        let found = region.load(0);
+        if found != 0 && found != MAGIC {
+            let why = "the control file has another beginning".to_owned();
+            return Err(Error::NotAJournal {
+                path: storage.path(NAME),
+                why,
+            });
+        }
+        Ok(Control { region })
+    }
+
+    /// Whether the last recovery ended, in this boot: what segments hold is what processes wrote, no power was lost since.
+    pub fn is_ready(&self, boot: u128) -> bool {
+        let found =
+            u128::from(self.region.load(BOOT[0])) | u128::from(self.region.load(BOOT[1])) << 64;
+        self.region.load(READY) == 1 && found == boot
+    }
+
+    /// Recovery begins: until it has ended, nobody else may use the journal.
+    pub fn begin_recovery(&self) {
+        self.region.publish(READY, 0);
+    }
+
+    /// Recovery has ended with these facts; nobody writes yet.
+    pub fn end_recovery(&self, facts: &Facts) {
+        let words = [
+            (SEGMENT_BYTES, facts.segment_bytes),
+            (BOOT[0], facts.boot as u64),
+            (BOOT[1], (facts.boot >> 64) as u64),
+            (POISON, 0),
+            (OWNER, 0),
+            (LOCK, 0),
+            (WAITING, 0),
+            (TAIL_SEGMENT, facts.tail_segment),
+            (FIRST_SEGMENT, facts.first_segment),
+            (DURABLE, facts.durable),
+            (DURABLE_SEGMENT, facts.durable_segment),
+            (0, MAGIC),
+            (READY, 1),
+        ];
+        for (at, word) in words {
+            self.region.publish(at, word);
+        }
+    }
+
+    pub fn segment_bytes(&self) -> u64 {
+        self.region.load(SEGMENT_BYTES)
+    }
+
+    #[inline]
+    pub fn is_poisoned(&self) -> bool {
+        self.region.load(POISON) != 0
+    }
+
+    pub fn poison(&self) {
+        self.region.publish(POISON, 1);
+    }
+
+    /// The process that has the journal for itself, or 0.
+    pub fn owner(&self) -> u32 {
+        self.region.load(OWNER) as u32
+    }
+
+    pub fn set_owner(&self, pid: u32) {
+        self.region.publish(OWNER, pid.into());
+    }
+
+    /// Take the append lock if it is free.
+    #[inline]
+    pub fn lock(&self, slot: u64) -> bool {
+        self.region.exchange(LOCK, 0, slot + 1).is_ok()
+    }
+
+    /// The slot of the writer that holds the append lock.
+    pub fn holder(&self) -> Option<u64> {
+        self.region.load(LOCK).checked_sub(1)
+    }
+
+    /// Take the append lock from a writer that is dead.
+    pub fn inherit(&self, from: u64, to: u64) -> bool {
+        self.region.exchange(LOCK, from + 1, to + 1).is_ok()
+    }
+
+    /// Let the append lock go, and wake readers that sleep.
+    #[inline]
+    pub fn unlock(&self, slot: u64) {
+        // Fully ordered: either a reader that is about to sleep sees the record, or this sees the reader.
+        let held = self.region.exchange(LOCK, slot + 1, 0);
+        debug_assert!(
+            held.is_ok(),
+            "the append lock was taken away from a living writer"
+        );
+        if self.region.load(WAITING) != 0 {
+            self.wake_readers();
+        }
+    }
+
+    #[cold]
+    pub fn wake_readers(&self) {
+        self.region.publish(WAITING, 0);
+        let mut seen = self.region.load(WAKE);
+        while let Err(found) = self.region.exchange(WAKE, seen, seen + 1) {
+            seen = found;
+        }
+        self.region.wake(WAKE);
+    }
+
+    /// Sleep until a record may have come. `came` is asked after the wish to be woken is known to writers.
+    pub fn sleep_until(&self, limit: Duration, came: impl Fn() -> bool) {
+        let seen = self.region.load(WAKE);
+        let mut waiting = self.region.load(WAITING);
+        while let Err(found) = self.region.exchange(WAITING, waiting, 1) {
+            waiting = found;
+        }
+        if !came() {
+            self.region.wait(WAKE, seen as u32, limit);
+        }
+    }
+
+    /// Sleep for a moment while another holds the append lock.
+    pub fn pause(&self, limit: Duration) {
+        let seen = self.region.load(LOCK);
+        if seen != 0 {
+            self.region.wait(LOCK, seen as u32, limit);
+        }
+    }
+
+    /// Sleep for a moment.
+    pub fn rest(&self, limit: Duration) {
+        self.region.wait(WAKE, self.region.load(WAKE) as u32, limit);
+    }
+
+    #[inline]
+    pub fn tail_segment(&self) -> u64 {
+        self.region.load(TAIL_SEGMENT)
+    }
+
+    pub fn set_tail_segment(&self, number: u64) {
+        self.region.publish(TAIL_SEGMENT, number);
+    }
+
+    pub fn first_segment(&self) -> u64 {
+        self.region.load(FIRST_SEGMENT)
+    }
+
+    /// All records before this sequence number survive a loss of power.
+    #[inline]
+    pub fn durable(&self) -> u64 {
+        self.region.load(DURABLE)
+    }
+
+    pub fn raise_durable(&self, sequence: u64) {
+        self.raise(DURABLE, sequence);
+    }
+
+    /// The first segment that may hold records which are not durable.
+    pub fn durable_segment(&self) -> u64 {
+        self.region.load(DURABLE_SEGMENT)
+    }
+
+    pub fn raise_durable_segment(&self, number: u64) {
+        self.raise(DURABLE_SEGMENT, number);
+    }
+
+    fn raise(&self, at: u64, word: u64) {
+        let mut found = self.region.load(at);
+        while found < word {
+            match self.region.exchange(at, found, word) {
+                Ok(()) => break,
+                Err(other) => found = other,
+            }
+        }
+    }
+
+    pub fn pid(&self, slot: u64) -> u32 {
+        self.region.load(PIDS + slot * 8) as u32
+    }
+
+    pub fn set_pid(&self, slot: u64, pid: u32) {
+        self.region.publish(PIDS + slot * 8, pid.into());
+    }
+}
+
+/// What recovery found out about the segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub segment_bytes: u64,
+    pub boot: u128,
+    pub first_segment: u64,
+    pub tail_segment: u64,
+    pub durable: u64,
+    pub durable_segment: u64,
+}

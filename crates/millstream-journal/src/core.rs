@@ -1,0 +1,204 @@
+//! What all handles on one opening share: the storage, the options, the control page and the segments that are mapped.
+//!
+//! A segment is mapped once and stays so while anybody uses it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::control::Control;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::recover::Plan;
+use crate::segment::{self, Mark, Segment};
+use crate::storage::memory::ForkMark;
+use crate::storage::{Access, Storage};
+
+/// One opening of a journal.
+pub(crate) struct Core<S: Storage> {
+    pub storage: S,
+    pub options: Options,
+    /// None when a journal is read that no process has open since the machine started.
+    pub control: Option<Control<S::Region>>,
+    /// What a recovery would do, for a reader that may not do it.
+    pub plan: Option<Plan>,
+    pub segment_bytes: u64,
+    pub fork_mark: ForkMark,
+    segments: Mutex<BTreeMap<u64, Weak<Segment<S::Region>>>>,
+}
+
+/// An open segment.
+pub(crate) type SegmentOf<S> = Arc<Segment<<S as Storage>::Region>>;
+
+impl<S: Storage> Core<S> {
+    pub fn new(
+        storage: S,
+        options: Options,
+        control: Option<Control<S::Region>>,
+        plan: Option<Plan>,
+        segment_bytes: u64,
+    ) -> Result<Self> {
+        let fork_mark = ForkMark::new().map_err(|source| Error::Io {
+            verb: "map memory for",
+            path: storage.path(""),
+            source,
+        })?;
+        Ok(Core {
+            storage,
+            options,
+            control,
+            plan,
+            segment_bytes,
+            fork_mark,
+            segments: Mutex::default(),
+        })
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.storage.path("")
+    }
+
+    /// The control page of an opening that may write.
+    #[inline]
+    pub fn control(&self) -> Result<&Control<S::Region>> {
+        self.control
+            .as_ref()
+            .ok_or_else(|| Error::ReadOnly { path: self.path() })
+    }
+
+    fn access(&self) -> Access {
+        if self.options.read_only {
+            Access::Read
+        } else {
+            Access::Write
+        }
+    }
+
+    /// The segment of that number.
+    pub fn segment(&self, number: u64) -> Result<SegmentOf<S>> {
+        if let Some(segment) = lock(&self.segments).get(&number).and_then(Weak::upgrade) {
+            return Ok(segment);
+        }
+        let segment = Segment::open(&self.storage, number, self.access())?;
+        if segment.bytes() != self.segment_bytes {
+            return Err(Error::Damage {
+                path: self.storage.path(&segment::name(number)),
+                offset: 32,
+                what: format!(
+                    "the segment has {} bytes, the others have {}",
+                    segment.bytes(),
+                    self.segment_bytes
+                ),
+            });
+        }
+        Ok(self.keep(segment))
+    }
+
+    /// Remember an open segment, or take the one that another thread has opened meanwhile.
+    pub fn keep(&self, segment: Segment<S::Region>) -> SegmentOf<S> {
+        let mut segments = lock(&self.segments);
+        segments.retain(|_, segment| segment.strong_count() > 0);
+        if let Some(other) = segments.get(&segment.number()).and_then(Weak::upgrade) {
+            return other;
+        }
+        let segment = Arc::new(segment);
+        segments.insert(segment.number(), Arc::downgrade(&segment));
+        segment
+    }
+
+    /// The number of the segment that is appended to.
+    #[inline]
+    pub fn tail_segment(&self) -> u64 {
+        match (&self.plan, &self.control) {
+            (Some(plan), _) => plan.facts.tail_segment,
+            (None, Some(control)) => control.tail_segment(),
+            (None, None) => 0,
+        }
+    }
+
+    pub fn first_segment(&self) -> u64 {
+        match (&self.plan, &self.control) {
+            (Some(plan), _) => plan.facts.first_segment,
+            (None, Some(control)) => control.first_segment(),
+            (None, None) => 0,
+        }
+    }
+
+    /// The sequence number of a segment's first record.
+    pub fn base(&self, segment: &Segment<S::Region>) -> Result<u64> {
+        let planned = self
+            .plan
+            .as_ref()
+            .and_then(|plan| plan.base(segment.number()));
+        planned
+            .or_else(|| segment.base())
+            .ok_or_else(|| Error::Damage {
+                path: self.storage.path(&segment::name(segment.number())),
+                offset: 64,
+                what: "the segment has no first sequence number, and others follow it".to_owned(),
+            })
+    }
+
+    /// The end of a segment, as far as it is known.
+    pub fn tail(&self, segment: &Segment<S::Region>) -> Mark {
+        let planned = self
+            .plan
+            .as_ref()
+            .and_then(|plan| plan.tail(segment.number()));
+        planned.unwrap_or_else(|| segment.tail())
+    }
+
+    /// The sequence number of the oldest record.
+    pub fn first(&self) -> Result<u64> {
+        loop {
+            let number = self.first_segment();
+            match self.segment(number) {
+                Ok(segment) => return self.base(&segment),
+                // Pruned between the two.
+                Err(Error::Io { .. }) if self.first_segment() > number => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The sequence number that the next record will get.
+    pub fn next(&self) -> Result<u64> {
+        let segment = self.segment(self.tail_segment())?;
+        Ok(self.base(&segment)? + self.tail(&segment).records)
+    }
+
+    /// All records before this sequence number survive a loss of power.
+    pub fn durable(&self) -> u64 {
+        match (&self.plan, &self.control) {
+            (Some(plan), _) => plan.facts.durable,
+            (None, Some(control)) => control.durable(),
+            (None, None) => 0,
+        }
+    }
+
+    pub fn damage(
+        &self,
+        segment: &Segment<S::Region>,
+        offset: u64,
+        what: impl Into<String>,
+    ) -> Error {
+        Error::Damage {
+            path: self.storage.path(&segment::name(segment.number())),
+            offset,
+            what: what.into(),
+        }
+    }
+
+    pub fn check_fork(&self) -> Result<()> {
+        if self.fork_mark.is_child() {
+            Err(Error::Forked { path: self.path() })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Take a mutex. What it guards is sound after a panic: nothing is half done in between.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,166 @@
+//! Everything that can go wrong with a journal, worded for the person who reads it.
+//!
+//! Each error names the file or the record that it is about, so that one line is enough to act on.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What the calls of this crate give.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a journal could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no journal, and `create` was not asked for.
+    #[error("{}: there is no journal here", path.display())]
+    NotFound {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory or file holds something else.
+    #[error("{}: not a journal: {why}", path.display())]
+    NotAJournal {
+        /// The directory or file.
+        path: PathBuf,
+        /// What gave it away.
+        why: String,
+    },
+    /// The journal was written by a newer version of the format.
+    #[error("{}: format version {found}, this program reads up to {supported}; use a newer Millstream", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version in the file.
+        found: u32,
+        /// The newest version that is understood.
+        supported: u32,
+    },
+    /// The system refused.
+    #[error("{}: cannot {verb}: {source}", path.display())]
+    Io {
+        /// What was tried: `open`, `sync`.
+        verb: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No room for the next segment. Appending works again as soon as there is.
+    #[error("{}: the disk is full: {source}", path.display())]
+    DiskFull {
+        /// The segment that could not be made.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Bytes that were written are not there any more, or not as they were.
+    #[error("{}: damaged at offset {offset}: {what}", path.display())]
+    Damage {
+        /// The file.
+        path: PathBuf,
+        /// The byte in the file at which the damaged part begins.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The record has been removed by retention.
+    #[error("{}: record {sequence} has been pruned; the first one is {first}", path.display())]
+    Pruned {
+        /// The journal.
+        path: PathBuf,
+        /// The record asked for.
+        sequence: u64,
+        /// The oldest record there is.
+        first: u64,
+    },
+    /// The record has not been written yet.
+    #[error("{}: there is no record {sequence} yet; the next one will be {next}", path.display())]
+    NotYet {
+        /// The journal.
+        path: PathBuf,
+        /// The record asked for.
+        sequence: u64,
+        /// The sequence number that the next record gets.
+        next: u64,
+    },
+    /// A record is longer than allowed.
+    #[error("a record of {bytes} bytes is over the limit of {limit}")]
+    RecordTooLarge {
+        /// The length of the record.
+        bytes: u64,
+        /// The longest record that this journal takes.
+        limit: u64,
+    },
+    /// Another writer has been in the middle of an append for too long.
+    #[error("{}: process {pid} is in the middle of an append and has not ended it within {waited:?}", path.display())]
+    Busy {
+        /// The journal.
+        path: PathBuf,
+        /// The process that holds the append lock.
+        pid: u32,
+        /// How long this writer has waited.
+        waited: Duration,
+    },
+    /// The journal is open in a way that excludes this opening.
+    #[error("{}: {why}", path.display())]
+    Locked {
+        /// The journal.
+        path: PathBuf,
+        /// Who has it open, and how.
+        why: String,
+    },
+    /// A sync has failed. What the kernel held back is lost for good, so that nothing more is acknowledged.
+    #[error("{}: a sync has failed; close the journal in all processes and open it again to recover", path.display())]
+    Poisoned {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// The journal was opened for reading.
+    #[error("{}: the journal is open for reading only", path.display())]
+    ReadOnly {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// The process forked. A child opens the journal itself.
+    #[error("{}: this journal was opened before a fork; open it again in the child", path.display())]
+    Forked {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// As many processes write as the journal has room for.
+    #[error("{}: {limit} processes are writing already, which is the limit", path.display())]
+    TooManyWriters {
+        /// The journal.
+        path: PathBuf,
+        /// How many there can be.
+        limit: u64,
+    },
+    /// An option is outside its range.
+    #[error("{name} = {value}: {expected}")]
+    Option {
+        /// The option.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it can be.
+        expected: String,
+    },
+    /// A cursor's name is not one.
+    #[error(
+        "cursor \"{name}\": a name is 1 to 100 letters, digits, '-', '_' or '.', and begins with none of the last two"
+    )]
+    CursorName {
+        /// The name.
+        name: String,
+    },
+    /// Another reader has the cursor.
+    #[error("{}: cursor \"{name}\" is in use by another reader", path.display())]
+    CursorTaken {
+        /// The journal.
+        path: PathBuf,
+        /// The cursor.
+        name: String,
+    },
+}

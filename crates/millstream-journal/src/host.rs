@@ -1,0 +1,125 @@
+//! What the machine hands in: its clocks, its randomness, the identity of this boot, and background threads.
+//!
+//! Nothing else in this crate asks the system for any of them, so that a simulation can give its own and repeat a run from a seed.
+//!
+//! ```
+//! use millstream_journal::{Host, Options};
+//! let options = Options { host: Host::simulated(|| 42, || 7), ..Options::default() };
+//! assert_eq!(options.host.time_ns(), 42);
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+type Source = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Clocks, randomness and identity, real or simulated.
+#[derive(Clone)]
+pub struct Host {
+    simulated: Option<Simulated>,
+    boot: u128,
+}
+
+#[derive(Clone)]
+struct Simulated {
+    time_ns: Source,
+    random: Source,
+}
+
+impl Host {
+    /// This machine.
+    #[must_use]
+    pub fn real() -> Self {
+        Host {
+            simulated: None,
+            boot: boot_id(),
+        }
+    }
+
+    /// A host whose time (ns since 1970) and random numbers are given, and that has no background threads: what they
+    /// would do is done inside the calls.
+    #[must_use]
+    pub fn simulated(
+        time_ns: impl Fn() -> u64 + Send + Sync + 'static,
+        random: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        let simulated = Simulated {
+            time_ns: Arc::new(time_ns),
+            random: Arc::new(random),
+        };
+        Host {
+            simulated: Some(simulated),
+            boot: 1,
+        }
+    }
+
+    /// The same host after it was started again, when `boot` differs. 0 is unknown: never the same boot.
+    #[must_use]
+    pub fn with_boot(self, boot: u128) -> Self {
+        Host { boot, ..self }
+    }
+
+    /// Wall time in ns since 1970.
+    #[inline]
+    #[must_use]
+    pub fn time_ns(&self) -> u64 {
+        match &self.simulated {
+            None => read(ClockId::Realtime),
+            Some(simulated) => (simulated.time_ns)(),
+        }
+    }
+
+    pub(crate) fn monotonic(&self) -> Duration {
+        Duration::from_nanos(match &self.simulated {
+            None => read(ClockId::Monotonic),
+            Some(simulated) => (simulated.time_ns)(),
+        })
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        if let Some(simulated) = &self.simulated {
+            return (simulated.random)();
+        }
+        let mut bytes = [0; 8];
+        match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+            Ok(_) => u64::from_le_bytes(bytes),
+            // Without a source of randomness the time still differs from one segment to the next.
+            Err(_) => read(ClockId::Realtime).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        }
+    }
+
+    pub(crate) fn boot(&self) -> u128 {
+        self.boot
+    }
+
+    pub(crate) fn has_threads(&self) -> bool {
+        self.simulated.is_none()
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.simulated.is_some() {
+            "simulated"
+        } else {
+            "real"
+        };
+        write!(f, "Host({kind}, boot {:x})", self.boot)
+    }
+}
+
+#[inline]
+fn read(clock: ClockId) -> u64 {
+    let t = clock_gettime(clock);
+    (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// The kernel's name for this boot. Without one every opening takes the long way, as after a crash of the machine.
+fn boot_id() -> u128 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).unwrap_or(0)
+}

@@ -1,0 +1,136 @@
+//! The append lock: one word of the control page, for all threads of all processes.
+//!
+//! Its value names the holder's *slot*. A slot belongs to one opening of the journal and is held with a lock on a small file, which
+//! the system lets go when the process dies, however it dies. So a waiter can tell a holder that is dead from one that is slow:
+//! from a dead one it inherits the lock, and repairs the tail before it goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::control::{self, Control};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::storage::{Hold, Storage};
+
+/// The slot of an opening that writes.
+pub(crate) struct Slot<S: Storage> {
+    pub core: Arc<Core<S>>,
+    number: u64,
+    _lock: S::Lock,
+}
+
+/// How the lock was come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It was free.
+    Free,
+    /// From a writer that died: the tail needs repair.
+    Inherited,
+}
+
+impl<S: Storage> Slot<S> {
+    /// Take the first slot that no living process has.
+    pub fn take(core: Arc<Core<S>>) -> Result<Self> {
+        let control = core.control()?;
+        for number in 0..control::WRITERS_MAX {
+            let name = file(number);
+            let failed = |source| Error::Io {
+                verb: "lock",
+                path: core.storage.path(&name),
+                source,
+            };
+            if let Some(lock) = core.storage.lock(&name, Hold::Exclusive).map_err(failed)? {
+                control.set_pid(number, std::process::id());
+                return Ok(Slot {
+                    number,
+                    _lock: lock,
+                    core,
+                });
+            }
+        }
+        Err(Error::TooManyWriters {
+            path: core.path(),
+            limit: control::WRITERS_MAX,
+        })
+    }
+
+    /// Whether the lock is still held by a process that died with this slot before.
+    pub fn was_left_locked(&self, control: &Control<S::Region>) -> bool {
+        control.holder() == Some(self.number)
+    }
+
+    /// Take the append lock.
+    #[inline]
+    pub fn lock(&self, control: &Control<S::Region>) -> Result<Taken> {
+        if control.lock(self.number) {
+            Ok(Taken::Free)
+        } else {
+            self.lock_slowly(control)
+        }
+    }
+
+    #[inline]
+    pub fn unlock(&self, control: &Control<S::Region>) {
+        control.unlock(self.number);
+    }
+
+    #[cold]
+    fn lock_slowly(&self, control: &Control<S::Region>) -> Result<Taken> {
+        // A holder needs about 50 ns. Growing pauses let it make several appends in a row, for which its cache lines stay where
+        // they are; after these it has lost its processor, and needs ours.
+        for round in 0..64 {
+            for _ in 0..1 << (round / 4).min(7) {
+                std::hint::spin_loop();
+            }
+            if control.lock(self.number) {
+                return Ok(Taken::Free);
+            }
+            if round > 32 {
+                std::thread::yield_now();
+            }
+        }
+        let host = &self.core.options.host;
+        let start = host.monotonic();
+        let mut pause = Duration::from_micros(20);
+        loop {
+            if control.lock(self.number) {
+                return Ok(Taken::Free);
+            }
+            if let Some(holder) = control.holder() {
+                if pause > Duration::from_micros(500) && self.inherit(control, holder)? {
+                    return Ok(Taken::Inherited);
+                }
+                let waited = host.monotonic().saturating_sub(start);
+                if waited >= self.core.options.busy_timeout {
+                    return Err(Error::Busy {
+                        path: self.core.path(),
+                        pid: control.pid(holder),
+                        waited,
+                    });
+                }
+            }
+            control.pause(pause);
+            pause = (pause * 2).min(Duration::from_millis(2));
+        }
+    }
+
+    /// Take the lock from `holder` if that is dead. While its slot is ours nobody else can be `holder`.
+    fn inherit(&self, control: &Control<S::Region>, holder: u64) -> Result<bool> {
+        let name = file(holder);
+        let failed = |source| Error::Io {
+            verb: "lock",
+            path: self.core.storage.path(&name),
+            source,
+        };
+        let slot = self
+            .core
+            .storage
+            .lock(&name, Hold::Exclusive)
+            .map_err(failed)?;
+        Ok(slot.is_some() && control.inherit(holder, self.number))
+    }
+}
+
+fn file(slot: u64) -> String {
+    format!("writers/{slot}")
+}

@@ -1,0 +1,160 @@
+//! Opening: find out who else has the journal open, recover if nobody has, and take part.
+//!
+//! Every opening that may write shares a lock on the control file. Who can have that lock alone is the first one, and recovers. An
+//! exclusive opening keeps it. Readers take no lock: nothing that writers do to each other concerns them.
+
+use std::io;
+use std::time::Duration;
+
+use crate::control::{self, Control};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::recover;
+use crate::storage::{Access, Hold, Storage};
+
+/// An opening and the lock that keeps others from recovering meanwhile.
+pub(crate) struct Opened<S: Storage> {
+    pub core: Core<S>,
+    pub lock: Option<S::Lock>,
+}
+
+/// Open the journal in `storage`.
+pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
+    options.check()?;
+    if options.read_only {
+        return read(storage, options);
+    }
+    prepare(&storage, &options)?;
+    let start = options.host.monotonic();
+    let mut pause = Duration::from_micros(100);
+    loop {
+        let lock = |hold| {
+            storage
+                .lock(control::NAME, hold)
+                .map_err(|source| failed("lock", &storage, source))
+        };
+        if let Some(alone) = lock(Hold::Exclusive)? {
+            recover(&storage, &options)?;
+            if options.exclusive {
+                return taken_over(storage, options, alone);
+            }
+            // Whoever comes in between recovers again, which changes nothing.
+            drop(alone);
+        }
+        if !options.exclusive
+            && let Some(shared) = lock(Hold::Shared)?
+            && let Some(control) = Control::open(&storage, Access::Write)
+            && control.is_ready(options.host.boot())
+        {
+            let segment_bytes = control.segment_bytes();
+            let core = Core::new(storage, options, Some(control), None, segment_bytes)?;
+            return Ok(Opened {
+                core,
+                lock: Some(shared),
+            });
+        }
+        let waited = options.host.monotonic().saturating_sub(start);
+        refuse(&storage, &options, waited)?;
+        wait(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Another opening excludes this one: say so, at once when it is sure to last.
+fn refuse<S: Storage>(storage: &S, options: &Options, waited: Duration) -> Result<()> {
+    let owner = Control::open(storage, Access::Read).map_or(0, |control| control.owner());
+    let why = match (options.exclusive, owner) {
+        (_, 1..) => format!("process {owner} has the journal open exclusively"),
+        (true, 0) if waited > Duration::from_millis(200) => "the journal is open in another process, or twice in this one, and cannot be opened exclusively".to_owned(),
+        (false, 0) if waited > options.busy_timeout => "another process has been recovering the journal for too long".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(Error::Locked {
+        path: storage.path(""),
+        why,
+    })
+}
+
+fn prepare<S: Storage>(storage: &S, options: &Options) -> Result<()> {
+    let found = storage.list("");
+    let missing = matches!(&found, Err(error) if error.kind() == io::ErrorKind::NotFound);
+    if missing && !options.create {
+        return Err(Error::NotFound {
+            path: storage.path(""),
+        });
+    }
+    if let Ok(names) = found
+        && !options.create
+        && !names
+            .iter()
+            .any(|name| crate::segment::number(name).is_some())
+    {
+        return Err(Error::NotFound {
+            path: storage.path(""),
+        });
+    }
+    recover::check_names(storage)?;
+    storage
+        .prepare()
+        .map_err(|source| failed("make", storage, source))
+}
+
+fn taken_over<S: Storage>(storage: S, options: Options, alone: S::Lock) -> Result<Opened<S>> {
+    let control = Control::create(&storage)?;
+    control.set_owner(std::process::id());
+    let segment_bytes = control.segment_bytes();
+    let core = Core::new(storage, options, Some(control), None, segment_bytes)?;
+    Ok(Opened {
+        core,
+        lock: Some(alone),
+    })
+}
+
+/// Plan and act, alone.
+fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
+    let left = Control::open(storage, Access::Read);
+    let plan = recover::plan(storage, left.as_ref(), options)?;
+    drop(left);
+    let control = Control::create(storage)?;
+    control.begin_recovery();
+    recover::act(storage, &plan, options)?;
+    control.end_recovery(&plan.facts);
+    Ok(())
+}
+
+/// Open for reading: beside those that write, or as a recovery would leave the journal.
+fn read<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
+    if let Some(control) = Control::open(&storage, Access::Read)
+        && control.is_ready(options.host.boot())
+    {
+        let segment_bytes = control.segment_bytes();
+        let core = Core::new(storage, options, Some(control), None, segment_bytes)?;
+        return Ok(Opened { core, lock: None });
+    }
+    let plan = recover::plan(&storage, None, &options)?;
+    if plan.is_new() {
+        return Err(Error::NotFound {
+            path: storage.path(""),
+        });
+    }
+    let segment_bytes = plan.facts.segment_bytes;
+    let core = Core::new(storage, options, None, Some(plan), segment_bytes)?;
+    Ok(Opened { core, lock: None })
+}
+
+fn failed<S: Storage>(verb: &'static str, storage: &S, source: io::Error) -> Error {
+    Error::Io {
+        verb,
+        path: storage.path(""),
+        source,
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells when another process has recovered or gone"
+)]
+fn wait(pause: Duration) {
+    std::thread::sleep(pause);
+}

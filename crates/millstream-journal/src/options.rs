@@ -1,0 +1,125 @@
+//! How a journal is opened: durability, sizes, limits, retention.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::frame;
+use crate::host::Host;
+use crate::segment;
+
+/// When what was appended is made to survive a loss of power.
+///
+/// In every mode it survives the death of any process as soon as `append` has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// When the kernel likes to, within half a minute or so.
+    Never,
+    /// In the background, so that a loss of power costs at most what this time brought.
+    Every(Duration),
+    /// Before `append` returns. Appends at the same time share one sync.
+    Always,
+}
+
+/// What may be removed from the front of a journal, whole segments at a time. A limit that is `None` removes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Keep at most about this many bytes of segments.
+    pub bytes: Option<u64>,
+    /// Remove segments whose last record is older.
+    pub age: Option<Duration>,
+    /// Never remove what a named cursor has not passed; with no other limit, remove all that every cursor has passed.
+    pub keep_for_cursors: bool,
+}
+
+/// How a journal is opened. The defaults are safe for one machine with several processes.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When appended records survive a loss of power.
+    pub sync: Sync,
+    /// The size of a segment in bytes. A journal that exists keeps the size that it was made with.
+    pub segment_bytes: u64,
+    /// The longest record that this opening appends, in bytes.
+    pub record_bytes_max: u32,
+    /// What the background removes at each new segment.
+    pub retention: Retention,
+    /// Refuse other openings that could write, and be refused by them.
+    pub exclusive: bool,
+    /// Make the journal when there is none.
+    pub create: bool,
+    /// Only read: nothing is written, locked or repaired, and a torn end is skipped, not cut.
+    pub read_only: bool,
+    /// How long an append waits for another that does not end.
+    pub busy_timeout: Duration,
+    /// The clocks and the randomness.
+    pub host: Host,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            sync: Sync::Never,
+            segment_bytes: 64 << 20,
+            record_bytes_max: 16 << 20,
+            retention: Retention::default(),
+            exclusive: false,
+            create: true,
+            read_only: false,
+            busy_timeout: Duration::from_secs(10),
+            host: Host::real(),
+        }
+    }
+}
+
+impl Options {
+    /// Options to read a journal that exists.
+    #[must_use]
+    pub fn read_only() -> Self {
+        Options {
+            read_only: true,
+            create: false,
+            ..Options::default()
+        }
+    }
+
+    /// These options with another `sync`.
+    #[must_use]
+    pub fn with_sync(self, sync: Sync) -> Self {
+        Options { sync, ..self }
+    }
+
+    /// These options with another size of segments, in bytes.
+    #[must_use]
+    pub fn with_segment_bytes(self, segment_bytes: u64) -> Self {
+        Options {
+            segment_bytes,
+            ..self
+        }
+    }
+
+    /// These options with another `retention`.
+    #[must_use]
+    pub fn with_retention(self, retention: Retention) -> Self {
+        Options { retention, ..self }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let (least, most) = (segment::BYTES_MIN, segment::BYTES_MAX);
+        if !(least..=most).contains(&self.segment_bytes)
+            || !self.segment_bytes.is_multiple_of(segment::BLOCK)
+        {
+            return Err(Error::Option {
+                name: "segment_bytes",
+                value: self.segment_bytes,
+                expected: format!("a multiple of {} from {least} to {most}", segment::BLOCK),
+            });
+        }
+        if self.record_bytes_max > frame::BODY_BYTES_MAX {
+            return Err(Error::Option {
+                name: "record_bytes_max",
+                value: self.record_bytes_max.into(),
+                expected: format!("at most {}", frame::BODY_BYTES_MAX),
+            });
+        }
+        Ok(())
+    }
+}

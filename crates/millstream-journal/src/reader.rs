@@ -1,0 +1,375 @@
+//! Reading and tailing: whole records only, in order, across segments, where they lie.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::SegmentOf;
+use crate::error::{Error, Result};
+use crate::frame::{self, Kind};
+use crate::index;
+use crate::journal::Journal;
+use crate::segment::Mark;
+use crate::storage::{Mapped, Region, Storage};
+
+/// How much is brought into memory at once, ahead of a reader.
+const STEP: u64 = 2 << 20;
+/// How often, in looks at a record that is not there, it is made sure that it should not be.
+const LOOKS: u32 = 256;
+/// The longest sleep. A wake-up that got lost costs no more than this.
+const SLEEP: Duration = Duration::from_millis(100);
+
+/// A record, where it lies in the mapped segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its number: dense, from 0, never used twice.
+    pub sequence: u64,
+    /// When it was appended, in ns since 1970. Never earlier than the record before.
+    pub time_ns: u64,
+    /// What was appended.
+    pub body: &'a [u8],
+}
+
+/// How to wait for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Look all the time: the shortest latency, for a core of its own.
+    Spin,
+    /// Look often, then less and less often, down to once a millisecond.
+    BackOff,
+    /// Look for a few microseconds, then sleep until a writer wakes this reader.
+    Block,
+}
+
+/// Reads a journal from any position on.
+pub struct Reader<S: Storage = Mapped> {
+    journal: Journal<S>,
+    segment: SegmentOf<S>,
+    /// The next frame: where it begins, and the record's number.
+    at: u64,
+    sequence: u64,
+    /// Frames from here on are not there, though they may look so: a recovery would cut them.
+    limit: u64,
+    /// Pages up to here were asked for.
+    populated: u64,
+    looks: u32,
+}
+
+impl<S: Storage> Reader<S> {
+    pub(crate) fn new(journal: Journal<S>) -> Result<Self> {
+        let core = journal.core();
+        let segment = core.segment(core.first_segment())?;
+        let sequence = core.base(&segment)?;
+        let mut reader = Reader {
+            at: 0,
+            sequence,
+            limit: 0,
+            populated: 0,
+            looks: 0,
+            segment,
+            journal,
+        };
+        let start = Mark {
+            offset: reader.segment.data_start(),
+            records: 0,
+        };
+        reader.stand(Arc::clone(&reader.segment), sequence, start);
+        Ok(reader)
+    }
+
+    /// The sequence number of the record that comes next.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Go to the record `sequence`; [`Journal::next`] is the end.
+    ///
+    /// # Errors
+    /// [`Error::Pruned`], [`Error::NotYet`], [`Error::Damage`] before it in its segment.
+    pub fn seek(&mut self, sequence: u64) -> Result<()> {
+        let core = Arc::clone(self.journal.core());
+        let (first, next) = (core.first()?, core.next()?);
+        if sequence < first {
+            return Err(Error::Pruned {
+                path: core.path(),
+                sequence,
+                first,
+            });
+        }
+        if sequence > next {
+            return Err(Error::NotYet {
+                path: core.path(),
+                sequence,
+                next,
+            });
+        }
+        let segment = self.last_segment(|_, base| Ok(base <= sequence))?;
+        let (base, tail) = (core.base(&segment)?, core.tail(&segment));
+        let mark = index::find(&segment, base, tail, sequence - base).ok_or_else(|| {
+            core.damage(
+                &segment,
+                segment.data_start(),
+                format!("the frames before record {sequence} cannot be followed"),
+            )
+        })?;
+        self.stand(segment, base, mark);
+        Ok(())
+    }
+
+    /// Go to the first record with a time of `time_ns` (ns since 1970) or later, or to the end.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] before it in its segment.
+    pub fn seek_time(&mut self, time_ns: u64) -> Result<()> {
+        let core = Arc::clone(self.journal.core());
+        let segment = self.last_segment(|segment, _| {
+            let start = segment.data_start();
+            let head = segment
+                .head(start)
+                .map_err(|what| core.damage(segment, start, what))?;
+            Ok(head.is_some() && segment.time_ns(start) < time_ns)
+        })?;
+        let (base, tail) = (core.base(&segment)?, core.tail(&segment));
+        let mark = index::find_time(&segment, base, tail, time_ns).ok_or_else(|| {
+            core.damage(
+                &segment,
+                segment.data_start(),
+                "its frames cannot be followed",
+            )
+        })?;
+        self.stand(segment, base, mark);
+        Ok(())
+    }
+
+    /// The last segment for which `holds` is true; it is true for all before. The first one, if for none.
+    fn last_segment(
+        &self,
+        holds: impl Fn(&SegmentOf<S>, u64) -> Result<bool>,
+    ) -> Result<SegmentOf<S>> {
+        let core = self.journal.core();
+        let (mut low, mut high) = (core.first_segment(), core.tail_segment());
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            let segment = core.segment(middle)?;
+            if holds(&segment, core.base(&segment)?)? {
+                low = middle
+            } else {
+                high = middle - 1
+            }
+        }
+        core.segment(low)
+    }
+
+    fn stand(&mut self, segment: SegmentOf<S>, base: u64, mark: Mark) {
+        let core = self.journal.core();
+        let planned = core.plan.is_some() && core.tail_segment() == segment.number();
+        self.limit = if planned {
+            core.tail(&segment).offset
+        } else {
+            u64::MAX
+        };
+        self.at = mark.offset;
+        self.sequence = base + mark.records;
+        self.populated = mark.offset;
+        self.segment = segment;
+        self.looks = 0;
+    }
+
+    /// The next record, or `None` while there is none.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when what is there is not what was appended, or not there any more; [`Error::Pruned`] when it was removed.
+    #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a record borrows from its reader, which an iterator cannot say"
+    )]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>> {
+        loop {
+            if self.at >= self.limit {
+                return Ok(None);
+            }
+            let head = match self.segment.head(self.at) {
+                Ok(Some(head)) => head,
+                Ok(None) if self.is_end()? => return Ok(None),
+                Ok(None) => continue,
+                Err(what) => return Err(self.damage(what)),
+            };
+            let (at, sequence) = (self.at, self.sequence);
+            if at + head.bytes() > self.populated {
+                self.populate(at + head.bytes());
+            }
+            if !self.segment.is_sound(at, head, sequence) {
+                return Err(self.damage("a frame does not match its checksum"));
+            }
+            if head.kind == Kind::End {
+                self.follow()?;
+                continue;
+            }
+            self.at = at + head.bytes();
+            self.sequence = sequence + 1;
+            self.looks = 0;
+            return Ok(Some(Record {
+                sequence,
+                time_ns: self.segment.time_ns(at),
+                body: self.segment.body(at, head),
+            }));
+        }
+    }
+
+    /// Read one record, wherever this reader stands. It goes on behind that record.
+    ///
+    /// # Errors
+    /// As [`seek`](Self::seek) and [`next`](Self::next).
+    pub fn read(&mut self, sequence: u64) -> Result<Record<'_>> {
+        if sequence != self.sequence {
+            self.seek(sequence)?;
+        }
+        let path = self.journal.path();
+        self.next()?.ok_or(Error::NotYet {
+            path,
+            sequence,
+            next: sequence,
+        })
+    }
+
+    /// Wait until there is a record, for `limit` at most. Gives whether there is one.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn wait(&mut self, wait: Wait, limit: Option<Duration>) -> Result<bool> {
+        let host = self.journal.core().options.host.clone();
+        let start = host.monotonic();
+        let mut pause = Duration::from_micros(1);
+        for look in 0_u32.. {
+            if self.has_next()? {
+                return Ok(true);
+            }
+            if wait == Wait::Spin || look < LOOKS {
+                std::hint::spin_loop();
+                if look % LOOKS != LOOKS - 1 {
+                    continue;
+                }
+            }
+            let left = limit.map_or(SLEEP, |limit| {
+                limit.saturating_sub(host.monotonic().saturating_sub(start))
+            });
+            if left.is_zero() {
+                return Ok(false);
+            }
+            match wait {
+                Wait::Spin => {}
+                Wait::BackOff => {
+                    self.pause(pause.min(left));
+                    pause = (pause * 2).min(Duration::from_millis(1));
+                }
+                Wait::Block => self.sleep(SLEEP.min(left)),
+            }
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn has_next(&mut self) -> Result<bool> {
+        if self.at >= self.limit {
+            return Ok(false);
+        }
+        if self.segment.region().load(self.at) != 0 {
+            return Ok(true);
+        }
+        Ok(!self.is_end()?)
+    }
+
+    /// Nothing is at this position: is that the end, so far? Looking further takes cache lines away from writers, so that it is done at
+    /// the first look and rarely afterwards.
+    #[inline]
+    fn is_end(&mut self) -> Result<bool> {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks % LOOKS == 1 {
+            self.is_end_surely()
+        } else {
+            Ok(true)
+        }
+    }
+
+    #[cold]
+    fn is_end_surely(&self) -> Result<bool> {
+        let core = self.journal.core();
+        let behind = core.tail(&self.segment).offset > self.at
+            || core.tail_segment() > self.segment.number();
+        if !behind {
+            return Ok(true);
+        }
+        // What moved the tail came after the frame: it is there now, or it is gone.
+        if self.segment.region().load(self.at) != 0 {
+            return Ok(false);
+        }
+        Err(self.damage("a frame that was written is not there"))
+    }
+
+    fn pause(&self, pause: Duration) {
+        match &self.journal.core().control {
+            Some(control) => control.rest(pause),
+            None => self.segment.region().wait(self.at, 0, pause),
+        }
+    }
+
+    fn sleep(&self, limit: Duration) {
+        match &self.journal.core().control {
+            Some(control) if !self.journal.core().options.read_only => {
+                control.sleep_until(limit, || self.segment.region().load(self.at) != 0);
+            }
+            // Without permission to say that it sleeps, a reader is not woken.
+            _ => self.pause(limit.min(Duration::from_millis(1))),
+        }
+    }
+
+    /// Go on in the next segment.
+    #[cold]
+    fn follow(&mut self) -> Result<()> {
+        let core = Arc::clone(self.journal.core());
+        let number = self.segment.number() + 1;
+        let next = match core.segment(number) {
+            Ok(next) => next,
+            Err(error) if core.first_segment() > number => {
+                drop(error);
+                return Err(Error::Pruned {
+                    path: core.path(),
+                    sequence: self.sequence,
+                    first: core.first()?,
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        let base = core.base(&next)?;
+        if base != self.sequence {
+            let what = format!(
+                "the segment begins with record {base}, the one before it ends before record {}",
+                self.sequence
+            );
+            return Err(core.damage(&next, 64, what));
+        }
+        let start = Mark {
+            offset: next.data_start(),
+            records: 0,
+        };
+        self.stand(next, base, start);
+        Ok(())
+    }
+
+    #[cold]
+    fn populate(&mut self, to: u64) {
+        let known = self.journal.core().tail(&self.segment).offset;
+        let to = to.max((self.at + STEP).min(known));
+        if to - self.at >= frame::HEADER && self.segment.region().is_writable() {
+            // A writer's own mapping: its background touches what comes.
+        } else {
+            self.segment.region().populate(self.at, to);
+        }
+        self.populated = (self.at + STEP).max(to);
+    }
+
+    fn damage(&self, what: &str) -> Error {
+        self.journal.core().damage(&self.segment, self.at, what)
+    }
+}

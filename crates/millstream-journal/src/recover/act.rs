@@ -1,0 +1,139 @@
+//! The second half of a recovery: doing what was planned.
+//!
+//! Each step can be done again, and the plan made in between comes to the same end: a recovery may itself be interrupted.
+
+use std::collections::BTreeMap;
+
+use super::{Plan, Step};
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::segment::{self, Segment};
+use crate::storage::{Access, Region, Storage};
+
+/// Do what was planned. The caller is alone.
+pub(crate) fn act<S: Storage>(storage: &S, plan: &Plan, options: &Options) -> Result<()> {
+    let mut recovery = Recovery {
+        storage,
+        options,
+        names_changed: false,
+        touched: BTreeMap::new(),
+    };
+    for step in &plan.steps {
+        recovery.perform(step)?;
+    }
+    recovery.sync_names()
+}
+
+struct Recovery<'a, S> {
+    storage: &'a S,
+    options: &'a Options,
+    names_changed: bool,
+    /// Segments whose header was changed, and how far they must be synced before a watermark claims them.
+    touched: BTreeMap<u64, u64>,
+}
+
+impl<S: Storage> Recovery<'_, S> {
+    fn perform(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::RemoveDraft(name) => self.remove(name),
+            Step::Remove(number) => self.remove(&segment::name(*number)),
+            Step::Create => {
+                let Options {
+                    host,
+                    segment_bytes,
+                    ..
+                } = self.options;
+                let segment = Segment::create(
+                    self.storage,
+                    0,
+                    *segment_bytes,
+                    host.random(),
+                    host.time_ns(),
+                )?;
+                segment.begin(0, 0);
+                self.sync(&segment, segment.data_start())
+            }
+            Step::Begin { number, base } => {
+                let segment = self.open(*number)?;
+                segment.begin(*base, 0);
+                self.touched.insert(*number, segment.data_start());
+                Ok(())
+            }
+            Step::Tail {
+                number,
+                mark,
+                last_time_ns,
+            } => {
+                self.open(*number)?.set_tail(*mark, *last_time_ns);
+                self.touched.insert(*number, mark.offset);
+                Ok(())
+            }
+            Step::Clear { number, from } => {
+                let segment = self.open(*number)?;
+                store_again(&segment, *from, segment.bytes(), |_| 0);
+                self.sync(&segment, segment.bytes())
+            }
+            Step::Refresh { number, to } => {
+                let segment = self.open(*number)?;
+                store_again(&segment, 0, *to, |word| word);
+                self.sync(&segment, *to)
+            }
+            Step::Durable { number, mark } => {
+                for (number, to) in std::mem::take(&mut self.touched) {
+                    let segment = self.open(number)?;
+                    self.sync(&segment, to)?;
+                }
+                let segment = self.open(*number)?;
+                segment.set_durable(*mark);
+                self.sync(&segment, mark.offset)
+            }
+        }
+    }
+
+    fn open(&mut self, number: u64) -> Result<Segment<S::Region>> {
+        self.sync_names()?;
+        Segment::open(self.storage, number, Access::Write)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<()> {
+        self.names_changed = true;
+        let failed = |source| Error::Io {
+            verb: "remove",
+            path: self.storage.path(name),
+            source,
+        };
+        self.storage.remove(name).map_err(failed)
+    }
+
+    /// Removals are on disk before anything else changes.
+    fn sync_names(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.names_changed) {
+            let failed = |source| Error::Io {
+                verb: "sync",
+                path: self.storage.path(""),
+                source,
+            };
+            self.storage.sync_names().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&self, segment: &Segment<S::Region>, to: u64) -> Result<()> {
+        let path = || self.storage.path(&segment::name(segment.number()));
+        segment.sync(to).map_err(|source| Error::Io {
+            verb: "sync",
+            path: path(),
+            source,
+        })
+    }
+}
+
+/// Store each word that is not zero.
+fn store_again<R: Region>(segment: &Segment<R>, from: u64, to: u64, word: impl Fn(u64) -> u64) {
+    for at in (from..to).step_by(8) {
+        let found = segment.region().load(at);
+        if found != 0 {
+            segment.region().publish(at, word(found));
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! One segment file: a header, a sparse index, and frames.
+//!
+//! ```text
+//!      0  "MILLSEG\n"  version  CRC32C  number  epoch  segment_bytes  created     fixed, synced before the file gets its name
+//!     64  base         durable                                                    base: sequence of the first record, at the roll
+//!    128  tail         last time                                                  changed by every append
+//!   4096  index: for each block of 64 KiB the first frame in or after it
+//!      .  frames, the last one of a full segment is an end frame
+//! ```
+//!
+//! `tail` and `durable` are *marks*: an offset and the number of records before it, in one word, so that they are never torn.
+//! The tail is stored after the frame that it counts: all before it is written, and something may be behind it.
+
+use crate::error::{Error, Result};
+use crate::frame::{self, Head, Kind, Place};
+use crate::storage::{Access, Region, Storage};
+
+/// The newest format that is written and read.
+pub(crate) const VERSION: u32 = 1;
+/// The index knows a frame for each block of this many bytes.
+pub(crate) const BLOCK: u64 = 64 << 10;
+/// The smallest segment.
+pub(crate) const BYTES_MIN: u64 = BLOCK;
+/// The largest segment: an offset, in words, has 31 bits in a mark.
+pub(crate) const BYTES_MAX: u64 = 16 << 30;
+
+const MAGIC: [u8; 8] = *b"MILLSEG\n";
+const FIXED: usize = 64;
+const BASE: u64 = 64;
+const DURABLE: u64 = 72;
+const TAIL: u64 = 128;
+const LAST_TIME: u64 = 136;
+const INDEX: u64 = 4096;
+/// `base` of a segment that was prepared and not begun.
+const NOT_BEGUN: u64 = u64::MAX;
+
+/// A place in a segment and the number of records before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    pub offset: u64,
+    pub records: u64,
+}
+
+impl Mark {
+    #[inline]
+    fn parse(word: u64) -> Self {
+        Mark {
+            offset: (word >> 32) * 8,
+            records: word & 0xFFFF_FFFF,
+        }
+    }
+
+    #[inline]
+    fn word(self) -> u64 {
+        ((self.offset / 8) << 32) | self.records
+    }
+}
+
+/// An open segment.
+pub(crate) struct Segment<R> {
+    region: R,
+    number: u64,
+    epoch: u64,
+    bytes: u64,
+}
+
+/// The file name of a segment.
+pub(crate) fn name(number: u64) -> String {
+    format!("segment-{number:010}.log")
+}
+
+/// The number in a segment's file name.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("segment-")?.strip_suffix(".log")?;
+    let number = digits.parse().ok()?;
+    (self::name(number) == name).then_some(number)
+}
+
+impl<R: Region> Segment<R> {
+    /// Make a segment under a name of its own, synced and ready to be begun.
+    pub fn create<S: Storage<Region = R>>(
+        storage: &S,
+        number: u64,
+        bytes: u64,
+        epoch: u64,
+        now_ns: u64,
+    ) -> Result<Self> {
+        let target = name(number);
+        let draft = format!("draft-{number:010}-{epoch:016x}");
+        let made = Self::draft(storage, &draft, number, bytes, epoch, now_ns);
+        let named = made.and_then(|segment| {
+            storage.rename(&draft, &target)?;
+            storage.sync_names()?;
+            Ok(segment)
+        });
+        named.map_err(|source| {
+            // It may be there or not: all that can be done has been tried.
+            let _removed = storage.remove(&draft);
+            let path = storage.path(&target);
+            match source.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    Error::DiskFull { path, source }
+                }
+                _ => Error::Io {
+                    verb: "create",
+                    path,
+                    source,
+                },
+            }
+        })
+    }
+
+    fn draft<S: Storage<Region = R>>(
+        storage: &S,
+        draft: &str,
+        number: u64,
+        bytes: u64,
+        epoch: u64,
+        now_ns: u64,
+    ) -> std::io::Result<Self> {
+        let region = storage.create(draft, bytes)?;
+        let fixed = fixed_header(number, bytes, epoch, now_ns);
+        for (at, word) in (0..).step_by(8).zip(fixed.as_chunks::<8>().0) {
+            region.publish(at, u64::from_le_bytes(*word));
+        }
+        region.publish(BASE, NOT_BEGUN);
+        region.sync(0, INDEX)?;
+        Ok(Segment {
+            region,
+            number,
+            epoch,
+            bytes,
+        })
+    }
+
+    /// Open a segment and check its fixed header.
+    pub fn open<S: Storage<Region = R>>(storage: &S, number: u64, access: Access) -> Result<Self> {
+        let path = || storage.path(&name(number));
+        let region = storage
+            .open(&name(number), access)
+            .map_err(|source| match source.kind() {
+                std::io::ErrorKind::UnexpectedEof => Error::Damage {
+                    path: path(),
+                    offset: 0,
+                    what: "the file is empty".to_owned(),
+                },
+                _ => Error::Io {
+                    verb: "open",
+                    path: path(),
+                    source,
+                },
+            })?;
+        let damage = |offset, what: String| Error::Damage {
+            path: path(),
+            offset,
+            what,
+        };
+        let length = region.bytes_len();
+        if length < INDEX {
+            return Err(damage(length, "the file ends in its header".to_owned()));
+        }
+        let mut fixed = [0; FIXED];
+        for (at, word) in (0..).step_by(8).zip(fixed.as_chunks_mut::<8>().0) {
+            *word = region.load(at).to_le_bytes();
+        }
+        let word = |at: u64| region.load(at);
+        if fixed[..8] != MAGIC {
+            return Err(damage(
+                0,
+                "the header does not begin as that of a segment".to_owned(),
+            ));
+        }
+        let found = word(8) as u32;
+        if found > VERSION {
+            return Err(Error::Version {
+                path: path(),
+                found,
+                supported: VERSION,
+            });
+        }
+        if header_crc(&fixed) != (word(8) >> 32) as u32 {
+            return Err(damage(
+                0,
+                "the header does not match its checksum".to_owned(),
+            ));
+        }
+        if word(16) != number {
+            return Err(damage(
+                16,
+                format!(
+                    "this is segment {}, under the name of segment {number}",
+                    word(16)
+                ),
+            ));
+        }
+        let (epoch, bytes) = (word(24), word(32));
+        if bytes % BLOCK != 0 || !(BYTES_MIN..=BYTES_MAX).contains(&bytes) {
+            return Err(damage(32, format!("a segment of {bytes} bytes cannot be")));
+        }
+        if length < bytes {
+            return Err(damage(
+                length,
+                format!("the file is cut short, it had {bytes} bytes"),
+            ));
+        }
+        Ok(Segment {
+            region,
+            number,
+            epoch,
+            bytes,
+        })
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn region(&self) -> &R {
+        &self.region
+    }
+
+    /// The offset of the first frame.
+    #[inline]
+    pub fn data_start(&self) -> u64 {
+        data_start(self.bytes)
+    }
+
+    /// Whether a frame of `bytes` fits at `offset`, with an end frame behind it.
+    #[inline]
+    pub fn fits(&self, offset: u64, bytes: u64) -> bool {
+        offset + bytes + frame::HEADER <= self.bytes
+    }
+
+    /// The sequence number of the first record, once the segment was begun.
+    #[inline]
+    pub fn base(&self) -> Option<u64> {
+        Some(self.region.load(BASE)).filter(|base| *base != NOT_BEGUN)
+    }
+
+    /// Begin the segment: its first record, when it comes, is `base`.
+    pub fn begin(&self, base: u64, last_time_ns: u64) {
+        self.set_tail(
+            Mark {
+                offset: self.data_start(),
+                records: 0,
+            },
+            last_time_ns,
+        );
+        self.region.publish(BASE, base);
+    }
+
+    #[inline]
+    pub fn tail(&self) -> Mark {
+        Mark::parse(self.region.load(TAIL))
+    }
+
+    #[inline]
+    pub fn last_time_ns(&self) -> u64 {
+        self.region.load(LAST_TIME)
+    }
+
+    #[inline]
+    pub fn set_tail(&self, tail: Mark, last_time_ns: u64) {
+        self.region.publish(LAST_TIME, last_time_ns);
+        self.region.publish(TAIL, tail.word());
+    }
+
+    /// Everything before it has been synced, at the latest when the sync before the last one had ended.
+    pub fn durable(&self) -> Mark {
+        Mark::parse(self.region.load(DURABLE))
+    }
+
+    pub fn set_durable(&self, mark: Mark) {
+        self.region.publish(DURABLE, mark.word());
+    }
+
+    /// Sync all frames before `to`, and the header.
+    pub fn sync(&self, to: u64) -> std::io::Result<()> {
+        self.region.sync(0, to)
+    }
+
+    /// The head of the frame at `offset`; `None` while nothing was published there.
+    ///
+    /// # Errors
+    /// What is wrong with a word that no frame begins with, or that reaches beyond the segment.
+    #[inline]
+    pub fn head(&self, offset: u64) -> std::result::Result<Option<Head>, &'static str> {
+        if offset + frame::HEADER > self.bytes {
+            return Err("a frame begins behind the end of the segment");
+        }
+        match self.region.load(offset) {
+            0 => Ok(None),
+            word => match Head::parse(word) {
+                Some(head) if offset + head.bytes() <= self.bytes => Ok(Some(head)),
+                Some(_) => Err("a frame reaches beyond the end of the segment"),
+                None => Err("no frame begins with this word"),
+            },
+        }
+    }
+
+    #[inline]
+    pub fn time_ns(&self, offset: u64) -> u64 {
+        self.region.load(offset + 8)
+    }
+
+    /// The body of a frame whose head was read.
+    #[inline]
+    #[expect(unsafe_code, reason = "the body of a published frame is at rest")]
+    pub fn body(&self, offset: u64, head: Head) -> &[u8] {
+        // SAFETY: a published frame is never stored to again, except by a recovery or a cut, which exclude other openings.
+        unsafe {
+            self.region
+                .bytes(offset + frame::HEADER, head.length.into())
+        }
+    }
+
+    /// Whether a frame's checksum fits its contents and its place.
+    #[inline]
+    pub fn is_sound(&self, offset: u64, head: Head, sequence: u64) -> bool {
+        let place = Place {
+            epoch: self.epoch,
+            sequence,
+            time_ns: self.time_ns(offset),
+        };
+        place.head(
+            head.kind,
+            head.length,
+            frame::body_crc(self.body(offset, head)),
+        ) == head
+    }
+
+    /// A slice for a body at `offset`, unseen by readers until the frame is published.
+    #[expect(
+        unsafe_code,
+        reason = "memory behind the tail belongs to the holder of the append lock"
+    )]
+    #[expect(clippy::mut_from_ref, reason = "as `Region::claim`")]
+    pub fn claim(&self, offset: u64, length: u32) -> &mut [u8] {
+        // SAFETY: all callers hold the append lock and claim one slice at a time, behind the tail, where nobody reads.
+        unsafe { self.region.claim(offset + frame::HEADER, length.into()) }
+    }
+
+    pub fn claimed(&self, offset: u64, length: u32) {
+        self.region.claimed(offset + frame::HEADER, length.into());
+    }
+
+    #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "memory behind the tail belongs to the holder of the append lock"
+    )]
+    pub fn store_body(&self, offset: u64, body: &[u8]) {
+        // SAFETY: as in `claim`.
+        unsafe { self.region.store(offset + frame::HEADER, body) }
+    }
+
+    /// Everything of a frame but its first word, and a zero where the next frame will begin. Gives the first word.
+    #[inline]
+    pub fn complete(
+        &self,
+        offset: u64,
+        kind: Kind,
+        length: u32,
+        body_crc: u32,
+        sequence: u64,
+        time_ns: u64,
+    ) -> Head {
+        self.region.publish(offset + 8, time_ns);
+        let end = offset + frame::frame_bytes(length);
+        if !length.is_multiple_of(8) {
+            self.pad(offset + frame::HEADER + u64::from(length));
+        }
+        // An append that was given up may have left anything there, and readers look there next.
+        if kind == Kind::Record {
+            self.region.publish(end, 0);
+        }
+        Place {
+            epoch: self.epoch,
+            sequence,
+            time_ns,
+        }
+        .head(kind, length, body_crc)
+    }
+
+    /// Zeros from the end of a body to the next word.
+    #[inline]
+    fn pad(&self, from: u64) {
+        let word = from & !7;
+        let kept = (1 << (from % 8 * 8)) - 1;
+        self.region.publish(word, self.region.load(word) & kept);
+    }
+
+    #[inline]
+    pub fn publish(&self, offset: u64, head: Head) {
+        self.region.publish(offset, head.word());
+    }
+
+    /// The index entry of a block, 0 when it is not known.
+    pub fn slot(&self, block: u64) -> Option<Mark> {
+        match self.region.load(INDEX + block * 8) {
+            0 => None,
+            word => Some(Mark::parse(word)),
+        }
+    }
+
+    #[cold]
+    pub fn set_slots(&self, blocks: impl Iterator<Item = u64>, mark: Mark) {
+        for block in blocks {
+            self.region.publish(INDEX + block * 8, mark.word());
+        }
+    }
+}
+
+/// Where frames begin in a segment of this size.
+#[inline]
+pub(crate) fn data_start(bytes: u64) -> u64 {
+    let index = bytes / BLOCK * 8;
+    INDEX + index.next_multiple_of(4096)
+}
+
+fn fixed_header(number: u64, bytes: u64, epoch: u64, now_ns: u64) -> [u8; FIXED] {
+    let mut fixed = [0; FIXED];
+    fixed[..8].copy_from_slice(&MAGIC);
+    fixed[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    for (at, word) in [(16, number), (24, epoch), (32, bytes), (40, now_ns)] {
+        fixed[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    let crc = header_crc(&fixed);
+    fixed[12..16].copy_from_slice(&crc.to_le_bytes());
+    fixed
+}
+
+/// The checksum of the fixed header, without the word half that holds it.
+fn header_crc(fixed: &[u8; FIXED]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&fixed[..12]), &fixed[16..])
+}

@@ -1,0 +1,149 @@
+//! The one seam to the outside: files of fixed length that are memory, and the directory that they stand in.
+//!
+//! Every byte and word that this crate puts into a file goes through [`Region::store`], [`Region::publish`],
+//! [`Region::exchange`] or a claimed slice, so that a simulation sees each of them in order and can say what a disk would
+//! hold had the power failed in between. Names are relative to the journal's directory.
+//!
+//! [`Mapped`] is the real one.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+mod mapped;
+pub(crate) mod memory;
+
+pub use mapped::{FileLock, Mapped, MappedRegion};
+
+/// What a region is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Only reading: the region refuses every store.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// With others that share it.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// A directory of files that are memory.
+pub trait Storage: Clone + Send + Sync + 'static {
+    /// An open file.
+    type Region: Region;
+    /// A lock that is let go when dropped, and when its process dies.
+    type Lock: Send + Sync + 'static;
+
+    /// Where `name` is, for messages.
+    fn path(&self, name: &str) -> PathBuf;
+    /// Make the directory and its folders (`writers`, `cursors`).
+    ///
+    /// # Errors
+    /// What the system says.
+    fn prepare(&self) -> io::Result<()>;
+    /// The names of the files in `folder`, in any order; `""` is the directory itself.
+    ///
+    /// # Errors
+    /// What the system says; `NotFound` when there is no such folder.
+    fn list(&self, folder: &str) -> io::Result<Vec<String>>;
+    /// Make a file of `bytes` zeros, with room on the disk for all of them; one that is shorter grows.
+    ///
+    /// # Errors
+    /// `StorageFull` when there is no room.
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Self::Region>;
+    /// Open a file as it is.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn open(&self, name: &str, access: Access) -> io::Result<Self::Region>;
+    /// Give a file its name, and never replace one.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when the new name is taken.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Remove a file. Regions that are open stay as they are.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Make names that were made, given and removed survive a loss of power.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync_names(&self) -> io::Result<()>;
+    /// Lock the file `name`, made when there is none. `None` when another holds it.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn lock(&self, name: &str, hold: Hold) -> io::Result<Option<Self::Lock>>;
+}
+
+/// The contents of an open file, shared with all who have it open. Offsets of words are multiples of 8.
+pub trait Region: Send + Sync + 'static {
+    /// The length in bytes.
+    fn bytes_len(&self) -> u64;
+    /// Whether it may be stored to.
+    fn is_writable(&self) -> bool;
+    /// Read a word, and see all that was stored before it was published.
+    fn load(&self, at: u64) -> u64;
+    /// Store a word after all that was stored before it.
+    fn publish(&self, at: u64, word: u64);
+    /// Replace a word if it is `current`, with full ordering before and after; otherwise give the one that is there.
+    ///
+    /// # Errors
+    /// The word that is there.
+    fn exchange(&self, at: u64, current: u64, new: u64) -> Result<(), u64>;
+    /// The bytes from `at` on.
+    ///
+    /// # Safety
+    /// Nobody stores into them while the slice lives.
+    #[expect(
+        unsafe_code,
+        reason = "the caller knows which bytes are at rest, the region cannot"
+    )]
+    unsafe fn bytes(&self, at: u64, length: u64) -> &[u8];
+    /// The bytes from `at` on, to be filled. [`claimed`](Self::claimed) follows.
+    ///
+    /// # Safety
+    /// Nobody else reads or stores them while the slice lives.
+    #[expect(
+        unsafe_code,
+        reason = "the caller holds the append lock, the region cannot know"
+    )]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the memory is shared with other processes: there is no unique owner"
+    )]
+    unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8];
+    /// A claimed slice has been filled. A simulation takes note.
+    fn claimed(&self, at: u64, length: u64);
+    /// Wait until all that was stored in these bytes survives a loss of power.
+    ///
+    /// # Errors
+    /// What the system says. What was to be synced must be taken for lost.
+    fn sync(&self, from: u64, to: u64) -> io::Result<()>;
+    /// Have the pages of these bytes in memory, so that touching them does not fault; a hint.
+    fn populate(&self, from: u64, to: u64);
+    /// Sleep until the word's lower half is no longer `seen`, somebody [wakes](Self::wake), or the time is over. May return early.
+    fn wait(&self, at: u64, seen: u32, limit: Duration);
+    /// Wake all who wait for this word.
+    fn wake(&self, at: u64);
+
+    /// Store bytes.
+    ///
+    /// # Safety
+    /// Nobody else reads or stores them meanwhile.
+    #[inline]
+    #[expect(unsafe_code, reason = "as for `claim`")]
+    unsafe fn store(&self, at: u64, bytes: &[u8]) {
+        // SAFETY: the caller vouches for the same range.
+        unsafe { self.claim(at, bytes.len() as u64) }.copy_from_slice(bytes);
+        self.claimed(at, bytes.len() as u64);
+    }
+}

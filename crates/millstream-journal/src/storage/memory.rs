@@ -1,0 +1,252 @@
+//! Memory that is mapped, and the words in it.
+//!
+//! The invariant: `start..start + len` is mapped from `map` to `drop`, and `writable_len` of it may be stored to. Every access is
+//! checked against these two lengths.
+
+#![expect(unsafe_code, reason = "maps memory and makes words and slices of it")]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
+
+use super::Access;
+
+const PAGE: usize = 4096;
+
+/// A mapping.
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    len: usize,
+    writable_len: usize,
+}
+
+// SAFETY: the memory belongs to no thread; words are accessed atomically, and slices only under the contracts of `bytes` and `claim`.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Map the first `len` bytes of a file, shared with all who map it.
+    pub fn map(file: &File, len: u64, access: Access) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        let prot = match access {
+            Access::Read => ProtFlags::READ,
+            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe { mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, file, 0)? };
+        Self::over(start, len, if access == Access::Write { len } else { 0 })
+    }
+
+    /// Zeros that belong to no file.
+    pub fn anonymous(len: u64) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: as in `map`.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), len, prot, MapFlags::PRIVATE)? };
+        Self::over(start, len, len)
+    }
+
+    fn over(start: *mut c_void, len: usize, writable_len: usize) -> io::Result<Self> {
+        let start =
+            NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        Ok(Memory {
+            start,
+            len,
+            writable_len,
+        })
+    }
+
+    pub fn len(&self) -> u64 {
+        self.len as u64
+    }
+
+    pub fn is_writable(&self) -> bool {
+        self.writable_len > 0
+    }
+
+    #[inline]
+    pub fn word(&self, at: u64) -> &AtomicU64 {
+        let at = at as usize;
+        assert!(
+            at.is_multiple_of(8) && at.checked_add(8).is_some_and(|end| end <= self.len),
+            "no word of the region"
+        );
+        // SAFETY: within the mapping and aligned, as just checked; all access to it is atomic by the contracts of slices.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
+    }
+
+    #[inline]
+    pub fn word_to_store(&self, at: u64) -> &AtomicU64 {
+        assert!(
+            (at as usize) < self.writable_len,
+            "the region is for reading"
+        );
+        self.word(at)
+    }
+
+    /// # Safety
+    /// Nobody stores into these bytes while the slice lives.
+    #[inline]
+    pub unsafe fn bytes(&self, at: u64, length: u64) -> &[u8] {
+        let at = checked(at, length, self.len);
+        // SAFETY: within the mapping, as just checked; at rest, as the caller vouches.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), length as usize) }
+    }
+
+    /// # Safety
+    /// Nobody else reads or stores these bytes while the slice lives.
+    #[inline]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the memory is shared with other processes: there is no unique owner"
+    )]
+    pub unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8] {
+        let at = checked(at, length, self.writable_len);
+        // SAFETY: within the writable mapping, as just checked; nobody else's, as the caller vouches.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), length as usize) }
+    }
+
+    /// Write the pages of these bytes to the file and wait for the device.
+    pub fn sync(&self, from: u64, to: u64) -> io::Result<()> {
+        let (start, length) = self.pages(from, to);
+        // SAFETY: whole pages of the mapping.
+        let synced = unsafe { msync(start, length, MsyncFlags::SYNC) };
+        Ok(synced?)
+    }
+
+    /// Ask the kernel to have these pages in the page table. It may be too old to know how.
+    #[cfg(target_os = "linux")]
+    pub fn populate(&self, from: u64, to: u64) {
+        use rustix::mm::Advice;
+        let advice = if self.writable_len > 0 {
+            Advice::LinuxPopulateWrite
+        } else {
+            Advice::LinuxPopulateRead
+        };
+        let (start, length) = self.pages(from, to);
+        // SAFETY: whole pages of the mapping; the advice does not change their contents.
+        let _hint = unsafe { madvise(start, length, advice) };
+    }
+
+    /// No such advice here: pages fault one by one.
+    #[cfg(not(target_os = "linux"))]
+    pub fn populate(&self, _from: u64, _to: u64) {}
+
+    /// Sleep while the lower half of a word is `seen`.
+    #[cfg(target_os = "linux")]
+    pub fn wait(&self, at: u64, seen: u32, limit: Duration) {
+        use rustix::thread::futex::{Flags, Timespec, wait};
+        let limit = Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        // A word that has changed, a signal, the end of the time: the caller looks again in each case.
+        let _reason = wait(self.half(at), Flags::empty(), seen, Some(&limit));
+    }
+
+    /// Wake all who sleep on a word.
+    #[cfg(target_os = "linux")]
+    pub fn wake(&self, at: u64) {
+        let _woken = rustix::thread::futex::wake(
+            self.half(at),
+            rustix::thread::futex::Flags::empty(),
+            i32::MAX as u32,
+        );
+    }
+
+    /// The lower half of a word, as the kernel looks at it.
+    #[cfg(target_os = "linux")]
+    fn half(&self, at: u64) -> &std::sync::atomic::AtomicU32 {
+        // SAFETY: within the word; only the kernel reads through it.
+        unsafe { std::sync::atomic::AtomicU32::from_ptr(self.word(at).as_ptr().cast()) }
+    }
+
+    /// Without a futex: look again soon.
+    #[cfg(not(target_os = "linux"))]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing else can wait for another process here"
+    )]
+    pub fn wait(&self, _at: u64, _seen: u32, limit: Duration) {
+        std::thread::sleep(limit.min(Duration::from_millis(1)));
+    }
+
+    /// Without a futex nobody sleeps for long.
+    #[cfg(not(target_os = "linux"))]
+    pub fn wake(&self, _at: u64) {}
+
+    /// Let a forked child find zeros here.
+    #[cfg(target_os = "linux")]
+    pub fn wipe_on_fork(&self) -> io::Result<()> {
+        let start = self.start.as_ptr().cast();
+        // SAFETY: the mapping is anonymous and private, and the wipe happens in another process.
+        let advised = unsafe { madvise(start, self.len, rustix::mm::Advice::LinuxWipeOnFork) };
+        Ok(advised?)
+    }
+
+    fn pages(&self, from: u64, to: u64) -> (*mut c_void, usize) {
+        let from = (from as usize).min(self.len) / PAGE * PAGE;
+        let to = (to as usize).min(self.len).max(from);
+        // SAFETY: `from` is within the mapping.
+        (unsafe { self.start.as_ptr().add(from) }.cast(), to - from)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map` or `anonymous`, and no slice outlives `self`.
+        let _mapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[inline]
+fn checked(at: u64, length: u64, len: usize) -> usize {
+    let fits = at.checked_add(length).is_some_and(|end| end <= len as u64);
+    assert!(fits, "bytes outside of the region");
+    at as usize
+}
+
+/// Whether this process is the child of one that asked before.
+#[cfg(target_os = "linux")]
+pub(crate) struct ForkMark(Option<Memory>);
+
+#[cfg(target_os = "linux")]
+impl ForkMark {
+    pub fn new() -> io::Result<Self> {
+        let page = Memory::anonymous(PAGE as u64)?;
+        // A kernel before 4.14 cannot wipe; there a child is not told apart.
+        if page.wipe_on_fork().is_err() {
+            return Ok(ForkMark(None));
+        }
+        page.word_to_store(0).store(1, Ordering::Relaxed);
+        Ok(ForkMark(Some(page)))
+    }
+
+    #[inline]
+    pub fn is_child(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|page| page.word(0).load(Ordering::Relaxed) == 0)
+    }
+}
+
+/// Whether this process is the child of one that asked before.
+#[cfg(not(target_os = "linux"))]
+pub(crate) struct ForkMark(u32);
+
+#[cfg(not(target_os = "linux"))]
+impl ForkMark {
+    pub fn new() -> io::Result<Self> {
+        Ok(ForkMark(std::process::id()))
+    }
+
+    pub fn is_child(&self) -> bool {
+        std::process::id() != self.0
+    }
+}

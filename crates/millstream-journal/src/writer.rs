@@ -1,0 +1,206 @@
+//! Appending: one record, several in a row, or straight into the mapped memory.
+
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+
+use crate::append::{Appender, Held};
+use crate::error::{Error, Result};
+use crate::frame;
+use crate::journal::Journal;
+use crate::options::Sync;
+use crate::segment::Mark;
+use crate::storage::{Mapped, Storage};
+
+/// Appends to a journal, from any thread.
+///
+/// A record that was appended survives the death of this process. When it also survives a loss of power is said by
+/// [`Options::sync`](crate::Options::sync): with [`Sync::Always`], [`append`](Self::append) waits for that, while
+/// [`write`](Self::write) leaves the waiting to [`sync`](Self::sync) or [`wait_durable`](Self::wait_durable).
+pub struct Writer<S: Storage = Mapped> {
+    appender: Arc<Appender<S>>,
+    journal: Journal<S>,
+    always: bool,
+}
+
+impl<S: Storage> Clone for Writer<S> {
+    fn clone(&self) -> Self {
+        Writer {
+            appender: Arc::clone(&self.appender),
+            journal: self.journal.clone(),
+            always: self.always,
+        }
+    }
+}
+
+impl<S: Storage> Writer<S> {
+    pub(crate) fn new(journal: Journal<S>, appender: Arc<Appender<S>>) -> Self {
+        let always = appender.core.options.sync == Sync::Always;
+        Writer {
+            appender,
+            journal,
+            always,
+        }
+    }
+
+    /// The journal.
+    #[must_use]
+    pub fn journal(&self) -> &Journal<S> {
+        &self.journal
+    }
+
+    /// Append a record with the time of now, and wait for durability as `sync` says. Gives its sequence number.
+    ///
+    /// # Errors
+    /// [`Error::RecordTooLarge`], [`Error::DiskFull`] (nothing was appended; it works again when there is room),
+    /// [`Error::Busy`], [`Error::Poisoned`], [`Error::Forked`].
+    #[inline]
+    pub fn append(&self, body: &[u8]) -> Result<u64> {
+        self.append_at(self.appender.core.options.host.time_ns(), body)
+    }
+
+    /// Append a record with a time of your own, in ns since 1970. Times do not fall: one that is earlier than the last record's is
+    /// replaced by that.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    #[inline]
+    pub fn append_at(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
+        let sequence = self.appender.append(time_ns, body)?;
+        self.settle(sequence + 1)?;
+        Ok(sequence)
+    }
+
+    /// Append records in a row: one lock, one time, one sync for all of them. Readers see those that fall into one segment at once,
+    /// or none of them.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append). What fell into segments that were filled before the error stays appended.
+    pub fn append_many<B: AsRef<[u8]>>(
+        &self,
+        bodies: impl IntoIterator<Item = B>,
+    ) -> Result<Range<u64>> {
+        let range = self
+            .appender
+            .append_many(self.appender.core.options.host.time_ns(), bodies)?;
+        if !range.is_empty() {
+            self.settle(range.end)?;
+        }
+        Ok(range)
+    }
+
+    /// Append a record and do not wait for durability.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    #[inline]
+    pub fn write(&self, body: &[u8]) -> Result<u64> {
+        self.appender
+            .append(self.appender.core.options.host.time_ns(), body)
+    }
+
+    /// Room for a record of up to `length_max` bytes, to be filled in place. All other writers wait until it is committed or dropped.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn claim(&self, length_max: usize) -> Result<Claim<'_, S>> {
+        let (held, mark, sequence) = self.appender.claim(length_max)?;
+        Ok(Claim {
+            writer: self,
+            held: Some(held),
+            mark,
+            sequence,
+            length_max: length_max as u32,
+        })
+    }
+
+    /// Make all that is appended survive a loss of power. Gives the sequence number before which all does.
+    ///
+    /// # Errors
+    /// What the system says, and [`Error::Poisoned`] ever after.
+    pub fn sync(&self) -> Result<u64> {
+        self.appender.core.check_fork()?;
+        self.appender.durable.sync()
+    }
+
+    /// Wait until the record `sequence` survives a loss of power; syncs if nobody else does.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync); [`Error::NotYet`] when there is no such record.
+    pub fn wait_durable(&self, sequence: u64) -> Result<()> {
+        let next = self.journal.next()?;
+        if sequence >= next {
+            return Err(Error::NotYet {
+                path: self.journal.path(),
+                sequence,
+                next,
+            });
+        }
+        self.appender.core.check_fork()?;
+        self.appender.durable.wait(sequence + 1)
+    }
+
+    #[inline]
+    fn settle(&self, next: u64) -> Result<()> {
+        if self.always {
+            self.appender.durable.wait(next)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A record that is being filled. Dropping it is as if it had never been asked for.
+pub struct Claim<'a, S: Storage = Mapped> {
+    writer: &'a Writer<S>,
+    held: Option<Held<'a, S>>,
+    mark: Mark,
+    sequence: u64,
+    length_max: u32,
+}
+
+impl<S: Storage> Claim<'_, S> {
+    /// The sequence number that the record gets.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Append the first `length` bytes with the time of now. Gives the record's sequence number.
+    ///
+    /// # Errors
+    /// [`Error::RecordTooLarge`] when more was filled than claimed; a failed sync.
+    pub fn commit(mut self, length: usize) -> Result<u64> {
+        if length > self.length_max as usize {
+            return Err(Error::RecordTooLarge {
+                bytes: length as u64,
+                limit: self.length_max.into(),
+            });
+        }
+        let body_crc = frame::body_crc(&self[..length]);
+        let time_ns = self.writer.appender.core.options.host.time_ns();
+        if let Some(mut held) = self.held.take() {
+            held.filled(self.mark, length as u32);
+            held.commit(self.mark, self.sequence, length as u32, body_crc, time_ns);
+        }
+        self.writer.settle(self.sequence + 1)?;
+        Ok(self.sequence)
+    }
+}
+
+impl<S: Storage> Deref for Claim<'_, S> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.held
+            .as_ref()
+            .map_or(&[], |held| held.slice(self.mark, self.length_max))
+    }
+}
+
+impl<S: Storage> DerefMut for Claim<'_, S> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.held
+            .as_ref()
+            .map_or(&mut [], |held| held.slice(self.mark, self.length_max))
+    }
+}

@@ -1,0 +1,12 @@
+//! Journals from outside: real directories, threads and processes, one module for each behaviour.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+mod append;
+mod rolls;

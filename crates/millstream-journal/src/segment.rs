@@ -136,73 +136,37 @@ impl<R: Region> Segment<R> {
     /// Open a segment and check its fixed header.
     pub fn open<S: Storage<Region = R>>(storage: &S, number: u64, access: Access) -> Result<Self> {
         let path = || storage.path(&name(number));
-        let region = storage
-            .open(&name(number), access)
-            .map_err(|source| match source.kind() {
-                std::io::ErrorKind::UnexpectedEof => Error::Damage {
-                    path: path(),
-                    offset: 0,
-                    what: "the file is empty".to_owned(),
-                },
-                _ => Error::Io {
-                    verb: "open",
-                    path: path(),
-                    source,
-                },
-            })?;
         let damage = |offset, what: String| Error::Damage {
             path: path(),
             offset,
             what,
         };
-        let length = region.bytes_len();
-        if length < INDEX {
-            return Err(damage(length, "the file ends in its header".to_owned()));
+        let region = storage.open(&name(number), access).map_err(|source| {
+            if source.kind() == std::io::ErrorKind::UnexpectedEof {
+                return damage(0, "the file is empty".to_owned());
+            }
+            Error::Io {
+                verb: "open",
+                path: path(),
+                source,
+            }
+        })?;
+        if region.bytes_len() < INDEX {
+            let what = "the file ends in its header".to_owned();
+            return Err(damage(region.bytes_len(), what));
         }
-        let mut fixed = [0; FIXED];
-        for (at, word) in (0..).step_by(8).zip(fixed.as_chunks_mut::<8>().0) {
-            *word = region.load(at).to_le_bytes();
-        }
-        let word = |at: u64| region.load(at);
-        if fixed[..8] != MAGIC {
-            return Err(damage(
-                0,
-                "the header does not begin as that of a segment".to_owned(),
-            ));
-        }
-        let found = word(8) as u32;
-        if found > VERSION {
+        let found = region.load(8) as u32;
+        if region.load(0) == u64::from_le_bytes(MAGIC) && found > VERSION {
             return Err(Error::Version {
                 path: path(),
                 found,
                 supported: VERSION,
             });
         }
-        if header_crc(&fixed) != (word(8) >> 32) as u32 {
-            return Err(damage(
-                0,
-                "the header does not match its checksum".to_owned(),
-            ));
+        if let Some((offset, what)) = header_fault(&region, number) {
+            return Err(damage(offset, what));
         }
-        if word(16) != number {
-            return Err(damage(
-                16,
-                format!(
-                    "this is segment {}, under the name of segment {number}",
-                    word(16)
-                ),
-            ));
-        }
-        let (epoch, bytes) = (word(24), word(32));
-        if bytes % BLOCK != 0 || !(BYTES_MIN..=BYTES_MAX).contains(&bytes) {
-            return Err(damage(32, format!("a segment of {bytes} bytes cannot be")));
-        }
-        if length < bytes {
-            return Err(damage(
-                length,
-                format!("the file is cut short, it had {bytes} bytes"),
-            ));
-        }
+        let (epoch, bytes) = (region.load(24), region.load(32));
         Ok(Segment {
             region,
             number,
@@ -432,6 +396,36 @@ fn fixed_header(number: u64, bytes: u64, epoch: u64, now_ns: u64) -> [u8; FIXED]
     let crc = header_crc(&fixed);
     fixed[12..16].copy_from_slice(&crc.to_le_bytes());
     fixed
+}
+
+/// What is wrong with a fixed header, and where.
+fn header_fault<R: Region>(region: &R, number: u64) -> Option<(u64, String)> {
+    let mut fixed = [0; FIXED];
+    for (at, word) in (0..).step_by(8).zip(fixed.as_chunks_mut::<8>().0) {
+        *word = region.load(at).to_le_bytes();
+    }
+    if fixed[..8] != MAGIC {
+        let what = "the header does not begin as that of a segment";
+        return Some((0, what.to_owned()));
+    }
+    if header_crc(&fixed) != (region.load(8) >> 32) as u32 {
+        let what = "the header does not match its checksum";
+        return Some((0, what.to_owned()));
+    }
+    let found = region.load(16);
+    if found != number {
+        let what = format!("this is segment {found}, under the name of segment {number}");
+        return Some((16, what));
+    }
+    let bytes = region.load(32);
+    if !bytes.is_multiple_of(BLOCK) || !(BYTES_MIN..=BYTES_MAX).contains(&bytes) {
+        return Some((32, format!("a segment of {bytes} bytes cannot be")));
+    }
+    if region.bytes_len() < bytes {
+        let what = format!("the file is cut short, it had {bytes} bytes");
+        return Some((region.bytes_len(), what));
+    }
+    None
 }
 
 /// The checksum of the fixed header, without the word half that holds it.

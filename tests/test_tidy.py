@@ -147,6 +147,14 @@ def nothing_is_left_for_later(path: str, text: str) -> Iterator[str]:
     yield from lines_with(r"\b(TOD[O]|FIXM[E])\b|\b(tod[o]|unimplemente[d])!", path, text)
 
 
+def what_is_ignored_is_run_by_another_test(path: str, text: str) -> Iterator[str]:
+    """A Rust test that must have a process to itself is ignored, and started by name from another test."""
+    ignored = re.finditer(r"#\[ignore\b[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*(?:async )?fn (\w+)", text)
+    for found in ignored if path.endswith(".rs") else ():
+        if f'in_own_process("{Path(path).stem}::{found[1]}")' not in text:
+            yield f"{path}:{text.count(chr(10), 0, found.start()) + 1}: nothing runs {found[1]}"
+
+
 def nothing_points_outside(path: str, text: str) -> Iterator[str]:
     yield from lines_with(r"\.\./[s]hared", path, text)
 
@@ -181,6 +189,10 @@ BAD: dict[Check, list[tuple[str, str]]] = {
         ("a.py", "# FIX~ME"),
         ("a.rs", "fn f() { to~do!() }"),
         ("a.rs", "fn f() { unimplement~ed!() }"),
+    ],
+    what_is_ignored_is_run_by_another_test: [
+        ("crates/x/tests/y/a.rs", '#[test]\n#[ignore = "slow"]\nfn slow() {}\n'),
+        ("crates/x/tests/y/a.rs", '#[ignore]\n#[test]\nfn b() {}\nfn c() { in_own_process("a::bb") }\n'),
     ],
     nothing_points_outside: [("docs/a.md", "see ../sha~red/notes.md")],
 }

@@ -11,11 +11,11 @@ import random
 import sys
 from functools import partial
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 from ._flow import Flow
 from ._run import run
-from .testing import discard, items
+from .testing import collect, discard, items, pause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["bench_flow"]
 
 REPEATS = 5
+IDLE_SECONDS = 3.0
 
 
 def plus_one(number: int) -> int:
@@ -108,6 +109,16 @@ def compare(
     return len(numbers) / median(flows), len(numbers) / median(plains)
 
 
+def idle_percent(seconds: float) -> float:
+    """Percent of a core that a flow takes between two items with a long pause between them."""
+    flow, stamps = Flow("idle"), collect()
+    source = items([None, pause(seconds), None], 1)
+    flow.source("in", source).map(lambda _: process_time()).sink("out", stamps)
+    run(flow)
+    first, last = stamps
+    return float(100 * (last - first) / seconds)
+
+
 def measure() -> list[dict[str, Any]]:
     """All measurements; the numbers and keys are seeded."""
     chance = random.Random(1)
@@ -135,14 +146,15 @@ def bench_flow(arguments: list[str]) -> int:
     if unknown:
         print(f"millstream bench flow: unknown argument {unknown[0]}", file=sys.stderr)
         return 2
-    results = measure()
+    results, idle = measure(), idle_percent(IDLE_SECONDS)
     if arguments:
         import json
 
-        print(json.dumps({"python": sys.version.split()[0], "results": results}))
+        print(json.dumps({"python": sys.version.split()[0], "results": results, "idle_percent": idle}))
         return 0
     print(f"{'step':<36} {'M items/s':>10} {'plain loop':>11}")
     for result in results:
         reached, beside = result["items_per_second"] / 1e6, result["plain_loop_per_second"] / 1e6
         print(f"{result['what']:<36} {reached:>10.2f} {beside:>11.2f}")
+    print(f"an idle flow takes {idle:.2f} % of a core")
     return 0

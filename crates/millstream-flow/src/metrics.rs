@@ -131,6 +131,9 @@ impl Report {
     }
 }
 
+/// The column of the names is at least so wide, that flows without a long one look alike.
+const NAME_WIDTH: usize = 22;
+
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
@@ -139,16 +142,19 @@ impl std::fmt::Display for Report {
             self.flow,
             self.elapsed.as_secs_f64()
         )?;
+        let steps = self.steps();
+        let names = steps.iter().map(|step| step.name.chars().count());
+        let width = names.max().unwrap_or(0).max(NAME_WIDTH);
         writeln!(
             f,
-            "{:<22} {:>12} {:>12} {:>9} {:>8} {:>9} {:>9} {:>9}",
+            "{:<width$} {:>12} {:>12} {:>9} {:>8} {:>9} {:>9} {:>9}",
             "step", "in", "out", "busy ms", "skipped", "p50 us", "p99 us", "max us"
         )?;
-        for step in self.steps() {
+        for step in steps {
             let us = |ns: u64| ns as f64 / 1000.0;
             writeln!(
                 f,
-                "{:<22} {:>12} {:>12} {:>9.1} {:>8} {:>9.1} {:>9.1} {:>9.1}",
+                "{:<width$} {:>12} {:>12} {:>9.1} {:>8} {:>9.1} {:>9.1} {:>9.1}",
                 step.name,
                 step.items_in,
                 step.items_out,

@@ -2,5 +2,6 @@
 
 pub mod figures;
 pub mod flow;
+pub mod idle;
 pub mod market_spread;
 pub mod peers;

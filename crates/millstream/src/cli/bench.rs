@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::stop::Stop;
 use super::{Failure, report};
 use crate::bench::figures::median_index;
-use crate::bench::flow;
 use crate::bench::market_spread::{self, Outcome, Plan};
+use crate::bench::{flow, idle};
 
 /// The options of `millstream bench`.
 #[derive(clap::Args, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Args {
 enum Name {
     /// Two TCP streams, state by symbol, results over TCP; internal and end-to-end latency.
     MarketSpread(MarketSpread),
-    /// Single steps of Rust flows, and what a second worker brings.
+    /// Single steps of Rust flows, what a second worker brings, and what an idle flow costs.
     Flow(FlowArgs),
 }
 
@@ -83,6 +83,14 @@ pub(super) struct DemoArgs {
     json: bool,
 }
 
+/// All figures of `millstream bench flow`.
+#[derive(Serialize)]
+struct FlowFigures {
+    #[serde(flatten)]
+    steps: flow::Figures,
+    idle: idle::Idle,
+}
+
 /// All runs, and the median one.
 #[derive(Serialize)]
 struct Runs {
@@ -109,8 +117,10 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     match args.name {
         Name::MarketSpread(args) => market_spread(&args),
         Name::Flow(args) => {
-            let figures = flow::run(args.runs).map_err(Failure::failed)?;
-            report::print(&figures, &figures.to_string(), args.json)
+            let steps = flow::run(args.runs).map_err(Failure::failed)?;
+            let idle = idle::run(idle::WATCHED, idle::SAMPLES).map_err(Failure::failed)?;
+            let text = format!("{steps}\n{}", idle.to_string().trim_end());
+            report::print(&FlowFigures { steps, idle }, &text, args.json)
         }
     }
 }

@@ -33,6 +33,17 @@ impl<T: Data> Batch for Vec<T> {
     }
 }
 
+/// The two outputs of a step that has two.
+impl<A: Batch, B: Batch> Batch for (A, B) {
+    fn len(&self) -> usize {
+        self.0.len() + self.1.len()
+    }
+    fn clear(&mut self) {
+        self.0.clear();
+        self.1.clear();
+    }
+}
+
 impl Batch for Frames {
     fn len(&self) -> usize {
         self.spans.len()

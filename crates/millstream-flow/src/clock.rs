@@ -1,7 +1,12 @@
-//! The engine's one clock: nanoseconds of `CLOCK_MONOTONIC`.
+//! Clocks: the engine's own, and the one that says what *processing time* is.
 //!
-//! Plain numbers, because they are compared with those of other processes of the same machine:
-//! a sender's schedule, a receiver's arrival.
+//! The engine's own clock is `CLOCK_MONOTONIC`, as plain nanoseconds, because they are compared with
+//! those of other processes of the same machine: a sender's schedule, a receiver's arrival.
+//!
+//! Processing time is what windows and timers go by that do not follow the times of the items. Its
+//! clock is handed in with the run: [`WallClock`], or one that a test moves by hand
+//! ([`testing::VirtualClock`](crate::testing::VirtualClock)). Wherever a clock jumps to, a worker's
+//! processing time never goes back.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -10,4 +15,38 @@ use rustix::time::{ClockId, clock_gettime};
 pub fn now_ns() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// What says which processing time it is.
+pub trait Clock: Send + Sync + 'static {
+    /// Nanoseconds since 1970.
+    fn time_ns(&self) -> i64;
+    /// How many real nanoseconds a worker may sleep before it looks whether the clock shows `at`.
+    fn wait_ns(&self, at: i64) -> u64 {
+        at.saturating_sub(self.time_ns()).max(0) as u64
+    }
+}
+
+/// The time of day when the clock was made, and from then on the time that has passed. Who sets the
+/// machine's clock back or forward changes nothing.
+pub struct WallClock {
+    wall: i64,
+    start: u64,
+}
+
+impl Default for WallClock {
+    fn default() -> Self {
+        let t = clock_gettime(ClockId::Realtime);
+        WallClock {
+            wall: t.tv_sec * 1_000_000_000 + t.tv_nsec,
+            start: now_ns(),
+        }
+    }
+}
+
+impl Clock for WallClock {
+    fn time_ns(&self) -> i64 {
+        self.wall
+            .saturating_add(now_ns().saturating_sub(self.start) as i64)
+    }
 }

@@ -78,6 +78,18 @@ pub enum FlowError {
         /// The kind of the step, `stateful` for instance.
         kind: String,
     },
+    /// Times are given where partitions can still be told apart.
+    #[error(
+        "flow \"{flow}\": {kind} stands behind \"{behind}\"; put it before, where each partition has its own watermark"
+    )]
+    TimeBehind {
+        /// The flow.
+        flow: String,
+        /// `event_time` or `processing_time`.
+        kind: String,
+        /// The merge or exchange before it.
+        behind: String,
+    },
     /// A flow without a source has nothing to do.
     #[error("flow \"{0}\" has no source")]
     NoSource(String),

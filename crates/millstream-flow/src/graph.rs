@@ -61,6 +61,8 @@ pub(crate) enum Mistake {
     Unnamed(&'static str),
     /// A stream of another flow was joined.
     Foreign,
+    /// A step of this kind gives times behind the node, where partitions have come together.
+    TimeBehind(&'static str, NodeId),
 }
 
 /// A flow under construction, shared by all its streams.
@@ -119,6 +121,11 @@ impl Graph {
             Some(Mistake::Unnamed(kind)) => {
                 let kind = kind.to_owned();
                 return Err(FlowError::MissingName { flow, kind });
+            }
+            Some(Mistake::TimeBehind(kind, behind)) => {
+                let kind = kind.to_owned();
+                let behind = self.nodes[behind].name.clone();
+                return Err(FlowError::TimeBehind { flow, kind, behind });
             }
             None => {}
         }

@@ -23,6 +23,7 @@
 use std::fmt::Debug;
 use std::ops::AddAssign;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
@@ -34,7 +35,9 @@ use crate::key::{Key, shard, worker_of};
 use crate::policy::{OnError, Policy};
 use crate::push::{Context, Step};
 use crate::segment::Route;
+use crate::state::{ByLogic, KeyLogic, KeyedStep, Logic, Ttl};
 use crate::stream::{Pipe, Stream};
+use crate::time::{Timed, nanos};
 use crate::verbs::{Fallible, each};
 
 /// When an aggregate gives its value.
@@ -49,16 +52,6 @@ pub enum Emit {
 /// The state of a step on one worker. Keys keep the order of their first item, so that what is
 /// emitted at the end does not depend on a hash seed.
 type States<K, S> = IndexMap<K, S, FixedState>;
-
-/// What a key does with its items; one value of this type is the state of one key.
-pub trait Logic<K, V>: Send + 'static {
-    /// What comes out.
-    type Out: Data;
-    /// An item of this key.
-    fn on_item(&mut self, key: &K, value: V, out: &mut Vec<Self::Out>);
-    /// All input has ended.
-    fn on_end(&mut self, _key: &K, _out: &mut Vec<Self::Out>) {}
-}
 
 /// A stream whose items have a key beside them.
 #[derive(Clone)]
@@ -267,7 +260,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     }
 
     /// Joins a step that keeps state for each key.
-    fn keep<U: Data, S: Step<Vec<(K, V)>, Vec<(K, U)>>>(
+    pub(crate) fn keep<U: Data, S: Step<Vec<(K, V)>, Vec<(K, U)>>>(
         &self,
         kind: &'static str,
         name: &str,
@@ -308,27 +301,20 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         })
     }
 
-    /// A [`Logic`] for each key, made by `make` at the key's first item.
+    /// A [`Logic`] for each key, made by `make` at the key's first item. Its timers are in processing
+    /// time. A key that has had no item for `ttl` of processing time is forgotten.
     pub fn stateful_with<L: Logic<K, V>>(
         &self,
         name: &str,
+        ttl: Option<Duration>,
         make: impl Fn(&K) -> L + Send + Sync + 'static,
     ) -> KeyedStream<K, L::Out> {
-        let make = Arc::new(make);
+        let (make, called) = (Arc::new(make), name.to_owned());
+        let ttl = ttl.map(|ttl| Ttl::Processing(nanos(ttl)));
         self.keep("stateful", name, move || {
             let make = Arc::clone(&make);
-            Stateful {
-                states: States::default(),
-                init: move |key: &K| (make(key), Vec::new()),
-                on_item: |state: &mut (L, Vec<L::Out>), key: &K, value: V, out: &mut Vec<_>| {
-                    state.0.on_item(key, value, &mut state.1);
-                    out.extend(state.1.drain(..).map(|item| (key.clone(), item)));
-                },
-                on_end: |state: &mut (L, Vec<L::Out>), key: &K, out: &mut Vec<_>| {
-                    state.0.on_end(key, &mut state.1);
-                    out.extend(state.1.drain(..).map(|item| (key.clone(), item)));
-                },
-            }
+            let logic = ByLogic::new(move |key: &K| make(key), ttl);
+            KeyedStep::new(&called, true, logic)
         })
     }
 
@@ -482,6 +468,54 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
                 },
             }
         })
+    }
+}
+
+impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
+    /// A [`Logic`] for each key, made by `make` at the key's first item. Its timers are in event time
+    /// or in processing time. A key is forgotten once event time has gone on by `ttl` since its latest
+    /// item.
+    pub fn stateful_timed<L: Logic<K, V>>(
+        &self,
+        name: &str,
+        ttl: Option<Duration>,
+        make: impl Fn(&K) -> L + Send + Sync + 'static,
+    ) -> KeyedStream<K, Timed<L::Out>> {
+        let (make, called) = (Arc::new(make), name.to_owned());
+        let ttl = ttl.map(|ttl| Ttl::Event(nanos(ttl)));
+        let (outputs, _) = self.keep_timed("stateful", name, move || {
+            let make = Arc::clone(&make);
+            let logic = ByLogic::new(move |key: &K| make(key), ttl);
+            KeyedStep::new(&called, true, logic)
+        });
+        outputs
+    }
+
+    /// Joins a step that keeps state for each key and knows time: its outputs, and what came late.
+    pub(crate) fn keep_timed<U, L>(
+        &self,
+        kind: &'static str,
+        name: &str,
+        make: impl Fn() -> KeyedStep<K, L> + Send + Sync + 'static,
+    ) -> (KeyedStream<K, Timed<U>>, KeyedStream<K, Timed<V>>)
+    where
+        U: Data,
+        L: KeyLogic<K, In = V, Out = U, Error = Cause>,
+    {
+        let placed = self.placed();
+        lock(&placed.graph).demand_name(kind, name);
+        let (outputs, late) = placed.step(kind, name, move |_| Ok(make())).halves();
+        let keyed = |part| KeyedStream {
+            parts: vec![part],
+            placed: true,
+        };
+        (
+            keyed(outputs),
+            KeyedStream {
+                parts: vec![late],
+                placed: true,
+            },
+        )
     }
 }
 

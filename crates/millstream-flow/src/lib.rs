@@ -7,6 +7,7 @@
 //! Start with [`Flow`]; the verbs are on [`Stream`] and [`KeyedStream`]; connectors are the
 //! modules [`tcp`], [`files`], [`generator`], [`stdout`] and [`testing`]; own ones implement
 //! [`Source`](source::Source) and [`Sink`](sink::Sink).
+pub mod assign;
 pub mod batch;
 pub mod clock;
 pub mod codec;
@@ -28,16 +29,20 @@ mod segment;
 pub mod sink;
 mod sinking;
 pub mod source;
+pub mod state;
 pub mod stdout;
 pub mod stream;
 pub mod tcp;
 pub mod testing;
+pub mod time;
 pub mod verbs;
 
 pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
-pub use keyed::{Emit, KeyedStream, Logic};
+pub use keyed::{Emit, KeyedStream};
 pub use policy::{DeadLetter, OnError};
 pub use run::{Options, Running};
 pub use segment::Route;
+pub use state::{KeyContext, Logic, Timer};
 pub use stream::{Flow, Pipe, Stream};
+pub use time::{EventTime, Timed};

@@ -38,6 +38,8 @@ pub struct StepMetrics {
     pub batches: u64,
     /// Items passed over under the error policies skip and dead letter.
     pub skipped: u64,
+    /// Items that came too late for the windows they belong to.
+    pub late: u64,
     /// Connections or inputs given up because of what they sent.
     pub faults: u64,
     /// Time spent in the step itself.
@@ -55,6 +57,7 @@ impl StepMetrics {
             items_out: 0,
             batches: 0,
             skipped: 0,
+            late: 0,
             faults: 0,
             busy_ns: 0,
             latency_ns: latency_histogram(),
@@ -66,6 +69,7 @@ impl StepMetrics {
         self.items_out += other.items_out;
         self.batches += other.batches;
         self.skipped += other.skipped;
+        self.late += other.late;
         self.faults += other.faults;
         self.busy_ns += other.busy_ns;
         // Both histograms have the same constant bounds, so that adding cannot fail.
@@ -77,7 +81,7 @@ impl StepMetrics {
         json!({
             "name": self.name, "kind": self.kind, "items_in": self.items_in,
             "items_out": self.items_out, "batches": self.batches, "skipped": self.skipped,
-            "faults": self.faults, "busy_ms": self.busy_ns as f64 / 1e6,
+            "late": self.late, "faults": self.faults, "busy_ms": self.busy_ns as f64 / 1e6,
             "latency_us": {"p50": us(0.5), "p90": us(0.9), "p99": us(0.99), "p99.9": us(0.999),
                 "p99.99": us(0.9999), "max": self.latency_ns.max() as f64 / 1000.0},
         })

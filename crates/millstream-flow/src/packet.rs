@@ -13,7 +13,9 @@ use timely::dataflow::channels::pushers::exchange::Distributor;
 use timely::dataflow::channels::{ContainerBytes, Message};
 use timely::progress::Stamp;
 
-/// A batch on its way.
+use crate::time::Watermark;
+
+/// A batch on its way, or what its sender says about the times of those to come.
 #[derive(Default)]
 pub(crate) struct Packet {
     /// The worker it is for.
@@ -24,11 +26,17 @@ pub(crate) struct Packet {
     pub(crate) items: usize,
     /// The batch.
     pub(crate) body: Option<Box<dyn Any + Send>>,
+    /// The worker that sent it.
+    pub(crate) from: usize,
+    /// How far the sender's other partitions let event time come.
+    pub(crate) floor: i64,
+    /// Event time has come to this, behind the batches before.
+    pub(crate) mark: Option<Watermark>,
 }
 
 impl Accountable for Packet {
     fn record_count(&self) -> i64 {
-        i64::from(self.body.is_some())
+        i64::from(self.body.is_some() || self.mark.is_some())
     }
 }
 

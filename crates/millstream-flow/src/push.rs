@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::clock::now_ns;
+use crate::clock::{Clock, now_ns};
 use crate::control::Control;
 use crate::error::Failure;
 use crate::metrics::StepMetrics;
+use crate::time::{BEFORE_ALL, NEVER, Watermark};
 
 /// The worker's side of a step: who it is, what time it is, where its counters are.
 pub struct Context {
@@ -21,11 +22,69 @@ pub struct Context {
     pub(crate) current: usize,
     pub(crate) activity: u64,
     pub(crate) metrics: Vec<StepMetrics>,
+    /// Which partition of its source the current batch was read from.
+    pub(crate) partition: usize,
+    /// The partitions of the source at work that have not ended.
+    pub(crate) live: Vec<usize>,
+    pub(crate) floor: i64,
+    pub(crate) now: i64,
+    pub(crate) deadline: i64,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Stop, failure and wake-up, shared by all workers.
     pub control: Arc<Control>,
 }
 
 impl Context {
+    pub(crate) fn new(
+        (worker, workers): (usize, usize),
+        metrics: Vec<StepMetrics>,
+        clock: Arc<dyn Clock>,
+        control: Arc<Control>,
+    ) -> Self {
+        Context {
+            worker,
+            workers,
+            stamp: 0,
+            last: 0,
+            current: 0,
+            activity: 0,
+            metrics,
+            partition: 0,
+            live: Vec::new(),
+            floor: NEVER,
+            now: BEFORE_ALL,
+            deadline: NEVER,
+            clock,
+            control,
+        }
+    }
+
+    /// Processing time when this turn of the operator began; nanoseconds since 1970. It is read for
+    /// steps that [keep time](Step::keeps_time), and never goes back.
+    #[must_use]
+    pub fn now(&self) -> i64 {
+        self.now
+    }
+
+    /// How far all others than the partition of the current batch let event time come. The watermark
+    /// at an item is the lesser of this and the item's own.
+    #[must_use]
+    pub fn floor(&self) -> i64 {
+        self.floor
+    }
+
+    /// Asks for a [`Step::tick`] once processing time has come to `at`. It holds until the next tick,
+    /// in which a step asks again for what it still waits for.
+    pub fn wake_at(&mut self, at: i64) {
+        self.deadline = self.deadline.min(at);
+    }
+
+    /// Starts a turn of an operator that keeps time.
+    pub(crate) fn read_clock(&mut self) {
+        self.now = self.now.max(self.clock.time_ns());
+        self.deadline = NEVER;
+    }
+
     /// Starts the account of a batch that was whole at `stamp`.
     pub(crate) fn begin(&mut self, stamp: u64, now: u64) {
         self.stamp = stamp;
@@ -46,6 +105,11 @@ impl Context {
         self.last = now;
     }
 
+    /// Counts items of the current step that came too late.
+    pub fn late(&mut self, items: usize) {
+        self.metrics[self.current].late += items as u64;
+    }
+
     /// Counts an item that step `node` passed over.
     pub(crate) fn skipped(&mut self, node: usize) {
         self.metrics[node].skipped += 1;
@@ -64,6 +128,17 @@ pub trait Push<B> {
     /// # Errors
     /// As for `push`.
     fn flush(&mut self, cx: &mut Context) -> Result<(), Failure>;
+    /// Event time has come to `mark`; in order with the batches.
+    ///
+    /// # Errors
+    /// As for `push`.
+    fn watermark(&mut self, mark: Watermark, cx: &mut Context) -> Result<(), Failure>;
+    /// A turn of the operator begins; processing time may have gone on. Only called where a step
+    /// keeps time.
+    ///
+    /// # Errors
+    /// As for `push`.
+    fn tick(&mut self, cx: &mut Context) -> Result<(), Failure>;
     /// All input has been seen: last outputs, then close.
     ///
     /// # Errors
@@ -78,6 +153,26 @@ pub trait Step<I, O>: 'static {
     /// # Errors
     /// The failure that ends the flow; a step that may skip items does so itself.
     fn apply(&mut self, input: &mut I, output: &mut O, cx: &mut Context) -> Result<(), Failure>;
+    /// Event time has come to `at`: no item before it is expected. Append what that brings about; the
+    /// watermark itself goes on behind it.
+    ///
+    /// # Errors
+    /// As for `apply`.
+    fn watermark(&mut self, _at: i64, _output: &mut O, _cx: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// True for a step that goes by processing time and wants [`tick`](Step::tick).
+    fn keeps_time(&self) -> bool {
+        false
+    }
+    /// A turn of the operator begins, at the processing time [`Context::now`]: append what that brings
+    /// about, and ask with [`Context::wake_at`] for the next moment.
+    ///
+    /// # Errors
+    /// As for `apply`.
+    fn tick(&mut self, _output: &mut O, _cx: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
     /// All input has been seen: append what is still to come.
     ///
     /// # Errors
@@ -106,16 +201,33 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
     fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
         self.next.flush(cx)
     }
+    fn watermark(&mut self, mark: Watermark, cx: &mut Context) -> Result<(), Failure> {
+        cx.current = self.node;
+        self.step.watermark(mark.at, &mut self.output, cx)?;
+        self.send(cx)?;
+        self.next.watermark(mark, cx)
+    }
+    fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        cx.current = self.node;
+        self.step.tick(&mut self.output, cx)?;
+        self.send(cx)?;
+        self.next.tick(cx)
+    }
     fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
         cx.current = self.node;
         self.step.end(&mut self.output, cx)?;
-        cx.metrics[self.node].items_out += self.output.len() as u64;
-        self.forward(cx)?;
+        self.send(cx)?;
         self.next.end(cx)
     }
 }
 
 impl<O: Batch, S> Joined<O, S> {
+    /// Forwards what came out without a batch that went in.
+    fn send(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        cx.metrics[self.node].items_out += self.output.len() as u64;
+        self.forward(cx)
+    }
+
     fn forward(&mut self, cx: &mut Context) -> Result<(), Failure> {
         if !self.output.is_empty() {
             self.next.push(&mut self.output, cx)?;
@@ -141,45 +253,46 @@ impl<B: Batch> Push<B> for Tee<B> {
     fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
         self.0.iter_mut().try_for_each(|reader| reader.flush(cx))
     }
+    fn watermark(&mut self, mark: Watermark, cx: &mut Context) -> Result<(), Failure> {
+        self.0
+            .iter_mut()
+            .try_for_each(|reader| reader.watermark(mark, cx))
+    }
+    fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.0.iter_mut().try_for_each(|reader| reader.tick(cx))
+    }
     fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
         self.0.iter_mut().try_for_each(|reader| reader.end(cx))
     }
 }
 
-/// A stream divided in two.
-pub(crate) struct Fork<B, F> {
-    pub(crate) node: usize,
-    pub(crate) divide: F,
-    pub(crate) parts: (B, B),
-    pub(crate) next: (Box<dyn Push<B>>, Box<dyn Push<B>>),
-}
+/// The two halves of a stream that was divided.
+pub(crate) struct Halves<A, B>(pub(crate) Box<dyn Push<A>>, pub(crate) Box<dyn Push<B>>);
 
-impl<B: Batch, F> Push<B> for Fork<B, F>
-where
-    F: FnMut(&mut B, &mut B, &mut B, &mut Context) -> Result<(), Failure>,
-{
-    fn push(&mut self, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
-        cx.current = self.node;
-        let items = batch.len();
-        (self.divide)(batch, &mut self.parts.0, &mut self.parts.1, cx)?;
-        cx.book(self.node, items, self.parts.0.len() + self.parts.1.len());
-        for (part, next) in [
-            (&mut self.parts.0, &mut self.next.0),
-            (&mut self.parts.1, &mut self.next.1),
-        ] {
-            if !part.is_empty() {
-                next.push(part, cx)?;
-                part.clear();
-            }
+impl<A: Batch, B: Batch> Push<(A, B)> for Halves<A, B> {
+    fn push(&mut self, batch: &mut (A, B), cx: &mut Context) -> Result<(), Failure> {
+        if !batch.0.is_empty() {
+            self.0.push(&mut batch.0, cx)?;
+        }
+        if !batch.1.is_empty() {
+            self.1.push(&mut batch.1, cx)?;
         }
         Ok(())
     }
     fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.next.0.flush(cx)?;
-        self.next.1.flush(cx)
+        self.0.flush(cx)?;
+        self.1.flush(cx)
+    }
+    fn watermark(&mut self, mark: Watermark, cx: &mut Context) -> Result<(), Failure> {
+        self.0.watermark(mark, cx)?;
+        self.1.watermark(mark, cx)
+    }
+    fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.0.tick(cx)?;
+        self.1.tick(cx)
     }
     fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.next.0.end(cx)?;
-        self.next.1.end(cx)
+        self.0.end(cx)?;
+        self.1.end(cx)
     }
 }

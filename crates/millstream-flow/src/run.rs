@@ -19,15 +19,16 @@ use timely::execute::Config;
 use timely::scheduling::Activator;
 use timely::worker::Worker;
 
-use crate::clock::now_ns;
+use crate::clock::{Clock, WallClock, now_ns};
 use crate::control::{Control, lock};
 use crate::error::FlowError;
 use crate::graph::{Node, Root};
 use crate::metrics::{Report, StepMetrics};
 use crate::poller::Poller;
 use crate::push::Context;
-use crate::segment::{Epoch, WorkerBuild};
+use crate::segment::{Deadline, Epoch, WorkerBuild};
 use crate::stream::Flow;
+use crate::time::NEVER;
 
 /// The most worker threads of a flow.
 pub const WORKERS_MAX: usize = 256;
@@ -58,6 +59,8 @@ pub struct Options {
     pub release: Option<Around>,
     /// Drain and end on SIGINT and SIGTERM.
     pub signals: bool,
+    /// Processing time; a [`WallClock`] unless something else is handed in.
+    pub clock: Option<Arc<dyn Clock>>,
 }
 
 impl Default for Options {
@@ -70,6 +73,7 @@ impl Default for Options {
             hold: None,
             release: None,
             signals: false,
+            clock: None,
         }
     }
 }
@@ -125,8 +129,12 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
     };
     let shared = Arc::clone(&control);
     let settings = options.clone();
+    let clock: Arc<dyn Clock> = match &options.clock {
+        Some(clock) => Arc::clone(clock),
+        None => Arc::new(WallClock::default()),
+    };
     let threads = timely::execute(config, move |worker| {
-        let mut life = || guarded(worker, &plan, &shared, &settings);
+        let mut life = || guarded(worker, &plan, &shared, &settings, &clock);
         match &settings.around {
             Some(around) => around(&mut life),
             None => life(),
@@ -145,22 +153,21 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
 }
 
 /// Runs a worker and turns a panic of a step into the flow's failure.
-fn guarded(worker: &mut Worker, plan: &Plan, control: &Arc<Control>, options: &Options) {
+fn guarded(
+    worker: &mut Worker,
+    plan: &Plan,
+    control: &Arc<Control>,
+    options: &Options,
+    clock: &Arc<dyn Clock>,
+) {
     let metrics: Vec<StepMetrics> = plan
         .nodes
         .iter()
         .map(|node| StepMetrics::new(&node.name, node.kind))
         .collect();
-    let context = Rc::new(RefCell::new(Context {
-        worker: worker.index(),
-        workers: worker.peers(),
-        stamp: 0,
-        last: 0,
-        current: 0,
-        activity: 0,
-        metrics,
-        control: Arc::clone(control),
-    }));
+    let place = (worker.index(), worker.peers());
+    let context = Context::new(place, metrics, Arc::clone(clock), Arc::clone(control));
+    let context = Rc::new(RefCell::new(context));
     let outcome = catch_unwind(AssertUnwindSafe(|| work(worker, plan, &context, options)));
     match outcome {
         Ok(Ok(())) => {}
@@ -201,6 +208,7 @@ fn work(
     control.set_waker(worker.index(), waker);
     let sources: Rc<RefCell<Vec<Activator>>> = Rc::default();
     let alarm: Rc<RefCell<Option<u64>>> = Rc::default();
+    let deadlines: Rc<RefCell<Vec<Deadline>>> = Rc::default();
     let (index, peers) = (worker.index(), worker.peers());
     worker.dataflow::<Epoch, _, _>(|scope| {
         let mut build = WorkerBuild {
@@ -211,6 +219,7 @@ fn work(
             edges: HashMap::new(),
             sources: Rc::clone(&sources),
             alarm: Rc::clone(&alarm),
+            deadlines: Rc::clone(&deadlines),
             worker: index,
             workers: peers,
             hold: options.hold.clone(),
@@ -231,6 +240,7 @@ fn work(
         control,
         sources,
         alarm,
+        deadlines,
         options,
         seen: 0,
         next_report: now_ns(),
@@ -253,6 +263,7 @@ struct Cycle<'a> {
     control: Arc<Control>,
     sources: Rc<RefCell<Vec<Activator>>>,
     alarm: Rc<RefCell<Option<u64>>>,
+    deadlines: Rc<RefCell<Vec<Deadline>>>,
     options: &'a Options,
     seen: u64,
     next_report: u64,
@@ -308,7 +319,36 @@ impl Cycle<'_> {
         }
         let until_alarm = self.alarm.borrow().map(|at| at.saturating_sub(now_ns()));
         let limit = until_alarm.map_or(LONGEST_SLEEP, Duration::from_nanos);
-        Some(limit.min(LONGEST_SLEEP))
+        let until_deadline = self.deadline().map(|at| {
+            let clock = Arc::clone(&self.context.borrow().clock);
+            Duration::from_nanos(clock.wait_ns(at))
+        });
+        Some(
+            until_deadline
+                .map_or(limit, |other| limit.min(other))
+                .min(LONGEST_SLEEP),
+        )
+    }
+
+    /// The next moment in processing time that an operator waits for.
+    fn deadline(&self) -> Option<i64> {
+        let deadlines = self.deadlines.borrow();
+        let next = deadlines.iter().map(|deadline| deadline.at.get()).min();
+        next.filter(|at| *at != NEVER)
+    }
+
+    /// Activates the operators whose moment in processing time has come.
+    fn ring(&self) {
+        if let Some(next) = self.deadline() {
+            let now = self.context.borrow().clock.time_ns();
+            if now >= next {
+                for deadline in self.deadlines.borrow().iter() {
+                    if now >= deadline.at.get() {
+                        deadline.activator.activate();
+                    }
+                }
+            }
+        }
     }
 
     /// After waiting: alarms, the wish to stop, metrics that are due.
@@ -327,6 +367,7 @@ impl Cycle<'_> {
             *self.alarm.borrow_mut() = None;
             self.activate_sources();
         }
+        self.ring();
         if let Some((interval, _)) = &self.options.on_metrics {
             let now = now_ns();
             if now >= self.next_report {

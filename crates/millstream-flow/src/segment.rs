@@ -3,7 +3,7 @@
 //! Invariant: an operator holds a capability for each of its outputs until it has ended, so that
 //! what it emits at the end is still in time; the operators behind it see the end only then.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,18 +17,26 @@ use timely::scheduling::Activator;
 
 use crate::batch::Batch;
 use crate::clock::now_ns;
-use crate::error::{Failure, FlowError};
+use crate::error::{Cause, Failure, FlowError};
 use crate::graph::{EdgeId, Node, NodeId, Outlet, Root, open_error};
 use crate::packet::{ByAddress, Packet};
 use crate::poller::Poller;
 use crate::push::{Context, Push};
 use crate::run::Around;
 use crate::source::{Events, Next, Partition, Source};
+use crate::time::{BEFORE_ALL, NEVER, Watermark, Watermarks};
 
 /// The time of the engine's progress tracking.
 pub(crate) type Epoch = u64;
 
 type Capabilities = Rc<RefCell<Vec<Capability<Epoch>>>>;
+
+/// A connection between two operators, on one worker.
+pub(crate) struct Edge<'s> {
+    stream: Stream<'s, Epoch, Packet>,
+    /// So many workers, from the first, may send items; the others have no input.
+    feeding: usize,
+}
 
 /// What a worker has in hand while it makes its copy of the flow.
 pub(crate) struct WorkerBuild<'a, 's> {
@@ -36,14 +44,22 @@ pub(crate) struct WorkerBuild<'a, 's> {
     pub(crate) context: Rc<RefCell<Context>>,
     pub(crate) poller: &'a Poller,
     pub(crate) nodes: &'a [Node],
-    pub(crate) edges: HashMap<EdgeId, Stream<'s, Epoch, Packet>>,
+    pub(crate) edges: HashMap<EdgeId, Edge<'s>>,
     /// The sources' activators, for stopping and for spinning.
     pub(crate) sources: Rc<RefCell<Vec<Activator>>>,
     /// When the next source wants to be asked again, if one does.
     pub(crate) alarm: Rc<RefCell<Option<u64>>>,
+    /// The operators that go by processing time.
+    pub(crate) deadlines: Rc<RefCell<Vec<Deadline>>>,
     pub(crate) worker: usize,
     pub(crate) workers: usize,
     pub(crate) hold: Option<Around>,
+}
+
+/// The moment in processing time at which an operator wants to run.
+pub(crate) struct Deadline {
+    pub(crate) at: Rc<Cell<i64>>,
+    pub(crate) activator: Activator,
 }
 
 /// One turn of an operator, inside what the run wraps around it.
@@ -58,8 +74,11 @@ fn turn(hold: Option<&Around>, mut body: impl FnMut() -> bool) -> bool {
 pub(crate) struct SegmentBuild<'a, 's> {
     builder: OperatorBuilder<'s, Epoch>,
     capabilities: Capabilities,
-    edges: &'a mut HashMap<EdgeId, Stream<'s, Epoch, Packet>>,
+    edges: &'a mut HashMap<EdgeId, Edge<'s>>,
     outputs: usize,
+    feeding: usize,
+    /// True once a step of this segment goes by processing time.
+    pub(crate) keeps_time: bool,
     pub(crate) nodes: &'a [Node],
     pub(crate) context: &'a Rc<RefCell<Context>>,
 }
@@ -81,7 +100,8 @@ impl<'s> SegmentBuild<'_, 's> {
         route: Option<Box<dyn Route<B>>>,
     ) -> Box<dyn Push<B>> {
         let (output, stream) = self.builder.new_output::<Packet>();
-        self.edges.insert(edge, stream);
+        let feeding = self.feeding;
+        self.edges.insert(edge, Edge { stream, feeding });
         let port = self.outputs;
         self.outputs += 1;
         let workers = self.context.borrow().workers;
@@ -115,6 +135,9 @@ impl<B: Batch> Departure<B> {
             stamp: cx.stamp,
             items,
             body,
+            from: cx.worker,
+            floor: cx.floor,
+            mark: None,
         };
         if cx.workers > 1 {
             cx.control.sent(to, items);
@@ -145,6 +168,28 @@ impl<B: Batch> Push<B> for Departure<B> {
         drop(self.output.activate());
         Ok(())
     }
+    fn watermark(&mut self, mark: Watermark, cx: &mut Context) -> Result<(), Failure> {
+        let receivers = match self.route {
+            Some(_) => 0..cx.workers,
+            None => cx.worker..cx.worker + 1,
+        };
+        for to in receivers {
+            let mut packet = Packet {
+                to,
+                from: cx.worker,
+                mark: Some(mark),
+                ..Packet::default()
+            };
+            if let Some(capability) = self.capabilities.borrow().get(self.port) {
+                self.output.give(capability, &mut packet);
+            }
+        }
+        cx.activity += 1;
+        Ok(())
+    }
+    fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
     fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
         self.flush(cx)
     }
@@ -155,6 +200,7 @@ struct Made<'s, B> {
     builder: OperatorBuilder<'s, Epoch>,
     capabilities: Capabilities,
     chain: Box<dyn Push<B>>,
+    deadline: Option<Rc<Cell<i64>>>,
 }
 
 /// Makes the chain behind a root, once its `source` is open. An operator that was begun must be
@@ -163,6 +209,7 @@ fn segment<'s, B: Batch, S>(
     build: &mut WorkerBuild<'_, 's>,
     builder: OperatorBuilder<'s, Epoch>,
     outlet: &Outlet<B>,
+    feeding: usize,
     source: Result<S, FlowError>,
 ) -> Result<(S, Made<'s, B>), FlowError> {
     let capabilities: Capabilities = Rc::default();
@@ -171,11 +218,23 @@ fn segment<'s, B: Batch, S>(
         capabilities: Rc::clone(&capabilities),
         edges: &mut build.edges,
         outputs: 0,
+        feeding,
+        keeps_time: false,
         nodes: build.nodes,
         context: &build.context,
     };
     let made = source.and_then(|source| Ok((source, outlet.build(&mut segment)?)));
-    let builder = segment.builder;
+    let (builder, keeps_time) = (segment.builder, segment.keeps_time);
+    let deadline = keeps_time.then(|| {
+        // The first turn comes at once: it asks for the next.
+        let at = Rc::new(Cell::new(BEFORE_ALL));
+        let activator = build.scope.activator_for(builder.operator_info().address);
+        build.deadlines.borrow_mut().push(Deadline {
+            at: Rc::clone(&at),
+            activator,
+        });
+        at
+    });
     match made {
         Ok((source, chain)) => Ok((
             source,
@@ -183,6 +242,7 @@ fn segment<'s, B: Batch, S>(
                 builder,
                 capabilities,
                 chain,
+                deadline,
             },
         )),
         Err(error) => {
@@ -193,7 +253,13 @@ fn segment<'s, B: Batch, S>(
 }
 
 /// The root of a place where connections come in.
-pub(crate) fn arrival_root<B: Batch>(node: NodeId, edges: Vec<EdgeId>, outlet: Outlet<B>) -> Root {
+/// `routed` says whether items come from all workers or from this one only.
+pub(crate) fn arrival_root<B: Batch>(
+    node: NodeId,
+    edges: Vec<EdgeId>,
+    routed: bool,
+    outlet: Outlet<B>,
+) -> Root {
     Arc::new(move |build| {
         let name = build.nodes[node].name.clone();
         let streams: Option<Vec<_>> = edges.iter().map(|edge| build.edges.remove(edge)).collect();
@@ -201,12 +267,29 @@ pub(crate) fn arrival_root<B: Batch>(node: NodeId, edges: Vec<EdgeId>, outlet: O
             FlowError::Usage(format!("step \"{name}\" stands before what it reads"))
         })?;
         let mut builder = OperatorBuilder::new(name, build.scope);
-        let mut inputs: Vec<_> = streams
-            .into_iter()
-            .map(|stream| builder.new_input(stream, DistributorPact(|_| ByAddress)))
-            .collect();
-        let ((), made) = segment(build, builder, &outlet, Ok(()))?;
-        let (builder, capabilities, mut chain) = (made.builder, made.capabilities, made.chain);
+        let mut marks = Vec::new();
+        let mut inputs = Vec::with_capacity(streams.len());
+        for edge in streams {
+            let senders = if routed {
+                0..build.workers
+            } else {
+                build.worker..build.worker + 1
+            };
+            marks.extend(senders.map(|sender| match sender < edge.feeding {
+                true => Watermark::UNKNOWN,
+                false => Watermark::NOTHING,
+            }));
+            inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
+        }
+        let ((), made) = segment(build, builder, &outlet, build.workers, Ok(()))?;
+        let (builder, capabilities) = (made.builder, made.capabilities);
+        let mut arrival = Arrival {
+            node,
+            marks: Watermarks::new(marks),
+            routed,
+            chain: made.chain,
+            deadline: made.deadline,
+        };
         let context = Rc::clone(&build.context);
         let hold = build.hold.clone();
         builder.build_reschedule(move |initial| {
@@ -218,22 +301,23 @@ pub(crate) fn arrival_root<B: Batch>(node: NodeId, edges: Vec<EdgeId>, outlet: O
                     if ended || cx.control.aborted() {
                         return false;
                     }
-                    let mut outcome = Ok(());
-                    for input in &mut inputs {
+                    let mut outcome = arrival.tick(cx);
+                    for (index, input) in inputs.iter_mut().enumerate() {
                         input.for_each(|_, packet| {
                             if outcome.is_ok() {
-                                outcome = receive::<B>(node, packet, &mut *chain, cx);
+                                outcome = arrival.receive(index, packet, cx);
                             }
                         });
                     }
                     if outcome.is_ok() {
-                        outcome = chain.flush(cx);
+                        outcome = arrival.chain.flush(cx);
                     }
                     if outcome.is_ok() && frontiers.iter().all(|frontier| frontier.is_empty()) {
-                        outcome = finish(&mut *chain, cx);
+                        outcome = finish(&mut *arrival.chain, cx);
                         capabilities.borrow_mut().clear();
                         ended = true;
                     }
+                    rest(arrival.deadline.as_ref(), ended, cx);
                     report(outcome, cx);
                     !ended
                 })
@@ -243,30 +327,82 @@ pub(crate) fn arrival_root<B: Batch>(node: NodeId, edges: Vec<EdgeId>, outlet: O
     })
 }
 
-fn receive<B: Batch>(
-    node: NodeId,
-    packet: &mut Packet,
+/// Lets the steps of a chain that keep time see which time it is.
+fn tick<B: Batch>(
+    deadline: Option<&Rc<Cell<i64>>>,
     chain: &mut dyn Push<B>,
     cx: &mut Context,
 ) -> Result<(), Failure> {
-    let Packet {
-        stamp, items, body, ..
-    } = std::mem::take(packet);
-    if cx.workers > 1 {
-        cx.control.handled(cx.worker, items);
-    }
-    // Both ends of a connection are made by one call, with one type.
-    let Some(mut batch) = body.and_then(|body| body.downcast::<B>().ok()) else {
+    if deadline.is_none() {
         return Ok(());
-    };
-    cx.begin(stamp, now_ns());
-    cx.current = node;
-    chain.push(&mut batch, cx)
+    }
+    cx.read_clock();
+    cx.floor = NEVER;
+    let now = now_ns();
+    cx.stamp = now;
+    cx.last = now;
+    chain.tick(cx)
+}
+
+/// Notes when an operator that keeps time wants its next turn.
+fn rest(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &Context) {
+    if let Some(at) = deadline {
+        at.set(if ended { NEVER } else { cx.deadline });
+    }
+}
+
+/// The place where connections come in, and the chain behind it.
+struct Arrival<B> {
+    node: NodeId,
+    marks: Watermarks,
+    routed: bool,
+    chain: Box<dyn Push<B>>,
+    deadline: Option<Rc<Cell<i64>>>,
+}
+
+impl<B: Batch> Arrival<B> {
+    fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        tick(self.deadline.as_ref(), &mut *self.chain, cx)
+    }
+
+    fn receive(
+        &mut self,
+        input: usize,
+        packet: &mut Packet,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let packet = std::mem::take(packet);
+        let sender = match self.routed {
+            true => input * cx.workers + packet.from,
+            false => input,
+        };
+        if let Some(mark) = packet.mark {
+            let Some(joined) = self.marks.hear(sender, mark) else {
+                return Ok(());
+            };
+            let now = now_ns();
+            cx.begin(now, now);
+            cx.floor = joined.at;
+            return self.chain.watermark(joined, cx);
+        }
+        if cx.workers > 1 {
+            cx.control.handled(cx.worker, packet.items);
+        }
+        // Both ends of a connection are made by one call, with one type.
+        let Some(mut batch) = packet.body.and_then(|body| body.downcast::<B>().ok()) else {
+            return Ok(());
+        };
+        cx.begin(packet.stamp, now_ns());
+        cx.current = self.node;
+        cx.floor = packet.floor.min(self.marks.floor(sender));
+        self.chain.push(&mut batch, cx)
+    }
 }
 
 fn finish<B: Batch>(chain: &mut dyn Push<B>, cx: &mut Context) -> Result<(), Failure> {
     let now = now_ns();
     cx.begin(now, now);
+    cx.floor = NEVER;
     chain.end(cx)
 }
 
@@ -289,16 +425,17 @@ pub(crate) fn source_root<B: Batch>(
         let io = build
             .poller
             .io(build.scope.activator_for(builder.operator_info().address));
+        let count = source.partitions().map(|names| names.len());
+        let feeding = count.as_ref().map_or(0, |count| build.workers.min(*count));
         let open = || {
-            let count = source.partitions()?.len();
-            (build.worker..count)
+            (build.worker..count?)
                 .step_by(build.workers)
-                .map(|partition| source.open(partition, None, &io))
-                .collect::<Result<Vec<_>, _>>()
+                .map(|partition| Ok((partition, source.open(partition, None, &io)?)))
+                .collect::<Result<Vec<_>, Cause>>()
         };
         let opened = open().map_err(|cause| open_error(&this, cause));
-        let (partitions, made) = segment(build, builder, &outlet, opened)?;
-        let (builder, capabilities, chain) = (made.builder, made.capabilities, made.chain);
+        let (partitions, made) = segment(build, builder, &outlet, feeding, opened)?;
+        let (builder, capabilities) = (made.builder, made.capabilities);
         build
             .sources
             .borrow_mut()
@@ -306,10 +443,11 @@ pub(crate) fn source_root<B: Batch>(
         let mut reader = Reader {
             node,
             partitions,
-            chain,
+            chain: made.chain,
             batch: B::default(),
             activator,
             alarm: Rc::clone(&build.alarm),
+            deadline: made.deadline,
             ended: false,
         };
         let context = Rc::clone(&build.context);
@@ -322,7 +460,8 @@ pub(crate) fn source_root<B: Batch>(
                     if reader.ended || cx.control.aborted() {
                         return false;
                     }
-                    let outcome = reader.run(cx);
+                    let outcome = reader.turn(cx);
+                    rest(reader.deadline.as_ref(), reader.ended, cx);
                     if outcome.is_err() || reader.ended {
                         capabilities.borrow_mut().clear();
                     }
@@ -344,21 +483,24 @@ const CONGESTED_NS: u64 = 50_000;
 /// A source's partitions on one worker, and the chain they feed.
 struct Reader<B> {
     node: NodeId,
-    partitions: Vec<Box<dyn Partition<B>>>,
+    partitions: Vec<(usize, Box<dyn Partition<B>>)>,
     chain: Box<dyn Push<B>>,
     batch: B,
     activator: Activator,
     alarm: Rc<RefCell<Option<u64>>>,
+    deadline: Option<Rc<Cell<i64>>>,
     ended: bool,
 }
 
 impl<B: Batch> Reader<B> {
-    fn run(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn turn(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
+        self.tell_partitions(cx);
         if cx.control.stopping() {
             self.partitions.clear();
         } else if cx.workers > 1 && cx.control.congested() {
             self.wake_at(now_ns() + CONGESTED_NS);
-            return Ok(());
+            return self.flush(cx);
         }
         let mut index = 0;
         while index < self.partitions.len() {
@@ -369,7 +511,7 @@ impl<B: Batch> Reader<B> {
                     index += 1;
                 }
                 _ => {
-                    if let Some(at) = self.partitions[index].next_awake() {
+                    if let Some(at) = self.partitions[index].1.next_awake() {
                         self.wake_at(at);
                     }
                     index += 1;
@@ -378,9 +520,21 @@ impl<B: Batch> Reader<B> {
         }
         if self.partitions.is_empty() {
             self.ended = true;
+            cx.live.clear();
             return finish(&mut *self.chain, cx);
         }
+        self.flush(cx)
+    }
+
+    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.tell_partitions(cx);
         self.chain.flush(cx)
+    }
+
+    fn tell_partitions(&self, cx: &mut Context) {
+        cx.live.clear();
+        cx.live
+            .extend(self.partitions.iter().map(|(partition, _)| *partition));
     }
 
     /// Reads one partition for one turn.
@@ -393,11 +547,14 @@ impl<B: Batch> Reader<B> {
                 cx,
                 node: self.node,
             };
-            let next = self.partitions[index].next_batch(&mut self.batch, &mut events);
+            let next = self.partitions[index]
+                .1
+                .next_batch(&mut self.batch, &mut events);
             match next.map_err(|cause| self.failure(cause, cx))? {
                 Next::Batch => {
                     let now = now_ns();
                     cx.begin(now, now);
+                    cx.partition = self.partitions[index].0;
                     let size = self.batch.len();
                     let metrics = &mut cx.metrics[self.node];
                     metrics.items_out += size as u64;
@@ -415,7 +572,7 @@ impl<B: Batch> Reader<B> {
         Ok(Next::Batch)
     }
 
-    fn failure(&self, cause: crate::error::Cause, cx: &Context) -> Failure {
+    fn failure(&self, cause: Cause, cx: &Context) -> Failure {
         match cause.downcast::<Failure>() {
             Ok(failure) => *failure,
             Err(cause) => Failure::new(cx.metrics[self.node].name.clone(), cause),

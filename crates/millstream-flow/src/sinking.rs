@@ -6,6 +6,7 @@ use crate::graph::{NodeId, open_error};
 use crate::push::{Context, Push};
 use crate::segment::SegmentBuild;
 use crate::sink::{Sink, Writer};
+use crate::time::Watermark;
 
 /// A sink at the end of a chain.
 pub(crate) struct Drain<B> {
@@ -64,6 +65,12 @@ impl<B: Batch> Push<B> for Drain<B> {
                 .map_err(|cause| self.failure(cause, cx))?;
             self.book(cx);
         }
+        Ok(())
+    }
+    fn watermark(&mut self, _: Watermark, _: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
     fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {

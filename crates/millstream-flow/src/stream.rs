@@ -8,12 +8,13 @@ use crate::error::{Failure, FlowError};
 use crate::graph::{Description, Graph, Mistake, Node, NodeId, Outlet, Shared};
 use crate::metrics::Report;
 use crate::policy::{OnError, Policy};
-use crate::push::{Context, Fork, Joined, Push, Step};
+use crate::push::{Context, Halves, Joined, Push, Step};
 use crate::run::{Options, Running, start};
 use crate::segment::{Route, SegmentBuild, arrival_root, source_root};
 use crate::sink::Sink;
 use crate::sinking::Drain;
 use crate::source::Source;
+use crate::verbs::Each;
 
 /// A flow: sources, steps and sinks. Described once, run any number of times.
 ///
@@ -136,7 +137,7 @@ pub struct Making<'a> {
 }
 
 impl<'a> Making<'a> {
-    fn new(node: usize, segment: &SegmentBuild<'a, '_>) -> Self {
+    pub(crate) fn new(node: usize, segment: &SegmentBuild<'a, '_>) -> Self {
         let cx = segment.context.borrow();
         let control = Arc::clone(&cx.control);
         let info = &segment.nodes[node];
@@ -178,6 +179,7 @@ impl<B: Batch> Pipe<B> {
         self.outlet.read_by(Arc::new(move |segment| {
             let making = Making::new(node, segment);
             let step: Box<dyn Step<B, O>> = Box::new(make(&making)?);
+            segment.keeps_time |= step.keeps_time();
             let next = after.build(segment)?;
             let joined: Box<dyn Push<B>> = Box::new(Joined {
                 node,
@@ -211,28 +213,15 @@ impl<B: Batch> Pipe<B> {
     where
         F: FnMut(&mut B, &mut B, &mut B, &mut Context) -> Result<(), Failure> + 'static,
     {
-        let node = lock(&self.graph).add("branch", name, vec![self.node]);
-        let (yes, no) = (Outlet::<B>::new(), Outlet::<B>::new());
-        let (after_yes, after_no) = (yes.clone(), no.clone());
-        self.outlet.read_by(Arc::new(move |segment| {
-            let making = Making::new(node, segment);
-            let divide = make(&making)?;
-            let next = (after_yes.build(segment)?, after_no.build(segment)?);
-            let parts = (B::default(), B::default());
-            let fork: Box<dyn Push<B>> = Box::new(Fork {
-                node,
-                divide,
-                parts,
-                next,
-            });
-            Ok(fork)
-        }));
-        let pipe = |outlet| Pipe {
-            graph: Arc::clone(&self.graph),
-            node,
-            outlet,
-        };
-        (pipe(yes), pipe(no))
+        self.step("branch", name, move |making| {
+            let mut divide = make(making)?;
+            Ok(Each(
+                move |input: &mut B, (yes, no): &mut (B, B), cx: &mut Context| {
+                    divide(input, yes, no, cx)
+                },
+            ))
+        })
+        .halves()
     }
 
     /// Brings streams together in a new operator, their items routed by `route` if there is one.
@@ -254,6 +243,7 @@ impl<B: Batch> Pipe<B> {
         let inputs = own.iter().map(|stream| stream.node).collect();
         let node = graph.add(kind, name, inputs);
         graph.nodes[node].exchanged = route.is_some();
+        let routed = route.is_some();
         let mut edges = Vec::with_capacity(streams.len());
         for stream in streams {
             let edge = graph.edges;
@@ -265,7 +255,9 @@ impl<B: Batch> Pipe<B> {
             }));
         }
         let outlet = Outlet::new();
-        graph.roots.push(arrival_root(node, edges, outlet.clone()));
+        graph
+            .roots
+            .push(arrival_root(node, edges, routed, outlet.clone()));
         drop(graph);
         Pipe {
             graph: Arc::clone(&first.graph),
@@ -303,6 +295,33 @@ impl<B: Batch> Pipe<B> {
         Flow {
             graph: Arc::clone(&self.graph),
         }
+    }
+}
+
+impl<A: Batch, B: Batch> Pipe<(A, B)> {
+    /// The two outputs of a step as streams of their own.
+    #[must_use]
+    pub fn halves(&self) -> (Pipe<A>, Pipe<B>) {
+        let (first, second) = (Outlet::<A>::new(), Outlet::<B>::new());
+        let (after_first, after_second) = (first.clone(), second.clone());
+        self.outlet.read_by(Arc::new(move |segment| {
+            let halves = Halves(after_first.build(segment)?, after_second.build(segment)?);
+            let halves: Box<dyn Push<(A, B)>> = Box::new(halves);
+            Ok(halves)
+        }));
+        let (graph, node) = (Arc::clone(&self.graph), self.node);
+        (
+            Pipe {
+                graph: Arc::clone(&self.graph),
+                node,
+                outlet: first,
+            },
+            Pipe {
+                graph,
+                node,
+                outlet: second,
+            },
+        )
     }
 }
 

@@ -1,15 +1,17 @@
 //! Sources and sinks for tests: lists, with pauses, ends and aborts where the test wants them.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::batch::Data;
-use crate::clock::now_ns;
+use crate::clock::{Clock, now_ns};
 use crate::control::{Control, lock};
 use crate::error::Cause;
 use crate::poller::Io;
 use crate::sink::{Sink, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
+use crate::time::nanos;
 
 /// One mark of a scripted source.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub enum Mark<T> {
     Item(T),
     /// Silence for a while.
     Pause(Duration),
+    /// The clock goes on by so much, once everything before this is done.
+    Advance(VirtualClock, Duration),
     /// The end of the input; what follows is never read.
     End,
     /// The flow fails here, as if the process had died.
@@ -70,6 +74,7 @@ impl<T: Data + Sync> Source<Vec<T>> for Script<T> {
             marks: Arc::clone(&self.partitions[partition]),
             next: resume.unwrap_or(0) as usize,
             until: None,
+            settled: false,
             batch: self.batch,
         }))
     }
@@ -79,6 +84,8 @@ struct Reading<T> {
     marks: Arc<Vec<Mark<T>>>,
     next: usize,
     until: Option<u64>,
+    /// True when the worker has rested since the batch before an `Advance`.
+    settled: bool,
     batch: usize,
 }
 
@@ -99,6 +106,16 @@ impl<T: Data> Partition<Vec<T>> for Reading<T> {
                     self.until = Some(now_ns() + time.as_nanos() as u64);
                     return Ok(Next::Idle);
                 }
+                Some(Mark::Advance(clock, time)) => {
+                    // A worker looks at its alarms only when no operator has work left, so that what
+                    // was read before has arrived, and what waits for the clock comes before the rest.
+                    if self.settled {
+                        clock.advance(*time);
+                        self.until = Some(now_ns());
+                    }
+                    self.settled = !self.settled;
+                    return Ok(Next::Idle);
+                }
                 Some(Mark::Abort) => return Ok(Next::Abort),
                 Some(Mark::End) | None => return Ok(Next::End),
             }
@@ -107,10 +124,40 @@ impl<T: Data> Partition<Vec<T>> for Reading<T> {
         Ok(Next::Batch)
     }
     fn next_awake(&self) -> Option<u64> {
-        self.until
+        Some(self.until.unwrap_or(0))
     }
     fn position(&self) -> Position {
         self.next as u64
+    }
+}
+
+/// A clock that a test moves by hand: handed to a run, it says which processing time it is.
+#[derive(Clone, Debug, Default)]
+pub struct VirtualClock(Arc<AtomicI64>);
+
+impl VirtualClock {
+    /// A clock that shows `at`, nanoseconds since 1970.
+    #[must_use]
+    pub fn starting_at(at: i64) -> Self {
+        VirtualClock(Arc::new(AtomicI64::new(at)))
+    }
+    /// Moves the clock on.
+    pub fn advance(&self, time: Duration) {
+        self.0.fetch_add(nanos(time), Ordering::SeqCst);
+    }
+    /// Sets the clock, forward or back.
+    pub fn set(&self, at: i64) {
+        self.0.store(at, Ordering::SeqCst);
+    }
+}
+
+impl Clock for VirtualClock {
+    fn time_ns(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+    // Nobody says when it is moved: a worker that waits for it looks every millisecond.
+    fn wait_ns(&self, at: i64) -> u64 {
+        if self.time_ns() >= at { 0 } else { 1_000_000 }
     }
 }
 

@@ -76,6 +76,7 @@ pub(crate) fn run(
         hold: Some(gil::around_turn()),
         release: Some(gil::around_wait()),
         signals: false,
+        clock: None,
     };
     let engine = flow.get().engine.clone();
     let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;

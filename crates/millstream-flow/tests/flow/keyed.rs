@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use millstream_flow::testing::{Collected, Mark, script};
-use millstream_flow::{Emit, Flow, KeyedStream, Logic};
+use millstream_flow::{Emit, Flow, KeyContext, KeyedStream, Logic};
 
 use super::support::run;
 
@@ -213,16 +213,17 @@ struct Last {
 
 impl Logic<u32, i64> for Last {
     type Out = (i64, i64);
-    fn on_item(&mut self, _: &u32, value: i64, out: &mut Vec<(i64, i64)>) {
+    fn on_item(&mut self, _: &u32, value: i64, cx: &mut KeyContext<'_, (i64, i64)>) {
         self.count += 1;
         if let Some(last) = self.last.replace(value)
             && last > value
         {
-            out.push((last, value));
+            cx.emit((last, value));
         }
     }
-    fn on_end(&mut self, key: &u32, out: &mut Vec<(i64, i64)>) {
-        out.extend([(i64::from(*key), self.count), (self.count, self.count)]);
+    fn on_end(&mut self, key: &u32, cx: &mut KeyContext<'_, (i64, i64)>) {
+        cx.emit((i64::from(*key), self.count));
+        cx.emit((self.count, self.count));
     }
 }
 
@@ -235,7 +236,7 @@ fn a_logic_for_each_key() {
     };
     judge(
         |keyed| {
-            keyed.stateful_with("last", |_| Last {
+            keyed.stateful_with("last", None, |_| Last {
                 last: None,
                 count: 0,
             })

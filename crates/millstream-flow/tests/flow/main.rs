@@ -25,3 +25,5 @@ mod sequence_window;
 mod tcp_faults;
 mod tcp_framing;
 mod tcp_sinks;
+mod timers;
+mod watermarks;

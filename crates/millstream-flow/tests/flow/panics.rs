@@ -1,7 +1,7 @@
 //! A panic in a user's function ends the flow with an error that names the step.
 
 use millstream_flow::testing::{Collected, items};
-use millstream_flow::{Emit, Flow, FlowError, Logic, Options, codec, generator};
+use millstream_flow::{Emit, Flow, FlowError, KeyContext, Logic, Options, codec, generator};
 
 use super::support::{address, finish, framed, listener, run, send};
 
@@ -63,15 +63,15 @@ fn at_the_end_of_a_key() {
     struct AtEnd;
     impl Logic<u64, u64> for AtEnd {
         type Out = u64;
-        fn on_item(&mut self, _: &u64, _: u64, _: &mut Vec<u64>) {}
-        fn on_end(&mut self, key: &u64, _: &mut Vec<u64>) {
+        fn on_item(&mut self, _: &u64, _: u64, _: &mut KeyContext<'_, u64>) {}
+        fn on_end(&mut self, key: &u64, _: &mut KeyContext<'_, u64>) {
             delicate(*key);
         }
     }
     check(|flow| {
         flow.source("n", items(0..10u64))
             .key_by(|n| *n)
-            .stateful_with("delicate", |_| AtEnd)
+            .stateful_with("delicate", None, |_| AtEnd)
             .values()
             .sink("out", Collected::new().sink());
     });

@@ -1,5 +1,6 @@
 //! What the tests share: a watchdog, listeners on free ports, clients, failing sinks.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
@@ -39,6 +40,31 @@ pub fn failure(flow: &Flow, workers: usize) -> String {
         Ok(_) => panic!("the flow ended well with {workers} workers"),
         Err(error) => error.to_string(),
     }
+}
+
+/// Pseudo-random numbers from a seed (xorshift64*, Vigna 2016).
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: i64) -> i64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as i64) % limit
+    }
+}
+
+/// The outputs of each key, in order.
+pub fn by_key<K: Ord, V>(outputs: Vec<(K, V)>) -> BTreeMap<K, Vec<V>> {
+    let mut keys: BTreeMap<K, Vec<V>> = BTreeMap::new();
+    for (key, value) in outputs {
+        keys.entry(key).or_default().push(value);
+    }
+    keys
 }
 
 /// A listener on a free port, and where its address is told.

@@ -1,0 +1,337 @@
+//! Where items get their times, and watermarks begin.
+//!
+//! This stands in the chain of a source, before any exchange: there each batch is known to come from
+//! one partition, whose watermark follows its items. The joined watermark is sent on when the source
+//! pauses or has had its turn, behind the batches.
+
+use std::sync::Arc;
+
+use crate::batch::{Batch, Data};
+use crate::control::lock;
+use crate::error::{Failure, FlowError};
+use crate::graph::{Graph, Mistake, NodeId, Outlet};
+use crate::push::{Context, Push};
+use crate::stream::{Making, Pipe, Stream};
+use crate::time::{BEFORE_ALL, EventTime, Sender, Timed, Watermark, nanos};
+
+/// How often processing time goes on where no items come.
+const TICK: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// Where the times of a stream come from.
+#[derive(Clone, Copy)]
+pub enum TimeSource {
+    /// From the items.
+    Event(EventTime),
+    /// From the clock, when an item is read.
+    Processing,
+}
+
+/// The watermark of one partition.
+pub struct PartitionTime {
+    partition: usize,
+    lateness: i64,
+    watermark: i64,
+    heard: i64,
+    sender: Sender,
+}
+
+impl PartitionTime {
+    /// The watermark just before an item with this time; from now on it counts.
+    pub fn pass(&mut self, time: i64) -> i64 {
+        let before = self.watermark;
+        self.watermark = before.max(time.saturating_sub(self.lateness));
+        before
+    }
+
+    fn mark(&self) -> Watermark {
+        Watermark {
+            at: self.watermark,
+            sender: self.sender,
+        }
+    }
+}
+
+/// Gives times to the items of a batch.
+pub trait Assign<I, O>: 'static {
+    /// Moves the items of `input` to `output` with their times, each of which has to
+    /// [pass](PartitionTime::pass).
+    ///
+    /// # Errors
+    /// The failure of a function of the user's.
+    fn assign(
+        &mut self,
+        input: &mut I,
+        output: &mut O,
+        partition: &mut PartitionTime,
+        cx: &mut Context,
+    ) -> Result<(), Failure>;
+    /// All input has been seen.
+    ///
+    /// # Errors
+    /// As for `assign`.
+    fn close(&mut self, _cx: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The assigner of a stream on one worker.
+struct Assigner<O, A> {
+    node: NodeId,
+    source: TimeSource,
+    assign: A,
+    output: O,
+    partitions: Vec<PartitionTime>,
+    joined: Watermark,
+    next: Box<dyn Push<O>>,
+}
+
+impl<O, A> Assigner<O, A> {
+    /// Knows all partitions of the source from the first batch on: those that are still silent hold
+    /// time back.
+    fn meet(&mut self, cx: &Context) {
+        for &partition in &cx.live {
+            self.entry(partition, cx.now);
+        }
+    }
+
+    fn entry(&mut self, partition: usize, now: i64) -> usize {
+        let known = self
+            .partitions
+            .binary_search_by_key(&partition, |known| known.partition);
+        known.unwrap_or_else(|place| {
+            let lateness = match self.source {
+                TimeSource::Event(how) => how.lateness,
+                TimeSource::Processing => 0,
+            };
+            let new = PartitionTime {
+                partition,
+                lateness,
+                watermark: BEFORE_ALL,
+                heard: now,
+                sender: Sender::Live,
+            };
+            self.partitions.insert(place, new);
+            place
+        })
+    }
+
+    /// Looks which partitions have ended or gone idle, and joins their watermarks.
+    fn join(&mut self, cx: &mut Context) -> Option<Watermark> {
+        self.meet(cx);
+        for partition in &mut self.partitions {
+            if cx.live.binary_search(&partition.partition).is_err() {
+                partition.sender = Sender::Ended;
+                continue;
+            }
+            match self.source {
+                TimeSource::Event(EventTime {
+                    idle: Some(idle), ..
+                }) => {
+                    let until = partition.heard.saturating_add(idle);
+                    if cx.now >= until {
+                        partition.sender = Sender::Idle;
+                    } else {
+                        cx.wake_at(until);
+                    }
+                }
+                TimeSource::Event(_) => {}
+                TimeSource::Processing => partition.watermark = partition.watermark.max(cx.now),
+            }
+        }
+        if matches!(self.source, TimeSource::Processing) {
+            cx.wake_at(cx.now.saturating_add(nanos(TICK)));
+        }
+        let mut joined = Watermark::join(self.partitions.iter().map(PartitionTime::mark));
+        joined.at = joined.at.max(self.joined.at);
+        let changed = joined != self.joined;
+        self.joined = joined;
+        changed.then_some(joined)
+    }
+}
+
+impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
+    fn push(&mut self, batch: &mut I, cx: &mut Context) -> Result<(), Failure> {
+        cx.current = self.node;
+        let items = batch.len();
+        if self.partitions.is_empty() {
+            self.meet(cx);
+        }
+        let index = self.entry(cx.partition, cx.now);
+        let others = self.partitions.iter().enumerate();
+        let others = others.filter(|(other, _)| *other != index);
+        cx.floor = Watermark::floor(others.map(|(_, partition)| partition.mark()));
+        let partition = &mut self.partitions[index];
+        partition.heard = cx.now;
+        partition.sender = Sender::Live;
+        self.assign.assign(batch, &mut self.output, partition, cx)?;
+        cx.book(self.node, items, self.output.len());
+        if !self.output.is_empty() {
+            self.next.push(&mut self.output, cx)?;
+            self.output.clear();
+        }
+        Ok(())
+    }
+    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if let Some(mark) = self.join(cx) {
+            cx.floor = mark.at;
+            self.next.watermark(mark, cx)?;
+        }
+        self.next.flush(cx)
+    }
+    fn watermark(&mut self, _: Watermark, _: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.next.tick(cx)
+    }
+    fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        cx.current = self.node;
+        self.assign.close(cx)?;
+        if let Some(mark) = self.join(cx) {
+            cx.floor = mark.at;
+            self.next.watermark(mark, cx)?;
+        }
+        self.next.end(cx)
+    }
+}
+
+impl<B: Batch> Pipe<B> {
+    /// Gives the items times by an [`Assign`] of the caller's own making.
+    pub fn assigned<O: Batch, A: Assign<B, O>>(
+        &self,
+        name: &str,
+        source: TimeSource,
+        make: impl Fn(&Making<'_>) -> Result<A, FlowError> + Send + Sync + 'static,
+    ) -> Pipe<O> {
+        let kind = match source {
+            TimeSource::Event(_) => "event_time",
+            TimeSource::Processing => "processing_time",
+        };
+        let node = {
+            let mut graph = lock(&self.graph);
+            if let Some(behind) = root_between(&graph, self.node) {
+                graph.mistake(Mistake::TimeBehind(kind, behind));
+            }
+            graph.add(kind, name, vec![self.node])
+        };
+        let outlet = Outlet::<O>::new();
+        let after = outlet.clone();
+        self.outlet.read_by(Arc::new(move |segment| {
+            let assign = make(&Making::new(node, segment))?;
+            let next = after.build(segment)?;
+            segment.keeps_time |= match source {
+                TimeSource::Event(how) => how.idle.is_some(),
+                TimeSource::Processing => true,
+            };
+            let assigner: Box<dyn Push<B>> = Box::new(Assigner {
+                node,
+                source,
+                assign,
+                output: O::default(),
+                partitions: Vec::new(),
+                joined: Watermark::UNKNOWN,
+                next,
+            });
+            Ok(assigner)
+        }));
+        Pipe {
+            graph: Arc::clone(&self.graph),
+            node,
+            outlet,
+        }
+    }
+}
+
+/// The place between a step and its source where streams come together, if there is one.
+fn root_between(graph: &Graph, mut node: NodeId) -> Option<NodeId> {
+    loop {
+        let this = &graph.nodes[node];
+        if this.exchanged || this.kind == "merge" {
+            return Some(node);
+        }
+        node = *this.inputs.first()?;
+    }
+}
+
+struct ByFunction<F>(Arc<F>);
+
+impl<T: Data, F: Fn(&T) -> i64 + Send + Sync + 'static> Assign<Vec<T>, Vec<Timed<T>>>
+    for ByFunction<F>
+{
+    fn assign(
+        &mut self,
+        input: &mut Vec<T>,
+        output: &mut Vec<Timed<T>>,
+        partition: &mut PartitionTime,
+        _: &mut Context,
+    ) -> Result<(), Failure> {
+        output.extend(input.drain(..).map(|value| {
+            let time = (self.0)(&value);
+            let watermark = partition.pass(time);
+            Timed {
+                time,
+                watermark,
+                value,
+            }
+        }));
+        Ok(())
+    }
+}
+
+struct ByClock;
+
+impl<T: Data> Assign<Vec<T>, Vec<Timed<T>>> for ByClock {
+    fn assign(
+        &mut self,
+        input: &mut Vec<T>,
+        output: &mut Vec<Timed<T>>,
+        partition: &mut PartitionTime,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let time = cx.now();
+        output.extend(input.drain(..).map(|value| Timed {
+            time,
+            watermark: partition.pass(time),
+            value,
+        }));
+        Ok(())
+    }
+}
+
+impl<T: Data> Stream<T> {
+    /// Gives each item the time at which it happened, in nanoseconds since an epoch of your choice,
+    /// and lets event time follow them. Stands before the first exchange or merge.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::time::{EventTime, Timed};
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let flow = Flow::new("times");
+    /// let out = testing::Collected::new();
+    /// flow.source("in", testing::items([10i64, 30, 20]))
+    ///     .event_time(|n| *n, EventTime::default().lateness(Duration::from_nanos(5)))
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// let marks: Vec<_> = out.take().iter().map(|item: &Timed<i64>| item.watermark).collect();
+    /// assert_eq!(marks, [i64::MIN, 5, 25]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    pub fn event_time(
+        &self,
+        f: impl Fn(&T) -> i64 + Send + Sync + 'static,
+        how: EventTime,
+    ) -> Stream<Timed<T>> {
+        let f = Arc::new(f);
+        self.assigned("", TimeSource::Event(how), move |_| {
+            Ok(ByFunction(Arc::clone(&f)))
+        })
+    }
+
+    /// Gives each item the time at which it is read, in nanoseconds since 1970, by the clock of the
+    /// run. Time goes on where no items come. Stands before the first exchange or merge.
+    #[must_use]
+    pub fn processing_time(&self) -> Stream<Timed<T>> {
+        self.assigned("", TimeSource::Processing, |_| Ok(ByClock))
+    }
+}

@@ -1,0 +1,184 @@
+//! [`Keyed`] as a step of Rust flows, with times beside the items or without.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use super::{KeyLogic, Keyed, Outputs};
+use crate::error::{Cause, Failure, shorten};
+use crate::push::{Context, Step};
+use crate::time::{BEFORE_ALL, Timed};
+
+type Items<K, T> = Vec<(K, Timed<T>)>;
+
+impl<K: Clone, O, I> Outputs<K, O, I> for (Items<K, O>, Items<K, I>) {
+    fn result(&mut self, key: &K, output: Timed<O>) {
+        self.0.push((key.clone(), output));
+    }
+    fn late(&mut self, key: &K, item: Timed<I>) {
+        self.1.push((key.clone(), item));
+    }
+}
+
+/// Outputs whose times are dropped; there are none that could be late.
+struct Plain<'a, K, O>(&'a mut Vec<(K, O)>);
+
+impl<K: Clone, O, I> Outputs<K, O, I> for Plain<'_, K, O> {
+    fn result(&mut self, key: &K, output: Timed<O>) {
+        self.0.push((key.clone(), output.value));
+    }
+    fn late(&mut self, _: &K, _: Timed<I>) {}
+}
+
+/// A step that keeps a state for each key and knows time.
+pub(crate) struct KeyedStep<K, L: KeyLogic<K>> {
+    keyed: Keyed<K, L>,
+    name: String,
+    /// True when its keys may wait for moments in processing time.
+    waits: bool,
+}
+
+impl<K, L> KeyedStep<K, L>
+where
+    K: Eq + Hash + Clone + Debug,
+    L: KeyLogic<K>,
+    L::Error: Into<Cause>,
+{
+    pub(crate) fn new(name: &str, waits: bool, logic: L) -> Self {
+        KeyedStep {
+            keyed: Keyed::new(logic),
+            name: name.to_owned(),
+            waits,
+        }
+    }
+
+    fn failure(name: &str, key: &K, error: L::Error) -> Failure {
+        Failure {
+            key: Some(shorten(&format!("{key:?}"))),
+            ..Failure::new(name, error)
+        }
+    }
+
+    fn take(
+        &mut self,
+        items: impl Iterator<Item = (K, Timed<L::In>)>,
+        out: &mut impl Outputs<K, L::Out, L::In>,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let (floor, now) = (cx.floor(), cx.now());
+        for (key, item) in items {
+            let taken = self.keyed.item(key, item, floor, now, out);
+            taken.map_err(|(key, error)| Self::failure(&self.name, &key, error))?;
+        }
+        self.ask_again(cx);
+        Ok(())
+    }
+
+    fn advance(
+        &mut self,
+        watermark: i64,
+        out: &mut impl Outputs<K, L::Out, L::In>,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let advanced = self.keyed.advance(watermark, cx.now(), out);
+        advanced.map_err(|(key, error)| Self::failure(&self.name, &key, error))?;
+        self.ask_again(cx);
+        Ok(())
+    }
+
+    fn ask_again(&self, cx: &mut Context) {
+        if self.waits
+            && let Some(at) = self.keyed.next_processing()
+        {
+            cx.wake_at(at);
+        }
+    }
+
+    fn finish(
+        &mut self,
+        out: &mut impl Outputs<K, L::Out, L::In>,
+        cx: &Context,
+    ) -> Result<(), Failure> {
+        let ended = self.keyed.end(cx.now(), out);
+        ended.map_err(|(key, error)| Self::failure(&self.name, &key, error))
+    }
+}
+
+impl<K, V, O, L> Step<Items<K, V>, (Items<K, O>, Items<K, V>)> for KeyedStep<K, L>
+where
+    K: Eq + Hash + Clone + Debug + 'static,
+    V: 'static,
+    O: 'static,
+    L: KeyLogic<K, In = V, Out = O>,
+    L::Error: Into<Cause>,
+{
+    fn apply(
+        &mut self,
+        input: &mut Items<K, V>,
+        output: &mut (Items<K, O>, Items<K, V>),
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        self.take(input.drain(..), output, cx)?;
+        cx.late(output.1.len());
+        Ok(())
+    }
+    fn watermark(
+        &mut self,
+        at: i64,
+        output: &mut (Items<K, O>, Items<K, V>),
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        self.advance(at, output, cx)
+    }
+    fn keeps_time(&self) -> bool {
+        self.waits
+    }
+    fn tick(
+        &mut self,
+        output: &mut (Items<K, O>, Items<K, V>),
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        self.advance(BEFORE_ALL, output, cx)
+    }
+    fn end(
+        &mut self,
+        output: &mut (Items<K, O>, Items<K, V>),
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        self.finish(output, cx)
+    }
+}
+
+impl<K, V, O, L> Step<Vec<(K, V)>, Vec<(K, O)>> for KeyedStep<K, L>
+where
+    K: Eq + Hash + Clone + Debug + 'static,
+    V: 'static,
+    O: 'static,
+    L: KeyLogic<K, In = V, Out = O>,
+    L::Error: Into<Cause>,
+{
+    fn apply(
+        &mut self,
+        input: &mut Vec<(K, V)>,
+        output: &mut Vec<(K, O)>,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let timed = |(key, value)| {
+            let item = Timed {
+                time: BEFORE_ALL,
+                watermark: BEFORE_ALL,
+                value,
+            };
+            (key, item)
+        };
+        self.take(input.drain(..).map(timed), &mut Plain(output), cx)
+    }
+    fn keeps_time(&self) -> bool {
+        self.waits
+    }
+    fn tick(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
+        self.advance(BEFORE_ALL, &mut Plain(output), cx)
+    }
+    fn end(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
+        self.finish(&mut Plain(output), cx)
+    }
+}

@@ -1,0 +1,189 @@
+//! Timers of one key, and its time to live.
+
+use std::collections::VecDeque;
+
+use super::Moment;
+use crate::time::NEVER;
+
+/// A moment at which a key wants to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// When the watermark has come to this time.
+    Event(i64),
+    /// When the clock of the run shows this time, nanoseconds since 1970.
+    Processing(i64),
+}
+
+/// The timers of a key, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timers {
+    event: VecDeque<i64>,
+    processing: VecDeque<i64>,
+}
+
+impl Timers {
+    fn of(&mut self, timer: Timer) -> (&mut VecDeque<i64>, i64) {
+        match timer {
+            Timer::Event(at) => (&mut self.event, at),
+            Timer::Processing(at) => (&mut self.processing, at),
+        }
+    }
+
+    /// Sets a timer; one that is set already stays as it is.
+    pub fn set(&mut self, timer: Timer) {
+        let (times, at) = self.of(timer);
+        if let Err(place) = times.binary_search(&at) {
+            times.insert(place, at);
+        }
+    }
+
+    /// Takes a timer back; false when there is none.
+    pub fn cancel(&mut self, timer: Timer) -> bool {
+        let (times, at) = self.of(timer);
+        let place = times.binary_search(&at);
+        place.is_ok_and(|place| times.remove(place).is_some())
+    }
+
+    /// The next timers of both kinds.
+    #[must_use]
+    pub fn next(&self) -> Moment {
+        let first = |times: &VecDeque<i64>| times.front().copied().unwrap_or(NEVER);
+        Moment {
+            event: first(&self.event),
+            processing: first(&self.processing),
+        }
+    }
+}
+
+/// How long a key is kept without items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ttl {
+    /// In event time, nanoseconds.
+    Event(i64),
+    /// In processing time, nanoseconds.
+    Processing(i64),
+}
+
+/// What a key has been waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A timer, which is no longer set.
+    Timer(Timer),
+    /// The end of its time to live.
+    Expired,
+}
+
+/// The state of a key with what it waits for.
+pub struct Attended<S> {
+    /// The user's state.
+    pub state: S,
+    /// Set when the key is to be forgotten.
+    pub discarded: bool,
+    // Most keys have no timers.
+    timers: Option<Box<Timers>>,
+    expires: Moment,
+}
+
+impl<S> Attended<S> {
+    /// A state that waits for nothing.
+    pub fn new(state: S) -> Self {
+        Attended {
+            state,
+            discarded: false,
+            timers: None,
+            expires: Moment::NEVER,
+        }
+    }
+
+    /// The timers, to be changed.
+    pub fn timers(&mut self) -> &mut Timers {
+        self.timers.get_or_insert_default()
+    }
+
+    /// The state and the timers, to be changed.
+    pub fn parts(&mut self) -> (&mut S, &mut Option<Box<Timers>>, &mut bool) {
+        (&mut self.state, &mut self.timers, &mut self.discarded)
+    }
+
+    /// An item came: the time to live begins anew. In event time it never ends earlier than before.
+    pub fn touch(&mut self, ttl: Option<Ttl>, time: i64, now: i64) {
+        match ttl {
+            Some(Ttl::Event(ttl)) => {
+                let until = time.saturating_add(ttl);
+                self.expires.event = match self.expires.event {
+                    NEVER => until,
+                    before => before.max(until),
+                };
+            }
+            Some(Ttl::Processing(ttl)) => self.expires.processing = now.saturating_add(ttl),
+            None => {}
+        }
+    }
+
+    /// The next moments that the key waits for.
+    #[must_use]
+    pub fn next(&self) -> Moment {
+        let timers = self.timers.as_ref().map_or(Moment::NEVER, |t| t.next());
+        Moment {
+            event: timers.event.min(self.expires.event),
+            processing: timers.processing.min(self.expires.processing),
+        }
+    }
+
+    /// Takes out the first thing that was waited for until `until`: timers in the order of their
+    /// times, those in event time first; a timer before the end of life at the same time.
+    pub fn take_due(&mut self, until: Moment) -> Option<Due> {
+        if self.discarded {
+            return None;
+        }
+        let next = self.next();
+        if next.event <= until.event {
+            let timer = Timer::Event(next.event);
+            return Some(self.take(timer));
+        }
+        if next.processing <= until.processing {
+            let timer = Timer::Processing(next.processing);
+            return Some(self.take(timer));
+        }
+        None
+    }
+
+    fn take(&mut self, timer: Timer) -> Due {
+        if self.timers.as_mut().is_some_and(|t| t.cancel(timer)) {
+            Due::Timer(timer)
+        } else {
+            self.discarded = true;
+            Due::Expired
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_fire_in_order_each_once_and_life_ends_behind_them() {
+        let mut key = Attended::new(());
+        for at in [30, 10, 20, 10] {
+            key.timers().set(Timer::Event(at));
+        }
+        assert!(key.timers().cancel(Timer::Event(20)));
+        assert!(!key.timers().cancel(Timer::Event(20)));
+        key.touch(Some(Ttl::Event(20)), 10, 0);
+        key.touch(Some(Ttl::Event(20)), 5, 0);
+        let until = Moment {
+            event: 100,
+            processing: 0,
+        };
+        let due: Vec<_> = std::iter::from_fn(|| key.take_due(until)).collect();
+        assert_eq!(
+            due,
+            [
+                Due::Timer(Timer::Event(10)),
+                Due::Timer(Timer::Event(30)),
+                Due::Expired
+            ]
+        );
+    }
+}

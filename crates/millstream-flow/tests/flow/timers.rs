@@ -1,0 +1,269 @@
+//! Logic with timers, judged by a plain loop that goes through the items one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_flow::testing::{Collected, Mark, VirtualClock, script};
+use millstream_flow::{EventTime, Flow, KeyContext, Logic, Options, Timed, Timer};
+
+use super::support::{Random, by_key, finish, run};
+
+#[derive(Clone, Debug)]
+struct Event {
+    key: u32,
+    time: i64,
+    number: i64,
+}
+
+/// What a key said: an item by its number, or a timer by its time; and the watermark it saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    Item(i64, i64),
+    Timer(i64, i64),
+    End(usize),
+}
+
+const LATENESS: i64 = 8;
+
+/// What the logic and the model both do, with the timers of one key.
+fn wish(event: &Event) -> (i64, Option<i64>, bool) {
+    let set = event.time + event.number % 13;
+    let cancel = (event.number % 5 == 0).then_some(event.time + 3);
+    (set, cancel, event.number % 17 == 0)
+}
+
+#[derive(Default)]
+struct Diary {
+    seen: usize,
+}
+
+impl Logic<u32, Event> for Diary {
+    type Out = Said;
+    fn on_item(&mut self, _: &u32, event: Event, cx: &mut KeyContext<'_, Said>) {
+        self.seen += 1;
+        let (set, cancel, discard) = wish(&event);
+        cx.emit(Said::Item(event.number, cx.watermark()));
+        cx.set_timer(Timer::Event(set));
+        if let Some(at) = cancel {
+            cx.cancel_timer(Timer::Event(at));
+        }
+        if discard {
+            cx.discard();
+        }
+    }
+    fn on_timer(&mut self, _: &u32, timer: Timer, cx: &mut KeyContext<'_, Said>) {
+        let Timer::Event(at) = timer else {
+            panic!("{timer:?}")
+        };
+        assert_eq!(cx.time(), at);
+        cx.emit(Said::Timer(at, 0));
+        if at % 3 == 0 {
+            cx.set_timer(Timer::Event(at + 4));
+        }
+    }
+    fn on_end(&mut self, _: &u32, cx: &mut KeyContext<'_, Said>) {
+        cx.emit(Said::End(self.seen));
+    }
+}
+
+/// Timers and number of items of a key.
+type Model = BTreeMap<u32, (BTreeSet<i64>, usize)>;
+
+fn fire(timers: &mut BTreeSet<i64>, until: i64, out: &mut Vec<Said>) {
+    while let Some(&at) = timers.first().filter(|at| **at <= until) {
+        timers.remove(&at);
+        out.push(Said::Timer(at, 0));
+        if at % 3 == 0 {
+            timers.insert(at + 4);
+        }
+    }
+}
+
+fn model(events: &[Event]) -> BTreeMap<u32, Vec<Said>> {
+    let mut out: BTreeMap<u32, Vec<Said>> = BTreeMap::new();
+    let mut keys = Model::new();
+    let mut watermark = i64::MIN;
+    for event in events {
+        let out = out.entry(event.key).or_default();
+        let (timers, seen) = keys.entry(event.key).or_default();
+        fire(timers, watermark, out);
+        *seen += 1;
+        out.push(Said::Item(event.number, watermark));
+        let (set, cancel, discard) = wish(event);
+        timers.insert(set);
+        if let Some(at) = cancel {
+            timers.remove(&at);
+        }
+        if discard {
+            keys.remove(&event.key);
+        }
+        watermark = watermark.max(event.time - LATENESS);
+    }
+    for (key, (mut timers, seen)) in keys {
+        let out = out.entry(key).or_default();
+        fire(&mut timers, watermark, out);
+        out.push(Said::End(seen));
+    }
+    out
+}
+
+fn events(seed: u64) -> Vec<Event> {
+    let mut random = Random::new(seed);
+    let mut now = 0;
+    (0..3000)
+        .map(|number| {
+            now += random.below(4) + if random.below(100) == 0 { 500 } else { 0 };
+            let key = random.below(40) as u32;
+            let time = now - random.below(20);
+            Event { key, time, number }
+        })
+        .collect()
+}
+
+#[test]
+fn items_and_timers_of_a_key_come_as_if_one_by_one() {
+    for seed in 0..5 {
+        let events = events(seed);
+        let due = model(&events);
+        for workers in 1..=3 {
+            for batch in [1, 7, 100, 10_000] {
+                let (flow, out) = (Flow::new("timers"), Collected::new());
+                let marks = events.iter().cloned().map(Mark::Item).collect();
+                flow.source("in", script([marks]).batch_size(batch))
+                    .event_time(
+                        |event: &Event| event.time,
+                        EventTime::default().lateness(Duration::from_nanos(LATENESS as u64)),
+                    )
+                    .key_by(|event| event.key)
+                    .stateful_timed("diary", None, |_| Diary::default())
+                    .map(|said: Timed<Said>| said.value)
+                    .items()
+                    .sink("out", out.sink());
+                run(&flow, workers).unwrap();
+                let seen = by_key(out.take());
+                assert!(
+                    seen == due,
+                    "seed {seed}, {workers} workers, batches of {batch}"
+                );
+            }
+        }
+    }
+}
+
+/// Says how many items the key has had since it was made.
+struct Lives(usize);
+
+impl Logic<u32, i64> for Lives {
+    type Out = usize;
+    fn on_item(&mut self, _: &u32, _: i64, cx: &mut KeyContext<'_, usize>) {
+        self.0 += 1;
+        cx.emit(self.0);
+    }
+}
+
+#[test]
+fn a_key_without_items_is_forgotten_in_event_time() {
+    // Key 1 is forgotten when items of key 2 bring the watermark to 20 + 10.
+    let items = [
+        (1, 0),
+        (1, 9),
+        (1, 20),
+        (2, 29),
+        (1, 21),
+        (2, 33),
+        (1, 30),
+        (1, 31),
+    ];
+    for workers in 1..=2 {
+        for batch in [1, 100] {
+            let (flow, out) = (Flow::new("ttl"), Collected::new());
+            let marks = items.map(Mark::Item).to_vec();
+            flow.source("in", script([marks]).batch_size(batch))
+                .event_time(|item: &(u32, i64)| item.1, EventTime::default())
+                .key_by(|item| item.0)
+                .map(|item| item.map(|(_, time)| time))
+                .stateful_timed("lives", Some(Duration::from_nanos(10)), |_| Lives(0))
+                .items()
+                .sink("out", out.sink());
+            run(&flow, workers).unwrap();
+            let lives = by_key(out.take());
+            let lives = lives[&1].iter().map(|n: &Timed<usize>| n.value);
+            assert_eq!(
+                lives.collect::<Vec<_>>(),
+                [1, 2, 3, 4, 1, 2],
+                "{workers} workers, batches of {batch}"
+            );
+        }
+    }
+}
+
+/// A heartbeat: tells the processing time of each of its timers, three in all.
+struct Beats(usize);
+
+impl Logic<u32, i64> for Beats {
+    type Out = i64;
+    fn on_item(&mut self, _: &u32, _: i64, cx: &mut KeyContext<'_, i64>) {
+        cx.set_timer(Timer::Processing(cx.now() + 1000));
+    }
+    fn on_timer(&mut self, _: &u32, timer: Timer, cx: &mut KeyContext<'_, i64>) {
+        let Timer::Processing(at) = timer else {
+            panic!("{timer:?}")
+        };
+        assert!(cx.now() >= at);
+        cx.emit(at);
+        self.0 += 1;
+        if self.0 < 3 {
+            cx.set_timer(Timer::Processing(at + 1000));
+        }
+    }
+}
+
+fn beats(marks: Vec<Mark<i64>>, clock: &VirtualClock, workers: usize) -> Vec<(u32, i64)> {
+    let (flow, out) = (Flow::new("beats"), Collected::new());
+    flow.source("in", script([marks]))
+        .key_by(|n| *n as u32)
+        .stateful_with("beats", None, |_| Beats(0))
+        .items()
+        .sink("out", out.sink());
+    let options = Options {
+        clock: Some(Arc::new(clock.clone())),
+        ..Options::workers(workers)
+    };
+    finish(flow.start(options).unwrap()).unwrap();
+    out.take()
+}
+
+#[test]
+fn timers_in_processing_time_follow_the_clock_of_the_run() {
+    let clock = VirtualClock::starting_at(0);
+    let on = |time| Mark::Advance(clock.clone(), Duration::from_nanos(time));
+    let marks = vec![Mark::Item(1), on(400), Mark::Item(2), on(700), on(5000)];
+    assert_eq!(
+        beats(marks, &clock, 1),
+        // At 1100 one timer is due; at 6100 the three others, and those that they set.
+        [
+            (1, 1000),
+            (2, 1400),
+            (2, 2400),
+            (2, 3400),
+            (1, 2000),
+            (1, 3000)
+        ]
+    );
+}
+
+#[test]
+fn a_real_clock_wakes_a_worker_for_its_timer() {
+    let (flow, out) = (Flow::new("beats"), Collected::new());
+    let marks = vec![Mark::Item(1), Mark::Pause(Duration::from_millis(60))];
+    flow.source("in", script([marks]))
+        .key_by(|n: &i64| *n as u32)
+        .stateful_with("beats", None, |_| Beats(0))
+        .values()
+        .sink("out", out.sink());
+    for workers in 1..=3 {
+        run(&flow, workers).unwrap();
+        assert_eq!(out.take().len(), 3);
+    }
+}

@@ -19,6 +19,12 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// There is a journal already, and a new one was asked for.
+    #[error("{}: there is a journal here already", path.display())]
+    Exists {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The directory or file holds something else.
     #[error("{}: not a journal: {why}", path.display())]
     NotAJournal {

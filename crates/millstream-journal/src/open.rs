@@ -20,7 +20,7 @@ pub(crate) struct Opened<S: Storage> {
 }
 
 /// Open the journal in `storage`.
-pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
+pub(crate) fn open<S: Storage>(storage: S, mut options: Options) -> Result<Opened<S>> {
     options.check()?;
     if options.read_only {
         return read(storage, options);
@@ -36,11 +36,19 @@ pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opened<S>
         };
         if let Some(alone) = lock(Hold::Exclusive)? {
             recover(&storage, &options)?;
+            // It is new, and the next look would find it.
+            options.create_new = false;
             if options.exclusive {
                 return taken_over(storage, options, alone);
             }
             // Whoever comes in between recovers again, which changes nothing.
             drop(alone);
+        }
+        if options.create_new {
+            // Who has it open has made it.
+            return Err(Error::Exists {
+                path: storage.path(""),
+            });
         }
         if !options.exclusive
             && let Some(shared) = lock(Hold::Shared)?
@@ -116,6 +124,11 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
     let left = Control::open(storage, Access::Read);
     let plan = recover::plan(storage, left.as_ref(), options)?;
     drop(left);
+    if options.create_new && !plan.is_new() {
+        return Err(Error::Exists {
+            path: storage.path(""),
+        });
+    }
     let control = Control::create(storage)?;
     control.begin_recovery();
     recover::act(storage, &plan, options)?;

@@ -7,6 +7,9 @@ use crate::frame;
 use crate::host::Host;
 use crate::segment;
 
+/// Half of all numbers: what is counted from there does not overflow.
+const FIRST_SEQUENCE_MAX: u64 = 1 << 63;
+
 /// When what was appended is made to survive a loss of power.
 ///
 /// In every mode it survives the death of any process as soon as `append` has returned.
@@ -46,6 +49,10 @@ pub struct Options {
     pub exclusive: bool,
     /// Make the journal when there is none.
     pub create: bool,
+    /// Make the journal, and refuse one that is there already.
+    pub create_new: bool,
+    /// The sequence number of the first record of a journal that is made: a copy goes on with the numbers of the original.
+    pub first_sequence: u64,
     /// Only read: nothing is written, locked or repaired, and a torn end is skipped, not cut.
     pub read_only: bool,
     /// How long an append waits for another that does not end.
@@ -63,6 +70,8 @@ impl Default for Options {
             retention: Retention::default(),
             exclusive: false,
             create: true,
+            create_new: false,
+            first_sequence: 0,
             read_only: false,
             busy_timeout: Duration::from_secs(10),
             host: Host::real(),
@@ -118,6 +127,13 @@ impl Options {
                 name: "record_bytes_max",
                 value: self.record_bytes_max.into(),
                 expected: format!("at most {}", frame::BODY_BYTES_MAX),
+            });
+        }
+        if self.first_sequence > FIRST_SEQUENCE_MAX {
+            return Err(Error::Option {
+                name: "first_sequence",
+                value: self.first_sequence,
+                expected: format!("at most {FIRST_SEQUENCE_MAX}"),
             });
         }
         Ok(())

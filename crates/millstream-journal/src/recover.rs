@@ -96,7 +96,7 @@ pub(crate) fn plan<S: Storage>(
             boot,
             first_segment: 0,
             tail_segment: 0,
-            durable: 0,
+            durable: options.first_sequence,
             durable_segment: 0,
         };
         return Ok(Plan {

@@ -50,7 +50,7 @@ impl<S: Storage> Recovery<'_, S> {
                     host.random(),
                     host.time_ns(),
                 )?;
-                segment.begin(0, 0);
+                segment.begin(self.options.first_sequence, 0);
                 self.sync(&segment, segment.data_start())
             }
             Step::Begin { number, base } => {

@@ -9,4 +9,5 @@
 mod support;
 
 mod append;
+mod making;
 mod rolls;

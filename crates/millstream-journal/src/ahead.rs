@@ -5,14 +5,15 @@
 //! themselves when they cannot do without it.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::core::{Core, SegmentOf, lock};
 use crate::durable::Durable;
 use crate::error::{Error, Result};
-use crate::options::Sync;
+use crate::options::{Retention, Sync};
+use crate::retention;
 use crate::segment::Segment;
 use crate::storage::{Region, Storage};
 
@@ -37,6 +38,7 @@ struct Shared<S: Storage> {
 struct Work<S: Storage> {
     touch: Option<(SegmentOf<S>, u64, u64)>,
     wanted: Option<u64>,
+    preparing: bool,
     ready: Option<(u64, Result<SegmentOf<S>>)>,
     retired: Vec<SegmentOf<S>>,
     stop: bool,
@@ -47,6 +49,7 @@ impl<S: Storage> Ahead<S> {
         let work = Work {
             touch: None,
             wanted: None,
+            preparing: false,
             ready: None,
             retired: Vec::new(),
             stop: false,
@@ -117,10 +120,7 @@ impl<S: Storage> Ahead<S> {
             }
             work.wanted = Some(number);
             self.shared.changed.notify_all();
-            work = match self.shared.changed.wait(work) {
-                Ok(work) => work,
-                Err(poisoned) => poisoned.into_inner(),
-            };
+            work = wait(&self.shared.changed, work);
         }
     }
 
@@ -129,7 +129,19 @@ impl<S: Storage> Ahead<S> {
         if self.has_thread() {
             lock(&self.shared.work).retired.push(segment);
             self.shared.changed.notify_all();
+        } else {
+            self.shared.prune();
         }
+    }
+
+    /// Forget the segment that was made ahead, and make none until one is asked for again: files are about to be removed.
+    pub fn discard(&self) {
+        let mut work = lock(&self.shared.work);
+        while work.preparing {
+            work = wait(&self.shared.changed, work);
+        }
+        work.wanted = None;
+        work.ready = None;
     }
 
     /// End the thread; it finishes what it does.
@@ -157,9 +169,11 @@ impl<S: Storage> Shared<S> {
         let mut work = lock(&self.work);
         while !work.stop {
             if let Some(number) = work.wanted.take() {
+                work.preparing = true;
                 drop(work);
                 let result = self.prepare(number);
                 work = lock(&self.work);
+                work.preparing = false;
                 work.ready = Some((number, result));
                 self.changed.notify_all();
             } else if let Some((segment, from, to)) = work.touch.take() {
@@ -174,6 +188,7 @@ impl<S: Storage> Shared<S> {
                 let retired = std::mem::take(&mut work.retired);
                 drop(work);
                 drop(retired);
+                self.prune();
                 work = lock(&self.work);
             } else {
                 work = self.idle(work, every);
@@ -184,19 +199,16 @@ impl<S: Storage> Shared<S> {
     /// Wait for work; after the time between syncs, sync.
     fn idle<'a>(
         &'a self,
-        work: std::sync::MutexGuard<'a, Work<S>>,
+        work: MutexGuard<'a, Work<S>>,
         every: Option<Duration>,
-    ) -> std::sync::MutexGuard<'a, Work<S>> {
+    ) -> MutexGuard<'a, Work<S>> {
         let Some(every) = every else {
-            return self
-                .changed
-                .wait(work)
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            return wait(&self.changed, work);
         };
         let (work, timeout) = self
             .changed
             .wait_timeout(work, every)
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+            .unwrap_or_else(PoisonError::into_inner);
         if !timeout.timed_out() {
             return work;
         }
@@ -204,6 +216,14 @@ impl<S: Storage> Shared<S> {
         // A failure poisons the journal, which the next append reports.
         let _poisoned = self.durable.sync();
         lock(&self.work)
+    }
+
+    /// Remove what may go. What fails now is tried again at the next roll, and reported to who prunes by hand.
+    fn prune(&self) {
+        let options = &self.core.options;
+        if options.retention != Retention::default() {
+            let _later = retention::prune(&self.core, &options.retention);
+        }
     }
 
     fn prepare(&self, number: u64) -> Result<SegmentOf<S>> {
@@ -235,4 +255,8 @@ impl<S: Storage> Shared<S> {
             Err(error) => Err(error),
         }
     }
+}
+
+fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::ahead::Ahead;
 use crate::control::Control;
 use crate::core::{Core, SegmentOf};
+use crate::cut;
 use crate::durable::Durable;
 use crate::error::{Error, Result};
 use crate::frame::{self, Kind, frame_bytes};
@@ -124,6 +125,14 @@ impl<S: Storage> Appender<S> {
         let mut held = self.lock()?;
         let (mark, sequence) = held.room(frame_bytes(length))?;
         Ok((held, mark, sequence))
+    }
+
+    /// Drop the records from `sequence` on.
+    pub fn cut(&self, sequence: u64) -> Result<()> {
+        self.durable.sync()?;
+        let mut held = self.lock()?;
+        self.ahead.discard();
+        cut::cut(&self.core, &mut held, sequence)
     }
 
     #[inline]
@@ -311,9 +320,9 @@ impl<S: Storage> Held<'_, S> {
         self.tail_mut().notice_at = notice_at;
     }
 
-    /// Another process has rolled: go to the segment that is appended to now.
+    /// Go to the segment that is appended to now: another process has rolled, or records were cut.
     #[cold]
-    fn follow(&mut self) -> Result<()> {
+    pub fn follow(&mut self) -> Result<()> {
         let core = &self.appender.core;
         let next = Tail::new(core, core.segment(self.control.tail_segment())?)?;
         self.enter(next);

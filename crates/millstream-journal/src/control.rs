@@ -20,6 +20,7 @@ const BOOT: [u64; 2] = [16, 24];
 const READY: u64 = 32;
 const POISON: u64 = 40;
 const OWNER: u64 = 48;
+const CUTS: u64 = 56;
 
 const LOCK: u64 = 64;
 const WAITING: u64 = 72;
@@ -128,6 +129,19 @@ impl<R: Region> Control<R> {
         self.region.publish(OWNER, pid.into());
     }
 
+    /// How often records were cut off the end on purpose.
+    pub fn cuts(&self) -> u64 {
+        self.region.load(CUTS)
+    }
+
+    /// Records were cut off the end; nobody else has the journal open.
+    pub fn move_back(&self, facts: &Facts) {
+        self.region.publish(TAIL_SEGMENT, facts.tail_segment);
+        self.region.publish(DURABLE, facts.durable);
+        self.region.publish(DURABLE_SEGMENT, facts.durable_segment);
+        self.region.publish(CUTS, self.cuts() + 1);
+    }
+
     /// Take the append lock if it is free.
     #[inline]
     pub fn lock(&self, slot: u64) -> bool {
@@ -196,6 +210,10 @@ impl<R: Region> Control<R> {
     #[inline]
     pub fn tail_segment(&self) -> u64 {
         self.region.load(TAIL_SEGMENT)
+    }
+
+    pub fn raise_first_segment(&self, number: u64) {
+        self.raise(FIRST_SEGMENT, number);
     }
 
     pub fn set_tail_segment(&self, number: u64) {

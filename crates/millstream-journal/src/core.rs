@@ -106,6 +106,11 @@ impl<S: Storage> Core<S> {
         segment
     }
 
+    /// Forget the segments from `number` on: their files are gone.
+    pub fn forget_from(&self, number: u64) {
+        let _gone = lock(&self.segments).split_off(&number);
+    }
+
     /// The number of the segment that is appended to.
     #[inline]
     pub fn tail_segment(&self) -> u64 {
@@ -148,17 +153,44 @@ impl<S: Storage> Core<S> {
         planned.unwrap_or_else(|| segment.tail())
     }
 
-    /// The sequence number of the oldest record.
-    pub fn first(&self) -> Result<u64> {
+    /// The oldest segment.
+    pub fn first_open(&self) -> Result<SegmentOf<S>> {
         loop {
             let number = self.first_segment();
             match self.segment(number) {
-                Ok(segment) => return self.base(&segment),
                 // Pruned between the two.
                 Err(Error::Io { .. }) if self.first_segment() > number => {}
-                Err(error) => return Err(error),
+                result => return result,
             }
         }
+    }
+
+    /// The sequence number of the oldest record.
+    pub fn first(&self) -> Result<u64> {
+        self.base(&*self.first_open()?)
+    }
+
+    /// The segment that holds the record `sequence`, or would.
+    pub fn locate(&self, sequence: u64) -> Result<SegmentOf<S>> {
+        self.last_segment(|_, base| Ok(base <= sequence))
+    }
+
+    /// The last segment for which `holds` is true; it is true for all before. The first one, if for none.
+    pub fn last_segment(
+        &self,
+        holds: impl Fn(&Segment<S::Region>, u64) -> Result<bool>,
+    ) -> Result<SegmentOf<S>> {
+        let (mut low, mut high) = (self.first_segment(), self.tail_segment());
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            let segment = self.segment(middle)?;
+            if holds(&segment, self.base(&segment)?)? {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        self.segment(low)
     }
 
     /// The sequence number that the next record will get.

@@ -129,6 +129,12 @@ pub enum Error {
         /// The journal.
         path: PathBuf,
     },
+    /// Cutting needs the journal for itself.
+    #[error("{}: records can be cut only from a journal that was opened exclusively", path.display())]
+    NotExclusive {
+        /// The journal.
+        path: PathBuf,
+    },
     /// The process forked. A child opens the journal itself.
     #[error("{}: this journal was opened before a fork; open it again in the child", path.display())]
     Forked {

@@ -5,12 +5,16 @@ use std::sync::{Arc, Mutex};
 
 use crate::append::Appender;
 use crate::core::{Core, lock};
+use crate::cursor::{self, Cursor, CursorInfo, Share};
 use crate::durable::Durable;
 use crate::error::{Error, Result};
+use crate::info::{self, Info};
 use crate::open;
-use crate::options::Options;
+use crate::options::{Options, Retention};
 use crate::reader::Reader;
+use crate::retention::{self, Pruned};
 use crate::storage::{Mapped, Storage};
+use crate::verify::{self, Progress, Report};
 use crate::writer::Writer;
 
 /// An open journal. Clones are handles on the same opening; all threads may use them.
@@ -60,6 +64,14 @@ impl Journal {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_in(Mapped::new(path), options)
     }
+
+    /// Read all of the journal in the directory `path` and name every damage. Nothing is written; writers may go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], what the system says. Damage is no error here.
+    pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
+        Self::verify_in(&Mapped::new(path), &Options::default(), |_| {})
+    }
 }
 
 impl<S: Storage> Journal<S> {
@@ -80,6 +92,18 @@ impl<S: Storage> Journal<S> {
         Ok(Journal {
             opening: Arc::new(opening),
         })
+    }
+
+    /// [`verify`](Journal::verify) for any storage, telling how far it has come after each segment.
+    ///
+    /// # Errors
+    /// As [`Journal::verify`].
+    pub fn verify_in(
+        storage: &S,
+        options: &Options,
+        progress: impl FnMut(Progress),
+    ) -> Result<Report> {
+        verify::verify(storage, options, progress)
     }
 
     /// The directory.
@@ -115,19 +139,19 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::TooManyWriters`]; what the system says.
     pub fn writer(&self) -> Result<Writer<S>> {
+        Ok(Writer::new(self.clone(), self.appender()?))
+    }
+
+    fn appender(&self) -> Result<Arc<Appender<S>>> {
         if self.core().options.read_only {
             return Err(Error::ReadOnly { path: self.path() });
         }
         let mut appender = lock(&self.opening.appender);
-        let appender = match &*appender {
-            Some(appender) => Arc::clone(appender),
-            None => {
-                let made =
-                    Appender::new(Arc::clone(self.core()), Arc::clone(&self.opening.durable))?;
-                Arc::clone(appender.insert(Arc::new(made)))
-            }
-        };
-        Ok(Writer::new(self.clone(), appender))
+        if let Some(appender) = &*appender {
+            return Ok(Arc::clone(appender));
+        }
+        let made = Appender::new(Arc::clone(self.core()), Arc::clone(&self.opening.durable))?;
+        Ok(Arc::clone(appender.insert(Arc::new(made))))
     }
 
     /// A reader that stands at the first record.
@@ -136,6 +160,70 @@ impl<S: Storage> Journal<S> {
     /// A segment that cannot be opened.
     pub fn reader(&self) -> Result<Reader<S>> {
         Reader::new(self.clone())
+    }
+
+    /// The cursor of that name, at the first record when it is new.
+    ///
+    /// # Errors
+    /// [`Error::CursorName`]; [`Error::CursorTaken`] unless all who have it open share it; [`Error::Damage`].
+    pub fn cursor(&self, name: &str, share: Share) -> Result<Cursor<S>> {
+        Cursor::open(self.clone(), name, share)
+    }
+
+    /// All cursors, by name.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] in one of them; what the system says.
+    pub fn cursors(&self) -> Result<Vec<CursorInfo>> {
+        cursor::list(self.core())
+    }
+
+    /// Remove a cursor, so that it no longer keeps records from being pruned.
+    ///
+    /// # Errors
+    /// [`Error::CursorTaken`] while anybody has it open; what the system says.
+    pub fn remove_cursor(&self, name: &str) -> Result<()> {
+        cursor::remove(self.core(), name)
+    }
+
+    /// Remove old records, whole segments at a time.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; what the system says.
+    pub fn prune(&self, retention: &Retention) -> Result<Pruned> {
+        retention::prune(self.core(), retention)
+    }
+
+    /// Drop the records from `sequence` on, so that the next one gets this number. What is left is durable afterwards. Other readers of
+    /// this journal that stand behind the cut get [`Error::NotYet`].
+    ///
+    /// # Errors
+    /// [`Error::NotExclusive`]; [`Error::Pruned`]; [`Error::NotYet`]; what the system says.
+    pub fn cut(&self, sequence: u64) -> Result<()> {
+        if !self.core().options.exclusive {
+            return Err(Error::NotExclusive { path: self.path() });
+        }
+        self.appender()?.cut(sequence)
+    }
+
+    /// What can be said at a glance.
+    ///
+    /// # Errors
+    /// A segment or cursor that cannot be opened.
+    pub fn info(&self) -> Result<Info> {
+        info::info(self.core())
+    }
+
+    /// Make all that is appended survive a loss of power. Gives the sequence number before which all does.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; what the system says, and [`Error::Poisoned`] ever after.
+    pub fn sync(&self) -> Result<u64> {
+        if self.core().options.read_only {
+            return Err(Error::ReadOnly { path: self.path() });
+        }
+        self.core().check_fork()?;
+        self.opening.durable.sync()
     }
 
     pub(crate) fn core(&self) -> &Arc<Core<S>> {

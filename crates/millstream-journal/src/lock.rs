@@ -131,6 +131,6 @@ impl<S: Storage> Slot<S> {
     }
 }
 
-fn file(slot: u64) -> String {
+pub(crate) fn file(slot: u64) -> String {
     format!("writers/{slot}")
 }

@@ -143,6 +143,8 @@ fn read<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
     {
         let segment_bytes = control.segment_bytes();
         let core = Core::new(storage, options, Some(control), None, segment_bytes)?;
+        // A format that is too new, or a tail that is not there, is told now and not at the first record.
+        core.segment(core.tail_segment())?;
         return Ok(Opened { core, lock: None });
     }
     let plan = recover::plan(&storage, None, &options)?;

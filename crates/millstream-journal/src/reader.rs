@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::control::Control;
 use crate::core::SegmentOf;
 use crate::error::{Error, Result};
 use crate::frame::{self, Kind};
@@ -52,12 +53,14 @@ pub struct Reader<S: Storage = Mapped> {
     /// Pages up to here were asked for.
     populated: u64,
     looks: u32,
+    /// How often the journal had been cut when this reader came to its segment.
+    cuts: u64,
 }
 
 impl<S: Storage> Reader<S> {
     pub(crate) fn new(journal: Journal<S>) -> Result<Self> {
         let core = journal.core();
-        let segment = core.segment(core.first_segment())?;
+        let segment = core.first_open()?;
         let sequence = core.base(&segment)?;
         let mut reader = Reader {
             at: 0,
@@ -65,6 +68,7 @@ impl<S: Storage> Reader<S> {
             limit: 0,
             populated: 0,
             looks: 0,
+            cuts: 0,
             segment,
             journal,
         };
@@ -103,7 +107,7 @@ impl<S: Storage> Reader<S> {
                 next,
             });
         }
-        let segment = self.last_segment(|_, base| Ok(base <= sequence))?;
+        let segment = core.locate(sequence)?;
         let (base, tail) = (core.base(&segment)?, core.tail(&segment));
         let mark = index::find(&segment, base, tail, sequence - base).ok_or_else(|| {
             core.damage(
@@ -122,7 +126,7 @@ impl<S: Storage> Reader<S> {
     /// [`Error::Damage`] before it in its segment.
     pub fn seek_time(&mut self, time_ns: u64) -> Result<()> {
         let core = Arc::clone(self.journal.core());
-        let segment = self.last_segment(|segment, _| {
+        let segment = core.last_segment(|segment, _| {
             let start = segment.data_start();
             let head = segment
                 .head(start)
@@ -141,25 +145,6 @@ impl<S: Storage> Reader<S> {
         Ok(())
     }
 
-    /// The last segment for which `holds` is true; it is true for all before. The first one, if for none.
-    fn last_segment(
-        &self,
-        holds: impl Fn(&SegmentOf<S>, u64) -> Result<bool>,
-    ) -> Result<SegmentOf<S>> {
-        let core = self.journal.core();
-        let (mut low, mut high) = (core.first_segment(), core.tail_segment());
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            let segment = core.segment(middle)?;
-            if holds(&segment, core.base(&segment)?)? {
-                low = middle
-            } else {
-                high = middle - 1
-            }
-        }
-        core.segment(low)
-    }
-
     fn stand(&mut self, segment: SegmentOf<S>, base: u64, mark: Mark) {
         let core = self.journal.core();
         let planned = core.plan.is_some() && core.tail_segment() == segment.number();
@@ -173,6 +158,7 @@ impl<S: Storage> Reader<S> {
         self.populated = mark.offset;
         self.segment = segment;
         self.looks = 0;
+        self.cuts = self.cuts_now();
     }
 
     /// The next record, or `None` while there is none.
@@ -193,14 +179,18 @@ impl<S: Storage> Reader<S> {
                 Ok(Some(head)) => head,
                 Ok(None) if self.is_end()? => return Ok(None),
                 Ok(None) => continue,
-                Err(what) => return Err(self.damage(what)),
+                Err(what) => {
+                    self.blame(what)?;
+                    continue;
+                }
             };
             let (at, sequence) = (self.at, self.sequence);
             if at + head.bytes() > self.populated {
                 self.populate(at + head.bytes());
             }
             if !self.segment.is_sound(at, head, sequence) {
-                return Err(self.damage("a frame does not match its checksum"));
+                self.blame("a frame does not match its checksum")?;
+                continue;
             }
             if head.kind == Kind::End {
                 self.follow()?;
@@ -293,18 +283,32 @@ impl<S: Storage> Reader<S> {
     }
 
     #[cold]
-    fn is_end_surely(&self) -> Result<bool> {
+    fn is_end_surely(&mut self) -> Result<bool> {
         let core = self.journal.core();
         let behind = core.tail(&self.segment).offset > self.at
             || core.tail_segment() > self.segment.number();
-        if !behind {
+        if !behind && self.cuts == self.cuts_now() {
             return Ok(true);
         }
         // What moved the tail came after the frame: it is there now, or it is gone.
-        if self.segment.region().load(self.at) != 0 {
-            return Ok(false);
+        if self.segment.region().load(self.at) == 0 {
+            self.blame("a frame that was written is not there")?;
         }
-        Err(self.damage("a frame that was written is not there"))
+        Ok(false)
+    }
+
+    /// What is here cannot be read: because it is damaged, or because it was cut off and something else is there now.
+    #[cold]
+    fn blame(&mut self, what: &str) -> Result<()> {
+        if self.cuts == self.cuts_now() {
+            return Err(self.journal.core().damage(&self.segment, self.at, what));
+        }
+        self.seek(self.sequence)
+    }
+
+    fn cuts_now(&self) -> u64 {
+        let control = self.journal.core().control.as_ref();
+        control.map_or(0, Control::cuts)
     }
 
     fn pause(&self, pause: Duration) {
@@ -367,9 +371,5 @@ impl<S: Storage> Reader<S> {
             self.segment.region().populate(self.at, to);
         }
         self.populated = (self.at + STEP).max(to);
-    }
-
-    fn damage(&self, what: &str) -> Error {
-        self.journal.core().damage(&self.segment, self.at, what)
     }
 }

@@ -13,6 +13,7 @@ mod act;
 pub(crate) use act::act;
 
 use crate::control::{self, Control, Facts};
+use crate::cut::{self, Intent};
 use crate::error::{Error, Result};
 use crate::frame::Kind;
 use crate::index;
@@ -23,8 +24,8 @@ use crate::storage::{Access, Region, Storage};
 /// What is to be done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Remove a draft that nobody finished.
-    RemoveDraft(String),
+    /// Remove a file that is no segment: a draft that nobody finished, a cut that has ended.
+    RemoveFile(String),
     /// Remove a segment behind the end; the last one comes first.
     Remove(u64),
     /// Make the first segment.
@@ -66,6 +67,18 @@ impl Plan {
         })
     }
 
+    /// The planned time of a segment's last record, where it was looked for.
+    pub fn last_time_ns(&self, segment: u64) -> Option<u64> {
+        self.steps.iter().find_map(|step| match step {
+            Step::Tail {
+                number,
+                last_time_ns,
+                ..
+            } if *number == segment => Some(*last_time_ns),
+            _ => None,
+        })
+    }
+
     /// The planned end of a segment, where it was looked for.
     pub fn tail(&self, segment: u64) -> Option<Mark> {
         self.steps.iter().find_map(|step| match step {
@@ -87,7 +100,7 @@ pub(crate) fn plan<S: Storage>(
         .drafts
         .iter()
         .cloned()
-        .map(Step::RemoveDraft)
+        .map(Step::RemoveFile)
         .collect();
     let Some(&last) = listing.numbers.last() else {
         let segment_bytes = options.segment_bytes;
@@ -104,6 +117,15 @@ pub(crate) fn plan<S: Storage>(
             steps: [steps, vec![Step::Create]].concat(),
         });
     };
+    if listing.is_cut {
+        let first = listing.numbers[0];
+        let segment_bytes = Segment::open(storage, first, Access::Read)?.bytes();
+        let plan = Intent::read(storage)?.plan(first, last, segment_bytes, boot);
+        return Ok(Plan {
+            steps: [steps, plan.steps].concat(),
+            ..plan
+        });
+    }
     let mut survey = Survey {
         storage,
         first: listing.numbers[0],
@@ -130,10 +152,22 @@ pub(crate) fn check_names<S: Storage>(storage: &S) -> Result<()> {
     }
 }
 
+/// The numbers of the segments that there are, without a gap.
+pub(crate) fn segments<S: Storage>(storage: &S) -> Result<Vec<u64>> {
+    let listing = Listing::read(storage)?;
+    if listing.numbers.is_empty() {
+        return Err(Error::NotFound {
+            path: storage.path(""),
+        });
+    }
+    Ok(listing.numbers)
+}
+
 /// The files of the directory.
 struct Listing {
     numbers: Vec<u64>,
     drafts: Vec<String>,
+    is_cut: bool,
 }
 
 impl Listing {
@@ -161,7 +195,8 @@ impl Listing {
             });
         }
         let ours = |name: &str| {
-            [control::NAME, "writers", "cursors"].contains(&name) || name.starts_with("draft-")
+            [control::NAME, cut::NAME, "writers", "cursors"].contains(&name)
+                || name.starts_with("draft-")
         };
         if numbers.is_empty()
             && let Some(other) = names.iter().find(|name| !ours(name))
@@ -171,11 +206,16 @@ impl Listing {
                 why: format!("the directory holds \"{other}\""),
             });
         }
+        let is_cut = names.iter().any(|name| name == cut::NAME);
         let drafts = names
             .into_iter()
             .filter(|name| name.starts_with("draft-"))
             .collect();
-        Ok(Listing { numbers, drafts })
+        Ok(Listing {
+            numbers,
+            drafts,
+            is_cut,
+        })
     }
 }
 

@@ -35,7 +35,7 @@ struct Recovery<'a, S> {
 impl<S: Storage> Recovery<'_, S> {
     fn perform(&mut self, step: &Step) -> Result<()> {
         match step {
-            Step::RemoveDraft(name) => self.remove(name),
+            Step::RemoveFile(name) => self.remove(name),
             Step::Remove(number) => self.remove(&segment::name(*number)),
             Step::Create => {
                 let Options {

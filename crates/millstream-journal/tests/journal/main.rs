@@ -9,5 +9,10 @@
 mod support;
 
 mod append;
+mod cursors;
+mod cuts;
+mod damage;
 mod making;
+mod openings;
+mod retention;
 mod rolls;

@@ -1,0 +1,283 @@
+//! Named cursors: positions that outlive the readers that keep them.
+//!
+//! A cursor is a small file with two slots, each a generation, a sequence number and a checksum. Moving it fills the older slot, so that
+//! the newer one stands whatever happens in between. It survives the death of processes at once, and a loss of power after
+//! [`Cursor::sync`]; without, a cursor may be found further back, never at a place it was not at.
+
+use std::fmt;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::journal::Journal;
+use crate::storage::{Access, Hold, Mapped, Region, Storage};
+
+const BYTES: u64 = 4096;
+const MAGIC: u64 = u64::from_le_bytes(*b"MSCURSOR");
+const TURN: u64 = 8;
+const SLOTS: [u64; 2] = [64, 128];
+const NAME_BYTES_MAX: usize = 100;
+/// Looks at the turn of another mover before it is taken for dead; moving takes a few ns.
+const LOOKS: u32 = 1 << 16;
+
+/// Whether a cursor may be open more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// A second opening is an error.
+    Exclusive,
+    /// Any number of openings that agreed to share; the last one to move it wins.
+    Shared,
+}
+
+/// A cursor and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CursorInfo {
+    /// Its name.
+    pub name: String,
+    /// The sequence number of the record that it reads next.
+    pub position: u64,
+}
+
+/// A named position in a journal.
+pub struct Cursor<S: Storage = Mapped> {
+    journal: Journal<S>,
+    name: String,
+    region: S::Region,
+    _lock: S::Lock,
+}
+
+impl<S: Storage> fmt::Debug for Cursor<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cursor({:?} at {:?})", self.name, self.position())
+    }
+}
+
+impl<S: Storage> Cursor<S> {
+    pub(crate) fn open(journal: Journal<S>, name: &str, share: Share) -> Result<Self> {
+        let core = journal.core();
+        if core.options.read_only {
+            return Err(Error::ReadOnly { path: core.path() });
+        }
+        let file = file(name)?;
+        let failed = |source| Error::Io {
+            verb: "open",
+            path: core.storage.path(&file),
+            source,
+        };
+        let hold = match share {
+            Share::Exclusive => Hold::Exclusive,
+            Share::Shared => Hold::Shared,
+        };
+        let Some(lock) = core.storage.lock(&file, hold).map_err(failed)? else {
+            return Err(Error::CursorTaken {
+                path: core.path(),
+                name: name.to_owned(),
+            });
+        };
+        let region = core.storage.create(&file, BYTES).map_err(failed)?;
+        let cursor = Cursor {
+            name: name.to_owned(),
+            region,
+            _lock: lock,
+            journal: journal.clone(),
+        };
+        if cursor.region.load(0) == 0 {
+            cursor.begin(core.first()?).map_err(failed)?;
+        }
+        cursor.position()?;
+        Ok(cursor)
+    }
+
+    /// A new cursor stands at the first record.
+    fn begin(&self, first: u64) -> std::io::Result<()> {
+        self.store(first);
+        self.region.publish(0, MAGIC);
+        self.region.sync(0, BYTES)?;
+        self.journal.core().storage.sync_names()
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The sequence number of the record to read next. After a loss of power that took records, this is the journal's end at most.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when neither slot is sound.
+    pub fn position(&self) -> Result<u64> {
+        let core = self.journal.core();
+        Ok(read(core, &self.name, &self.region)?.min(core.next()?))
+    }
+
+    /// Move the cursor, in any direction.
+    ///
+    /// # Errors
+    /// [`Error::NotYet`] behind the end of the journal.
+    pub fn set(&self, sequence: u64) -> Result<()> {
+        let core = self.journal.core();
+        core.check_fork()?;
+        let next = core.next()?;
+        if sequence > next {
+            return Err(Error::NotYet {
+                path: core.path(),
+                sequence,
+                next,
+            });
+        }
+        self.store(sequence);
+        Ok(())
+    }
+
+    /// Make the position survive a loss of power.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn sync(&self) -> Result<()> {
+        let core = self.journal.core();
+        let path = || core.storage.path(&format!("cursors/{}", self.name));
+        self.region.sync(0, BYTES).map_err(|source| Error::Io {
+            verb: "sync",
+            path: path(),
+            source,
+        })
+    }
+
+    fn store(&self, sequence: u64) {
+        let turn = self.take_turn();
+        let newest = newest(&self.region);
+        let generation = newest.map_or(1, |newest| newest.generation + 1);
+        let at = SLOTS[(generation % 2) as usize];
+        self.region.publish(at, generation);
+        self.region.publish(at + 8, sequence);
+        self.region.publish(at + 16, check(generation, sequence));
+        // Only our own turn: one that was taken from us is another's to end.
+        let _mine = self.region.exchange(TURN, turn, turn + 1);
+    }
+
+    /// Movers take turns; an odd number is one that is moving. One that does not end is dead, and its slot is filled again.
+    fn take_turn(&self) -> u64 {
+        let mut found = self.region.load(TURN);
+        let mut looks = 0;
+        loop {
+            let free = found.is_multiple_of(2);
+            let mine = if free { found + 1 } else { found + 2 };
+            if free || looks > LOOKS {
+                match self.region.exchange(TURN, found, mine) {
+                    Ok(()) => return mine,
+                    Err(other) => found = other,
+                }
+                looks = 0;
+            } else {
+                std::hint::spin_loop();
+                looks += 1;
+                let now = self.region.load(TURN);
+                if now != found {
+                    (found, looks) = (now, 0);
+                }
+            }
+        }
+    }
+}
+
+/// All cursors of a journal, by name.
+pub(crate) fn list<S: Storage>(core: &Core<S>) -> Result<Vec<CursorInfo>> {
+    let failed = |source| Error::Io {
+        verb: "list",
+        path: core.storage.path("cursors"),
+        source,
+    };
+    let mut names = match core.storage.list("cursors") {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        names => names.map_err(failed)?,
+    };
+    names.retain(|name| is_name(name));
+    names.sort_unstable();
+    let mut cursors = Vec::new();
+    for name in names {
+        // One that is being made this moment has no position yet.
+        if let Ok(region) = core.storage.open(&format!("cursors/{name}"), Access::Read)
+            && region.bytes_len() >= BYTES
+            && region.load(0) != 0
+        {
+            let position = read(core, &name, &region)?.min(core.next()?);
+            cursors.push(CursorInfo { name, position });
+        }
+    }
+    Ok(cursors)
+}
+
+/// Remove a cursor that nobody has open.
+pub(crate) fn remove<S: Storage>(core: &Core<S>, name: &str) -> Result<()> {
+    if core.options.read_only {
+        return Err(Error::ReadOnly { path: core.path() });
+    }
+    let file = file(name)?;
+    let failed = |source| Error::Io {
+        verb: "remove",
+        path: core.storage.path(&file),
+        source,
+    };
+    let Some(_lock) = core.storage.lock(&file, Hold::Exclusive).map_err(failed)? else {
+        return Err(Error::CursorTaken {
+            path: core.path(),
+            name: name.to_owned(),
+        });
+    };
+    core.storage.remove(&file).map_err(failed)?;
+    core.storage.sync_names().map_err(failed)
+}
+
+fn read<S: Storage>(core: &Core<S>, name: &str, region: &S::Region) -> Result<u64> {
+    // A mover may be filling one slot while the other is read: then the next look finds it whole.
+    let position = (0..LOOKS).find_map(|_| newest(region));
+    position
+        .map(|slot| slot.sequence)
+        .ok_or_else(|| Error::Damage {
+            path: core.storage.path(&format!("cursors/{name}")),
+            offset: SLOTS[0],
+            what: "neither slot of the cursor matches its checksum".to_owned(),
+        })
+}
+
+struct Slot {
+    generation: u64,
+    sequence: u64,
+}
+
+fn newest<R: Region>(region: &R) -> Option<Slot> {
+    let slots = SLOTS.iter().filter_map(|at| {
+        let slot = Slot {
+            generation: region.load(*at),
+            sequence: region.load(at + 8),
+        };
+        let sound =
+            slot.generation > 0 && region.load(at + 16) == check(slot.generation, slot.sequence);
+        sound.then_some(slot)
+    });
+    slots.max_by_key(|slot| slot.generation)
+}
+
+fn check(generation: u64, sequence: u64) -> u64 {
+    crc32c::crc32c_append(
+        crc32c::crc32c(&generation.to_le_bytes()),
+        &sequence.to_le_bytes(),
+    )
+    .into()
+}
+
+fn file(name: &str) -> Result<String> {
+    if is_name(name) {
+        Ok(format!("cursors/{name}"))
+    } else {
+        Err(Error::CursorName {
+            name: name.to_owned(),
+        })
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let first = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let any = |byte: u8| first(byte) || byte == b'_' || byte == b'.';
+    name.len() <= NAME_BYTES_MAX && name.bytes().next().is_some_and(first) && name.bytes().all(any)
+}

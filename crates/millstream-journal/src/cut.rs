@@ -1,0 +1,215 @@
+//! Taking back records from the end, as a sink does when its flow resumes from an earlier position.
+//!
+//! A cut can touch several files, and a loss of power between two of them must not leave a journal with a hole. So the intention is
+//! written first, in a file of its own; a recovery that finds it does the same cut again.
+
+use std::sync::Arc;
+
+use crate::append::Held;
+use crate::control::Facts;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::index;
+use crate::recover::{self, Plan, Step};
+use crate::segment::Mark;
+use crate::storage::{Access, Region, Storage};
+
+/// The file that says that a cut was begun.
+pub(crate) const NAME: &str = "cut";
+
+const BYTES: u64 = 4096;
+const MAGIC: u64 = u64::from_le_bytes(*b"MSCUT\0\0\x01");
+const WORDS: usize = 6;
+
+/// A cut that was begun: what is to be the end of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Intent {
+    number: u64,
+    base: u64,
+    mark: Mark,
+    last_time_ns: u64,
+}
+
+impl Intent {
+    fn words(&self) -> [u64; WORDS] {
+        let Mark { offset, records } = self.mark;
+        [
+            MAGIC,
+            self.number,
+            self.base,
+            offset,
+            records,
+            self.last_time_ns,
+        ]
+    }
+
+    fn write<S: Storage>(&self, storage: &S, draft: &str) -> std::io::Result<()> {
+        let region = storage.create(draft, BYTES)?;
+        let words = self.words();
+        for (at, word) in (0..)
+            .step_by(8)
+            .zip(words.into_iter().chain([check(&words)]))
+        {
+            region.publish(at, word);
+        }
+        region.sync(0, BYTES)?;
+        storage.rename(draft, NAME)?;
+        storage.sync_names()
+    }
+
+    /// The cut that was begun and not ended.
+    pub fn read<S: Storage>(storage: &S) -> Result<Self> {
+        let failed = |source| Error::Io {
+            verb: "open",
+            path: storage.path(NAME),
+            source,
+        };
+        let region = storage.open(NAME, Access::Read).map_err(failed)?;
+        let mut words = [0; WORDS];
+        let whole = region.bytes_len() >= BYTES && {
+            for (at, word) in (0..).step_by(8).zip(&mut words) {
+                *word = region.load(at);
+            }
+            words[0] == MAGIC && region.load(WORDS as u64 * 8) == check(&words)
+        };
+        if !whole {
+            let what = "the intention to cut does not match its checksum".to_owned();
+            return Err(Error::Damage {
+                path: storage.path(NAME),
+                offset: 0,
+                what,
+            });
+        }
+        let [_, number, base, offset, records, last_time_ns] = words;
+        Ok(Intent {
+            number,
+            base,
+            mark: Mark { offset, records },
+            last_time_ns,
+        })
+    }
+
+    /// What has to be done, given the segments that there are.
+    pub fn plan(&self, first: u64, last: u64, segment_bytes: u64, boot: u128) -> Plan {
+        let Intent {
+            number,
+            base,
+            mark,
+            last_time_ns,
+        } = *self;
+        let mut steps: Vec<Step> = (number + 1..=last).rev().map(Step::Remove).collect();
+        steps.push(Step::Tail {
+            number,
+            mark,
+            last_time_ns,
+        });
+        steps.push(Step::Clear {
+            number,
+            from: mark.offset,
+        });
+        steps.push(Step::Durable { number, mark });
+        steps.push(Step::RemoveFile(NAME.to_owned()));
+        let durable = base + mark.records;
+        let facts = Facts {
+            segment_bytes,
+            boot,
+            first_segment: first,
+            tail_segment: number,
+            durable,
+            durable_segment: number,
+        };
+        Plan { facts, steps }
+    }
+}
+
+fn check(words: &[u64; WORDS]) -> u64 {
+    words
+        .iter()
+        .fold(0, |crc, word| {
+            crc32c::crc32c_append(crc, &word.to_le_bytes())
+        })
+        .into()
+}
+
+/// Drop the records from `sequence` on. Everything before is durable, and nobody appends.
+pub(crate) fn cut<S: Storage>(
+    core: &Arc<Core<S>>,
+    held: &mut Held<'_, S>,
+    sequence: u64,
+) -> Result<()> {
+    let (first, next) = (core.first()?, core.next()?);
+    if sequence < first {
+        return Err(Error::Pruned {
+            path: core.path(),
+            sequence,
+            first,
+        });
+    }
+    if sequence > next {
+        return Err(Error::NotYet {
+            path: core.path(),
+            sequence,
+            next,
+        });
+    }
+    if sequence == next {
+        return Ok(());
+    }
+    let intent = intent(core, sequence)?;
+    let draft = format!("draft-cut-{:016x}", core.options.host.random());
+    let failed = |source| Error::Io {
+        verb: "create",
+        path: core.storage.path(NAME),
+        source,
+    };
+    intent.write(&core.storage, &draft).map_err(failed)?;
+    let control = core.control()?;
+    let last = recover::segments(&core.storage)?
+        .last()
+        .copied()
+        .unwrap_or(0);
+    let plan = intent.plan(
+        core.first_segment(),
+        last,
+        core.segment_bytes,
+        core.options.host.boot(),
+    );
+    let done = recover::act(&core.storage, &plan, &core.options);
+    if done.is_err() {
+        // Half a cut: the next opening ends it.
+        control.poison();
+        return done;
+    }
+    core.forget_from(intent.number + 1);
+    control.move_back(&plan.facts);
+    held.follow()
+}
+
+fn intent<S: Storage>(core: &Core<S>, sequence: u64) -> Result<Intent> {
+    let segment = core.locate(sequence)?;
+    let (number, base, tail) = (segment.number(), core.base(&segment)?, core.tail(&segment));
+    let lost = || {
+        core.damage(
+            &segment,
+            segment.data_start(),
+            format!("the frames before record {sequence} cannot be followed"),
+        )
+    };
+    let records = sequence - base;
+    let mark = index::find(&segment, base, tail, records).ok_or_else(lost)?;
+    let last_time_ns = match records.checked_sub(1) {
+        Some(before) => segment.time_ns(
+            index::find(&segment, base, tail, before)
+                .ok_or_else(lost)?
+                .offset,
+        ),
+        None if number > core.first_segment() => core.segment(number - 1)?.last_time_ns(),
+        None => 0,
+    };
+    Ok(Intent {
+        number,
+        base,
+        mark,
+        last_time_ns,
+    })
+}

@@ -1,0 +1,96 @@
+//! What can be said about a journal at a glance.
+
+use std::path::PathBuf;
+
+use crate::control;
+use crate::core::Core;
+use crate::cursor::{self, CursorInfo};
+use crate::error::Result;
+use crate::lock;
+use crate::segment;
+use crate::storage::{Hold, Storage};
+
+/// A journal at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// The directory.
+    pub path: PathBuf,
+    /// The version of the format.
+    pub version: u32,
+    /// The sequence number of the oldest record.
+    pub first: u64,
+    /// The sequence number that the next record gets.
+    pub next: u64,
+    /// All records before this one survive a loss of power.
+    pub durable: u64,
+    /// How many segments hold records, or are about to.
+    pub segments: u64,
+    /// The size of each of them.
+    pub segment_bytes: u64,
+    /// Bytes of frames in all segments: headers, bodies and padding.
+    pub bytes: u64,
+    /// The times of the oldest and the newest record, in ns since 1970.
+    pub times_ns: Option<(u64, u64)>,
+    /// The named cursors.
+    pub cursors: Vec<CursorInfo>,
+    /// The processes that have the journal open to write.
+    pub writers: Vec<u32>,
+}
+
+pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
+    let (from, to) = (core.first_segment(), core.tail_segment());
+    let start = segment::data_start(core.segment_bytes);
+    let mut bytes = 0;
+    for number in from..=to {
+        bytes += core
+            .tail(&*core.segment(number)?)
+            .offset
+            .saturating_sub(start);
+    }
+    let (first, next) = (core.first()?, core.next()?);
+    let times_ns = if next > first {
+        Some((core.first_open()?.time_ns(start), newest_ns(core)?))
+    } else {
+        None
+    };
+    Ok(Info {
+        path: core.path(),
+        version: segment::VERSION,
+        first,
+        next,
+        durable: core.durable(),
+        segments: to - from + 1,
+        segment_bytes: core.segment_bytes,
+        bytes,
+        times_ns,
+        cursors: cursor::list(core)?,
+        writers: writers(core),
+    })
+}
+
+fn newest_ns<S: Storage>(core: &Core<S>) -> Result<u64> {
+    let number = core.tail_segment();
+    let planned = core
+        .plan
+        .as_ref()
+        .and_then(|plan| plan.last_time_ns(number));
+    Ok(match planned {
+        Some(time_ns) => time_ns,
+        None => core.segment(number)?.last_time_ns(),
+    })
+}
+
+/// The processes whose slot is locked.
+fn writers<S: Storage>(core: &Core<S>) -> Vec<u32> {
+    let Some(control) = &core.control else {
+        return Vec::new();
+    };
+    let slots = (0..control::WRITERS_MAX).filter(|slot| control.pid(*slot) != 0);
+    let living = slots.filter(|slot| {
+        matches!(
+            core.storage.lock(&lock::file(*slot), Hold::Exclusive),
+            Ok(None)
+        )
+    });
+    living.map(|slot| control.pid(slot)).collect()
+}

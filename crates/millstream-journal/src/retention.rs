@@ -1,0 +1,82 @@
+//! Removing old records: whole segments, from the front, never the one that is appended to.
+
+use crate::core::Core;
+use crate::cursor;
+use crate::error::{Error, Result};
+use crate::options::Retention;
+use crate::segment;
+use crate::storage::Storage;
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// How many segments.
+    pub segments: u64,
+    /// How many bytes they took on the disk.
+    pub bytes: u64,
+    /// The sequence number of the oldest record that is left.
+    pub first: u64,
+}
+
+/// Remove what `retention` lets go.
+pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result<Pruned> {
+    if core.options.read_only {
+        return Err(Error::ReadOnly { path: core.path() });
+    }
+    let control = core.control()?;
+    let from = control.first_segment();
+    let to = keep_from(core, retention, from)?;
+    // Readers are told first, so that a file which is gone is never taken for damage.
+    control.raise_first_segment(to);
+    control.raise_durable_segment(to);
+    for number in from..to {
+        let name = segment::name(number);
+        let failed = |source| Error::Io {
+            verb: "remove",
+            path: core.storage.path(&name),
+            source,
+        };
+        match core.storage.remove(&name) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            result => result.map_err(failed)?,
+        }
+        // One after the other: after a loss of power the segments that are left must be without a gap.
+        core.storage.sync_names().map_err(failed)?;
+    }
+    Ok(Pruned {
+        segments: to - from,
+        bytes: (to - from) * core.segment_bytes,
+        first: core.first()?,
+    })
+}
+
+/// The number of the first segment to keep.
+fn keep_from<S: Storage>(core: &Core<S>, retention: &Retention, from: u64) -> Result<u64> {
+    let tail = core.tail_segment();
+    let needed = match retention.keep_for_cursors {
+        true => cursor::list(core)?
+            .into_iter()
+            .map(|cursor| cursor.position)
+            .min(),
+        false => None,
+    };
+    let limits = retention.bytes.is_some() || retention.age.is_some();
+    if !limits && needed.is_none() {
+        return Ok(from);
+    }
+    let now = core.options.host.time_ns();
+    for number in from..tail {
+        let segment = core.segment(number)?;
+        let next = core.segment(number + 1)?;
+        let in_use = needed.is_some_and(|needed| needed < next.base().unwrap_or(0));
+        let bytes = (tail + 1 - number) * core.segment_bytes;
+        let too_many = retention.bytes.is_some_and(|most| bytes > most);
+        let too_old = retention.age.is_some_and(|most| {
+            u128::from(now.saturating_sub(segment.last_time_ns())) > most.as_nanos()
+        });
+        if in_use || (limits && !too_many && !too_old) {
+            return Ok(number);
+        }
+    }
+    Ok(tail)
+}

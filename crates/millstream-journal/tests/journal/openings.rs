@@ -1,0 +1,201 @@
+//! Who may open a journal together with whom, what is refused, and what is left alone.
+
+use std::fs;
+
+use millstream_journal::{Error, Journal, Options};
+
+use crate::support::{fresh, small};
+
+fn exclusive() -> Options {
+    Options {
+        exclusive: true,
+        ..small()
+    }
+}
+
+#[test]
+fn an_exclusive_opening_excludes_all_that_write() {
+    let (_folder, journal) = fresh(exclusive());
+    journal.writer().unwrap().append(b"a").unwrap();
+    let path = journal.path();
+    for options in [small(), exclusive()] {
+        let error = Journal::open(&path, options).err().unwrap();
+        assert!(
+            error.to_string().contains(&std::process::id().to_string()),
+            "{error}"
+        );
+        assert!(matches!(error, Error::Locked { .. }));
+    }
+    let mut reader = Journal::open(&path, Options::read_only())
+        .unwrap()
+        .reader()
+        .unwrap();
+    assert_eq!(reader.next().unwrap().unwrap().body, b"a");
+    drop(journal);
+    Journal::open(&path, small()).unwrap();
+}
+
+#[test]
+fn a_shared_opening_excludes_exclusive_ones() {
+    let (_folder, journal) = fresh(small());
+    let path = journal.path();
+    assert!(matches!(
+        Journal::open(&path, exclusive()),
+        Err(Error::Locked { .. })
+    ));
+    let second = Journal::open(&path, small()).unwrap();
+    drop(journal);
+    assert!(matches!(
+        Journal::open(&path, exclusive()),
+        Err(Error::Locked { .. })
+    ));
+    drop(second);
+    Journal::open(&path, exclusive()).unwrap();
+}
+
+#[test]
+fn what_is_not_there_is_made_only_if_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a/b");
+    let never = Options {
+        create: false,
+        ..small()
+    };
+    assert!(matches!(
+        Journal::open(&path, never.clone()),
+        Err(Error::NotFound { .. })
+    ));
+    assert!(matches!(
+        Journal::open(&path, Options::read_only()),
+        Err(Error::NotFound { .. })
+    ));
+    assert!(matches!(
+        Journal::open(folder.path(), Options::read_only()),
+        Err(Error::NotFound { .. })
+    ));
+    assert!(matches!(
+        Journal::verify(&path),
+        Err(Error::NotFound { .. })
+    ));
+    assert!(!path.exists());
+    Journal::open(&path, small()).unwrap();
+    Journal::open(&path, never).unwrap();
+}
+
+#[test]
+fn a_directory_of_something_else_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("thesis.txt"), "years of work").unwrap();
+    for options in [small(), Options::read_only()] {
+        let error = Journal::open(folder.path(), options).err().unwrap();
+        assert!(error.to_string().contains("thesis.txt"), "{error}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_journal_keeps_its_segment_size() {
+    let (_folder, journal) = fresh(small());
+    let path = journal.path();
+    let other = Journal::open(&path, Options::default()).unwrap();
+    assert_eq!(other.info().unwrap().segment_bytes, 64 << 10);
+    drop((journal, other));
+    assert_eq!(
+        Journal::open(&path, Options::default())
+            .unwrap()
+            .info()
+            .unwrap()
+            .segment_bytes,
+        64 << 10
+    );
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = [
+        small().with_segment_bytes(0),
+        small().with_segment_bytes((64 << 10) + 8),
+        small().with_segment_bytes(1 << 50),
+        Options {
+            record_bytes_max: u32::MAX,
+            ..small()
+        },
+    ];
+    for options in wrong {
+        assert!(matches!(
+            Journal::open(folder.path(), options),
+            Err(Error::Option { .. })
+        ));
+    }
+}
+
+#[test]
+fn a_reader_may_not_write() {
+    let (_folder, journal) = fresh(small());
+    let only = Journal::open(journal.path(), Options::read_only()).unwrap();
+    assert!(matches!(only.writer(), Err(Error::ReadOnly { .. })));
+    assert!(matches!(only.sync(), Err(Error::ReadOnly { .. })));
+    assert!(matches!(
+        only.prune(&Default::default()),
+        Err(Error::ReadOnly { .. })
+    ));
+    assert!(matches!(
+        only.cursor("c", millstream_journal::Share::Shared),
+        Err(Error::ReadOnly { .. })
+    ));
+}
+
+#[test]
+fn info_tells_what_is_there() {
+    let (_folder, journal) = fresh(small());
+    let empty = journal.info().unwrap();
+    assert_eq!(
+        (
+            empty.first,
+            empty.next,
+            empty.segments,
+            empty.bytes,
+            empty.times_ns
+        ),
+        (0, 0, 1, 0, None)
+    );
+    assert!(empty.writers.is_empty());
+    let writer = journal.writer().unwrap();
+    writer.append_at(5, b"12345678").unwrap();
+    writer.append_at(9, b"").unwrap();
+    let info = journal.info().unwrap();
+    assert_eq!(
+        (info.next, info.bytes, info.times_ns),
+        (2, 24 + 16, Some((5, 9)))
+    );
+    assert_eq!(info.writers, [std::process::id()]);
+    assert_eq!(journal.sync().unwrap(), 2);
+    assert_eq!(journal.info().unwrap().durable, 2);
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let (_folder, journal) = fresh(small());
+    let path = journal.path();
+    drop(journal);
+    let file = path.join("segment-0000000000.log");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[8] = 2;
+    fs::write(&file, bytes).unwrap();
+    for options in [small(), Options::read_only()] {
+        let error = Journal::open(&path, options).err().unwrap();
+        assert!(
+            matches!(
+                error,
+                Error::Version {
+                    found: 2,
+                    supported: 1,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+    assert!(matches!(Journal::verify(&path), Err(Error::Version { .. })));
+}

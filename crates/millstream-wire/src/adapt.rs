@@ -333,34 +333,22 @@ impl Rewrite<'_> {
         plans: &[Option<(u64, Plan)>],
         names: &[String],
     ) -> Result<()> {
-        let len = if values.at_array() {
-            values.array()?
-        } else {
-            1
-        };
-        let theirs = usize::try_from(values.uint()?).unwrap_or(usize::MAX);
+        let (theirs, found) = values.variant()?;
+        let theirs = usize::try_from(theirs).unwrap_or(usize::MAX);
         let Some(Some((number, plan))) = plans.get(theirs) else {
             let name = names.get(theirs).cloned();
-            let name = name.unwrap_or_else(|| theirs.to_string());
-            return Err(values.misfit(Misfit::Variant(name)));
+            return Err(values.no_variant(name.unwrap_or_else(|| theirs.to_string())));
         };
-        let fields = match plan {
-            Plan::Fields(slots, _) => slots.len(),
-            _ => len.saturating_sub(1),
-        };
-        if fields > 0 {
-            out.array(1 + fields)?;
-        }
-        out.uint(*number)?;
         match plan {
-            Plan::Fields(slots, count) if *count + 1 == len => {
+            Plan::Fields(slots, count) => {
+                values.variant_fields(found, *count)?;
+                out.variant(*number, slots.len())?;
                 self.slots(values, out, slots, *count)
             }
-            Plan::Fields(_, count) => Err(values.misfit(Misfit::Length {
-                expected: *count + 1,
-                found: len,
-            })),
-            _ => (0..fields).try_for_each(|_| out.raw(values.skip()?)),
+            _ => {
+                out.variant(*number, found)?;
+                (0..found).try_for_each(|_| out.raw(values.skip()?))
+            }
         }
     }
 }

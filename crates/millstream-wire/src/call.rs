@@ -67,8 +67,8 @@ impl Call {
         lineage: Option<Lineage>,
     ) -> Result<()> {
         let (number, method) = schema.method_named(&self.method)?;
+        Lineage::pack(lineage, out)?;
         let head = Head {
-            lineage,
             schema: schema.id(),
             method: number,
             arguments: method.arguments.len(),
@@ -197,10 +197,10 @@ impl Catalog {
     ///
     /// # Errors
     /// The record is of a schema that no note told, or not what its schema says.
-    pub fn read(&mut self, body: &[u8]) -> Result<Option<(Head, Call)>> {
+    pub fn read(&mut self, body: &[u8]) -> Result<Option<(Option<Lineage>, Call)>> {
         match Record::read(body)? {
             Record::Note(note) => self.learn(note).map(|()| None),
-            Record::Call(head, values) => {
+            Record::Call(lineage, head, values) => {
                 let Some(schema) = self.schemas.get(&head.schema) else {
                     let expected = "a schema that the journal has told";
                     let found = format!("{:#x}", head.schema);
@@ -208,7 +208,7 @@ impl Catalog {
                 };
                 let method = schema.method(head.method)?;
                 let call = Call::unpack(method, values, schema)?;
-                Ok(Some((head, call)))
+                Ok(Some((lineage, call)))
             }
         }
     }

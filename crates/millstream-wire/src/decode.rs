@@ -9,6 +9,10 @@ use crate::unpack::Unpacker;
 /// A value that can be read from a record of its own schema. Derived for structs and enums by `Wire`.
 ///
 /// Records of another version of the schema go through an [`Adapter`](crate::Adapter) first.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be read from a record",
+    note = "structs and enums of your own need `#[derive(Wire)]`"
+)]
 pub trait Decode<'a>: Sized {
     /// Reads the value.
     ///
@@ -40,6 +44,15 @@ pub fn unpacked<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T> {
     let value = T::decode(&mut values)?;
     values.end()?;
     Ok(value)
+}
+
+/// Reads a field or an argument, whose name goes into the error.
+///
+/// # Errors
+/// As [`Decode::decode`].
+#[inline]
+pub fn decode_field<'a, T: Decode<'a>>(values: &mut Unpacker<'a>, name: &'static str) -> Result<T> {
+    T::decode(values).map_err(|error| error.within(name))
 }
 
 macro_rules! scalars {

@@ -9,6 +9,10 @@ use crate::error::Result;
 use crate::pack::{Packer, pack};
 
 /// A value that can be written into a record. Derived for structs and enums by `Wire`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be written into a record",
+    note = "structs and enums of your own need `#[derive(Wire)]`"
+)]
 pub trait Encode {
     /// An upper bound of the bytes that [`encode`](Self::encode) writes: what has to be claimed.
     fn size_max(&self) -> usize;
@@ -25,7 +29,7 @@ pub trait Encode {
     where
         Self: Sized,
     {
-        HEAD + list.iter().map(Self::size_max).sum::<usize>()
+        HEAD_SIZE_MAX + list.iter().map(Self::size_max).sum::<usize>()
     }
 
     /// Writes a list of such values; a list of `u8` is bytes.
@@ -50,8 +54,8 @@ pub fn packed<T: Encode + ?Sized>(value: &T) -> Result<Vec<u8>> {
     pack(value.size_max(), |out| value.encode(out))
 }
 
-/// The largest head of a string, bytes, array or map.
-const HEAD: usize = 5;
+/// How many bytes the head of a string, bytes, an array or a map takes at most.
+pub const HEAD_SIZE_MAX: usize = 5;
 
 macro_rules! scalars {
     ($($type:ty: $size:literal, $verb:ident as $wide:ty;)*) => {$(
@@ -93,7 +97,7 @@ impl Encode for u8 {
     }
     #[inline]
     fn list_size_max(list: &[Self]) -> usize {
-        HEAD + list.len()
+        HEAD_SIZE_MAX + list.len()
     }
     #[inline]
     fn encode_list(list: &[Self], out: &mut Packer<'_>) -> Result<()> {
@@ -104,7 +108,7 @@ impl Encode for u8 {
 impl Encode for str {
     #[inline]
     fn size_max(&self) -> usize {
-        HEAD + self.len()
+        HEAD_SIZE_MAX + self.len()
     }
     #[inline]
     fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
@@ -195,9 +199,10 @@ impl<T: Encode> Encode for Vec<T> {
 impl<K: Encode, V: Encode> Encode for BTreeMap<K, V> {
     fn size_max(&self) -> usize {
         let pairs = self.iter();
-        HEAD + pairs
-            .map(|(k, v)| k.size_max() + v.size_max())
-            .sum::<usize>()
+        HEAD_SIZE_MAX
+            + pairs
+                .map(|(k, v)| k.size_max() + v.size_max())
+                .sum::<usize>()
     }
     fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
         out.map(self.len())?;

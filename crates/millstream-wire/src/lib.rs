@@ -4,7 +4,8 @@
 //! the names are in a [`Schema`], a record too, so that a journal can be read by eye and by programs that lack the types.
 //! Nothing here does any I/O, and nothing panics, whatever the bytes or the text.
 //!
-//! - [`Encode`], [`Decode`], [`Typed`]: Rust values, without a copy where the type borrows.
+//! - [`macro@interface`], [`Publisher`], [`Dispatch`]: a trait whose calls are records.
+//! - [`derive@Wire`], which is [`Encode`], [`Decode`], [`Typed`]: Rust values, without a copy where the type borrows.
 //! - [`Value`]: any value with the names of its fields, from bytes, from YAML and back.
 //! - [`Call`], [`Record`], [`Catalog`]: what is in a record.
 //! - [`Adapter`]: records of another version of the interface.
@@ -16,6 +17,7 @@ mod decode;
 mod document;
 mod encode;
 mod error;
+mod interface;
 mod node;
 mod pack;
 mod record;
@@ -28,10 +30,12 @@ mod value;
 
 pub use adapt::Adapter;
 pub use call::{Call, Catalog};
-pub use decode::{Decode, unpacked};
+pub use decode::{Decode, decode_field, unpacked};
 pub use document::{Document, carry_comments, documents};
-pub use encode::{Encode, packed};
+pub use encode::{Encode, HEAD_SIZE_MAX, packed};
 pub use error::{Misfit, Result, WireError};
+pub use interface::{CallError, Cause, Dispatch, Interface, Publisher, Recorder, Transport};
+pub use millstream_macros::{Wire, interface};
 pub use pack::{Packer, pack};
 pub use record::{Head, Lineage, Note, Record};
 pub use scalars::{Decimal, Timestamp};

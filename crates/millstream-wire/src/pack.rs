@@ -205,6 +205,15 @@ impl<'a> Packer<'a> {
         }
     }
 
+    /// The start of a variant of an enum: its number, in an array with its fields if it has any, which follow.
+    #[inline]
+    pub fn variant(&mut self, number: u64, fields: usize) -> Result<()> {
+        if fields > 0 {
+            self.array(1 + fields)?;
+        }
+        self.uint(number)
+    }
+
     /// A length of one byte where the kind has that form, else of two or four; the marker of the
     /// last is one above that of two. What is longer than 4 GiB cannot fit into any record.
     #[inline]

@@ -5,14 +5,14 @@
 //!    method in it, and the arguments. A [`Note`] is `[0, kind, ...]`.
 //!
 //! ```
-//! use millstream_wire::{Head, Record, pack};
+//! use millstream_wire::{Head, Lineage, Record, pack};
 //! let bytes = pack(64, |out| {
-//!     let head = Head { lineage: None, schema: 7, method: 1, arguments: 1 };
-//!     head.pack(out)?;
+//!     Lineage::pack(None, out)?;
+//!     Head { schema: 7, method: 1, arguments: 1 }.pack(out)?;
 //!     out.str("VOD.L")
 //! })?;
-//! let Record::Call(head, mut arguments) = Record::read(&bytes)? else { unreachable!() };
-//! assert_eq!((head.schema, head.method), (7, 1));
+//! let Record::Call(lineage, head, mut arguments) = Record::read(&bytes)? else { unreachable!() };
+//! assert_eq!((lineage, head.schema, head.method), (None, 7, 1));
 //! assert_eq!(arguments.str()?, "VOD.L");
 //! # Ok::<(), Box<millstream_wire::WireError>>(())
 //! ```
@@ -31,11 +31,9 @@ pub struct Lineage {
     pub sequence: u64,
 }
 
-/// All of a call but its arguments.
+/// Which method a call calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// What made the component call; none when the call came from outside.
-    pub lineage: Option<Lineage>,
     /// The id of the schema.
     pub schema: u32,
     /// The number of the method in the schema, from 1.
@@ -62,30 +60,41 @@ pub enum Note {
 /// The body of a record.
 #[derive(Debug)]
 pub enum Record<'a> {
-    /// A call, and its arguments.
-    Call(Head, Unpacker<'a>),
+    /// A call: what made the component make it (nothing when it came from outside), its method, its arguments.
+    Call(Option<Lineage>, Head, Unpacker<'a>),
     /// Something about the journal.
     Note(Note),
 }
 
-impl Head {
-    /// An upper bound of the bytes of a head.
-    pub const SIZE_MAX: usize = 15 + 5 + 5 + 9;
+impl Lineage {
+    /// How many bytes a lineage takes at most.
+    pub const SIZE_MAX: usize = 1 + 5 + 9;
 
-    /// Writes the head; the arguments are to follow.
+    /// Writes the first part of a record.
+    ///
+    /// # Errors
+    /// No space.
+    #[inline]
+    pub fn pack(lineage: Option<Self>, out: &mut Packer<'_>) -> Result<()> {
+        let Some(Self { input, sequence }) = lineage else {
+            return out.nil();
+        };
+        out.array(2)?;
+        out.uint(input.into())?;
+        out.uint(sequence)
+    }
+}
+
+impl Head {
+    /// How many bytes a head takes at most.
+    pub const SIZE_MAX: usize = 5 + 5 + 9;
+
+    /// Writes the head of the second part; the arguments are to follow.
     ///
     /// # Errors
     /// No space.
     #[inline]
     pub fn pack(&self, out: &mut Packer<'_>) -> Result<()> {
-        match self.lineage {
-            None => out.nil()?,
-            Some(Lineage { input, sequence }) => {
-                out.array(2)?;
-                out.uint(input.into())?;
-                out.uint(sequence)?;
-            }
-        }
         out.array(2 + self.arguments)?;
         out.uint(self.schema.into())?;
         out.uint(self.method)
@@ -122,12 +131,11 @@ impl<'a> Record<'a> {
         let method = values.uint()?;
         let arguments = len - 2;
         let head = Head {
-            lineage,
             schema,
             method,
             arguments,
         };
-        Ok(Self::Call(head, values))
+        Ok(Self::Call(lineage, head, values))
     }
 }
 

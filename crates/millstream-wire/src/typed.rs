@@ -7,6 +7,10 @@ use crate::error::Result;
 use crate::schema::{Type, Types};
 
 /// A Rust type that a schema can describe. Derived for structs and enums by `Wire`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no type in a schema",
+    note = "structs and enums of your own need `#[derive(Wire)]`"
+)]
 pub trait Typed {
     /// Its type in the schema; structs and enums add their definition to `types`.
     ///

@@ -306,6 +306,35 @@ impl<'a> Unpacker<'a> {
         Ok(())
     }
 
+    /// The start of a variant of an enum: its number and how many fields follow.
+    #[inline]
+    pub fn variant(&mut self) -> Result<(u64, usize)> {
+        let fields = match self.bytes.first() {
+            Some(0x90..=0x9f | 0xdc | 0xdd) => self.array()?.saturating_sub(1),
+            _ => 0,
+        };
+        Ok((self.uint()?, fields))
+    }
+
+    /// Asserts how many fields a variant has.
+    ///
+    /// # Errors
+    /// It has another number of them.
+    #[inline]
+    pub fn variant_fields(&self, found: usize, expected: usize) -> Result<()> {
+        if found != expected {
+            return Err(self.misfit(Misfit::Length { expected, found }));
+        }
+        Ok(())
+    }
+
+    /// The error that an enum has no variant of this number or name.
+    #[cold]
+    #[must_use]
+    pub fn no_variant(&self, variant: impl ToString) -> Box<WireError> {
+        self.misfit(Misfit::Variant(variant.to_string()))
+    }
+
     /// Reads something that may hold values of its own kind again, one level deeper.
     ///
     /// # Errors

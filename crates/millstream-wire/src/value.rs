@@ -171,20 +171,10 @@ fn unpack_named(
         }
         Shape::Enum(variants) => variants,
     };
-    let len = if values.at_array() {
-        values.array()?
-    } else {
-        1
-    };
-    let number = values.uint()?;
+    let (number, count) = values.variant()?;
     let found = usize::try_from(number).ok().and_then(|at| variants.get(at));
-    let Some(variant) = found else {
-        return Err(values.misfit(Misfit::Variant(number.to_string())));
-    };
-    let (expected, found) = (variant.fields.len() + 1, len);
-    if expected != found {
-        return Err(values.misfit(Misfit::Length { expected, found }));
-    }
+    let variant = found.ok_or_else(|| values.no_variant(number))?;
+    values.variant_fields(count, variant.fields.len())?;
     let fields = unpack_fields(values, &variant.fields, schema)?;
     Ok(Value::Variant(variant.name.clone(), fields))
 }
@@ -276,10 +266,7 @@ fn pack_named(
                 return Err(WireError::encode(Misfit::Variant(name.clone())));
             };
             let fields = &variants[number].fields;
-            if !fields.is_empty() {
-                out.array(1 + fields.len())?;
-            }
-            out.uint(number as u64)?;
+            out.variant(number as u64, fields.len())?;
             pack_fields(given, out, fields, schema, depth + 1)
         }
         (value, shape) => Err(WireError::encode(Misfit::Kind {

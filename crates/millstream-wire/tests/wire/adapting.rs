@@ -73,7 +73,7 @@ fn adapt(text: &str) -> Result<String, String> {
         .unwrap()
         .to_bytes(&old, None)
         .unwrap();
-    let Record::Call(head, arguments) = Record::read(&bytes).unwrap() else {
+    let Record::Call(_, head, arguments) = Record::read(&bytes).unwrap() else {
         panic!("a call is a call")
     };
     let (number, arguments) = adapter
@@ -162,7 +162,7 @@ fn whatever_is_not_touched_stays_as_it_is() {
             arguments: values(random, &method.arguments, &old),
         };
         let bytes = call.to_bytes(&old, None).unwrap();
-        let Ok(Record::Call(head, arguments)) = Record::read(&bytes) else {
+        let Ok(Record::Call(_, head, arguments)) = Record::read(&bytes) else {
             panic!("seed {seed}")
         };
         let (number, arguments) = adapter.adapt(head.method, arguments).unwrap().unwrap();

@@ -13,7 +13,7 @@ fn read_all(bytes: &[u8], schema: &Schema, adapter: &mut Adapter) {
     let _ = catalog.read(bytes);
     let _ = Schema::from_bytes(bytes);
     let _ = Unpacker::new(bytes).skip();
-    if let Ok(Record::Call(head, arguments)) = Record::read(bytes) {
+    if let Ok(Record::Call(_, head, arguments)) = Record::read(bytes) {
         let _ = adapter.adapt(head.method, arguments);
     }
     let text = String::from_utf8_lossy(bytes);

@@ -9,5 +9,6 @@
 mod adapting;
 mod any_bytes;
 mod errors;
+mod interfaces;
 mod random;
 mod round_trips;

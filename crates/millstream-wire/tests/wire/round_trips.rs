@@ -34,8 +34,8 @@ fn every_call_survives_bytes_and_text() {
             sequence: random.next(),
         });
         let bytes = call.to_bytes(&schema, lineage).unwrap();
-        let (head, mut read) = catalog.read(&bytes).unwrap().unwrap();
-        assert_eq!(head.lineage, lineage, "seed {seed}");
+        let (origin, mut read) = catalog.read(&bytes).unwrap().unwrap();
+        assert_eq!(origin, lineage, "seed {seed}");
         read.at = call.at;
         assert_eq!(read, call, "seed {seed}");
 

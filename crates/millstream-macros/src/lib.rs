@@ -1,0 +1,57 @@
+//! What the compiler writes for a service: how its arguments go into a record and out of it, and its publisher and dispatcher.
+//!
+//! Each macro is there twice. One refers to `::millstream_wire`, for crates that use the wire crate itself; its twin
+//! refers to `::millstream::wire`, and the crate `millstream` re-exports it under the plain name.
+
+mod attributes;
+mod interface;
+mod shape;
+mod wire;
+
+use proc_macro::TokenStream;
+use quote::quote;
+
+/// Makes a struct or an enum a value of records: implements `Encode`, `Decode` and `Typed`.
+///
+/// Fields may be numbers, `bool`, `char`, strings, `Vec`, `BTreeMap`, `Option`, `Timestamp`, `Decimal` and other types with this
+/// derive; `&str`, `&[u8]` and `Cow` of them borrow from the record. A struct of one unnamed field is that field.
+///
+/// `#[wire(...)]` on a field, variant or type:
+/// - `rename = "clOrdID"`: its name in schema and texts;
+/// - `alias = "orderId"`: a name that earlier versions had for it; may be given several times;
+/// - `default`, `default = 7`: what is read where a record of another version, or a text, has no such field.
+#[proc_macro_derive(Wire, attributes(wire))]
+pub fn wire(input: TokenStream) -> TokenStream {
+    expand(wire::derive(input.into(), &quote!(::millstream_wire)))
+}
+
+/// The twin of [`Wire`](derive@Wire) for users of the crate `millstream`.
+#[doc(hidden)]
+#[proc_macro_derive(MillstreamWire, attributes(wire))]
+pub fn millstream_wire(input: TokenStream) -> TokenStream {
+    expand(wire::derive(input.into(), &quote!(::millstream::wire)))
+}
+
+/// Makes a trait the interface of a service: `Publisher<dyn Trait, _>` implements it, `dyn Trait` has a schema and
+/// dispatches records to whatever implements it.
+///
+/// Methods take `&mut self` and arguments that derive `Wire`, by value or by reference, and return nothing or a
+/// `Result<(), E>`. `#[interface(version = 2, rename = "Orders")]`; methods and arguments take the same
+/// `#[wire(...)]` as fields.
+#[proc_macro_attribute]
+pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let path = quote!(::millstream_wire);
+    expand(interface::interface(arguments.into(), item.into(), &path))
+}
+
+/// The twin of [`macro@interface`] for users of the crate `millstream`.
+#[doc(hidden)]
+#[proc_macro_attribute]
+pub fn millstream_interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let path = quote!(::millstream::wire);
+    expand(interface::interface(arguments.into(), item.into(), &path))
+}
+
+fn expand(tokens: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
+    tokens.unwrap_or_else(syn::Error::into_compile_error).into()
+}

@@ -1,0 +1,268 @@
+//! A trait whose calls are records: publishing them and calling a component with them.
+//!
+//! [`macro@interface`](crate::interface) on a trait makes two things. [`Publisher`] implements the trait; each call is packed
+//! straight into what its [`Transport`] claims, and nothing is allocated. [`Dispatch`] reads the arguments of a record, strings where
+//! they lie, and calls whatever implements the trait.
+//!
+//! ```
+//! use millstream_wire::{Publisher, Recorder, Wire, interface};
+//!
+//! #[derive(Wire)]
+//! struct Fill<'a> {
+//!     order: &'a str,
+//!     quantity: u32,
+//! }
+//!
+//! #[interface]
+//! trait Fills {
+//!     fn filled(&mut self, fill: &Fill<'_>);
+//!     fn done(&mut self, order: &str, at: i64);
+//! }
+//!
+//! let calls = Recorder::default();
+//! let mut fills = Publisher::<dyn Fills, _>::new(calls.clone())?;
+//! fills.filled(&Fill { order: "A-1", quantity: 100 });
+//! fills.done("A-1", 7);
+//! assert_eq!(calls.text(), "\
+//! filled:
+//!   order: A-1
+//!   quantity: 100
+//! ---
+//! done:
+//!   order: A-1
+//!   at: 7
+//! ");
+//! # Ok::<(), millstream_wire::Cause>(())
+//! ```
+
+use std::error::Error;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::call::{Call, Catalog};
+use crate::error::{Result, WireError};
+use crate::pack::{Packer, pack};
+use crate::record::{Head, Lineage, Note};
+use crate::schema::Schema;
+use crate::unpack::Unpacker;
+
+/// Why a call could not be published, or what a component failed with.
+pub type Cause = Box<dyn Error + Send + Sync>;
+
+/// An interface: `dyn Trait` of a trait with the attribute [`macro@interface`](crate::interface).
+pub trait Interface {
+    /// Its methods and their types.
+    ///
+    /// # Errors
+    /// The interface contradicts itself: two types of one name, for example.
+    fn schema() -> Result<Schema>;
+}
+
+/// An interface whose calls can be made on a component `C`.
+pub trait Dispatch<C: ?Sized>: Interface {
+    /// Reads the arguments of the method of this number and calls it.
+    ///
+    /// # Errors
+    /// The arguments are not what the schema of the interface says, or the component failed.
+    fn dispatch(
+        component: &mut C,
+        method: u64,
+        arguments: Unpacker<'_>,
+    ) -> std::result::Result<(), CallError>;
+}
+
+/// Why a call of a component failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The record is not what the schema says.
+    #[error(transparent)]
+    Record(#[from] Box<WireError>),
+    /// The component returned an error.
+    #[error("{method}: {cause}")]
+    Component {
+        /// The method that failed.
+        method: &'static str,
+        /// What it returned.
+        cause: Cause,
+    },
+}
+
+impl CallError {
+    /// The error of a component.
+    #[cold]
+    pub fn component(method: &'static str, cause: impl Into<Cause>) -> Self {
+        let cause = cause.into();
+        Self::Component { method, cause }
+    }
+
+    /// The error that a call names a method that the interface lacks.
+    #[cold]
+    #[must_use]
+    pub fn unknown_method(interface: &str, number: u64) -> Self {
+        Self::Record(Box::new(WireError::UnknownMethod {
+            interface: interface.to_owned(),
+            method: number.to_string(),
+        }))
+    }
+}
+
+/// Where published calls go: a journal, a list, a text.
+pub trait Transport {
+    /// Is told the schema of calls to come, before the first of them.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    fn announce(&mut self, schema: &Arc<Schema>) -> std::result::Result<(), Cause>;
+
+    /// Takes one call: claims space for the [`Lineage`] and `size_max` bytes, writes the lineage, lets `write` write the
+    /// call behind it, and commits what was written.
+    ///
+    /// # Errors
+    /// The call is not stored.
+    fn publish(
+        &mut self,
+        size_max: usize,
+        write: impl FnOnce(&mut Packer<'_>) -> Result<()>,
+    ) -> std::result::Result<(), Cause>;
+}
+
+/// Implements the interface `I`: each call becomes a record.
+///
+/// Methods that return nothing cannot say that a call was lost. Then the publisher keeps the error, publishes nothing more, so
+/// that there is no gap, and [`check`](Self::check) returns it.
+pub struct Publisher<I: ?Sized, T> {
+    transport: T,
+    schema: u32,
+    failure: Option<Cause>,
+    interface: PhantomData<fn(&mut I)>,
+}
+
+impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
+    /// Announces the schema of the interface and publishes through the transport.
+    ///
+    /// # Errors
+    /// The interface contradicts itself; the transport fails.
+    pub fn new(mut transport: T) -> std::result::Result<Self, Cause> {
+        let schema = Arc::new(I::schema()?);
+        transport.announce(&schema)?;
+        Ok(Self {
+            transport,
+            schema: schema.id(),
+            failure: None,
+            interface: PhantomData,
+        })
+    }
+
+    /// Whether everything has been published since the last look.
+    ///
+    /// # Errors
+    /// Why it has not; the calls since then are lost.
+    pub fn check(&mut self) -> std::result::Result<(), Cause> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Where the calls go.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Publishes a call of the method of this number; what the attribute writes calls this.
+    ///
+    /// # Errors
+    /// The transport fails.
+    #[doc(hidden)]
+    #[inline]
+    pub fn publish(
+        &mut self,
+        method: u64,
+        arguments: usize,
+        size_max: usize,
+        write: impl FnOnce(&mut Packer<'_>) -> Result<()>,
+    ) -> std::result::Result<(), Cause> {
+        if self.failure.is_some() {
+            return Err("an earlier call could not be published".into());
+        }
+        let head = Head {
+            schema: self.schema,
+            method,
+            arguments,
+        };
+        self.transport.publish(Head::SIZE_MAX + size_max, |out| {
+            head.pack(out)?;
+            write(out)
+        })
+    }
+
+    /// Keeps the error of a method that cannot return one.
+    #[doc(hidden)]
+    #[inline]
+    pub fn settle(&mut self, published: std::result::Result<(), Cause>) {
+        if let Err(cause) = published {
+            self.failure.get_or_insert(cause);
+        }
+    }
+}
+
+impl<I: ?Sized, T: fmt::Debug> fmt::Debug for Publisher<I, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = std::any::type_name::<I>();
+        write!(f, "Publisher<{name}>({:?})", self.transport)
+    }
+}
+
+/// A transport that keeps the calls, for tests: as a list or as text. Copies of it share their calls.
+#[derive(Debug, Clone, Default)]
+pub struct Recorder {
+    recorded: Arc<Mutex<Recorded>>,
+}
+
+#[derive(Debug, Default)]
+struct Recorded {
+    catalog: Catalog,
+    calls: Vec<Call>,
+}
+
+impl Recorder {
+    /// The calls since the last look.
+    #[must_use]
+    pub fn take(&self) -> Vec<Call> {
+        std::mem::take(&mut self.recorded().calls)
+    }
+
+    /// The calls since the last look, as YAML.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts: Vec<String> = self.take().iter().map(Call::to_text).collect();
+        texts.join("---\n")
+    }
+
+    fn recorded(&self) -> std::sync::MutexGuard<'_, Recorded> {
+        // Each change is a single push, so a panic elsewhere leaves nothing half done.
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transport for Recorder {
+    fn announce(&mut self, schema: &Arc<Schema>) -> std::result::Result<(), Cause> {
+        let note = Note::Schema(Schema::clone(schema));
+        Ok(self.recorded().catalog.learn(note)?)
+    }
+
+    fn publish(
+        &mut self,
+        size_max: usize,
+        write: impl FnOnce(&mut Packer<'_>) -> Result<()>,
+    ) -> std::result::Result<(), Cause> {
+        let record = pack(Lineage::SIZE_MAX + size_max, |out| {
+            Lineage::pack(None, out)?;
+            write(out)
+        })?;
+        let mut recorded = self.recorded();
+        if let Some((_, call)) = recorded.catalog.read(&record)? {
+            recorded.calls.push(call);
+        }
+        Ok(())
+    }
+}

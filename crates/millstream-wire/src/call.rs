@@ -199,7 +199,7 @@ impl Catalog {
     /// The record is of a schema that no note told, or not what its schema says.
     pub fn read(&mut self, body: &[u8]) -> Result<Option<(Option<Lineage>, Call)>> {
         match Record::read(body)? {
-            Record::Note(note) => self.learn(note).map(|()| None),
+            Record::Note(note) => self.learn(Note::from_bytes(note)?).map(|()| None),
             Record::Call(lineage, head, values) => {
                 let Some(schema) = self.schemas.get(&head.schema) else {
                     let expected = "a schema that the journal has told";

@@ -34,6 +34,20 @@
 //! ");
 //! # Ok::<(), millstream_wire::Cause>(())
 //! ```
+//!
+//! What cannot be a record does not compile:
+//! ```compile_fail
+//! #[millstream_wire::interface]
+//! trait Lookup {
+//!     fn price(&mut self, symbol: &str) -> f64; // a call gets no answer
+//! }
+//! ```
+//! ```compile_fail
+//! #[millstream_wire::interface]
+//! trait Threads {
+//!     fn started(&mut self, handle: std::thread::Thread); // has no type in a schema
+//! }
+//! ```
 
 use std::error::Error;
 use std::fmt;

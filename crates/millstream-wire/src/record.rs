@@ -62,8 +62,8 @@ pub enum Note {
 pub enum Record<'a> {
     /// A call: what made the component make it (nothing when it came from outside), its method, its arguments.
     Call(Option<Lineage>, Head, Unpacker<'a>),
-    /// Something about the journal.
-    Note(Note),
+    /// Something about the journal, for [`Note::from_bytes`].
+    Note(&'a [u8]),
 }
 
 impl Lineage {
@@ -117,6 +117,7 @@ impl<'a> Record<'a> {
             let sequence = values.uint()?;
             Some(Lineage { input, sequence })
         };
+        let second = values.rest();
         let len = values.array()?;
         if len < 2 {
             return Err(values.misfit(Misfit::Length {
@@ -126,7 +127,7 @@ impl<'a> Record<'a> {
         }
         let schema = values.narrow_int("u32")?;
         if schema == 0 {
-            return Note::unpack(&mut values, len).map(Self::Note);
+            return Ok(Self::Note(second));
         }
         let method = values.uint()?;
         let arguments = len - 2;
@@ -165,8 +166,14 @@ impl Note {
         })
     }
 
-    #[cold]
-    fn unpack(values: &mut Unpacker<'_>, len: usize) -> Result<Self> {
+    /// Reads the second part of the body of a record.
+    ///
+    /// # Errors
+    /// It is no note that this version knows.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let values = &mut Unpacker::new(bytes);
+        let len = values.array()?;
+        values.uint()?;
         let note = match (values.str()?, len) {
             ("schema", 3) => Self::Schema(Schema::unpack(values)?),
             ("input", 4) => Self::Input {

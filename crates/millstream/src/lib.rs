@@ -1,8 +1,23 @@
 //! Millstream: durable, microsecond event processing in one install.
 //!
-//! This crate is the face of the others for users in Rust ([`flow`]), and the `millstream` program ([`cli`]).
+//! This crate is the face of the others for users in Rust ([`flow`], [`wire`]), and the `millstream` program ([`cli`]).
+//!
+//! ```
+//! #[derive(millstream::Wire)]
+//! struct Order<'a> {
+//!     symbol: &'a str,
+//!     quantity: u32,
+//! }
+//!
+//! #[millstream::interface]
+//! trait Orders {
+//!     fn place(&mut self, order: &Order<'_>);
+//! }
+//! ```
 
 pub use millstream_flow as flow;
+pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};
+pub use millstream_wire as wire;
 
 pub mod bench;
 pub mod cli;

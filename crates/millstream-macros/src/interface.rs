@@ -33,18 +33,7 @@ pub fn interface(
     item: TokenStream,
     wire: &TokenStream,
 ) -> Result<TokenStream> {
-    let (mut version, mut rename) = (None::<LitInt>, None::<LitStr>);
-    let parser = syn::meta::parser(|meta| {
-        if meta.path.is_ident("version") {
-            version = Some(meta.value()?.parse()?);
-        } else if meta.path.is_ident("rename") {
-            rename = Some(meta.value()?.parse()?);
-        } else {
-            return Err(meta.error("expected version or rename"));
-        }
-        Ok(())
-    });
-    syn::parse::Parser::parse2(parser, arguments)?;
+    let (version, rename) = options(arguments)?;
     let mut item: ItemTrait = syn::parse2(item)?;
     if let Some(parameter) = item.generics.params.first() {
         return Err(Error::new_spanned(
@@ -66,10 +55,6 @@ pub fn interface(
     }
     let ident = &item.ident;
     let name = rename.map_or_else(|| ident.to_string(), |rename| rename.value());
-    let version = match version {
-        Some(version) => version.base10_parse::<u32>()?,
-        None => 1,
-    };
     let schemas = methods.iter().map(|method| method.schema(wire));
     let publish = numbered(&methods).map(|(number, method)| method.publish(number, wire));
     let dispatch = numbered(&methods).map(|(number, method)| method.dispatch(number, wire));
@@ -104,6 +89,27 @@ pub fn interface(
             }
         }
     })
+}
+
+/// The version and the name that `#[interface(...)]` gives.
+fn options(arguments: TokenStream) -> Result<(u32, Option<LitStr>)> {
+    let (mut version, mut rename) = (None::<LitInt>, None::<LitStr>);
+    let parser = syn::meta::parser(|meta| {
+        if meta.path.is_ident("version") {
+            version = Some(meta.value()?.parse()?);
+        } else if meta.path.is_ident("rename") {
+            rename = Some(meta.value()?.parse()?);
+        } else {
+            return Err(meta.error("expected version or rename"));
+        }
+        Ok(())
+    });
+    syn::parse::Parser::parse2(parser, arguments)?;
+    let version = match version {
+        Some(version) => version.base10_parse()?,
+        None => 1,
+    };
+    Ok((version, rename))
 }
 
 /// Methods with their numbers in a record.

@@ -11,7 +11,7 @@ failed. The ``*_each`` kernels go on behind a failure: they append ``(key, item,
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from operator import attrgetter
+from operator import attrgetter, length_hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -206,20 +206,30 @@ def values() -> Any:
 
 
 def stateful_function(f: Callable[[Any, Any], Any], state: Callable[[], Any], tolerant: bool) -> Make:
-    """``stateful`` with a function ``(state, value)``; None is no output."""
+    """``stateful`` with a function ``(state, value)``; None is no output.
+
+    The states of a batch are looked up first, in a loop without bytecode: where there are many keys that is
+    waiting for memory, and the processor waits for several of them at once.
+    """
 
     def make() -> Any:
         states: defaultdict[Any, Any] = defaultdict(state)
 
         def kernel(keys: list[Any], items: Items) -> Pairs:
-            out_keys: list[Any] = []
-            out: list[Any] = []
-            for key, item in zip(keys, items):
-                made = f(states[key], item)
-                if made is not None:
-                    out_keys.append(key)
-                    out.append(made)
-            return out_keys, out
+            try:
+                found = list(map(states.__getitem__, keys))
+                if len(found) < len(keys):
+                    raise StopIteration  # by the maker of a state, which ends a map without a word
+            except BaseException:
+                for key, _ in zip(keys, items):
+                    if key not in states:
+                        raise  # with the items behind that for which no state could be made
+                raise
+            made = [f(known, item) for known, item in zip(found, items)]
+            out = [value for value in made if value is not None]
+            if len(out) == len(made):
+                return keys, out
+            return [key for key, value in zip(keys, made) if value is not None], out
 
         def each(keys: list[Any], items: Items, bad: Bad) -> Pairs:
             out_keys: list[Any] = []
@@ -405,4 +415,11 @@ def key_field(name: str, tolerant: bool) -> Make:
     get = attrgetter(name)
     if tolerant:
         return key_values(get, True)
-    return lambda: lambda items: list(map(get, items))
+
+    def kernel(items: Items) -> list[Any]:
+        keys = list(map(get, items))
+        if length_hint(items):
+            raise StopIteration  # by a property, which ends a map without a word
+        return keys
+
+    return lambda: kernel

@@ -1,6 +1,7 @@
 """What becomes of a flow whose user code fails, in each of the ways in which it can."""
 
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import millstream as ms
@@ -49,6 +50,28 @@ class BadEnd:
         raise ValueError(f"end of {key}")
 
 
+class Second:
+    """Makes one state, and no second one."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error, self.made = error, 0
+
+    def __call__(self) -> list[int]:
+        self.made += 1
+        if self.made == 2:
+            raise self.error
+        return []
+
+
+@dataclass
+class Stops:
+    number: int
+
+    @property
+    def field(self) -> int:
+        return int(raises(StopIteration())(self.number))
+
+
 class BadSink(ms.Sink):
     def open(self, worker: int) -> Any:
         return self
@@ -75,6 +98,26 @@ STEPS: dict[str, tuple[Any, type[BaseException], str | None]] = {
     "wrong type": (lambda s: s.map_batch(lambda batch: tuple(batch), name="s"), TypeError, "a batch of 3"),
     "none for a list": (lambda s: s.flat_map(lambda n: None, name="s"), TypeError, "1"),
     "none for a batch": (lambda s: s.map_batch(lambda batch: None, name="s"), TypeError, "a batch of 3"),
+    "second state": (
+        lambda s: s.key_by(int).stateful("s", list.append, state=Second(ValueError())),
+        ValueError,
+        "2",
+    ),
+    "state and stop": (
+        lambda s: s.key_by(int).stateful("s", list.append, state=Second(StopIteration())),
+        StopIteration,
+        "2",
+    ),
+    "stateful and stop": (
+        lambda s: s.key_by(int).stateful("s", lambda _, n: raises(StopIteration())(n), state=list),
+        StopIteration,
+        "2",
+    ),
+    "field and stop": (
+        lambda s: s.map(Stops).key_by("field", name="s").count(),
+        StopIteration,
+        "Stops(number=2)",
+    ),
     "unhashable key": (lambda s: s.key_by(lambda n: [n], name="s").count(), TypeError, "1"),
     "unsupported key": (lambda s: s.key_by(lambda n: 1.5, name="s").count(), TypeError, "1"),
     "generator": (lambda s: s.flat_map(midway, name="s"), ValueError, "1"),

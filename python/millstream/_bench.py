@@ -109,6 +109,16 @@ def compare(
     return len(numbers) / median(flows), len(numbers) / median(plains)
 
 
+def two_workers_ratio(numbers: list[int]) -> float:
+    """The rate of two workers over that of one; the median of the ratios of pairs of runs."""
+    described = count_flow(numbers)
+    ratios = []
+    for _ in range(REPEATS):
+        one, two = (seconds(partial(run, described, workers=workers)) for workers in (1, 2))
+        ratios.append(one / two)
+    return median(ratios)
+
+
 def idle_percent(seconds: float) -> float:
     """Percent of a core that a flow takes between two items with a long pause between them."""
     flow, stamps = Flow("idle"), collect()
@@ -119,7 +129,7 @@ def idle_percent(seconds: float) -> float:
     return float(100 * (last - first) / seconds)
 
 
-def measure() -> list[dict[str, Any]]:
+def measure() -> dict[str, Any]:
     """All measurements; the numbers and keys are seeded."""
     chance = random.Random(1)
     cases: list[tuple[str, Callable[[list[int]], Flow], Callable[[list[int]], None], list[int]]] = [
@@ -137,7 +147,8 @@ def measure() -> list[dict[str, Any]]:
     for what, flow, plain, numbers in cases:
         reached, beside = compare(flow, plain, numbers)
         results.append({"what": what, "items_per_second": reached, "plain_loop_per_second": beside})
-    return results
+    ratio, idle = two_workers_ratio(thousand), idle_percent(IDLE_SECONDS)
+    return {"results": results, "two_workers_ratio": ratio, "idle_percent": idle}
 
 
 def bench_flow(arguments: list[str]) -> int:
@@ -146,15 +157,16 @@ def bench_flow(arguments: list[str]) -> int:
     if unknown:
         print(f"millstream bench flow: unknown argument {unknown[0]}", file=sys.stderr)
         return 2
-    results, idle = measure(), idle_percent(IDLE_SECONDS)
+    measured = measure()
     if arguments:
         import json
 
-        print(json.dumps({"python": sys.version.split()[0], "results": results, "idle_percent": idle}))
+        print(json.dumps({"python": sys.version.split()[0], **measured}))
         return 0
     print(f"{'step':<36} {'M items/s':>10} {'plain loop':>11}")
-    for result in results:
+    for result in measured["results"]:
         reached, beside = result["items_per_second"] / 1e6, result["plain_loop_per_second"] / 1e6
         print(f"{result['what']:<36} {reached:>10.2f} {beside:>11.2f}")
-    print(f"an idle flow takes {idle:.2f} % of a core")
+    print(f"two workers against one, key_by and count: {measured['two_workers_ratio']:.2f} times")
+    print(f"an idle flow takes {measured['idle_percent']:.2f} % of a core")
     return 0

@@ -15,6 +15,10 @@ def test_flows_and_plain_loops_are_measured() -> None:
         assert min(_bench.compare(flow, plain, numbers)) > 0
 
 
+def test_two_workers_are_compared_with_one() -> None:
+    assert _bench.two_workers_ratio(list(range(1000))) > 0
+
+
 def test_an_idle_flow_is_measured() -> None:
     assert 0 <= _bench.idle_percent(0.05) < 100
 

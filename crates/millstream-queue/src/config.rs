@@ -1,0 +1,443 @@
+//! What a queue may hold and how it behaves: defaults, and what is said otherwise for single queues.
+//!
+//! The invariant: a configuration that was read is consistent; what it says about a queue does not depend on the order
+//! in which queues come to be. A fan-out queue inherits from its parent, which inherits from the defaults.
+//!
+//! ```
+//! use millstream_queue::config::{Config, Sync};
+//!
+//! let config: Config = r#"
+//!     [defaults]
+//!     sync = "always"
+//!     max_item_bytes = 65536
+//!
+//!     [queue.orders]
+//!     max_items = 1_000_000
+//!     max_age = "24h"
+//!     expire_to = "late-orders"
+//! "#
+//! .parse()?;
+//! assert_eq!(config.settings("orders+audit").max_items, Some(1_000_000));
+//! assert_eq!(config.settings("other").sync, Sync::Always);
+//! # Ok::<(), String>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Deserializer};
+
+use crate::error::QueueError;
+use crate::name;
+
+/// When an item is safe from the death of the machine. From that of the process it always is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// When the system writes it, some seconds later.
+    Never,
+    /// At the latest after this time.
+    Every(Duration),
+    /// Before it is acknowledged.
+    Always,
+}
+
+impl FromStr for Sync {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "never" => Ok(Sync::Never),
+            "always" => Ok(Sync::Always),
+            _ => match parse_time(text) {
+                Some(Duration::ZERO) => Ok(Sync::Always),
+                Some(every) => Ok(Sync::Every(every)),
+                None => Err(format!("\"{text}\" is none of never, always, or a time such as 100ms")),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Sync {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Sync::Never => f.write_str("never"),
+            Sync::Always => f.write_str("always"),
+            Sync::Every(every) => match SignedDuration::try_from(*every) {
+                Ok(every) => write!(f, "{every:#}"),
+                Err(_) => write!(f, "{every:?}"),
+            },
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Sync {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+fn parse_time(text: &str) -> Option<Duration> {
+    text.parse::<SignedDuration>().ok()?.try_into().ok()
+}
+
+/// What holds for one queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// A set beyond so many items is refused, or the oldest item dropped.
+    pub max_items: Option<u64>,
+    /// The same for the sum of their lengths.
+    pub max_bytes: Option<u64>,
+    /// A longer item is refused. The server's own limit holds as well.
+    pub max_item_bytes: Option<u64>,
+    /// Every item expires after this time at the latest.
+    pub max_age: Option<Duration>,
+    /// A full queue drops its oldest items instead of refusing new ones.
+    pub discard_old: bool,
+    /// Where expired items go; else they are dropped.
+    pub expire_to: Option<String>,
+    /// Items are given to the fan-out queues only.
+    pub fanout_only: bool,
+    /// When an item is durable.
+    pub sync: Sync,
+    /// Items held ready in memory, with about 96 bytes for each; the others are read back when their turn comes.
+    pub memory_bytes: u64,
+    /// How many items of the queue one connection may have open.
+    pub max_opens: usize,
+    /// An item that is open for longer goes back.
+    pub open_timeout: Option<Duration>,
+    /// An item that was opened and came back so often is not delivered again.
+    pub max_deliveries: Option<u32>,
+    /// Where such an item goes; else it is dropped.
+    pub error_queue: Option<String>,
+    /// The queue is deleted when it has been empty and unused for so long.
+    pub delete_empty_after: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            max_items: None,
+            max_bytes: None,
+            max_item_bytes: None,
+            max_age: None,
+            discard_old: false,
+            expire_to: None,
+            fanout_only: false,
+            sync: Sync::Always,
+            memory_bytes: 128 << 20,
+            max_opens: 1,
+            open_timeout: None,
+            max_deliveries: None,
+            error_queue: None,
+            delete_empty_after: None,
+        }
+    }
+}
+
+/// What a table of the file says; what it does not say is inherited. A number of 0, a time of 0 and an empty name
+/// take back what would be inherited.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Table {
+    max_items: Option<u64>,
+    max_bytes: Option<u64>,
+    max_item_bytes: Option<u64>,
+    max_age: Option<Time>,
+    discard_old: Option<bool>,
+    expire_to: Option<String>,
+    fanout_only: Option<bool>,
+    sync: Option<Sync>,
+    memory_bytes: Option<u64>,
+    max_opens: Option<usize>,
+    open_timeout: Option<Time>,
+    max_deliveries: Option<u32>,
+    error_queue: Option<String>,
+    delete_empty_after: Option<Time>,
+}
+
+/// A time such as `90s`, `15min` or `24h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Time(Duration);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        match parse_time(&text) {
+            Some(time) => Ok(Time(time)),
+            None => Err(serde::de::Error::custom(format!("\"{text}\" is no time such as 500ms, 90s or 24h"))),
+        }
+    }
+}
+
+impl Table {
+    fn apply(&self, to: &mut Settings) {
+        fn number<T: Copy + PartialEq + Default>(said: Option<T>, to: &mut Option<T>) {
+            if let Some(said) = said {
+                *to = (said != T::default()).then_some(said);
+            }
+        }
+        fn time(said: Option<Time>, to: &mut Option<Duration>) {
+            number(said.map(|time| time.0), to);
+        }
+        fn queue(said: &Option<String>, to: &mut Option<String>) {
+            if let Some(said) = said {
+                *to = (!said.is_empty()).then(|| said.clone());
+            }
+        }
+        number(self.max_items, &mut to.max_items);
+        number(self.max_bytes, &mut to.max_bytes);
+        number(self.max_item_bytes, &mut to.max_item_bytes);
+        number(self.max_deliveries, &mut to.max_deliveries);
+        time(self.max_age, &mut to.max_age);
+        time(self.open_timeout, &mut to.open_timeout);
+        time(self.delete_empty_after, &mut to.delete_empty_after);
+        queue(&self.expire_to, &mut to.expire_to);
+        queue(&self.error_queue, &mut to.error_queue);
+        to.discard_old = self.discard_old.unwrap_or(to.discard_old);
+        to.fanout_only = self.fanout_only.unwrap_or(to.fanout_only);
+        to.sync = self.sync.unwrap_or(to.sync);
+        to.memory_bytes = self.memory_bytes.unwrap_or(to.memory_bytes);
+        to.max_opens = self.max_opens.unwrap_or(to.max_opens);
+    }
+}
+
+/// What the file says about all queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    defaults: Table,
+    queue: BTreeMap<String, Table>,
+    /// A name for several queues, for `set` only.
+    alias: BTreeMap<String, Vec<String>>,
+}
+
+impl Config {
+    /// The same for all queues.
+    pub fn with_sync(sync: Sync) -> Self {
+        Config {
+            defaults: Table {
+                sync: Some(sync),
+                ..Table::default()
+            },
+            ..Config::default()
+        }
+    }
+
+    /// Let `sync` hold where the file says nothing.
+    pub fn or_sync(mut self, sync: Sync) -> Self {
+        self.defaults.sync.get_or_insert(sync);
+        self
+    }
+
+    /// Read a file.
+    ///
+    /// # Errors
+    /// The file, and what is wrong on which line.
+    pub fn read(path: &Path) -> Result<Self, QueueError> {
+        let fault = |message: String| QueueError::Config {
+            path: path.to_owned(),
+            message,
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
+        text.parse().map_err(fault)
+    }
+
+    /// What holds for a queue.
+    pub fn settings(&self, name: &str) -> Settings {
+        let mut settings = Settings::default();
+        self.defaults.apply(&mut settings);
+        for name in name::parent(name).into_iter().chain([name]) {
+            if let Some(table) = self.queue.get(name) {
+                table.apply(&mut settings);
+            }
+        }
+        // What all queues inherit does not send the items of a queue to itself.
+        let elsewhere = |target: Option<String>| target.filter(|target| target != name);
+        settings.expire_to = elsewhere(settings.expire_to);
+        settings.error_queue = elsewhere(settings.error_queue);
+        settings
+    }
+
+    /// The queues for which this name stands, if it is an alias.
+    pub fn alias(&self, name: &str) -> Option<&[String]> {
+        self.alias.get(name).map(Vec::as_slice)
+    }
+
+    /// Whether any alias is known.
+    pub fn has_aliases(&self) -> bool {
+        !self.alias.is_empty()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let named = |place: &str, name: &str| {
+            name::check(name.as_bytes())
+                .map(|_| ())
+                .map_err(|fault| format!("{place}: \"{name}\": {fault}"))
+        };
+        for (queue, table) in [("", &self.defaults)]
+            .into_iter()
+            .chain(self.queue.iter().map(|(q, t)| (q.as_str(), t)))
+        {
+            let place = if queue.is_empty() {
+                "defaults".to_owned()
+            } else {
+                format!("queue.{queue}")
+            };
+            if !queue.is_empty() {
+                named(&place, queue)?;
+            }
+            for (key, target) in [
+                ("expire_to", &table.expire_to),
+                ("error_queue", &table.error_queue),
+            ] {
+                let Some(target) = target.as_deref().filter(|target| !target.is_empty()) else {
+                    continue;
+                };
+                named(&format!("{place}.{key}"), target)?;
+                if target == queue {
+                    return Err(format!(
+                        "{place}.{key}: a queue cannot send items to itself"
+                    ));
+                }
+                if self.alias.contains_key(target) {
+                    return Err(format!("{place}.{key}: \"{target}\" is an alias"));
+                }
+            }
+        }
+        for (alias, queues) in &self.alias {
+            named("alias", alias)?;
+            if self.queue.contains_key(alias) {
+                return Err(format!("alias.{alias}: there is a queue of this name"));
+            }
+            for queue in queues {
+                named(&format!("alias.{alias}"), queue)?;
+                if self.alias.contains_key(queue) {
+                    return Err(format!("alias.{alias}: \"{queue}\" is an alias itself"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Config {
+    type Err = String;
+
+    /// The error names the line, or the table and key.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let config: Config = toml::from_str(text).map_err(|error| located(text, &error))?;
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// One line instead of the picture that `toml` draws.
+fn located(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map_or(1, |span| {
+        1 + text[..span.start.min(text.len())].matches('\n').count()
+    });
+    format!("line {line}: {}", error.message().replace('\n', ", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_inherited_and_taken_back() {
+        let config: Config = r#"
+            [defaults]
+            max_items = 10
+            expire_to = "late"
+            [queue.a]
+            max_age = "2s"
+            discard_old = true
+            [queue."a+b"]
+            max_items = 0
+            expire_to = ""
+        "#
+        .parse()
+        .unwrap();
+        let (a, b, late) = (
+            config.settings("a"),
+            config.settings("a+b"),
+            config.settings("late"),
+        );
+        assert_eq!(
+            (a.max_items, a.expire_to.as_deref()),
+            (Some(10), Some("late"))
+        );
+        assert_eq!(
+            (b.max_items, b.expire_to, b.discard_old),
+            (None, None, true)
+        );
+        assert_eq!(b.max_age, Some(Duration::from_secs(2)));
+        assert_eq!(late.expire_to, None);
+    }
+
+    #[test]
+    fn sync_is_a_word_or_a_time() {
+        for (text, sync) in [
+            ("never", Sync::Never),
+            ("always", Sync::Always),
+            ("0s", Sync::Always),
+            ("100ms", Sync::Every(Duration::from_millis(100))),
+        ] {
+            assert_eq!(text.parse(), Ok(sync));
+        }
+        assert!("sometimes".parse::<Sync>().is_err());
+        assert_eq!(
+            Sync::Every(Duration::from_millis(1500)).to_string(),
+            "1s 500ms"
+        );
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_place() {
+        for (text, expected) in [
+            (
+                "[defaults]\nmax_itmes = 1",
+                "line 2: unknown field `max_itmes`",
+            ),
+            ("[defaults]\nmax_items = -1", "line 2: invalid value"),
+            (
+                "[defaults]\n\nmax_age = \"soon\"",
+                "line 3: \"soon\" is no time",
+            ),
+            (
+                "[defaults]\nsync = \"maybe\"",
+                "line 2: \"maybe\" is none of never",
+            ),
+            (
+                "[queue.\"a/b\"]\n",
+                "queue.a/b: \"a/b\": queue name has a character",
+            ),
+            (
+                "[queue.a]\nexpire_to = \"a\"",
+                "queue.a.expire_to: a queue cannot send items to itself",
+            ),
+            (
+                "[alias]\nall = [\"a\", \"b c\"]",
+                "alias.all: \"b c\": queue name",
+            ),
+            (
+                "[alias]\nall = [\"both\"]\nboth = [\"a\"]",
+                "alias.all: \"both\" is an alias itself",
+            ),
+            (
+                "[queue.a]\n[alias]\na = [\"b\"]",
+                "alias.a: there is a queue of this name",
+            ),
+            ("[defaults", "line 1: "),
+        ] {
+            let error = text.parse::<Config>().unwrap_err();
+            assert!(error.starts_with(expected), "{text:?} gives {error:?}");
+            assert!(!error.contains('\n'));
+        }
+    }
+}

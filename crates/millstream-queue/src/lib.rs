@@ -1,0 +1,25 @@
+//! Durable queues over the memcache protocol: what Starling and Kestrel did, for any memcache client.
+//!
+//! The core has no I/O. [`protocol`] makes requests of bytes; [`session`] is one connection, bytes in and bytes out; [`queues`]
+//! are all queues and who waits for them; [`storage`] is the seam to where items are kept. The time is handed in as
+//! a [`Moment`]. So everything that clients can see runs in tests, simulations and fuzzers as it does in the server.
+
+pub mod config;
+mod connection;
+mod error;
+mod item;
+mod moment;
+pub mod name;
+pub mod operation;
+pub mod protocol;
+mod queue;
+pub mod queues;
+pub mod session;
+mod stats;
+pub mod storage;
+
+pub use connection::ConnectionId;
+pub use error::{Cause, QueueError};
+pub use item::{Item, NewItem};
+pub use moment::Moment;
+pub use stats::Counters;

@@ -1,0 +1,113 @@
+//! The names of queues: what is one, and how `parent+child` is taken apart.
+//!
+//! The invariant: a name that was accepted here is safe as the name of a folder, whatever a client sent.
+//!
+//! ```
+//! use millstream_queue::name;
+//!
+//! assert_eq!(name::check(b"orders+audit"), Ok("orders+audit"));
+//! assert_eq!(name::parent("orders+audit"), Some("orders"));
+//! assert!(name::check(b"../evil").is_err());
+//! ```
+
+/// The longest name, in bytes: the longest key that memcache clients send.
+pub const BYTES_MAX: usize = 250;
+
+/// Why bytes are not the name of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameFault {
+    /// Nothing stands where a name should.
+    #[error("queue name is empty")]
+    Empty,
+    /// Over [`BYTES_MAX`].
+    #[error("queue name is longer than 250 bytes")]
+    TooLong,
+    /// It begins with a dot, or has nothing before or after a `+`.
+    #[error("queue name must not begin with '.' nor have an empty part beside '+'")]
+    Shape,
+    /// A slash, tilde, blank, control character, or bytes that are no UTF-8.
+    #[error(
+        "queue name has a character that is not allowed: '/', '~', blank, control, or not UTF-8"
+    )]
+    Character,
+}
+
+/// `bytes` as a name.
+///
+/// # Errors
+/// What a name must not be; see [`NameFault`].
+#[inline]
+pub fn check(bytes: &[u8]) -> Result<&str, NameFault> {
+    match bytes {
+        [] => return Err(NameFault::Empty),
+        [b'.' | b'+', ..] | [.., b'+'] => return Err(NameFault::Shape),
+        _ if bytes.len() > BYTES_MAX => return Err(NameFault::TooLong),
+        _ => {}
+    }
+    if bytes
+        .iter()
+        .any(|&byte| matches!(byte, 0..=b' ' | b'/' | b'~' | 0x7f))
+    {
+        return Err(NameFault::Character);
+    }
+    let name = str::from_utf8(bytes).map_err(|_| NameFault::Character)?;
+    // Blanks and controls beyond ASCII would hide in a listing.
+    if !name.is_ascii() && name.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(NameFault::Character);
+    }
+    Ok(name)
+}
+
+/// The queue from which `name` gets a copy of each item, if it is a fan-out queue.
+pub fn parent(name: &str) -> Option<&str> {
+    name.split_once('+').map(|(parent, _)| parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_as_folders() {
+        let longest = [b'a'; BYTES_MAX];
+        let good: [&[u8]; 7] = [
+            b"q",
+            b"orders+audit",
+            b"a+b+c",
+            b"a.b",
+            b"a\\b:*?",
+            "grün".as_bytes(),
+            &longest,
+        ];
+        for name in good {
+            assert!(check(name).is_ok(), "{name:?}");
+        }
+        let too_long = [b'a'; BYTES_MAX + 1];
+        let bad: [(&[u8], NameFault); 14] = [
+            (b"", NameFault::Empty),
+            (b".", NameFault::Shape),
+            (b"..", NameFault::Shape),
+            (b".hidden", NameFault::Shape),
+            (b"+a", NameFault::Shape),
+            (b"a+", NameFault::Shape),
+            (b"a/b", NameFault::Character),
+            (b"a~~1", NameFault::Character),
+            (b"a\0", NameFault::Character),
+            (b"a b", NameFault::Character),
+            (b"a\x7f", NameFault::Character),
+            (b"a\xff", NameFault::Character),
+            ("a\u{a0}b".as_bytes(), NameFault::Character),
+            (&too_long, NameFault::TooLong),
+        ];
+        for (name, fault) in bad {
+            assert_eq!(check(name), Err(fault), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_parent_ends_at_the_first_plus() {
+        assert_eq!(parent("a+b+c"), Some("a"));
+        assert_eq!(parent("a"), None);
+    }
+}

@@ -1,0 +1,272 @@
+//! What happened to a queue, as records of its log.
+//!
+//! All numbers are little-endian. An item's id is the position of the record that added it; it keeps the id when it is
+//! written again so that old segments can be given up.
+//!
+//! ```text
+//! byte   0      1..4   4..8         8..16      16..24                  24..32
+//! ADD       1   0      flags u32    added_ms   expiry_ms (0 never)     item...
+//! DELAYED   2   0      flags        added_ms   expiry_ms               due_ms, then item...
+//! AGAIN     3   0      flags        added_ms   expiry_ms               due_ms (0: at once), id, deliveries u32, item...
+//! REMOVE    4   0      bytes u32    id
+//! FLUSH     5   0      0            from: every item last written before this position is gone
+//! DELIVERED 6   0      count u32    id
+//! ```
+
+const ADD: u8 = 1;
+const DELAYED: u8 = 2;
+const AGAIN: u8 = 3;
+const REMOVE: u8 = 4;
+const FLUSH: u8 = 5;
+const DELIVERED: u8 = 6;
+
+/// What is kept about an item, besides its id and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The client's own number.
+    pub flags: u32,
+    /// When it was added, wall clock in milliseconds.
+    pub added_ms: u64,
+    /// When it expires, wall clock in milliseconds; 0 never.
+    pub expiry_ms: u64,
+}
+
+/// One change of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// An item came. Nobody gets it before `due_ms` (0: at once).
+    Add {
+        /// Flags and times.
+        head: Head,
+        /// Wall clock in milliseconds.
+        due_ms: u64,
+        /// The item.
+        body: &'a [u8],
+    },
+    /// An item that is there was written again; its former record is no longer needed.
+    Again {
+        /// Flags and times.
+        head: Head,
+        /// Wall clock in milliseconds, 0 for an item that is not delayed.
+        due_ms: u64,
+        /// Which item.
+        id: u64,
+        /// How often it was delivered and came back.
+        deliveries: u32,
+        /// The item.
+        body: &'a [u8],
+    },
+    /// An item left for good.
+    Remove {
+        /// Which item.
+        id: u64,
+        /// Its length.
+        bytes: u32,
+    },
+    /// All items left whose last record is before this position.
+    Flush {
+        /// A position.
+        from: u64,
+    },
+    /// An item was delivered and came back, `count` times by now.
+    Delivered {
+        /// Which item.
+        id: u64,
+        /// How often.
+        count: u32,
+    },
+}
+
+impl<'a> Operation<'a> {
+    /// Append the record to `out`.
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            Operation::Add {
+                head,
+                due_ms: 0,
+                body,
+            } => {
+                encode_head(out, ADD, head);
+                out.extend_from_slice(body);
+            }
+            Operation::Add { head, due_ms, body } => {
+                encode_head(out, DELAYED, head);
+                out.extend_from_slice(&due_ms.to_le_bytes());
+                out.extend_from_slice(body);
+            }
+            Operation::Again {
+                head,
+                due_ms,
+                id,
+                deliveries,
+                body,
+            } => {
+                encode_head(out, AGAIN, head);
+                out.extend_from_slice(&due_ms.to_le_bytes());
+                out.extend_from_slice(&id.to_le_bytes());
+                out.extend_from_slice(&deliveries.to_le_bytes());
+                out.extend_from_slice(body);
+            }
+            Operation::Remove { id, bytes } => encode_short(out, REMOVE, bytes, id),
+            Operation::Flush { from } => encode_short(out, FLUSH, 0, from),
+            Operation::Delivered { id, count } => encode_short(out, DELIVERED, count, id),
+        }
+    }
+
+    /// Read a record.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    #[inline]
+    pub fn decode(record: &'a [u8]) -> Result<Self, &'static str> {
+        const SHORT: &str = "the record of a queue is cut short";
+        let (kind, number, rest) = match record {
+            [kind, _, _, _, a, b, c, d, rest @ ..] => {
+                (*kind, u32::from_le_bytes([*a, *b, *c, *d]), rest)
+            }
+            _ => return Err(SHORT),
+        };
+        let (word, rest) = word(rest).ok_or(SHORT)?;
+        if let REMOVE | FLUSH | DELIVERED = kind {
+            return Ok(match kind {
+                REMOVE => Operation::Remove {
+                    id: word,
+                    bytes: number,
+                },
+                FLUSH => Operation::Flush { from: word },
+                _ => Operation::Delivered {
+                    id: word,
+                    count: number,
+                },
+            });
+        }
+        let (expiry_ms, rest) = self::word(rest).ok_or(SHORT)?;
+        let head = Head {
+            flags: number,
+            added_ms: word,
+            expiry_ms,
+        };
+        match kind {
+            ADD => Ok(Operation::Add {
+                head,
+                due_ms: 0,
+                body: rest,
+            }),
+            DELAYED => {
+                let (due_ms, body) = self::word(rest).ok_or(SHORT)?;
+                Ok(Operation::Add { head, due_ms, body })
+            }
+            AGAIN => {
+                let (due_ms, rest) = self::word(rest).ok_or(SHORT)?;
+                let (id, rest) = self::word(rest).ok_or(SHORT)?;
+                let (deliveries, body) = rest.split_first_chunk().ok_or(SHORT)?;
+                Ok(Operation::Again {
+                    head,
+                    due_ms,
+                    id,
+                    deliveries: u32::from_le_bytes(*deliveries),
+                    body,
+                })
+            }
+            _ => Err("the record of a queue has an unknown kind"),
+        }
+    }
+}
+
+#[inline]
+fn encode_head(out: &mut Vec<u8>, kind: u8, head: Head) {
+    encode_short(out, kind, head.flags, head.added_ms);
+    out.extend_from_slice(&head.expiry_ms.to_le_bytes());
+}
+
+#[inline]
+fn encode_short(out: &mut Vec<u8>, kind: u8, number: u32, word: u64) {
+    out.extend_from_slice(&(u64::from(kind) | u64::from(number) << 32).to_le_bytes());
+    out.extend_from_slice(&word.to_le_bytes());
+}
+
+#[inline]
+fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    Some((u64::from_le_bytes(*word), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: Head = Head {
+        flags: 7,
+        added_ms: 1_700_000_000_123,
+        expiry_ms: 9,
+    };
+
+    fn all() -> [Operation<'static>; 6] {
+        [
+            Operation::Add {
+                head: HEAD,
+                due_ms: 0,
+                body: b"hello",
+            },
+            Operation::Add {
+                head: HEAD,
+                due_ms: 5,
+                body: b"",
+            },
+            Operation::Again {
+                head: HEAD,
+                due_ms: 4,
+                id: 3,
+                deliveries: 2,
+                body: b"x",
+            },
+            Operation::Remove {
+                id: 1 << 40,
+                bytes: 5,
+            },
+            Operation::Flush { from: 12 },
+            Operation::Delivered {
+                id: 3,
+                count: u32::MAX,
+            },
+        ]
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        for operation in all() {
+            let mut record = Vec::new();
+            operation.encode(&mut record);
+            assert_eq!(Operation::decode(&record), Ok(operation));
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_picture() {
+        let mut record = Vec::new();
+        all()[0].encode(&mut record);
+        assert_eq!(record[..8], [1, 0, 0, 0, 7, 0, 0, 0]);
+        assert_eq!(record[8..16], 1_700_000_000_123u64.to_le_bytes());
+        assert_eq!(record[16..], *b"\x09\0\0\0\0\0\0\0hello");
+    }
+
+    #[test]
+    fn a_short_or_unknown_record_is_refused() {
+        for operation in all() {
+            let mut record = Vec::new();
+            operation.encode(&mut record);
+            let body = match operation {
+                Operation::Add { body, .. } | Operation::Again { body, .. } => body.len(),
+                _ => 0,
+            };
+            for length in 0..record.len() - body {
+                assert!(
+                    Operation::decode(&record[..length]).is_err(),
+                    "{operation:?} cut to {length}"
+                );
+            }
+        }
+        assert!(Operation::decode(&[9; 40]).is_err());
+    }
+}

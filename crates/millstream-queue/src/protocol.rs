@@ -1,0 +1,30 @@
+//! The memcache text protocol as queue servers speak it: bytes in, requests out, reply bytes out.
+//!
+//! Nothing here reads a socket or knows a queue. A [`Parser`] is given all bytes that have come and are not yet used; it
+//! finds the first whole request in them and borrows its parts, so that an item is copied once, into its queue. Limits
+//! hold for whatever a peer sends, and nothing recurses.
+//!
+//! The invariant: how the stream was divided into reads changes neither the requests nor the replies.
+//!
+//! ```
+//! use millstream_queue::protocol::{Limits, Parsed, Parser, Request};
+//!
+//! let mut parser = Parser::new(Limits::default());
+//! let Parsed::Request { request: Request::Set(set), used } = parser.parse(b"set jobs 0 0 5\r\nhello\r\nget jobs\r\n") else {
+//!     panic!("a set was sent");
+//! };
+//! assert_eq!((set.data, used), (&b"hello"[..], 23));
+//! assert!(matches!(parser.parse(b"get jo"), Parsed::More { .. }));
+//! ```
+
+mod key;
+mod parser;
+pub mod reply;
+mod request;
+
+pub use key::{GetKey, KeyFault, SetKey};
+pub use parser::{Limits, Parsed, Parser};
+pub use request::{Get, Request, Set, Tokens};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Keys: the name of a queue, then options behind slashes (`jobs/open/t=500`).
+
+use crate::name::{self, NameFault};
+
+/// What a `get` asks of one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GetKey<'a> {
+    /// The queue.
+    pub name: &'a str,
+    /// Wait so long for an item, in milliseconds; 0 does not wait.
+    pub wait_ms: u64,
+    /// Keep the item for this connection until it is closed.
+    pub open: bool,
+    /// Confirm the oldest item that this connection has open.
+    pub close: bool,
+    /// Give the oldest item that this connection has open back.
+    pub abort: bool,
+    /// Look, and take nothing.
+    pub peek: bool,
+}
+
+/// Where a `set` goes and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetKey<'a> {
+    /// The queue, or an alias.
+    pub name: &'a str,
+    /// Sync this item whatever the queue's policy is.
+    pub sync: bool,
+    /// Nobody gets the item before so many milliseconds have passed.
+    pub delay_ms: u64,
+}
+
+/// Why a key is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyFault {
+    /// The part in front of the options.
+    #[error(transparent)]
+    Name(#[from] NameFault),
+    /// No such option for this command.
+    #[error("unknown option")]
+    Option,
+    /// What stands behind `t=` or `delay=`.
+    #[error("a time must be a whole number of milliseconds")]
+    Time,
+    /// Options that contradict each other.
+    #[error("peek and abort go with no other option but t=")]
+    Mix,
+}
+
+impl<'a> GetKey<'a> {
+    /// Take `key` apart.
+    ///
+    /// # Errors
+    /// It names no queue, or its options are unknown or contradict each other.
+    #[inline]
+    pub fn parse(key: &'a [u8]) -> Result<Self, KeyFault> {
+        let (name, options) = divide(key)?;
+        let mut parsed = GetKey {
+            name,
+            ..GetKey::default()
+        };
+        for option in options {
+            match option {
+                b"open" => parsed.open = true,
+                b"close" => parsed.close = true,
+                b"abort" => parsed.abort = true,
+                b"peek" => parsed.peek = true,
+                // A client that joins parts with slashes may leave one over.
+                b"" => {}
+                _ => match option.strip_prefix(b"t=") {
+                    Some(time) => parsed.wait_ms = milliseconds(time)?,
+                    None => return Err(KeyFault::Option),
+                },
+            }
+        }
+        let mixed = (parsed.peek || parsed.abort) && (parsed.open || parsed.close);
+        if mixed || (parsed.peek && parsed.abort) {
+            return Err(KeyFault::Mix);
+        }
+        Ok(parsed)
+    }
+
+    /// Whether the request ends an open read and asks for no item.
+    #[inline]
+    pub fn only_ends(&self) -> bool {
+        self.abort || (self.close && !self.open)
+    }
+}
+
+impl<'a> SetKey<'a> {
+    /// Take `key` apart.
+    ///
+    /// # Errors
+    /// It names no queue, or has an unknown option.
+    #[inline]
+    pub fn parse(key: &'a [u8]) -> Result<Self, KeyFault> {
+        let (name, options) = divide(key)?;
+        let mut parsed = SetKey {
+            name,
+            ..SetKey::default()
+        };
+        for option in options {
+            match option {
+                b"sync" => parsed.sync = true,
+                b"" => {}
+                _ => match option.strip_prefix(b"delay=") {
+                    Some(time) => parsed.delay_ms = milliseconds(time)?,
+                    None => return Err(KeyFault::Option),
+                },
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+/// Name and options; a key without a slash has none.
+#[inline]
+fn divide(key: &[u8]) -> Result<(&str, impl Iterator<Item = &[u8]>), KeyFault> {
+    let slash = memchr::memchr(b'/', key);
+    let (bytes, options) = key.split_at(slash.unwrap_or(key.len()));
+    let options = slash.map(|_| options[1..].split(|&byte| byte == b'/'));
+    Ok((name::check(bytes)?, options.into_iter().flatten()))
+}
+
+fn milliseconds(digits: &[u8]) -> Result<u64, KeyFault> {
+    super::parser::number(digits).ok_or(KeyFault::Time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_in_any_order() {
+        let key = GetKey::parse(b"jobs/t=500/open/close").unwrap();
+        let expected = GetKey {
+            name: "jobs",
+            wait_ms: 500,
+            open: true,
+            close: true,
+            ..GetKey::default()
+        };
+        assert_eq!(key, expected);
+        assert!(!key.only_ends());
+        assert!(GetKey::parse(b"jobs/close/t=9").unwrap().only_ends());
+        assert_eq!(GetKey::parse(b"jobs/").unwrap().name, "jobs");
+        let set = SetKey {
+            name: "jobs",
+            sync: true,
+            delay_ms: 20,
+        };
+        assert_eq!(SetKey::parse(b"jobs/sync/delay=20"), Ok(set));
+    }
+
+    #[test]
+    fn bad_keys_say_why() {
+        let table: [(&[u8], KeyFault); 9] = [
+            (b"/open", KeyFault::Name(NameFault::Empty)),
+            (b"jobs/opne", KeyFault::Option),
+            (b"jobs/OPEN", KeyFault::Option),
+            (b"jobs/t=", KeyFault::Time),
+            (b"jobs/t=-1", KeyFault::Time),
+            (b"jobs/t=99999999999999999999", KeyFault::Time),
+            (b"jobs/peek/open", KeyFault::Mix),
+            (b"jobs/abort/close", KeyFault::Mix),
+            (b"jobs/abort/peek", KeyFault::Mix),
+        ];
+        for (key, fault) in table {
+            assert_eq!(GetKey::parse(key), Err(fault), "{key:?}");
+        }
+        assert_eq!(SetKey::parse(b"jobs/open"), Err(KeyFault::Option));
+    }
+}

@@ -1,0 +1,117 @@
+//! The words with which a server answers, and the encoding of items and numbers.
+
+/// A `set` was kept.
+pub const STORED: &[u8] = b"STORED\r\n";
+/// The queue is full, or the server takes nothing now.
+pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
+/// No such queue.
+pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+/// A queue was deleted.
+pub const DELETED: &[u8] = b"DELETED\r\n";
+/// Nothing more follows.
+pub const END: &[u8] = b"END\r\n";
+/// It was done.
+pub const OK: &[u8] = b"OK\r\n";
+/// Kestrel's answer to `flush_all`.
+pub const FLUSHED_ALL: &[u8] = b"Flushed all queues.\r\n";
+/// No such command, or not now.
+pub const ERROR: &[u8] = b"ERROR\r\n";
+/// The answer to `mn`.
+pub const META_NOOP: &[u8] = b"MN\r\n";
+/// Words are missing, too many, or no numbers.
+pub const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+/// The block of a `set` did not end where its line said.
+pub const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
+/// A line over the limit.
+pub const LINE_TOO_LONG: &[u8] = b"CLIENT_ERROR line too long\r\n";
+/// An item over the server's limit.
+pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+/// `mg`, `ms`, `md` and their like.
+pub const NO_META: &[u8] =
+    b"CLIENT_ERROR meta commands are not supported, use the classic ones\r\n";
+/// The first request of a connection that must say who it is was another one.
+pub const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+/// Name or password are wrong.
+pub const AUTH_FAILED: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
+
+/// Append `CLIENT_ERROR why`.
+#[cold]
+pub fn client_error(out: &mut Vec<u8>, why: &dyn std::fmt::Display) {
+    line(out, "CLIENT_ERROR ", why);
+}
+
+/// Append `SERVER_ERROR why`.
+#[cold]
+pub fn server_error(out: &mut Vec<u8>, why: &dyn std::fmt::Display) {
+    line(out, "SERVER_ERROR ", why);
+}
+
+fn line(out: &mut Vec<u8>, word: &str, why: &dyn std::fmt::Display) {
+    // An error's text may quote what a peer sent: it must stay one line.
+    let text = why.to_string().replace(['\r', '\n'], " ");
+    out.extend_from_slice(word.as_bytes());
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Append `VALUE KEY FLAGS BYTES [ID]` and the item, without `END`.
+#[inline]
+pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, id: Option<u64>, body: &[u8]) {
+    out.reserve(key.len() + body.len() + 64);
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    number(out, u64::from(flags));
+    out.push(b' ');
+    number(out, body.len() as u64);
+    if let Some(id) = id {
+        out.push(b' ');
+        number(out, id);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Append `STAT name value`.
+pub fn stat(out: &mut Vec<u8>, name: &str, value: &dyn std::fmt::Display) {
+    out.extend_from_slice(format!("STAT {name} {value}\r\n").as_bytes());
+}
+
+/// Append a number in decimal.
+#[inline]
+pub fn number(out: &mut Vec<u8>, mut number: u64) {
+    if number < 10 {
+        out.push(b'0' + number as u8);
+        return;
+    }
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    while number > 0 {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_display_writes_them() {
+        for n in [0, 1, 9, 10, 99, 100, 12_345, u64::from(u32::MAX), u64::MAX] {
+            let mut out = Vec::new();
+            number(&mut out, n);
+            assert_eq!(out, n.to_string().into_bytes());
+        }
+    }
+
+    #[test]
+    fn an_error_stays_on_one_line() {
+        let mut out = Vec::new();
+        client_error(&mut out, &"a\r\nSTORED");
+        assert_eq!(out, b"CLIENT_ERROR a  STORED\r\n");
+    }
+}

@@ -1,0 +1,96 @@
+//! What a client can ask for. Everything is borrowed from the bytes that were read.
+
+/// One whole request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "the line above each variant is the command with its words"
+)]
+pub enum Request<'a> {
+    /// `set KEY FLAGS EXPIRY BYTES [noreply]` and its block.
+    Set(Set<'a>),
+    /// `get KEY...`, `gets KEY...`.
+    Get(Get<'a>),
+    /// `delete QUEUE [0] [noreply]`.
+    Delete { queue: &'a [u8], noreply: bool },
+    /// `flush QUEUE`.
+    Flush { queue: &'a [u8] },
+    /// `flush_all [0] [noreply]`.
+    FlushAll { noreply: bool },
+    /// `flush_expired QUEUE`.
+    FlushExpired { queue: &'a [u8] },
+    /// `flush_all_expired`.
+    FlushAllExpired,
+    /// `stats [QUEUE]`.
+    Stats { queue: Option<&'a [u8]> },
+    /// `dump_stats [QUEUE...]`.
+    DumpStats { queues: Tokens<'a> },
+    /// `version`.
+    Version,
+    /// `verbosity LEVEL [noreply]`.
+    Verbosity { noreply: bool },
+    /// `quit`.
+    Quit,
+    /// `status [UP|READONLY|QUIESCENT]`.
+    Status { to: Option<&'a [u8]> },
+    /// `reload`.
+    Reload,
+    /// `shutdown`.
+    Shutdown,
+    /// `monitor QUEUE SECONDS [MAX]`.
+    Monitor {
+        queue: &'a [u8],
+        seconds: u64,
+        items_max: Option<u64>,
+    },
+    /// `confirm QUEUE N`.
+    Confirm { queue: &'a [u8], count: u64 },
+    /// `mn`.
+    MetaNoop,
+}
+
+/// A `set` with its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Set<'a> {
+    /// Queue and options.
+    pub key: &'a [u8],
+    /// Kept and given back with the item.
+    pub flags: u32,
+    /// As sent: 0 never, negative at once, small relative seconds, large epoch seconds.
+    pub expiry: i64,
+    /// The item.
+    pub data: &'a [u8],
+    /// The client wants no answer.
+    pub noreply: bool,
+}
+
+/// A `get` or `gets`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Get<'a> {
+    /// At least one key.
+    pub keys: Tokens<'a>,
+    /// `gets`: the item's id is sent as well.
+    pub with_id: bool,
+}
+
+/// The words of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tokens<'a>(pub(super) &'a [u8]);
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let start = self.0.iter().position(|&byte| byte != b' ')?;
+        let rest = &self.0[start..];
+        let end = rest
+            .iter()
+            .position(|&byte| byte == b' ')
+            .unwrap_or(rest.len());
+        let (token, rest) = rest.split_at(end);
+        self.0 = rest;
+        Some(token)
+    }
+}

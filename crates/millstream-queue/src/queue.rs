@@ -1,0 +1,550 @@
+//! One queue: items in the order in which they came, each of which leaves once.
+//!
+//! An item is in one of four places. *Ready*: in memory, to be served next. *Behind*: only in the log, read back when its turn
+//! comes, so that memory is bounded with any backlog. *Delayed*: nobody gets it before its time. *Open*: a connection has it
+//! and has not confirmed it. Every change that must outlive the process is a record of the log; an open read is none, so
+//! that after a crash all open items are back in their places.
+//!
+//! The invariant: what the log says, read from its first record, is the state of the queue with all open items given back.
+
+mod compact;
+mod delayed;
+mod gone;
+mod ready;
+mod restore;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use self::compact::{Compaction, Moved};
+use self::delayed::Delayed;
+use self::gone::Gone;
+use self::ready::{ITEM_OVERHEAD_BYTES, Ready};
+use crate::config::{Settings, Sync};
+use crate::connection::ConnectionId;
+use crate::error::{Cause, QueueError};
+use crate::item::{Item, NewItem};
+use crate::moment::Moment;
+use crate::operation::{Head, Operation};
+use crate::stats::QueueCounters;
+use crate::storage::Log;
+
+/// At most so many items are read back at once, so that no request waits long for it.
+const READ_BACK_ITEMS: usize = 256;
+
+/// One queue over its log.
+#[derive(Debug)]
+pub(crate) struct Queue<L> {
+    pub(crate) name: Arc<str>,
+    pub(crate) settings: Settings,
+    pub(crate) counters: QueueCounters,
+    /// Connections that wait for an item, the first to be served first.
+    pub(crate) waiters: VecDeque<ConnectionId>,
+    log: L,
+    ready: Ready,
+    behind: Behind,
+    delayed: Delayed,
+    opens: BTreeMap<u64, Open>,
+    open_deadlines: BTreeSet<(u64, u64)>,
+    moved: Moved,
+    compaction: Compaction,
+    /// Items that are to go to another queue.
+    leaving: Vec<Leaving>,
+    /// Removals that could not be written, because the disk is full: id and length.
+    owed: Vec<(u64, u32)>,
+    /// Ready, behind and delayed: items and the sum of their lengths.
+    items: u64,
+    bytes: u64,
+    unsynced_since_us: Option<u64>,
+    used_us: u64,
+    record: Vec<u8>,
+}
+
+/// The items that are in the log only.
+#[derive(Debug, Default)]
+struct Behind {
+    /// Where to read on.
+    position: u64,
+    items: u64,
+    gone: Gone,
+    /// How often items were delivered, where that is known.
+    deliveries: BTreeMap<u64, u32>,
+}
+
+#[derive(Debug)]
+struct Open {
+    item: Item,
+    connection: ConnectionId,
+    deadline_us: Option<u64>,
+}
+
+/// An item on its way to another queue; it has left neither before [`Queue::finish`] nor [`Queue::put_back`].
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) item: Item,
+    pub(crate) to: String,
+}
+
+/// Whether an item may come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Yes,
+    TooLarge,
+    Full,
+}
+
+impl<L: Log> Queue<L> {
+    pub(crate) fn items(&self) -> u64 {
+        self.items
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn held(&self) -> (u64, u64) {
+        (
+            self.ready.len() as u64,
+            self.ready.held_bytes() - self.ready.len() as u64 * ITEM_OVERHEAD_BYTES,
+        )
+    }
+
+    pub(crate) fn open_items(&self) -> usize {
+        self.opens.len()
+    }
+
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
+    /// How many times a part of the log was given up.
+    pub(crate) fn log_rotations(&self) -> u64 {
+        self.compaction.rotations
+    }
+
+    /// Whether a new item of this length would be taken.
+    #[inline]
+    pub(crate) fn admits(&self, length: usize) -> Admission {
+        let (settings, length) = (&self.settings, length as u64);
+        let over = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
+        if over(settings.max_item_bytes, length) || over(settings.max_bytes, length) {
+            return Admission::TooLarge;
+        }
+        if !settings.discard_old
+            && (over(settings.max_items, self.items + 1)
+                || over(settings.max_bytes, self.bytes + length))
+        {
+            return Admission::Full;
+        }
+        Admission::Yes
+    }
+
+    /// A new item goes to the back, whatever the limits say. `shared` is its bytes, where another queue holds them already.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        new: &NewItem<'_>,
+        shared: &mut Option<Arc<[u8]>>,
+        now: Moment,
+    ) -> Result<u64, QueueError> {
+        let expiry_ms = match self.settings.max_age {
+            None => new.expiry_ms,
+            Some(age) => {
+                let latest = now.wall_ms.saturating_add((age.as_millis() as u64).max(1));
+                if new.expiry_ms == 0 {
+                    latest
+                } else {
+                    latest.min(new.expiry_ms)
+                }
+            }
+        };
+        let head = Head {
+            flags: new.flags,
+            added_ms: now.wall_ms,
+            expiry_ms,
+        };
+        let due_ms = if new.due_ms > now.wall_ms {
+            new.due_ms
+        } else {
+            0
+        };
+        let id = self
+            .append(&Operation::Add {
+                head,
+                due_ms,
+                body: new.body,
+            })
+            .map_err(|cause| self.fault(cause))?;
+        self.items += 1;
+        self.bytes += new.body.len() as u64;
+        self.counters.total_items += 1;
+        self.used_us = now.steady_us;
+        self.unsynced_since_us.get_or_insert(now.steady_us);
+        if due_ms != 0 {
+            self.delayed.insert(id, due_ms);
+        } else if self.behind.items > 0
+            || self.ready.held_bytes() + new.body.len() as u64 > self.settings.memory_bytes
+        {
+            if self.behind.items == 0 {
+                self.behind.position = id;
+            }
+            self.behind.items += 1;
+        } else {
+            let body = shared.get_or_insert_with(|| new.body.into()).clone();
+            self.ready.push(Item::new(id, head, 0, body));
+        }
+        Ok(id)
+    }
+
+    /// The item that the last record added was not to be added after all.
+    pub(crate) fn retract_newest(&mut self, length: usize) {
+        let id = self.log.next().saturating_sub(1);
+        if !self.delayed.remove(id) && self.ready.pop_newest(id).is_none() {
+            self.behind.items -= 1;
+            self.behind.gone.insert(id);
+        }
+        self.items -= 1;
+        self.bytes -= length as u64;
+        self.counters.total_items -= 1;
+        self.finish(id, length);
+    }
+
+    /// Drop the oldest items until the limits hold again.
+    pub(crate) fn discard_old(&mut self, now: Moment) -> Result<(), QueueError> {
+        let over = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
+        while over(self.settings.max_items, self.items) || over(self.settings.max_bytes, self.bytes)
+        {
+            let Some(item) = self.next(now)? else { break };
+            self.finish(item.id, item.body.len());
+            self.counters.discarded += 1;
+        }
+        Ok(())
+    }
+
+    /// The next item that has not expired leaves its place. It has left the queue only after [`finish`](Self::finish).
+    #[inline]
+    pub(crate) fn next(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
+        if self.items == 0 {
+            return Ok(None);
+        }
+        self.end_delays(now)?;
+        loop {
+            if self.behind.items > 0 && self.ready.line_is_empty() {
+                self.read_back()?;
+            }
+            let Some(item) = self.ready.pop() else {
+                return Ok(None);
+            };
+            self.items -= 1;
+            self.bytes -= item.body.len() as u64;
+            if item.expired(now) {
+                self.expire(item);
+                continue;
+            }
+            self.counters.age_ms = now.wall_ms.saturating_sub(item.added_ms);
+            self.used_us = now.steady_us;
+            return Ok(Some(item));
+        }
+    }
+
+    /// The next item, which stays.
+    pub(crate) fn peek(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
+        let next = self.next(now)?;
+        if let Some(item) = &next {
+            self.put_back(item.clone());
+        }
+        Ok(next)
+    }
+
+    /// An item that [`next`](Self::next) gave takes its place again.
+    pub(crate) fn put_back(&mut self, item: Item) {
+        self.items += 1;
+        self.bytes += item.body.len() as u64;
+        self.ready.insert(item);
+    }
+
+    /// An item leaves for good. This never fails: with a full disk the record is written later, and until then a crash
+    /// would bring the item back.
+    #[inline]
+    pub(crate) fn finish(&mut self, id: u64, length: usize) {
+        self.moved.remove(id);
+        let bytes = length as u32;
+        if !self.owed.is_empty() || self.append(&Operation::Remove { id, bytes }).is_err() {
+            self.owed.push((id, bytes));
+            self.pay_owed();
+        }
+        if self.log.next() >= self.compaction.due_at {
+            self.compact();
+        }
+    }
+
+    /// An item belongs to a connection until it is closed or given back.
+    pub(crate) fn open(&mut self, item: Item, connection: ConnectionId, now: Moment) {
+        let deadline_us = self
+            .settings
+            .open_timeout
+            .map(|limit| now.steady_us.saturating_add(limit.as_micros() as u64));
+        if let Some(deadline_us) = deadline_us {
+            self.open_deadlines.insert((deadline_us, item.id));
+        }
+        self.counters.transactions += 1;
+        self.opens.insert(
+            item.id,
+            Open {
+                item,
+                connection,
+                deadline_us,
+            },
+        );
+    }
+
+    /// An open item leaves for good.
+    pub(crate) fn close(&mut self, id: u64) -> Option<Item> {
+        let item = self.take_open(id)?;
+        self.finish(id, item.body.len());
+        Some(item)
+    }
+
+    /// An open item takes its place again, unless it has come back too often.
+    pub(crate) fn give_back(&mut self, id: u64) {
+        let Some(mut item) = self.take_open(id) else {
+            return;
+        };
+        self.counters.canceled_transactions += 1;
+        item.deliveries += 1;
+        let Some(limit) = self.settings.max_deliveries else {
+            return self.put_back(item);
+        };
+        if item.deliveries < limit {
+            // If it cannot be written, a restart will give the item some more chances.
+            let _ = self.append(&Operation::Delivered {
+                id,
+                count: item.deliveries,
+            });
+            return self.put_back(item);
+        }
+        self.counters.failed_items += 1;
+        self.leave(item, self.settings.error_queue.clone());
+    }
+
+    /// An open item takes its place as if it had never been delivered.
+    pub(crate) fn undo_open(&mut self, id: u64) {
+        if let Some(item) = self.take_open(id) {
+            self.counters.transactions -= 1;
+            self.put_back(item);
+        }
+    }
+
+    /// The item, if this connection has it open.
+    pub(crate) fn opened(&self, id: u64, by: ConnectionId) -> Option<&Item> {
+        self.opens
+            .get(&id)
+            .filter(|open| open.connection == by)
+            .map(|open| &open.item)
+    }
+
+    /// Whether items are to go to another queue.
+    #[inline]
+    pub(crate) fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// An open item whose time is over: to whom it was given, and its id.
+    pub(crate) fn overdue(&self, now: Moment) -> Option<(ConnectionId, u64)> {
+        let &(deadline_us, id) = self.open_deadlines.first()?;
+        let open = self.opens.get(&id)?;
+        (deadline_us <= now.steady_us).then_some((open.connection, id))
+    }
+
+    /// The items that are to go to another queue.
+    pub(crate) fn take_leaving(&mut self) -> Vec<Leaving> {
+        std::mem::take(&mut self.leaving)
+    }
+
+    /// Remove all items but those that are open.
+    pub(crate) fn flush(&mut self) -> Result<(), QueueError> {
+        let from = self.log.next();
+        let open: Vec<Item> = self.opens.values().map(|open| open.item.clone()).collect();
+        for item in &open {
+            self.write_again(item, 0)
+                .map_err(|cause| self.fault(cause))?;
+        }
+        self.append(&Operation::Flush { from })
+            .map_err(|cause| self.fault(cause))?;
+        self.ready.clear();
+        self.delayed = Delayed::default();
+        self.behind = Behind::default();
+        self.moved.flush(from);
+        self.owed.clear();
+        (self.items, self.bytes) = (0, 0);
+        self.counters.total_flushes += 1;
+        self.compact();
+        Ok(())
+    }
+
+    /// End delays and drop what has expired, at most `budget` items; whether there may be more to do.
+    pub(crate) fn sweep(&mut self, now: Moment, budget: usize) -> Result<usize, QueueError> {
+        self.end_delays(now)?;
+        let mut expired = 0;
+        while expired < budget {
+            let Some(item) = self.ready.pop_expired(now) else {
+                break;
+            };
+            self.items -= 1;
+            self.bytes -= item.body.len() as u64;
+            self.expire(item);
+            expired += 1;
+        }
+        Ok(expired)
+    }
+
+    /// Whether an interval of the sync policy is over.
+    pub(crate) fn sync_due(&self) -> Option<u64> {
+        match (self.settings.sync, self.unsynced_since_us) {
+            (Sync::Every(every), Some(since)) => {
+                Some(since.saturating_add(every.as_micros() as u64))
+            }
+            _ => None,
+        }
+    }
+
+    /// When the queue may be deleted, if it stays empty and unused.
+    pub(crate) fn deletion_due(&self) -> Option<u64> {
+        let after = self.settings.delete_empty_after?;
+        let unused = self.items == 0 && self.opens.is_empty() && self.waiters.is_empty();
+        unused.then(|| self.used_us.saturating_add(after.as_micros() as u64))
+    }
+
+    /// When there is something to do for the queue without a request, on the steady clock.
+    #[inline]
+    pub(crate) fn next_event(&self, now: Moment) -> Option<u64> {
+        let expiry = self
+            .ready
+            .next_expiry()
+            .map(|wall_ms| now.steady_at(wall_ms));
+        let due = self
+            .delayed
+            .first()
+            .map(|(wall_ms, _)| now.steady_at(wall_ms));
+        let open = self
+            .open_deadlines
+            .first()
+            .map(|&(deadline_us, _)| deadline_us);
+        [expiry, due, open, self.sync_due(), self.deletion_due()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Make all that was said durable.
+    pub(crate) fn sync(&mut self) -> Result<(), QueueError> {
+        // After a failure nothing more comes in, so that there is nothing to sync either.
+        self.unsynced_since_us = None;
+        self.log.sync().map_err(|cause| self.fault(cause))
+    }
+
+    fn append(&mut self, operation: &Operation<'_>) -> Result<u64, Cause> {
+        self.record.clear();
+        operation.encode(&mut self.record);
+        self.log.append(&self.record)
+    }
+
+    fn take_open(&mut self, id: u64) -> Option<Item> {
+        let open = self.opens.remove(&id)?;
+        if let Some(deadline_us) = open.deadline_us {
+            self.open_deadlines.remove(&(deadline_us, id));
+        }
+        Some(open.item)
+    }
+
+    fn expire(&mut self, item: Item) {
+        self.counters.expired_items += 1;
+        self.leave(item, self.settings.expire_to.clone());
+    }
+
+    fn leave(&mut self, item: Item, to: Option<String>) {
+        match to {
+            Some(to) => self.leaving.push(Leaving { item, to }),
+            None => self.finish(item.id, item.body.len()),
+        }
+    }
+
+    /// Items whose delay is over take their place.
+    #[inline]
+    fn end_delays(&mut self, now: Moment) -> Result<(), QueueError> {
+        while let Some((due_ms, id)) = self.delayed.first() {
+            if due_ms > now.wall_ms {
+                break;
+            }
+            let item = self.read_item(self.moved.position(id))?;
+            self.delayed.remove(id);
+            if let Some((item, _)) = item {
+                self.ready.insert(item);
+            }
+        }
+        Ok(())
+    }
+
+    /// Some items come back into memory.
+    fn read_back(&mut self) -> Result<(), QueueError> {
+        let mut read = 0;
+        while self.behind.items > 0 && read < READ_BACK_ITEMS {
+            if read > 0 && self.ready.held_bytes() >= self.settings.memory_bytes {
+                break;
+            }
+            let position = self.behind.position;
+            let item = self.read_item(position)?;
+            self.behind.position += 1;
+            let Some((mut item, due_ms)) = item else {
+                continue;
+            };
+            if due_ms != 0 || item.id != position || self.behind.gone.contains(item.id) {
+                continue;
+            }
+            item.deliveries = self.behind.deliveries.remove(&item.id).unwrap_or(0);
+            self.ready.push(item);
+            self.behind.items -= 1;
+            read += 1;
+        }
+        self.behind.gone.forget_before(self.behind.position);
+        Ok(())
+    }
+
+    /// The item in a record and when its delay ends; `None` if the record is of another kind.
+    fn read_item(&mut self, position: u64) -> Result<Option<(Item, u64)>, QueueError> {
+        let record = match self.log.read(position) {
+            Ok(record) => record,
+            Err(cause) => {
+                return Err(QueueError::Storage {
+                    queue: self.name.to_string(),
+                    cause,
+                });
+            }
+        };
+        match Operation::decode(record) {
+            Ok(Operation::Add { head, due_ms, body }) => {
+                Ok(Some((Item::new(position, head, 0, body.into()), due_ms)))
+            }
+            Ok(Operation::Again {
+                head,
+                due_ms,
+                id,
+                deliveries,
+                body,
+            }) => Ok(Some((Item::new(id, head, deliveries, body.into()), due_ms))),
+            Ok(_) => Ok(None),
+            Err(what) => Err(QueueError::Record {
+                queue: self.name.to_string(),
+                position,
+                what,
+            }),
+        }
+    }
+
+    fn fault(&self, cause: Cause) -> QueueError {
+        QueueError::Storage {
+            queue: self.name.to_string(),
+            cause,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Giving up what a queue no longer needs of its log, also when one old item is left over.
+//!
+//! Whole segments in front of the oldest item are given up. When old items hold on to a log that is mostly dead, a *round*
+//! writes them again at its end, some at a time. Such items are ready, open or delayed: what is behind is never rewritten,
+//! as all that follows it in the log is alive.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ready::ITEM_OVERHEAD_BYTES;
+use super::{Log, Queue};
+use crate::error::Cause;
+use crate::item::Item;
+use crate::operation::Operation;
+
+/// How many records come between two looks at the log.
+const COMPACT_EVERY_RECORDS: u64 = 1024;
+/// What one look may write again, so that no request waits long for it.
+const WRITE_AGAIN_BYTES: u64 = 1 << 20;
+const WRITE_AGAIN_ITEMS: usize = 4096;
+/// A log may be this many times as large as its items...
+const DEAD_RATIO: u64 = 4;
+/// ...and a log below this size is left alone.
+const LOG_BYTES_MIN: u64 = 64 << 10;
+
+/// Where items are that were written again.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    positions: BTreeMap<u64, u64>,
+    by_position: BTreeSet<u64>,
+    /// All live items with a smaller id are in `positions`.
+    below: u64,
+    /// Whether a record of these may not be durable, so that the former one must not go.
+    unsynced: bool,
+}
+
+impl Moved {
+    pub(super) fn insert(&mut self, id: u64, position: u64) {
+        if let Some(former) = self.positions.insert(id, position) {
+            self.by_position.remove(&former);
+        }
+        self.by_position.insert(position);
+        self.unsynced = true;
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, id: u64) {
+        if let Some(position) = self.positions.remove(&id) {
+            self.by_position.remove(&position);
+        }
+    }
+
+    /// The position of an item's last record.
+    pub(super) fn position(&self, id: u64) -> u64 {
+        self.positions.get(&id).copied().unwrap_or(id)
+    }
+
+    /// Only items that were written again at `from` or later are left.
+    pub(super) fn flush(&mut self, from: u64) {
+        self.positions.retain(|_, position| *position >= from);
+        self.by_position = self.positions.values().copied().collect();
+        self.below = from;
+    }
+}
+
+/// How far old items have been written again.
+#[derive(Debug, Default)]
+pub(super) struct Compaction {
+    /// The next look at the log comes when it has this many records.
+    pub(super) due_at: u64,
+    /// The round under way: the ids from the first up to the second are still to be written.
+    round: Option<(u64, u64)>,
+    /// The size of the log after the last round.
+    settled_bytes: u64,
+    /// How many times a part of the log was given up.
+    pub(super) rotations: u64,
+}
+
+impl<L: Log> Queue<L> {
+    /// Give up what is no longer needed. A failure changes nothing, and it is tried again later.
+    pub(super) fn compact(&mut self) {
+        self.compaction.due_at = self.log.next() + COMPACT_EVERY_RECORDS;
+        self.prune();
+        let bytes = self.log.bytes();
+        self.compaction.settled_bytes = self.compaction.settled_bytes.min(bytes);
+        let open_bytes: u64 = self
+            .opens
+            .values()
+            .map(|open| open.item.body.len() as u64)
+            .sum();
+        let live =
+            self.bytes + open_bytes + (self.items + self.opens.len() as u64) * ITEM_OVERHEAD_BYTES;
+        let worth_it = bytes > LOG_BYTES_MIN
+            && bytes / DEAD_RATIO > live
+            && bytes / 2 > self.compaction.settled_bytes;
+        if self.compaction.round.is_none() && worth_it {
+            self.compaction.round = Some((0, self.log.next()));
+        }
+        if let Some((from, until)) = self.compaction.round {
+            // Stopped by a full disk, the round goes on from the same place.
+            let Ok(from) = self.write_some_again(from, until) else {
+                return;
+            };
+            self.moved.below = self.moved.below.max(from);
+            self.compaction.round = (from < until).then_some((from, until));
+            if self.compaction.round.is_none() {
+                self.prune();
+                self.compaction.settled_bytes = self.log.bytes();
+            }
+        }
+    }
+
+    fn prune(&mut self) {
+        let (first, oldest) = (self.log.first(), self.oldest());
+        if oldest > first && self.moved.unsynced {
+            // Whatever the sync policy: an item that has been safe for long must not become unsafe.
+            if self.sync().is_err() {
+                return;
+            }
+            self.moved.unsynced = false;
+        }
+        // What the system refuses now is asked for again after the next records.
+        if self.log.prune(oldest).is_ok() && self.log.first() > first {
+            self.compaction.rotations += 1;
+        }
+    }
+
+    /// The first position that is still needed.
+    fn oldest(&self) -> u64 {
+        let below = self.moved.below;
+        let ready = self.ready.range(below).next().map(|item| item.id);
+        let open = self.opens.range(below..).next().map(|(&id, _)| id);
+        let delayed = self.delayed.range(below).next();
+        let leaving = self.leaving.iter().map(|leaving| leaving.item.id).min();
+        let moved = self.moved.by_position.first().copied();
+        let behind = (self.behind.items > 0).then_some(self.behind.position);
+        [ready, open, delayed, leaving, moved, behind]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(self.log.next())
+    }
+
+    /// Write items with these ids again; from which id to go on.
+    fn write_some_again(&mut self, from: u64, until: u64) -> Result<u64, Cause> {
+        let open = self
+            .opens
+            .range(from..until)
+            .map(|(_, open)| open.item.clone());
+        let ready = self
+            .ready
+            .range(from)
+            .take_while(|item| item.id < until)
+            .cloned();
+        let mut items: Vec<Item> = open
+            .take(WRITE_AGAIN_ITEMS)
+            .chain(ready.take(WRITE_AGAIN_ITEMS))
+            .collect();
+        let delayed: Vec<u64> = self
+            .delayed
+            .range(from)
+            .take_while(|&id| id < until)
+            .take(WRITE_AGAIN_ITEMS)
+            .collect();
+        for id in delayed {
+            items.extend(
+                self.read_item(self.moved.position(id))?
+                    .map(|(item, _)| item),
+            );
+        }
+        items.sort_unstable_by_key(|item| item.id);
+        // Each source gave its first items, so that the first of all are among them.
+        let whole = items.len() < WRITE_AGAIN_ITEMS;
+        items.truncate(WRITE_AGAIN_ITEMS);
+        let mut written = 0;
+        for item in &items {
+            if written > WRITE_AGAIN_BYTES {
+                return Ok(item.id);
+            }
+            self.write_again(item, self.delayed.due_ms(item.id).unwrap_or(0))?;
+            written += item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
+        }
+        Ok(if whole {
+            until
+        } else {
+            items.last().map_or(until, |item| item.id + 1)
+        })
+    }
+
+    pub(super) fn write_again(&mut self, item: &Item, due_ms: u64) -> Result<(), Cause> {
+        let Item { id, deliveries, .. } = *item;
+        let position = self.append(&Operation::Again {
+            head: item.head(),
+            due_ms,
+            id,
+            deliveries,
+            body: &item.body,
+        })?;
+        self.moved.insert(id, position);
+        Ok(())
+    }
+
+    /// Write the removals that could not be written before.
+    pub(super) fn pay_owed(&mut self) {
+        // Whoever's record was given up needs no removal.
+        let first = self.log.first();
+        self.owed.retain(|&(id, _)| id >= first);
+        while let Some(&(id, bytes)) = self.owed.last() {
+            if self.append(&Operation::Remove { id, bytes }).is_err() {
+                break;
+            }
+            self.owed.pop();
+        }
+    }
+}

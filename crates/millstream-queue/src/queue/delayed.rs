@@ -1,0 +1,42 @@
+//! Items that nobody gets before their time. They are in the log only; here are their ids.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Default)]
+pub(super) struct Delayed {
+    by_time: BTreeSet<(u64, u64)>,
+    by_id: BTreeMap<u64, u64>,
+}
+
+impl Delayed {
+    pub(super) fn insert(&mut self, id: u64, due_ms: u64) {
+        self.by_time.insert((due_ms, id));
+        self.by_id.insert(id, due_ms);
+    }
+
+    /// Whether it was there.
+    pub(super) fn remove(&mut self, id: u64) -> bool {
+        let due_ms = self.by_id.remove(&id);
+        due_ms.is_some_and(|due_ms| self.by_time.remove(&(due_ms, id)))
+    }
+
+    /// When the delay of an item ends, on the wall clock.
+    pub(super) fn due_ms(&self, id: u64) -> Option<u64> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// When the first delay ends, and which.
+    #[inline]
+    pub(super) fn first(&self) -> Option<(u64, u64)> {
+        self.by_time.first().copied()
+    }
+
+    /// The ids from this one on.
+    pub(super) fn range(&self, from: u64) -> impl Iterator<Item = u64> {
+        self.by_id.range(from..).map(|(&id, _)| id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+}

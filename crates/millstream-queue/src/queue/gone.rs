@@ -1,0 +1,50 @@
+//! Which of the items that are not in memory have left, as bits.
+//!
+//! Only a restart makes such knowledge necessary: items leave from memory, and all before the oldest left one are known
+//! to be gone from where reading begins. Words without a bit are not kept.
+
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gone(BTreeMap<u64, u64>);
+
+impl Gone {
+    /// Note that an item has left.
+    pub(super) fn insert(&mut self, id: u64) {
+        *self.0.entry(id / 64).or_default() |= 1 << (id % 64);
+    }
+
+    /// Whether an item has left.
+    #[inline]
+    pub(super) fn contains(&self, id: u64) -> bool {
+        !self.0.is_empty()
+            && self
+                .0
+                .get(&(id / 64))
+                .is_some_and(|word| word >> (id % 64) & 1 == 1)
+    }
+
+    /// Forget the ids before `id`.
+    pub(super) fn forget_before(&mut self, id: u64) {
+        while let Some(first) = self.0.first_entry().filter(|first| *first.key() < id / 64) {
+            first.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_kept_until_forgotten() {
+        let mut gone = Gone::default();
+        [0, 63, 64, 1000].into_iter().for_each(|id| gone.insert(id));
+        assert!(gone.contains(0) && gone.contains(63) && gone.contains(64) && gone.contains(1000));
+        assert!(!gone.contains(1) && !gone.contains(65));
+        gone.forget_before(64);
+        assert!(!gone.contains(63) && gone.contains(64));
+        gone.forget_before(u64::MAX);
+        assert!(gone.0.is_empty());
+    }
+}

@@ -1,0 +1,239 @@
+//! The items of a queue that are held in memory, in the order in which they will be served.
+//!
+//! Most items come at the back of the line and leave at its front. Those that come back, or whose delay is over, are kept
+//! aside, and take the place that their id gives them. An item that expires in the middle leaves a gap; gaps are closed when they
+//! are more than half.
+//!
+//! The invariant: `early` and `line` are sorted by id, and the smallest id of both leaves next.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::item::Item;
+use crate::moment::Moment;
+
+/// What an item costs besides its bytes: its entry, and the allocation of its bytes.
+pub(super) const ITEM_OVERHEAD_BYTES: u64 = 96;
+const GAPS_MIN: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Ready {
+    early: BTreeMap<u64, Item>,
+    line: VecDeque<Slot>,
+    gaps: usize,
+    /// Expiry and id of each item that has an expiry.
+    expiries: BTreeSet<(u64, u64)>,
+    held_bytes: u64,
+}
+
+/// The id stays where an item has left, so that the line can be searched.
+#[derive(Debug)]
+enum Slot {
+    Item(Item),
+    Gap(u64),
+}
+
+impl Slot {
+    fn id(&self) -> u64 {
+        match self {
+            Slot::Item(item) => item.id,
+            Slot::Gap(id) => *id,
+        }
+    }
+
+    fn item(&self) -> Option<&Item> {
+        match self {
+            Slot::Item(item) => Some(item),
+            Slot::Gap(_) => None,
+        }
+    }
+
+    fn into_item(self) -> Option<Item> {
+        match self {
+            Slot::Item(item) => Some(item),
+            Slot::Gap(_) => None,
+        }
+    }
+}
+
+impl Ready {
+    /// How many items there are.
+    pub(super) fn len(&self) -> usize {
+        self.early.len() + self.line.len() - self.gaps
+    }
+
+    /// Bytes of memory, about.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// The newest item goes to the back.
+    #[inline]
+    pub(super) fn push(&mut self, item: Item) {
+        self.count(&item);
+        self.line.push_back(Slot::Item(item));
+    }
+
+    /// An item that was delayed or away takes its place.
+    pub(super) fn insert(&mut self, item: Item) {
+        self.count(&item);
+        self.early.insert(item.id, item);
+    }
+
+    /// Whether the items that came at the back have all left.
+    #[inline]
+    pub(super) fn line_is_empty(&self) -> bool {
+        self.line.len() == self.gaps
+    }
+
+    /// The next item leaves.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Item> {
+        while let Some(Slot::Gap(_)) = self.line.front() {
+            self.line.pop_front();
+            self.gaps -= 1;
+        }
+        let early = match (self.early.first_key_value(), self.line.front()) {
+            (Some((id, _)), Some(slot)) => *id < slot.id(),
+            (early, _) => early.is_some(),
+        };
+        let item = if early {
+            self.early.pop_first().map(|(_, item)| item)
+        } else {
+            self.line.pop_front().and_then(Slot::into_item)
+        }?;
+        self.uncount(&item);
+        Some(item)
+    }
+
+    /// The newest item leaves again, as if it had never come.
+    pub(super) fn pop_newest(&mut self, id: u64) -> Option<Item> {
+        let newest = matches!(self.line.back(), Some(Slot::Item(item)) if item.id == id);
+        let Some(Slot::Item(item)) = newest.then(|| self.line.pop_back()).flatten() else {
+            return None;
+        };
+        self.uncount(&item);
+        Some(item)
+    }
+
+    /// The items with this id or a later one, in order.
+    pub(super) fn range(&self, from: u64) -> impl Iterator<Item = &Item> {
+        let at = self.line.partition_point(|slot| slot.id() < from);
+        let mut line = self.line.range(at..).filter_map(Slot::item).peekable();
+        let mut early = self.early.range(from..).map(|(_, item)| item).peekable();
+        std::iter::from_fn(move || match (early.peek(), line.peek()) {
+            (Some(one), Some(other)) if one.id > other.id => line.next(),
+            (None, _) => line.next(),
+            _ => early.next(),
+        })
+    }
+
+    /// When the first item expires, on the wall clock.
+    #[inline]
+    pub(super) fn next_expiry(&self) -> Option<u64> {
+        self.expiries.first().map(|&(expiry_ms, _)| expiry_ms)
+    }
+
+    /// An item that has expired leaves, wherever it stands.
+    pub(super) fn pop_expired(&mut self, now: Moment) -> Option<Item> {
+        let &(expiry_ms, id) = self.expiries.first()?;
+        if expiry_ms > now.wall_ms {
+            return None;
+        }
+        let item = match self.early.remove(&id) {
+            Some(item) => item,
+            None => self.leave_gap(id)?,
+        };
+        self.uncount(&item);
+        Some(item)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Ready::default();
+    }
+
+    fn leave_gap(&mut self, id: u64) -> Option<Item> {
+        let at = self.line.binary_search_by_key(&id, Slot::id).ok()?;
+        let slot = self.line.get_mut(at)?;
+        let Slot::Item(item) = std::mem::replace(slot, Slot::Gap(id)) else {
+            return None;
+        };
+        self.gaps += 1;
+        if self.gaps > GAPS_MIN && self.gaps * 2 > self.line.len() {
+            self.line.retain(|slot| matches!(slot, Slot::Item(_)));
+            self.gaps = 0;
+        }
+        Some(item)
+    }
+
+    #[inline]
+    fn count(&mut self, item: &Item) {
+        self.held_bytes += item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
+        if item.expiry_ms != 0 {
+            self.expiries.insert((item.expiry_ms, item.id));
+        }
+    }
+
+    #[inline]
+    fn uncount(&mut self, item: &Item) {
+        self.held_bytes -= item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
+        if item.expiry_ms != 0 {
+            self.expiries.remove(&(item.expiry_ms, item.id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::Head;
+
+    fn item(id: u64, expiry_ms: u64) -> Item {
+        Item::new(
+            id,
+            Head {
+                expiry_ms,
+                ..Head::default()
+            },
+            0,
+            id.to_le_bytes().as_slice().into(),
+        )
+    }
+
+    fn ids(ready: &mut Ready) -> Vec<u64> {
+        std::iter::from_fn(|| ready.pop())
+            .map(|item| item.id)
+            .collect()
+    }
+
+    #[test]
+    fn items_that_come_back_take_their_place() {
+        let mut ready = Ready::default();
+        (1..=5).for_each(|id| ready.push(item(id, 0)));
+        let (one, two) = (ready.pop().unwrap(), ready.pop().unwrap());
+        ready.insert(two);
+        ready.insert(one);
+        assert_eq!(ids(&mut ready), [1, 2, 3, 4, 5]);
+        assert_eq!(ready.held_bytes(), 0);
+    }
+
+    #[test]
+    fn an_item_expires_behind_a_live_one_and_gaps_are_closed() {
+        let mut ready = Ready::default();
+        ready.push(item(0, 0));
+        (1..=3000).for_each(|id| ready.push(item(id, 10)));
+        ready.push(item(3001, 11));
+        let now = Moment {
+            wall_ms: 10,
+            steady_us: 0,
+        };
+        let expired = std::iter::from_fn(|| ready.pop_expired(now)).count();
+        assert_eq!((expired, ready.len()), (3000, 2));
+        assert!(
+            ready.line.len() < 2 * GAPS_MIN,
+            "{} slots for 2 items",
+            ready.line.len()
+        );
+        assert_eq!(size_of::<Slot>(), 48);
+        assert_eq!(ids(&mut ready), [0, 3001]);
+    }
+}

@@ -1,0 +1,190 @@
+//! A queue from its log: every record once, without keeping the items.
+//!
+//! The items' bytes stay in the log and are read back when their turn comes. Only what was written again is held, as
+//! it stands out of its place.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::compact::{Compaction, Moved};
+use super::delayed::Delayed;
+use super::gone::Gone;
+use super::ready::Ready;
+use super::{Behind, Log, Queue};
+use crate::config::Settings;
+use crate::error::QueueError;
+use crate::moment::Moment;
+use crate::operation::Operation;
+use crate::stats::QueueCounters;
+
+/// What has been learned from the records so far.
+#[derive(Debug, Default)]
+struct Replay {
+    items: u64,
+    bytes: u64,
+    /// Items whose own record is from here on have been counted.
+    from: u64,
+    gone: Gone,
+    /// Items written again: position and length.
+    moved: BTreeMap<u64, (u64, u64)>,
+    delayed: Delayed,
+    deliveries: BTreeMap<u64, u32>,
+}
+
+impl Replay {
+    #[inline]
+    fn apply(&mut self, position: u64, operation: Operation<'_>) {
+        match operation {
+            Operation::Add { due_ms, body, .. } => {
+                self.count(body.len());
+                if due_ms != 0 {
+                    self.delayed.insert(position, due_ms);
+                }
+            }
+            Operation::Again {
+                due_ms,
+                id,
+                deliveries,
+                body,
+                ..
+            } => {
+                let length = body.len() as u64;
+                if self.moved.insert(id, (position, length)).is_none() {
+                    if id >= self.from && !self.gone.contains(id) {
+                        self.gone.insert(id);
+                    } else {
+                        self.count(body.len());
+                    }
+                }
+                if due_ms != 0 {
+                    self.delayed.insert(id, due_ms);
+                } else {
+                    self.delayed.remove(id);
+                }
+                self.deliveries.insert(id, deliveries);
+            }
+            Operation::Remove { id, bytes } => self.remove(id, u64::from(bytes)),
+            Operation::Flush { from } => self.flush(position, from),
+            Operation::Delivered { id, count } => {
+                self.deliveries.insert(id, count);
+            }
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, length: usize) {
+        self.items += 1;
+        self.bytes += length as u64;
+    }
+
+    #[inline]
+    fn remove(&mut self, id: u64, length: u64) {
+        if !self.moved.is_empty() && self.moved.remove(&id).is_some() {
+            // Its own record has been passed over since it was written again.
+        } else if id >= self.from && !self.gone.contains(id) {
+            self.gone.insert(id);
+        } else {
+            return;
+        }
+        self.delayed.remove(id);
+        self.deliveries.remove(&id);
+        self.items = self.items.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(length);
+    }
+
+    fn flush(&mut self, position: u64, from: u64) {
+        self.moved.retain(|_, (position, _)| *position >= from);
+        self.deliveries.retain(|id, _| self.moved.contains_key(id));
+        self.items = self.moved.len() as u64;
+        self.bytes = self.moved.values().map(|(_, length)| length).sum();
+        self.delayed = Delayed::default();
+        self.gone = Gone::default();
+        self.from = position;
+    }
+}
+
+impl<L: Log> Queue<L> {
+    /// The queue as its log tells it.
+    ///
+    /// # Errors
+    /// A record cannot be read, or has no meaning.
+    pub(crate) fn restore(
+        name: Arc<str>,
+        settings: Settings,
+        mut log: L,
+        now: Moment,
+    ) -> Result<Self, QueueError> {
+        let mut replay = Replay {
+            from: log.first(),
+            ..Replay::default()
+        };
+        let next = log.next();
+        for position in log.first()..next {
+            let record = log.read(position).map_err(|cause| QueueError::Storage {
+                queue: name.to_string(),
+                cause,
+            })?;
+            match Operation::decode(record) {
+                Ok(operation) => replay.apply(position, operation),
+                Err(what) => {
+                    return Err(QueueError::Record {
+                        queue: name.to_string(),
+                        position,
+                        what,
+                    });
+                }
+            }
+        }
+        let mut moved = Moved::default();
+        replay
+            .moved
+            .iter()
+            .for_each(|(&id, &(position, _))| moved.insert(id, position));
+        let held = replay
+            .moved
+            .keys()
+            .filter(|&&id| replay.delayed.due_ms(id).is_none())
+            .copied()
+            .collect::<Vec<_>>();
+        let mut queue = Queue {
+            name,
+            settings,
+            counters: QueueCounters {
+                total_items: replay.items,
+                ..QueueCounters::default()
+            },
+            waiters: VecDeque::new(),
+            log,
+            ready: Ready::default(),
+            behind: Behind {
+                position: replay.from,
+                items: replay.items - held.len() as u64 - replay.delayed.len() as u64,
+                gone: replay.gone,
+                deliveries: replay.deliveries,
+            },
+            delayed: replay.delayed,
+            opens: BTreeMap::new(),
+            open_deadlines: std::collections::BTreeSet::new(),
+            moved,
+            compaction: Compaction::default(),
+            leaving: Vec::new(),
+            owed: Vec::new(),
+            items: replay.items,
+            bytes: replay.bytes,
+            unsynced_since_us: None,
+            used_us: now.steady_us,
+            record: Vec::new(),
+        };
+        for id in held {
+            if let Some((mut item, _)) = queue.read_item(queue.moved.position(id))? {
+                item.deliveries = queue
+                    .behind
+                    .deliveries
+                    .remove(&id)
+                    .unwrap_or(item.deliveries);
+                queue.ready.insert(item);
+            }
+        }
+        Ok(queue)
+    }
+}

@@ -1,0 +1,429 @@
+//! All queues of a server or a process: who puts, who gets, who waits.
+//!
+//! Nothing here knows bytes on a wire, sockets, threads or clocks. Whoever owns the queues hands in the time with each
+//! call, calls [`turn`](Queues::turn) when [`next_event`](Queues::next_event) has come, [`commit`](Queues::commit)
+//! before it lets anybody see an acknowledgement, and looks at [`take_woken`](Queues::take_woken) for connections
+//! whose wait has ended.
+//!
+//! The invariant: while a connection waits for an item, its queue has none to give.
+//!
+//! ```
+//! use millstream_queue::config::Config;
+//! use millstream_queue::protocol::{GetKey, SetKey};
+//! use millstream_queue::queues::{Got, Queues};
+//! use millstream_queue::storage::MemoryStorage;
+//! use millstream_queue::{Moment, NewItem};
+//!
+//! let now = Moment { wall_ms: 1_700_000_000_000, steady_us: 0 };
+//! let mut queues = Queues::open(MemoryStorage::new(1024), Config::default(), now)?;
+//! let (producer, consumer) = (queues.connect(), queues.connect());
+//! let key = GetKey { name: "jobs", wait_ms: 500, ..GetKey::default() };
+//! assert_eq!(queues.get(consumer, &key, now)?, Got::Waiting);
+//!
+//! queues.put(&SetKey { name: "jobs", ..SetKey::default() }, &NewItem { body: b"first", ..NewItem::default() }, now)?;
+//! assert_eq!(queues.take_woken(), [consumer]);
+//! let Some(Got::Item(item)) = queues.resume(consumer, &key, now)? else { panic!("the wait has ended") };
+//! assert_eq!(&*item.body, b"first");
+//! # queues.disconnect(producer, now);
+//! # Ok::<(), millstream_queue::QueueError>(())
+//! ```
+
+mod get;
+mod put;
+mod stats;
+mod turn;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+pub use self::get::Got;
+pub use self::put::Put;
+use crate::config::{Config, Settings};
+use crate::connection::{Connection, ConnectionId, QueueId, Wait};
+use crate::error::QueueError;
+use crate::moment::Moment;
+use crate::name;
+use crate::queue::Queue;
+use crate::stats::Counters;
+use crate::storage::Storage;
+
+/// What the server does at present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Status {
+    /// Everything.
+    #[default]
+    Up,
+    /// Sets are refused.
+    ReadOnly,
+    /// Sets and gets are refused.
+    Quiescent,
+}
+
+/// How much there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuesLimits {
+    /// Queues.
+    pub queues: usize,
+    /// Items that one connection may have open in all queues together.
+    pub opens_per_connection: usize,
+}
+
+impl Default for QueuesLimits {
+    fn default() -> Self {
+        QueuesLimits {
+            queues: 10_000,
+            opens_per_connection: 10_000,
+        }
+    }
+}
+
+/// All queues.
+#[derive(Debug)]
+pub struct Queues<S: Storage> {
+    storage: S,
+    config: Config,
+    limits: QueuesLimits,
+    status: Status,
+    started: Moment,
+    names: HashMap<Arc<str>, QueueId, foldhash::fast::RandomState>,
+    slots: Vec<Slot<S::Log>>,
+    free_slots: Vec<u32>,
+    /// Queues that are kept closed, and why.
+    closed: BTreeMap<String, String>,
+    connections: Vec<Option<Connection>>,
+    free_connections: Vec<u32>,
+    /// Until when connections wait.
+    waits: BTreeSet<(u64, ConnectionId)>,
+    woken: Vec<ConnectionId>,
+    /// When queues have something to do.
+    timers: BTreeSet<(u64, u32)>,
+    /// Queues that must be synced before anything is acknowledged.
+    dirty: Vec<QueueId>,
+    counters: Counters,
+    targets: Vec<QueueId>,
+}
+
+#[derive(Debug)]
+struct Slot<L> {
+    generation: u32,
+    queue: Option<Queue<L>>,
+    /// Fan-out queues that get a copy.
+    children: Vec<QueueId>,
+    timer: Option<u64>,
+    dirty: bool,
+}
+
+impl<S: Storage> Queues<S> {
+    /// Open all queues that the storage has. One that is damaged is kept closed, see [`closed`](Self::closed).
+    ///
+    /// # Errors
+    /// The storage cannot be listed.
+    pub fn open(storage: S, config: Config, now: Moment) -> Result<Self, QueueError> {
+        let names = storage.names().map_err(QueueError::Listing)?;
+        let mut queues = Queues {
+            storage,
+            config,
+            limits: QueuesLimits::default(),
+            status: Status::Up,
+            started: now,
+            names: HashMap::default(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            closed: BTreeMap::new(),
+            connections: Vec::new(),
+            free_connections: Vec::new(),
+            waits: BTreeSet::new(),
+            woken: Vec::new(),
+            timers: BTreeSet::new(),
+            dirty: Vec::new(),
+            counters: Counters::default(),
+            targets: Vec::new(),
+        };
+        for name in names {
+            if let Err(error) = queues.create(&name, now) {
+                queues.closed.insert(name, error.to_string());
+            }
+        }
+        queues.counters = Counters::default();
+        Ok(queues)
+    }
+
+    /// Change the limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: QueuesLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The queues that are kept closed because they are damaged: name, and what is wrong.
+    pub fn closed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.closed
+            .iter()
+            .map(|(name, reason)| (name.as_str(), reason.as_str()))
+    }
+
+    /// The names of all open queues, sorted.
+    pub fn names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<_> = self.names.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// How many items a queue has ready, behind and delayed.
+    pub fn items(&self, name: &str) -> Option<u64> {
+        Some(self.queue(*self.names.get(name)?)?.items())
+    }
+
+    /// What the server does at present.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Do more or less from now on.
+    pub fn set_status(&mut self, status: Status) {
+        self.status = status;
+    }
+
+    /// What is counted. The caller adds the bytes that it reads and writes.
+    pub fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    /// Another configuration holds from now on. Items that are there keep their expiry.
+    pub fn configure(&mut self, config: Config, now: Moment) {
+        self.config = config;
+        for index in 0..self.slots.len() {
+            if let Some(queue) = self.slots[index].queue.as_mut() {
+                queue.settings = self.config.settings(&queue.name);
+                self.set_timer(index as u32, now);
+            }
+        }
+    }
+
+    /// A new connection.
+    pub fn connect(&mut self) -> ConnectionId {
+        self.counters.total_connections += 1;
+        match self.free_connections.pop() {
+            Some(index) => {
+                self.connections[index as usize] = Some(Connection::default());
+                ConnectionId(index)
+            }
+            None => {
+                self.connections.push(Some(Connection::default()));
+                ConnectionId(self.connections.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// A connection has ended, in whatever way: what it has open goes back, and it waits no more.
+    pub fn disconnect(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id.index()).and_then(Option::take) else {
+            return;
+        };
+        self.free_connections.push(id.0);
+        self.leave_line(id, connection.wait);
+        let granted = match connection.wait {
+            Wait::Granted { queue, id } => Some((queue, id)),
+            _ => None,
+        };
+        if let Some((queue, item)) = granted {
+            if let Some(queue) = self.queue_mut(queue) {
+                queue.undo_open(item);
+            }
+            self.settle(queue, now);
+        }
+        for (queue, item) in connection.opens {
+            if let Some(queue) = self.queue_mut(queue) {
+                queue.give_back(item);
+            }
+            self.settle(queue, now);
+        }
+    }
+
+    /// The connections whose wait has ended since the last call: [`resume`](Self::resume) tells how.
+    pub fn take_woken(&mut self) -> Vec<ConnectionId> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// Whether something was acknowledged that is not durable yet, though it must be.
+    #[inline]
+    pub fn must_commit(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Sync the queues that must be: one sync for all that came since the last.
+    ///
+    /// # Errors
+    /// A sync failed: nothing that was said since the last commit may be acknowledged.
+    pub fn commit(&mut self) -> Result<(), QueueError> {
+        let mut outcome = Ok(());
+        for id in std::mem::take(&mut self.dirty) {
+            let Some(slot) = self
+                .slots
+                .get_mut(id.slot as usize)
+                .filter(|slot| slot.generation == id.generation)
+            else {
+                continue;
+            };
+            slot.dirty = false;
+            if let Some(Err(error)) = slot.queue.as_mut().map(Queue::sync) {
+                outcome = Err(error);
+            }
+        }
+        outcome
+    }
+
+    /// Remove a queue with all its items; whether there was one.
+    ///
+    /// # Errors
+    /// The storage refuses. The queue will be there again after a restart.
+    pub fn delete(&mut self, name: &str) -> Result<bool, QueueError> {
+        let Some(id) = self.names.remove(name) else {
+            return Ok(false);
+        };
+        self.counters.queue_deletes += 1;
+        let slot = &mut self.slots[id.slot as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.children.clear();
+        slot.dirty = false;
+        let (queue, timer) = (slot.queue.take(), slot.timer.take());
+        if let Some(due_us) = timer {
+            self.timers.remove(&(due_us, id.slot));
+        }
+        self.free_slots.push(id.slot);
+        if let Some(parent) = name::parent(name).and_then(|parent| self.names.get(parent)) {
+            self.slots[parent.slot as usize]
+                .children
+                .retain(|child| *child != id);
+        }
+        for waiter in queue.map(|queue| queue.waiters).unwrap_or_default() {
+            self.end_wait(waiter, Wait::Over);
+        }
+        match self.storage.remove(name) {
+            Ok(()) => Ok(true),
+            Err(cause) => Err(QueueError::Storage {
+                queue: name.to_owned(),
+                cause,
+            }),
+        }
+    }
+
+    /// Remove all items of a queue but those that are open; whether there is such a queue.
+    ///
+    /// # Errors
+    /// The storage refuses; the items are still there.
+    pub fn flush(&mut self, name: &str) -> Result<bool, QueueError> {
+        let Some(queue) = self
+            .names
+            .get(name)
+            .copied()
+            .and_then(|id| self.queue_mut(id))
+        else {
+            return Ok(false);
+        };
+        queue.flush()?;
+        Ok(true)
+    }
+
+    /// Expired items that are in memory leave now; how many did.
+    pub fn flush_expired(&mut self, name: &str, now: Moment) -> u64 {
+        let Some(&id) = self.names.get(name) else {
+            return 0;
+        };
+        let swept = self
+            .queue_mut(id)
+            .and_then(|queue| queue.sweep(now, usize::MAX).ok());
+        self.settle(id, now);
+        swept.unwrap_or(0) as u64
+    }
+
+    fn queue(&self, id: QueueId) -> Option<&Queue<S::Log>> {
+        self.slots
+            .get(id.slot as usize)
+            .filter(|slot| slot.generation == id.generation)?
+            .queue
+            .as_ref()
+    }
+
+    #[inline]
+    fn queue_mut(&mut self, id: QueueId) -> Option<&mut Queue<S::Log>> {
+        self.slots
+            .get_mut(id.slot as usize)
+            .filter(|slot| slot.generation == id.generation)?
+            .queue
+            .as_mut()
+    }
+
+    /// The queue of this name, which comes to be if need be.
+    #[inline]
+    fn ensure(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
+        match self.names.get(name) {
+            Some(&id) => Ok(id),
+            None => self.create(name, now),
+        }
+    }
+
+    #[cold]
+    fn create(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
+        if let Some(reason) = self.closed.get(name) {
+            return Err(QueueError::Closed {
+                queue: name.to_owned(),
+                reason: reason.clone(),
+            });
+        }
+        name::check(name.as_bytes()).map_err(|fault| QueueError::Name {
+            name: name.to_owned(),
+            fault,
+        })?;
+        if self.names.len() >= self.limits.queues {
+            return Err(QueueError::TooManyQueues(self.limits.queues));
+        }
+        let log = self
+            .storage
+            .open(name)
+            .map_err(|cause| QueueError::Storage {
+                queue: name.to_owned(),
+                cause,
+            })?;
+        let name: Arc<str> = name.into();
+        let queue = Queue::restore(Arc::clone(&name), self.config.settings(&name), log, now)?;
+        let children = self.children_of(&name);
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                generation: 0,
+                queue: None,
+                children: Vec::new(),
+                timer: None,
+                dirty: false,
+            });
+            self.slots.len() as u32 - 1
+        });
+        let place = &mut self.slots[slot as usize];
+        place.queue = Some(queue);
+        place.children = children;
+        let id = QueueId {
+            slot,
+            generation: place.generation,
+        };
+        if let Some(parent) = name::parent(&name).and_then(|parent| self.names.get(parent)) {
+            self.slots[parent.slot as usize].children.push(id);
+        }
+        self.names.insert(name, id);
+        self.counters.queue_creates += 1;
+        self.set_timer(slot, now);
+        Ok(id)
+    }
+
+    fn children_of(&self, name: &str) -> Vec<QueueId> {
+        self.names
+            .iter()
+            .filter(|(child, _)| name::parent(child) == Some(name))
+            .map(|(_, id)| *id)
+            .collect()
+    }
+
+    /// What holds for the queue.
+    fn settings(&self, id: QueueId) -> Option<&Settings> {
+        self.queue(id).map(|queue| &queue.settings)
+    }
+}

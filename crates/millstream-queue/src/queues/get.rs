@@ -1,0 +1,323 @@
+//! Items go out: taken, opened, looked at, confirmed, given back; and the line of those who wait.
+
+use super::{Queues, Status};
+use crate::connection::{Connection, ConnectionId, QueueId, Wait};
+use crate::error::QueueError;
+use crate::item::Item;
+use crate::moment::Moment;
+use crate::protocol::GetKey;
+use crate::storage::Storage;
+
+/// The answer to a `get`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Got {
+    /// An item.
+    Item(Item),
+    /// There is none, or none was asked for.
+    Nothing,
+    /// There is none yet: [`Queues::take_woken`] will name the connection.
+    Waiting,
+    /// Not with what the connection has open, or the server is quiescent.
+    NotNow,
+}
+
+impl<S: Storage> Queues<S> {
+    /// What `key` asks of its queue, for a connection that does not wait.
+    ///
+    /// # Errors
+    /// The storage refuses; nothing was taken.
+    #[inline]
+    pub fn get(
+        &mut self,
+        connection: ConnectionId,
+        key: &GetKey<'_>,
+        now: Moment,
+    ) -> Result<Got, QueueError> {
+        self.get_with(connection, key, None, now)
+    }
+
+    /// The next item for a `monitor`, which may have up to `opens_max` open.
+    ///
+    /// # Errors
+    /// The storage refuses; nothing was taken.
+    pub fn monitor(
+        &mut self,
+        connection: ConnectionId,
+        key: &GetKey<'_>,
+        opens_max: usize,
+        now: Moment,
+    ) -> Result<Got, QueueError> {
+        self.get_with(connection, key, Some(opens_max), now)
+    }
+
+    #[inline]
+    fn get_with(
+        &mut self,
+        by: ConnectionId,
+        key: &GetKey<'_>,
+        opens_max: Option<usize>,
+        now: Moment,
+    ) -> Result<Got, QueueError> {
+        if key.peek {
+            self.counters.cmd_peek += 1;
+        } else {
+            self.counters.cmd_get += 1;
+        }
+        if self.status == Status::Quiescent {
+            return Ok(Got::NotNow);
+        }
+        let known = self.names.get(key.name).copied();
+        // A fan-out queue begins with the first mention; any other with the first item, or with somebody who waits for it.
+        let begins =
+            (key.wait_ms > 0 || crate::name::parent(key.name).is_some()) && !key.only_ends();
+        let id = match known {
+            Some(id) => id,
+            None if begins && self.config.alias(key.name).is_none() => {
+                self.create(key.name, now)?
+            }
+            None => return Ok(self.missed()),
+        };
+        if key.close {
+            self.close_oldest(by, id);
+        }
+        if key.abort {
+            self.abort_oldest(by, id, now);
+        }
+        if key.only_ends() {
+            return Ok(Got::Nothing);
+        }
+        if !key.peek && !self.may_take(by, id, key.open, opens_max) {
+            return Ok(Got::NotNow);
+        }
+        let got = self.take(by, id, key, now)?;
+        self.settle_taken(id, now);
+        match got {
+            Some(item) => {
+                self.counters.get_hits += u64::from(!key.peek);
+                Ok(Got::Item(item))
+            }
+            None if key.wait_ms > 0 => {
+                self.stand_in_line(
+                    by,
+                    id,
+                    now.steady_us
+                        .saturating_add(key.wait_ms.saturating_mul(1_000)),
+                );
+                Ok(Got::Waiting)
+            }
+            None => Ok(self.missed()),
+        }
+    }
+
+    /// How the wait of a connection ended; `None` while it lasts. `key` is that of the `get` that waited.
+    ///
+    /// # Errors
+    /// The storage refuses.
+    pub fn resume(
+        &mut self,
+        by: ConnectionId,
+        key: &GetKey<'_>,
+        now: Moment,
+    ) -> Result<Option<Got>, QueueError> {
+        let Some(connection) = self.connection(by) else {
+            return Ok(None);
+        };
+        match connection.wait {
+            Wait::Not | Wait::For { .. } => Ok(None),
+            Wait::Over => {
+                connection.wait = Wait::Not;
+                Ok(Some(self.missed()))
+            }
+            Wait::Granted {
+                queue: id,
+                id: item,
+            } => {
+                connection.wait = Wait::Not;
+                let Some(queue) = self.queue_mut(id) else {
+                    return Ok(Some(self.missed()));
+                };
+                let item = match queue.opened(item, by) {
+                    // Its open time is over already: it is somebody else's.
+                    None => return Ok(Some(self.missed())),
+                    Some(item) => item.clone(),
+                };
+                if key.peek {
+                    queue.undo_open(item.id);
+                    self.settle(id, now);
+                } else if key.open {
+                    if let Some(connection) = self.connection(by) {
+                        connection.opens.push_back((id, item.id));
+                    }
+                } else {
+                    queue.close(item.id);
+                    queue.counters.transactions -= 1;
+                    self.settle_taken(id, now);
+                }
+                self.counters.get_hits += u64::from(!key.peek);
+                Ok(Some(Got::Item(item)))
+            }
+        }
+    }
+
+    /// The connection no longer waits: what was held for it goes back.
+    pub fn cancel_wait(&mut self, by: ConnectionId, now: Moment) {
+        let Some(connection) = self.connection(by) else {
+            return;
+        };
+        let wait = std::mem::take(&mut connection.wait);
+        self.leave_line(by, wait);
+        if let Wait::Granted {
+            queue: id,
+            id: item,
+        } = wait
+        {
+            if let Some(queue) = self.queue_mut(id) {
+                queue.undo_open(item);
+            }
+            self.settle(id, now);
+        }
+    }
+
+    /// Confirm the `count` oldest items of this queue that the connection has open; none, if it has fewer.
+    pub fn confirm(&mut self, by: ConnectionId, name: &str, count: u64) -> bool {
+        let open = |queues: &mut Self, id| {
+            queues
+                .connection(by)
+                .map_or(0, |connection| connection.opens_of(id)) as u64
+        };
+        let Some(id) = self
+            .names
+            .get(name)
+            .copied()
+            .filter(|&id| open(self, id) >= count)
+        else {
+            return count == 0;
+        };
+        (0..count).for_each(|_| self.close_oldest(by, id));
+        true
+    }
+
+    #[inline]
+    pub(super) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.connections.get_mut(id.index())?.as_mut()
+    }
+
+    /// A wait ends: the connection will be told.
+    pub(super) fn end_wait(&mut self, id: ConnectionId, end: Wait) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        if let Wait::For { until_us, .. } = std::mem::replace(&mut connection.wait, end) {
+            self.waits.remove(&(until_us, id));
+        }
+        self.woken.push(id);
+    }
+
+    /// Whoever waited in the line of a queue stands there no longer.
+    pub(super) fn leave_line(&mut self, id: ConnectionId, wait: Wait) {
+        if let Wait::For { queue, until_us } = wait {
+            self.waits.remove(&(until_us, id));
+            if let Some(queue) = self.queue_mut(queue)
+                && let Some(at) = queue.waiters.iter().position(|waiter| *waiter == id)
+            {
+                queue.waiters.remove(at);
+            }
+        }
+    }
+
+    fn stand_in_line(&mut self, by: ConnectionId, queue: QueueId, until_us: u64) {
+        if let Some(connection) = self.connection(by) {
+            connection.wait = Wait::For { queue, until_us };
+            self.waits.insert((until_us, by));
+        }
+        if let Some(queue) = self.queue_mut(queue) {
+            queue.waiters.push_back(by);
+        }
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        by: ConnectionId,
+        id: QueueId,
+        key: &GetKey<'_>,
+        now: Moment,
+    ) -> Result<Option<Item>, QueueError> {
+        let Some(queue) = self.queue_mut(id) else {
+            return Ok(None);
+        };
+        if key.peek {
+            return queue.peek(now);
+        }
+        let Some(item) = queue.next(now)? else {
+            return Ok(None);
+        };
+        if key.open {
+            queue.open(item.clone(), by, now);
+            if let Some(connection) = self.connection(by) {
+                connection.opens.push_back((id, item.id));
+            }
+        } else {
+            queue.finish(item.id, item.body.len());
+        }
+        Ok(Some(item))
+    }
+
+    /// A queue from which an item was taken has no news for those who wait, but may have items that expired.
+    #[inline]
+    fn settle_taken(&mut self, id: QueueId, now: Moment) {
+        if self.queue(id).is_some_and(|queue| queue.has_leaving()) {
+            self.settle(id, now);
+        } else {
+            self.set_timer(id.slot, now);
+        }
+    }
+
+    #[inline]
+    fn may_take(
+        &mut self,
+        by: ConnectionId,
+        id: QueueId,
+        open: bool,
+        opens_max: Option<usize>,
+    ) -> bool {
+        let limit = opens_max
+            .or_else(|| self.settings(id).map(|settings| settings.max_opens))
+            .unwrap_or(1);
+        let in_all = self.limits.opens_per_connection;
+        let Some(connection) = self.connection(by) else {
+            return false;
+        };
+        match connection.opens_of(id) {
+            0 if !open => true,
+            opens => open && opens < limit && connection.opens.len() < in_all,
+        }
+    }
+
+    fn close_oldest(&mut self, by: ConnectionId, id: QueueId) {
+        if let Some(item) = self
+            .connection(by)
+            .and_then(|connection| connection.oldest_of(id))
+            && let Some(queue) = self.queue_mut(id)
+        {
+            queue.close(item);
+        }
+    }
+
+    fn abort_oldest(&mut self, by: ConnectionId, id: QueueId, now: Moment) {
+        if let Some(item) = self
+            .connection(by)
+            .and_then(|connection| connection.oldest_of(id))
+            && let Some(queue) = self.queue_mut(id)
+        {
+            queue.give_back(item);
+            self.settle(id, now);
+        }
+    }
+
+    #[inline]
+    fn missed(&mut self) -> Got {
+        self.counters.get_misses += 1;
+        Got::Nothing
+    }
+}

@@ -1,0 +1,244 @@
+//! Items come in: to one queue, its fan-out queues, or those behind an alias, all or none.
+
+use std::sync::Arc;
+
+use super::{Queues, Status};
+use crate::config::Sync;
+use crate::connection::{QueueId, Wait};
+use crate::error::QueueError;
+use crate::item::NewItem;
+use crate::moment::Moment;
+use crate::protocol::SetKey;
+use crate::queue::Admission;
+use crate::storage::Storage;
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is in all its queues.
+    Stored,
+    /// It is in none: a queue is full, it is too large for one, or the server takes nothing.
+    Refused,
+}
+
+impl<S: Storage> Queues<S> {
+    /// Put an item into a queue, its fan-out queues, or those of an alias.
+    ///
+    /// # Errors
+    /// The storage refuses, or the name is none; the item is in none of the queues.
+    #[inline]
+    pub fn put(
+        &mut self,
+        key: &SetKey<'_>,
+        item: &NewItem<'_>,
+        now: Moment,
+    ) -> Result<Put, QueueError> {
+        self.counters.cmd_set += 1;
+        if self.status != Status::Up {
+            return Ok(Put::Refused);
+        }
+        let mut targets = std::mem::take(&mut self.targets);
+        let outcome = self.put_into(key, item, &mut targets, now);
+        targets.clear();
+        self.targets = targets;
+        outcome
+    }
+
+    #[inline]
+    fn put_into(
+        &mut self,
+        key: &SetKey<'_>,
+        item: &NewItem<'_>,
+        targets: &mut Vec<QueueId>,
+        now: Moment,
+    ) -> Result<Put, QueueError> {
+        match self.config.alias(key.name).map(<[String]>::to_vec) {
+            None => self.targets_of(key.name, targets, now)?,
+            Some(names) => names
+                .iter()
+                .try_for_each(|name| self.targets_of(name, targets, now))?,
+        }
+        let mut item = *item;
+        if key.delay_ms != 0 {
+            item.due_ms = now.wall_ms.saturating_add(key.delay_ms);
+        }
+        for &target in &*targets {
+            if self
+                .queue(target)
+                .is_some_and(|queue| queue.admits(item.body.len()) != Admission::Yes)
+            {
+                return Ok(Put::Refused);
+            }
+        }
+        let mut shared: Option<Arc<[u8]>> = None;
+        for at in 0..targets.len() {
+            let Some(queue) = self.queue_mut(targets[at]) else {
+                continue;
+            };
+            if let Err(error) = queue.add(&item, &mut shared, now) {
+                self.retract(&targets[..at], item.body.len());
+                return Err(error);
+            }
+        }
+        self.counters.total_items += 1;
+        for &target in &*targets {
+            self.must_sync(target, key.sync);
+            if let Some(queue) = self
+                .queue_mut(target)
+                .filter(|queue| queue.settings.discard_old)
+            {
+                // What cannot be read back now stays, and the queue is over its limit for a while.
+                let _ = queue.discard_old(now);
+            }
+            self.settle(target, now);
+        }
+        Ok(Put::Stored)
+    }
+
+    /// The queues that get what is sent to this name.
+    #[inline]
+    fn targets_of(
+        &mut self,
+        name: &str,
+        targets: &mut Vec<QueueId>,
+        now: Moment,
+    ) -> Result<(), QueueError> {
+        let id = self.ensure(name, now)?;
+        let slot = &self.slots[id.slot as usize];
+        let fanout_only = slot
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.settings.fanout_only);
+        let own = if fanout_only { None } else { Some(id) };
+        for target in own.into_iter().chain(slot.children.iter().copied()) {
+            if !targets.contains(&target) {
+                targets.push(target);
+            }
+        }
+        Ok(())
+    }
+
+    /// The queues to which an item was added before another refused it give it up.
+    #[cold]
+    fn retract(&mut self, targets: &[QueueId], length: usize) {
+        for &target in targets {
+            if let Some(queue) = self.queue_mut(target) {
+                queue.retract_newest(length);
+            }
+        }
+    }
+
+    #[inline]
+    fn must_sync(&mut self, id: QueueId, forced: bool) {
+        let Some(slot) = self.slots.get_mut(id.slot as usize) else {
+            return;
+        };
+        let always = slot
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.settings.sync == Sync::Always);
+        if (always || forced) && !slot.dirty {
+            slot.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// After any change of a queue: items that leave arrive, and who waits is served.
+    #[inline]
+    pub(super) fn settle(&mut self, id: QueueId, now: Moment) {
+        if let Some(left_to) = self.settle_one(id, now) {
+            self.settle_chain(left_to, now);
+        }
+    }
+
+    /// Items that left for another queue may make items leave that one, and so on.
+    #[cold]
+    fn settle_chain(&mut self, mut agenda: Vec<QueueId>, now: Moment) {
+        while let Some(id) = agenda.pop() {
+            agenda.extend(self.settle_one(id, now).into_iter().flatten());
+        }
+    }
+
+    /// The queues to which items went.
+    #[inline]
+    fn settle_one(&mut self, id: QueueId, now: Moment) -> Option<Vec<QueueId>> {
+        let queue = self.queue_mut(id)?;
+        if !queue.waiters.is_empty() {
+            self.serve_waiters(id, now);
+        }
+        let left_to = self
+            .queue(id)
+            .is_some_and(|queue| queue.has_leaving())
+            .then(|| self.move_leaving(id, now));
+        self.set_timer(id.slot, now);
+        left_to
+    }
+
+    /// The first to wait is the first served. An item is held for the connection until it resumes.
+    fn serve_waiters(&mut self, id: QueueId, now: Moment) {
+        while let Some(queue) = self.queue_mut(id) {
+            let Some(&waiter) = queue.waiters.front() else {
+                return;
+            };
+            let Ok(Some(item)) = queue.next(now) else {
+                return;
+            };
+            queue.waiters.pop_front();
+            let item_id = item.id;
+            queue.open(item, waiter, now);
+            self.end_wait(
+                waiter,
+                Wait::Granted {
+                    queue: id,
+                    id: item_id,
+                },
+            );
+        }
+    }
+
+    /// Expired and failed items go to the queues that are to have them, whatever the limits of those say. An item is
+    /// safe in its new queue before it leaves the old one, so that a crash may double it but not lose it.
+    #[cold]
+    fn move_leaving(&mut self, from: QueueId, now: Moment) -> Vec<QueueId> {
+        let Some(source) = self.queue_mut(from) else {
+            return Vec::new();
+        };
+        let durable = source.settings.sync != Sync::Never;
+        let leaving = source.take_leaving();
+        let mut targets = Vec::new();
+        let mut arrived = Vec::with_capacity(leaving.len());
+        for leaving in &leaving {
+            let new = NewItem {
+                flags: leaving.item.flags,
+                expiry_ms: 0,
+                due_ms: 0,
+                body: &leaving.item.body,
+            };
+            let mut shared = Some(Arc::clone(&leaving.item.body));
+            let target = self.ensure(&leaving.to, now).ok();
+            let added =
+                target.and_then(|target| self.queue_mut(target)?.add(&new, &mut shared, now).ok());
+            arrived.push(added.is_some());
+            if let Some(target) =
+                target.filter(|target| added.is_some() && !targets.contains(target))
+            {
+                targets.push(target);
+            }
+        }
+        let synced = !durable
+            || targets.iter().all(|&target| {
+                self.queue_mut(target)
+                    .is_none_or(|target| target.sync().is_ok())
+            });
+        if let Some(source) = self.queue_mut(from) {
+            for (leaving, arrived) in leaving.into_iter().zip(arrived) {
+                if arrived && synced {
+                    source.finish(leaving.item.id, leaving.item.body.len());
+                } else {
+                    source.put_back(leaving.item);
+                }
+            }
+        }
+        targets
+    }
+}

@@ -1,0 +1,144 @@
+//! The numbers of `stats`, one queue's or all.
+
+use super::{Queues, Status};
+use crate::config::Sync;
+use crate::connection::QueueId;
+use crate::moment::Moment;
+use crate::protocol::reply;
+use crate::storage::Storage;
+
+impl<S: Storage> Queues<S> {
+    /// Append all numbers as `STAT` lines, without `END`.
+    pub fn stats(&self, out: &mut Vec<u8>, now: Moment) {
+        let queues = || self.slots.iter().filter_map(|slot| slot.queue.as_ref());
+        let counters = &self.counters;
+        let connections = self.connections.iter().flatten().count();
+        let status = match self.status {
+            Status::Up => "UP",
+            Status::ReadOnly => "READONLY",
+            Status::Quiescent => "QUIESCENT",
+        };
+        reply::stat(
+            out,
+            "uptime",
+            &(now.steady_us.saturating_sub(self.started.steady_us) / 1_000_000),
+        );
+        reply::stat(out, "time", &(now.wall_ms / 1_000));
+        reply::stat(out, "version", &env!("CARGO_PKG_VERSION"));
+        reply::stat(out, "status", &status);
+        reply::stat(
+            out,
+            "curr_items",
+            &queues().map(|queue| queue.items()).sum::<u64>(),
+        );
+        reply::stat(
+            out,
+            "bytes",
+            &queues().map(|queue| queue.bytes()).sum::<u64>(),
+        );
+        reply::stat(out, "curr_connections", &connections);
+        for (name, count) in [
+            ("total_items", counters.total_items),
+            ("total_connections", counters.total_connections),
+            ("cmd_get", counters.cmd_get),
+            ("cmd_set", counters.cmd_set),
+            ("cmd_peek", counters.cmd_peek),
+            ("get_hits", counters.get_hits),
+            ("get_misses", counters.get_misses),
+            ("bytes_read", counters.bytes_read),
+            ("bytes_written", counters.bytes_written),
+            ("queue_creates", counters.queue_creates),
+            ("queue_deletes", counters.queue_deletes),
+            ("queue_expires", counters.queue_expires),
+        ] {
+            reply::stat(out, name, &count);
+        }
+        for name in self.names() {
+            self.queue_stats(&name, |key, value| {
+                reply::stat(out, &format!("queue_{name}_{key}"), &value)
+            });
+        }
+        for (name, _) in self.closed() {
+            reply::stat(out, &format!("queue_{name}_closed"), &1);
+        }
+    }
+
+    /// Append one queue's numbers as `STAT` lines; whether there is such a queue.
+    pub fn stats_of(&self, name: &str, out: &mut Vec<u8>) -> bool {
+        self.queue_stats(name, |key, value| reply::stat(out, key, &value))
+    }
+
+    /// Append the numbers of these queues, or of all, as `dump_stats` shows them, without `END`.
+    pub fn dump_stats(&self, names: &[&str], out: &mut Vec<u8>) {
+        let all = self.names();
+        for name in all
+            .iter()
+            .filter(|name| names.is_empty() || names.contains(&&***name))
+        {
+            out.extend_from_slice(format!("queue '{name}' {{\r\n").as_bytes());
+            self.queue_stats(name, |key, value| {
+                out.extend_from_slice(format!("  {key}={value}\r\n").as_bytes())
+            });
+            out.extend_from_slice(b"}\r\n");
+        }
+    }
+
+    fn queue_stats(&self, name: &str, mut tell: impl FnMut(&str, String)) -> bool {
+        let Some((&id, queue)) = self
+            .names
+            .get(name)
+            .and_then(|id| Some((id, self.queue(*id)?)))
+        else {
+            return false;
+        };
+        let counters = &queue.counters;
+        let (mem_items, mem_bytes) = queue.held();
+        let age_ms = if queue.items() == 0 {
+            0
+        } else {
+            counters.age_ms
+        };
+        for (key, value) in [
+            ("items", queue.items()),
+            ("bytes", queue.bytes()),
+            ("total_items", counters.total_items),
+            ("logsize", queue.log_bytes()),
+            ("expired_items", counters.expired_items),
+            ("mem_items", mem_items),
+            ("mem_bytes", mem_bytes),
+            ("age", age_ms),
+            ("discarded", counters.discarded),
+            ("failed_items", counters.failed_items),
+            ("waiters", queue.waiters.len() as u64),
+            ("open_transactions", queue.open_items() as u64),
+            ("transactions", counters.transactions),
+            ("canceled_transactions", counters.canceled_transactions),
+            ("total_flushes", counters.total_flushes),
+            ("journal_rotations", queue.log_rotations()),
+        ] {
+            tell(key, value.to_string());
+        }
+        tell("children", self.children_names(id).join(","));
+        tell("sync", promise(queue.settings.sync));
+        true
+    }
+
+    fn children_names(&self, id: QueueId) -> Vec<String> {
+        let children = &self.slots[id.slot as usize].children;
+        children
+            .iter()
+            .filter_map(|child| Some(self.queue(*child)?.name.to_string()))
+            .collect()
+    }
+}
+
+/// The setting and what it promises.
+fn promise(sync: Sync) -> String {
+    match sync {
+        Sync::Never => "never (survives the process)".to_owned(),
+        Sync::Every(_) => {
+            format!("{sync} (survives the process; power loss costs at most this time)")
+        }
+        Sync::Always => "always (survives power loss)".to_owned(),
+    }
+}

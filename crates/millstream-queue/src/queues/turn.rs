@@ -1,0 +1,120 @@
+//! What happens without a request: waits end, items expire, delays end, open reads go back, queues are synced or deleted.
+
+use super::Queues;
+use crate::connection::Wait;
+use crate::error::QueueError;
+use crate::moment::Moment;
+use crate::storage::Storage;
+
+/// What one queue may do in one turn, so that no request waits long for it.
+const SWEEP_ITEMS: usize = 1_000;
+/// The wall clock may be set forward: nobody sleeps for longer over what depends on it.
+const TIMER_US_MAX: u64 = 1_000_000;
+const TIMER_US_MIN: u64 = 1_000;
+
+impl<S: Storage> Queues<S> {
+    /// When [`turn`](Self::turn) is to be called next, on the steady clock.
+    pub fn next_event(&self) -> Option<u64> {
+        let wait = self.waits.first().map(|&(until_us, _)| until_us);
+        let timer = self.timers.first().map(|&(due_us, _)| due_us);
+        wait.into_iter().chain(timer).min()
+    }
+
+    /// Do what is due.
+    ///
+    /// # Errors
+    /// The storage failed under a queue; the others have had their turn.
+    pub fn turn(&mut self, now: Moment) -> Result<(), QueueError> {
+        while let Some(&(until_us, id)) = self
+            .waits
+            .first()
+            .filter(|(until_us, _)| *until_us <= now.steady_us)
+        {
+            self.waits.remove(&(until_us, id));
+            let Some(wait) = self.connection(id).map(|connection| connection.wait) else {
+                continue;
+            };
+            self.leave_line(id, wait);
+            self.end_wait(id, Wait::Over);
+        }
+        let mut due = Vec::new();
+        while let Some(&(due_us, slot)) = self
+            .timers
+            .first()
+            .filter(|(due_us, _)| *due_us <= now.steady_us)
+        {
+            self.timers.remove(&(due_us, slot));
+            self.slots[slot as usize].timer = None;
+            due.push(slot);
+        }
+        let mut outcome = Ok(());
+        for slot in due {
+            if let Err(error) = self.turn_of(slot, now) {
+                outcome = Err(error);
+            }
+        }
+        outcome
+    }
+
+    fn turn_of(&mut self, slot: u32, now: Moment) -> Result<(), QueueError> {
+        let place = &mut self.slots[slot as usize];
+        let id = crate::connection::QueueId {
+            slot,
+            generation: place.generation,
+        };
+        let Some(queue) = place.queue.as_mut() else {
+            return Ok(());
+        };
+        if queue
+            .deletion_due()
+            .is_some_and(|due_us| due_us <= now.steady_us)
+        {
+            let name = queue.name.clone();
+            let deleted = self.delete(&name);
+            self.counters.queue_deletes -= 1;
+            self.counters.queue_expires += 1;
+            return deleted.map(|_| ());
+        }
+        let swept = queue.sweep(now, SWEEP_ITEMS);
+        let synced = match queue.sync_due() {
+            Some(due_us) if due_us <= now.steady_us => queue.sync(),
+            _ => Ok(()),
+        };
+        for _ in 0..SWEEP_ITEMS {
+            let Some(queue) = self.queue_mut(id) else {
+                break;
+            };
+            let Some((connection, item)) = queue.overdue(now) else {
+                break;
+            };
+            queue.give_back(item);
+            if let Some(connection) = self.connection(connection) {
+                connection.opens.retain(|open| *open != (id, item));
+            }
+        }
+        self.settle(id, now);
+        swept.and(synced)
+    }
+
+    /// Note when a queue has something to do next. A timer that comes too early only looks and is set again.
+    #[inline]
+    pub(super) fn set_timer(&mut self, slot: u32, now: Moment) {
+        let Some(place) = self.slots.get_mut(slot as usize) else {
+            return;
+        };
+        let Some(due_us) = place.queue.as_ref().and_then(|queue| queue.next_event(now)) else {
+            return;
+        };
+        // What could not be done now is tried again soon, not at once.
+        let due_us = due_us.clamp(
+            now.steady_us.saturating_add(TIMER_US_MIN),
+            now.steady_us.saturating_add(TIMER_US_MAX),
+        );
+        if place.timer.is_none_or(|set| due_us < set) {
+            if let Some(set) = place.timer.replace(due_us) {
+                self.timers.remove(&(set, slot));
+            }
+            self.timers.insert((due_us, slot));
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! A connection as the protocol sees it: bytes in, bytes out, and what it waits for. No socket, no clock.
+//!
+//! Whoever owns the socket gives what was read to [`receive`](Session::receive), sends what [`output`](Session::output)
+//! holds, after a [`commit`](Queues::commit) if [`Queues::must_commit`], and calls [`resume`](Session::resume) when the queues
+//! woke the connection or there is room for output again.
+//!
+//! The invariant: requests are answered in the order in which they came, each once, and none is begun before the one
+//! in front of it has ended; so what is kept of a client is bounded by the largest item and the limit on output.
+//!
+//! ```
+//! use millstream_queue::config::Config;
+//! use millstream_queue::queues::Queues;
+//! use millstream_queue::session::{Session, SessionOptions};
+//! use millstream_queue::storage::MemoryStorage;
+//! use millstream_queue::Moment;
+//!
+//! let now = Moment { wall_ms: 1_700_000_000_000, steady_us: 0 };
+//! let mut queues = Queues::open(MemoryStorage::new(1024), Config::default(), now)?;
+//! let mut session = Session::new(&mut queues, SessionOptions::default());
+//! session.receive(&mut queues, b"set jobs 0 0 5\r\nhello\r\nget jobs\r\n", now);
+//! assert_eq!(session.output(), b"STORED\r\nVALUE jobs 0 5\r\nhello\r\nEND\r\n");
+//! # Ok::<(), millstream_queue::QueueError>(())
+//! ```
+
+mod answer;
+mod converse;
+mod expiry;
+mod reads;
+
+pub use self::converse::converse;
+use std::sync::Arc;
+
+use crate::connection::ConnectionId;
+use crate::moment::Moment;
+use crate::protocol::{Limits, Parsed, Parser, Request, reply};
+use crate::queues::Queues;
+use crate::storage::Storage;
+
+/// Whose replies a client expects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compat {
+    /// Those of memcached: `VALUE` repeats the key with its options.
+    #[default]
+    Memcached,
+    /// Those of Kestrel: `VALUE` says the bare name, `delete` always `DELETED`.
+    Kestrel,
+}
+
+impl std::str::FromStr for Compat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "memcached" => Ok(Compat::Memcached),
+            "kestrel" => Ok(Compat::Kestrel),
+            _ => Err(format!("\"{text}\" is neither memcached nor kestrel")),
+        }
+    }
+}
+
+/// How a server deals with its connections.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// Whose replies.
+    pub compat: Compat,
+    /// What a peer may send.
+    pub limits: Limits,
+    /// No request is begun while so many bytes of replies are waiting to be sent.
+    pub output_bytes: usize,
+    /// `name password` pairs, one of which must be set before anything else, as memcached does it.
+    pub credentials: Option<Arc<[String]>>,
+    /// Whether `shutdown` is obeyed.
+    pub shutdown: bool,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        SessionOptions {
+            compat: Compat::default(),
+            limits: Limits::default(),
+            output_bytes: 1 << 20,
+            credentials: None,
+            shutdown: false,
+        }
+    }
+}
+
+/// What a client asked of the server itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// Read the configuration again.
+    Reload,
+    /// Stop.
+    Shutdown,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Session {
+    id: ConnectionId,
+    options: Arc<SessionOptions>,
+    parser: Parser,
+    /// What has been read and not yet used.
+    input: Vec<u8>,
+    /// Nothing can be done before there are so many bytes.
+    need: usize,
+    output: Vec<u8>,
+    state: State,
+    demand: Option<Demand>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The first request must say who it is.
+    Unknown,
+    Ready,
+    /// The request at the front of the input waits in its queue, or for room for output; so many of its keys have been
+    /// answered.
+    Waiting {
+        served: usize,
+        in_line: bool,
+    },
+    /// A `monitor` at the front of the input, until this time, for so many more items.
+    Monitoring {
+        until_us: u64,
+        left: u64,
+        waiting: bool,
+    },
+    /// Nothing more is read.
+    Closed,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Done,
+    /// It waits, and its bytes are needed again.
+    Blocked,
+}
+
+impl Session {
+    /// A new connection.
+    pub fn new<S: Storage>(
+        queues: &mut Queues<S>,
+        options: impl Into<Arc<SessionOptions>>,
+    ) -> Self {
+        let options = options.into();
+        Session {
+            id: queues.connect(),
+            parser: Parser::new(options.limits),
+            state: if options.credentials.is_some() {
+                State::Unknown
+            } else {
+                State::Ready
+            },
+            options,
+            input: Vec::new(),
+            need: 1,
+            output: Vec::new(),
+            demand: None,
+        }
+    }
+
+    /// The connection's number among the queues.
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// These bytes have been read: do what they ask for.
+    pub fn receive<S: Storage>(&mut self, queues: &mut Queues<S>, bytes: &[u8], now: Moment) {
+        if self.state == State::Closed {
+            return;
+        }
+        if self.input.is_empty() && self.may_begin() {
+            // The usual way: whole requests, used where they were read.
+            let used = self.run(queues, bytes, now);
+            if used < bytes.len() && self.state != State::Closed {
+                self.input.extend_from_slice(&bytes[used..]);
+            }
+        } else {
+            self.input.extend_from_slice(bytes);
+            self.proceed(queues, now);
+        }
+    }
+
+    /// Go on with what was read: a wait has ended, or output was sent.
+    pub fn resume<S: Storage>(&mut self, queues: &mut Queues<S>, now: Moment) {
+        self.proceed(queues, now);
+    }
+
+    /// What is to be sent.
+    #[inline]
+    pub fn output(&self) -> &[u8] {
+        &self.output
+    }
+
+    /// So many bytes of the output have been sent.
+    pub fn sent(&mut self, bytes: usize) {
+        if bytes >= self.output.len() {
+            self.output.clear();
+            // One large answer does not keep its memory for the life of the connection.
+            self.output.shrink_to(64 << 10);
+        } else {
+            self.output.drain(..bytes);
+        }
+    }
+
+    /// Whether more may be read. If not, output must be sent or a wait end first.
+    pub fn wants_input(&self) -> bool {
+        match self.state {
+            State::Closed => false,
+            State::Waiting { .. } | State::Monitoring { .. } => {
+                self.input.len() < self.pipelined_max()
+            }
+            State::Unknown | State::Ready => {
+                self.may_begin() || self.input.len() < self.pipelined_max()
+            }
+        }
+    }
+
+    /// Whether the connection is to be closed once the output is sent.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Whether a request has begun to arrive and is not whole: the peer must go on soon.
+    pub fn is_half_sent(&self) -> bool {
+        matches!(self.state, State::Ready | State::Unknown)
+            && (!self.input.is_empty() || self.parser.is_dropping())
+    }
+
+    /// Whether there is something to [`resume`](Self::resume) as soon as there is room for output.
+    pub fn has_work(&self) -> bool {
+        match self.state {
+            State::Closed => false,
+            State::Ready | State::Unknown => {
+                !self.input.is_empty() && self.input.len() >= self.need
+            }
+            State::Waiting { in_line, .. } => !in_line,
+            State::Monitoring { waiting, .. } => !waiting,
+        }
+    }
+
+    /// Whether the connection waits for an item.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting { .. } | State::Monitoring { .. })
+    }
+
+    /// What the client asked of the server.
+    pub fn take_demand(&mut self) -> Option<Demand> {
+        self.demand.take()
+    }
+
+    /// The connection has ended: what it has open goes back.
+    pub fn end<S: Storage>(&mut self, queues: &mut Queues<S>, now: Moment) {
+        queues.disconnect(self.id, now);
+        self.state = State::Closed;
+    }
+
+    fn pipelined_max(&self) -> usize {
+        64 << 10
+    }
+
+    #[inline]
+    fn may_begin(&self) -> bool {
+        matches!(self.state, State::Ready | State::Unknown)
+            && self.output.len() < self.options.output_bytes
+    }
+
+    fn proceed<S: Storage>(&mut self, queues: &mut Queues<S>, now: Moment) {
+        let blocked = self.is_waiting();
+        if !blocked && self.input.len() < self.need {
+            return;
+        }
+        let input = std::mem::take(&mut self.input);
+        let used = self.run(queues, &input, now);
+        self.input = input;
+        if used == self.input.len() || self.state == State::Closed {
+            self.input = Vec::new();
+        } else {
+            self.input.drain(..used);
+        }
+    }
+
+    /// Do what `input` asks for; how many bytes are no longer needed.
+    fn run<S: Storage>(&mut self, queues: &mut Queues<S>, input: &[u8], now: Moment) -> usize {
+        let mut at = 0;
+        self.need = 1;
+        while at < input.len()
+            && self.state != State::Closed
+            && self.output.len() < self.options.output_bytes
+        {
+            match self.parser.parse(&input[at..]) {
+                Parsed::Request { request, used } => match self.answer(queues, &request, now) {
+                    Progress::Done => at += used,
+                    Progress::Blocked => break,
+                },
+                Parsed::Answer { reply, used } => {
+                    let known = self.state != State::Unknown;
+                    self.output.extend_from_slice(if known {
+                        reply
+                    } else {
+                        reply::UNAUTHENTICATED
+                    });
+                    at += used;
+                }
+                Parsed::Dropped { used } => at += used,
+                Parsed::More { need } => {
+                    self.need = need;
+                    break;
+                }
+                Parsed::Foreign => self.state = State::Closed,
+            }
+        }
+        at
+    }
+
+    /// The first request of a connection that must say who it is: a `set` of name and password.
+    #[cold]
+    fn authenticate(&mut self, request: &Request<'_>) {
+        let (Request::Set(set), Some(credentials)) = (request, &self.options.credentials) else {
+            return self.say(reply::UNAUTHENTICATED);
+        };
+        if credentials
+            .iter()
+            .any(|known| same(known.as_bytes(), set.data))
+        {
+            self.state = State::Ready;
+            self.say(reply::STORED);
+        } else {
+            self.say(reply::AUTH_FAILED);
+        }
+    }
+
+    #[inline]
+    fn say(&mut self, reply: &[u8]) {
+        self.output.extend_from_slice(reply);
+    }
+}
+
+/// Whether two secrets are the same, in a time that does not tell how far they are.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other)
+            .fold(0, |differing, (a, b)| differing | (a ^ b))
+            == 0
+}

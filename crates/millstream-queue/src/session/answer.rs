@@ -1,0 +1,215 @@
+//! Requests that are answered at once.
+
+use super::expiry::expiry_ms;
+use super::{Compat, Demand, Progress, Session, State};
+use crate::error::QueueError;
+use crate::item::NewItem;
+use crate::moment::Moment;
+use crate::name;
+use crate::protocol::{Request, Set, SetKey, Tokens, reply};
+use crate::queues::{Put, Queues, Status};
+use crate::storage::Storage;
+
+impl Session {
+    #[inline]
+    pub(super) fn answer<S: Storage>(
+        &mut self,
+        queues: &mut Queues<S>,
+        request: &Request<'_>,
+        now: Moment,
+    ) -> Progress {
+        match request {
+            _ if self.state == State::Unknown && *request != Request::Quit => {
+                self.authenticate(request)
+            }
+            Request::Set(set) => self.set(queues, set, now),
+            Request::Get(get) => return self.get(queues, *get, now),
+            Request::Monitor {
+                queue,
+                seconds,
+                items_max,
+            } => {
+                return self.monitor(queues, queue, *seconds, *items_max, now);
+            }
+            _ => self.answer_seldom(queues, request, now),
+        }
+        Progress::Done
+    }
+
+    #[inline]
+    fn set<S: Storage>(&mut self, queues: &mut Queues<S>, set: &Set<'_>, now: Moment) {
+        let length = self.output.len();
+        match SetKey::parse(set.key) {
+            Err(fault) => reply::client_error(&mut self.output, &fault),
+            Ok(key) => {
+                let item = NewItem {
+                    flags: set.flags,
+                    expiry_ms: expiry_ms(set.expiry, now),
+                    due_ms: 0,
+                    body: set.data,
+                };
+                match queues.put(&key, &item, now) {
+                    Ok(Put::Stored) => self.say(reply::STORED),
+                    Ok(Put::Refused) => self.say(reply::NOT_STORED),
+                    Err(error) => reply::server_error(&mut self.output, &error),
+                }
+            }
+        }
+        if set.noreply {
+            self.output.truncate(length);
+        }
+    }
+
+    #[cold]
+    fn answer_seldom<S: Storage>(
+        &mut self,
+        queues: &mut Queues<S>,
+        request: &Request<'_>,
+        now: Moment,
+    ) {
+        let length = self.output.len();
+        let kestrel = self.options.compat == Compat::Kestrel;
+        let mut quiet = false;
+        match *request {
+            Request::Set(_) | Request::Get(_) | Request::Monitor { .. } => {}
+            Request::Delete { queue, noreply } => {
+                quiet = noreply;
+                self.delete(queues, queue, kestrel);
+            }
+            Request::Flush { queue } => self.with_name(queue, |session, name| {
+                let flushed = queues.flush(name);
+                session.say_or_fail(flushed, reply::END);
+            }),
+            Request::FlushAll { noreply } => {
+                quiet = noreply;
+                let flushed = queues
+                    .names()
+                    .iter()
+                    .try_for_each(|name| queues.flush(name).map(|_| ()));
+                self.say_or_fail(
+                    flushed,
+                    if kestrel {
+                        reply::FLUSHED_ALL
+                    } else {
+                        reply::OK
+                    },
+                );
+            }
+            Request::FlushExpired { queue } => self.with_name(queue, |session, name| {
+                let count = queues.flush_expired(name, now);
+                session.say_number(count);
+            }),
+            Request::FlushAllExpired => {
+                let count = queues
+                    .names()
+                    .iter()
+                    .map(|name| queues.flush_expired(name, now))
+                    .sum();
+                self.say_number(count);
+            }
+            Request::Stats { queue } => self.stats(queues, queue, now),
+            Request::DumpStats { queues: names } => self.dump_stats(queues, names),
+            Request::Version => {
+                self.say(concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes())
+            }
+            Request::Verbosity { noreply } => {
+                quiet = noreply;
+                self.say(reply::OK);
+            }
+            Request::Quit => self.state = State::Closed,
+            Request::Status { to } => self.status(queues, to),
+            Request::Reload => self.demand(Demand::Reload),
+            Request::Shutdown if self.options.shutdown => self.demand(Demand::Shutdown),
+            Request::Shutdown => self.say(reply::ERROR),
+            Request::Confirm { queue, count } => self.with_name(queue, |session, name| {
+                let confirmed = queues.confirm(session.id, name, count);
+                session.say(if confirmed { reply::END } else { reply::ERROR });
+            }),
+            Request::MetaNoop => self.say(reply::META_NOOP),
+        }
+        if quiet {
+            self.output.truncate(length);
+        }
+    }
+
+    pub(super) fn with_name(&mut self, bytes: &[u8], then: impl FnOnce(&mut Self, &str)) {
+        match name::check(bytes) {
+            Ok(name) => then(self, name),
+            Err(fault) => reply::client_error(&mut self.output, &fault),
+        }
+    }
+
+    fn delete<S: Storage>(&mut self, queues: &mut Queues<S>, queue: &[u8], kestrel: bool) {
+        self.with_name(queue, |session, name| match queues.delete(name) {
+            Ok(there) => session.say(if there || kestrel {
+                reply::DELETED
+            } else {
+                reply::NOT_FOUND
+            }),
+            Err(error) => reply::server_error(&mut session.output, &error),
+        });
+    }
+
+    fn stats<S: Storage>(&mut self, queues: &Queues<S>, queue: Option<&[u8]>, now: Moment) {
+        match queue {
+            None => queues.stats(&mut self.output, now),
+            Some(queue) => {
+                // `stats items`, `stats slabs` and the like are about memcached's own memory: there is nothing to tell.
+                if let Ok(name) = name::check(queue) {
+                    queues.stats_of(name, &mut self.output);
+                }
+            }
+        }
+        self.say(reply::END);
+    }
+
+    fn dump_stats<S: Storage>(&mut self, queues: &Queues<S>, names: Tokens<'_>) {
+        let names: Vec<&str> = names.filter_map(|name| name::check(name).ok()).collect();
+        queues.dump_stats(&names, &mut self.output);
+        self.say(reply::END);
+    }
+
+    fn status<S: Storage>(&mut self, queues: &mut Queues<S>, to: Option<&[u8]>) {
+        let Some(to) = to else {
+            let line: &[u8] = match queues.status() {
+                Status::Up => b"UP\r\n",
+                Status::ReadOnly => b"READONLY\r\n",
+                Status::Quiescent => b"QUIESCENT\r\n",
+            };
+            return self.say(line);
+        };
+        let to = match to.to_ascii_lowercase().as_slice() {
+            b"up" => Status::Up,
+            b"readonly" => Status::ReadOnly,
+            b"quiescent" => Status::Quiescent,
+            _ => {
+                return reply::client_error(
+                    &mut self.output,
+                    &"status is UP, READONLY or QUIESCENT",
+                );
+            }
+        };
+        queues.set_status(to);
+        self.say(reply::END);
+    }
+
+    fn demand(&mut self, demand: Demand) {
+        self.demand = Some(demand);
+        self.say(reply::OK);
+        if demand == Demand::Shutdown {
+            self.state = State::Closed;
+        }
+    }
+
+    fn say_number(&mut self, number: u64) {
+        reply::number(&mut self.output, number);
+        self.say(b"\r\n");
+    }
+
+    fn say_or_fail<T>(&mut self, outcome: Result<T, QueueError>, reply: &[u8]) {
+        match outcome {
+            Ok(_) => self.say(reply),
+            Err(error) => reply::server_error(&mut self.output, &error),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One client's whole conversation as a function, for fuzzers and tests.
+
+use super::{Session, SessionOptions};
+use crate::config::Config;
+use crate::error::QueueError;
+use crate::moment::Moment;
+use crate::protocol::Limits;
+use crate::queues::Queues;
+use crate::storage::MemoryStorage;
+
+/// What a new server answers to `bytes` that come in pieces of `piece_bytes`. Nobody else is there, so that
+/// a wait ends with its time.
+///
+/// How the bytes are cut must not change the answer.
+///
+/// # Errors
+/// Never with queues in memory; a fuzzer may take one for a fault.
+pub fn converse(bytes: &[u8], piece_bytes: usize) -> Result<Vec<u8>, QueueError> {
+    let mut now = Moment {
+        wall_ms: 1_700_000_000_000,
+        steady_us: 0,
+    };
+    let mut queues = Queues::open(MemoryStorage::new(64), Config::default(), now)?;
+    let limits = Limits {
+        line_bytes: 512,
+        item_bytes: 4096,
+    };
+    let mut session = Session::new(
+        &mut queues,
+        SessionOptions {
+            limits,
+            ..SessionOptions::default()
+        },
+    );
+    let mut answer = Vec::new();
+    for piece in bytes.chunks(piece_bytes.max(1)) {
+        session.receive(&mut queues, piece, now);
+        loop {
+            queues.commit()?;
+            answer.extend_from_slice(session.output());
+            session.sent(usize::MAX);
+            if session.has_work() {
+                session.resume(&mut queues, now);
+                continue;
+            }
+            let Some(due_us) = queues.next_event().filter(|_| session.is_waiting()) else {
+                break;
+            };
+            now.steady_us = due_us;
+            queues.turn(now)?;
+            session.resume(&mut queues, now);
+        }
+    }
+    session.end(&mut queues, now);
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words that are near to something, so that random sequences of them go deep.
+    const WORDS: [&str; 38] = [
+        "set ",
+        "get ",
+        "gets ",
+        "q ",
+        "q",
+        "/open",
+        "/close",
+        "/abort",
+        "/peek",
+        "/t=5",
+        "/t=",
+        "0 ",
+        "0 0 5",
+        "0 0 0",
+        "-1",
+        "5",
+        "hello",
+        "\r\n",
+        "\r\n",
+        "\r\n",
+        "\n",
+        "\r",
+        " ",
+        "noreply",
+        "delete ",
+        "flush_all",
+        "monitor q 1",
+        "confirm q 1",
+        "99999999999",
+        "q+c ",
+        "add ",
+        "cas ",
+        "stats",
+        "\u{e9}",
+        "\0",
+        "ms q 5\r\n",
+        "quit",
+        "set q 0 0 5\r\nhello\r\n",
+    ];
+
+    #[test]
+    fn the_answer_does_not_depend_on_the_cuts() {
+        let mut state = 1u64;
+        let mut random = move |limit: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % limit
+        };
+        for run in 0..2_000 {
+            let sent: String = (0..random(30))
+                .map(|_| WORDS[random(WORDS.len())])
+                .collect();
+            let whole = converse(sent.as_bytes(), usize::MAX).unwrap();
+            for piece in [1, 2, 3, 7] {
+                assert_eq!(
+                    converse(sent.as_bytes(), piece).unwrap(),
+                    whole,
+                    "run {run}: {sent:?} in pieces of {piece}"
+                );
+            }
+        }
+    }
+}

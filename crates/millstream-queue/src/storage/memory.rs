@@ -1,0 +1,159 @@
+//! Queues that are kept in memory: for tests, simulations and queues that need not outlive the process.
+//!
+//! A [`MemoryStorage`] is a handle. The logs outlive the queues that use them, as files outlive a process, so that a
+//! simulation can crash the one and open the other again, with or without what was not synced.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use super::{Log, Storage};
+use crate::error::Cause;
+
+/// Logs by the name of their queue.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStorage {
+    logs: Rc<RefCell<BTreeMap<String, Rc<RefCell<Records>>>>>,
+    segment_records: u64,
+}
+
+/// A handle to the log of one queue.
+#[derive(Debug)]
+pub struct MemoryLog {
+    records: Rc<RefCell<Records>>,
+    segment_records: u64,
+    /// What was read last, so that it can be lent.
+    lent: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Records {
+    first: u64,
+    kept: VecDeque<Vec<u8>>,
+    bytes: u64,
+    synced: u64,
+    failing: bool,
+}
+
+impl Records {
+    fn next(&self) -> u64 {
+        self.first + self.kept.len() as u64
+    }
+}
+
+impl MemoryStorage {
+    /// Nothing yet. Pruning gives up `segment_records` records at a time, as files do.
+    pub fn new(segment_records: u64) -> Self {
+        MemoryStorage {
+            logs: Rc::default(),
+            segment_records: segment_records.max(1),
+        }
+    }
+
+    /// Lose power: of each log keep what was synced, and of the rest as many records as `keep` says of the number there is.
+    /// No queue may be in use.
+    pub fn lose_power(&self, mut keep: impl FnMut(u64) -> u64) {
+        for log in self.logs.borrow().values() {
+            let mut log = log.borrow_mut();
+            let synced = log.synced.max(log.first);
+            let unsynced = log.next() - synced;
+            let kept = synced - log.first + keep(unsynced).min(unsynced);
+            log.kept.truncate(kept as usize);
+            log.bytes = log.kept.iter().map(|record| record.len() as u64).sum();
+        }
+    }
+
+    /// From now on every append and sync of this queue's log fails, or no longer does.
+    pub fn set_failing(&self, name: &str, failing: bool) {
+        if let Some(log) = self.logs.borrow().get(name) {
+            log.borrow_mut().failing = failing;
+        }
+    }
+}
+
+impl Storage for MemoryStorage {
+    type Log = MemoryLog;
+
+    fn names(&self) -> Result<Vec<String>, Cause> {
+        Ok(self.logs.borrow().keys().cloned().collect())
+    }
+
+    fn open(&mut self, name: &str) -> Result<MemoryLog, Cause> {
+        let records = Rc::clone(self.logs.borrow_mut().entry(name.to_owned()).or_default());
+        Ok(MemoryLog {
+            records,
+            segment_records: self.segment_records.max(1),
+            lent: Vec::new(),
+        })
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), Cause> {
+        self.logs.borrow_mut().remove(name);
+        Ok(())
+    }
+}
+
+impl Log for MemoryLog {
+    fn append(&mut self, record: &[u8]) -> Result<u64, Cause> {
+        let mut records = self.records.borrow_mut();
+        if records.failing {
+            return Err("no space left on device".into());
+        }
+        let position = records.next();
+        records.kept.push_back(record.to_vec());
+        records.bytes += record.len() as u64;
+        Ok(position)
+    }
+
+    fn read(&mut self, position: u64) -> Result<&[u8], Cause> {
+        let records = self.records.borrow();
+        let index = position
+            .checked_sub(records.first)
+            .ok_or_else(|| gone(position))?;
+        let record = records
+            .kept
+            .get(index as usize)
+            .ok_or_else(|| gone(position))?;
+        self.lent.clear();
+        self.lent.extend_from_slice(record);
+        Ok(&self.lent)
+    }
+
+    fn first(&self) -> u64 {
+        self.records.borrow().first
+    }
+
+    fn next(&self) -> u64 {
+        self.records.borrow().next()
+    }
+
+    fn sync(&mut self) -> Result<(), Cause> {
+        let mut records = self.records.borrow_mut();
+        if records.failing {
+            return Err("input/output error".into());
+        }
+        records.synced = records.next();
+        Ok(())
+    }
+
+    fn prune(&mut self, before: u64) -> Result<(), Cause> {
+        let mut records = self.records.borrow_mut();
+        let before = before - before % self.segment_records;
+        while records.first < before {
+            let Some(record) = records.kept.pop_front() else {
+                break;
+            };
+            records.bytes -= record.len() as u64;
+            records.first += 1;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.records.borrow().bytes
+    }
+}
+
+fn gone(position: u64) -> Cause {
+    format!("there is no record {position}").into()
+}

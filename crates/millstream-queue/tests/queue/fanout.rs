@@ -1,0 +1,66 @@
+//! Fan-out queues and aliases.
+
+use crate::script::play;
+
+#[test]
+fn a_child_gets_a_copy_of_all_that_comes_after_its_first_mention() {
+    play(
+        "",
+        "a> set orders 0 0 1|0|get orders+audit|set orders 3 0 1|1|get orders+audit|get orders+audit|
+         a< STORED|END|STORED|VALUE orders+audit 3 1|1|END|END|
+         a> get orders|get orders|get orders|
+         a< VALUE orders 0 1|0|END|VALUE orders 3 1|1|END|END|
+         crash
+         a> set orders 0 0 1|2|get orders+audit|delete orders+audit|set orders 0 0 1|3|get orders|get orders|
+         a< STORED|VALUE orders+audit 0 1|2|END|DELETED|STORED|VALUE orders 0 1|2|END|VALUE orders 0 1|3|END|
+         a> get orders+audit|
+         a< END|",
+    );
+}
+
+#[test]
+fn a_child_may_come_before_its_parent_and_be_addressed_itself() {
+    play(
+        "",
+        "a> get p+c|set p+c 0 0 1|1|set p 0 0 1|2|get p+c|get p+c|get p|
+         a< END|STORED|STORED|VALUE p+c 0 1|1|END|VALUE p+c 0 1|2|END|VALUE p 0 1|2|END|",
+    );
+}
+
+#[test]
+fn who_waits_at_a_child_is_served() {
+    play(
+        "",
+        "a> get p+c/t=1000|
+         b> set p 0 0 1|1|
+         b< STORED|
+         a< VALUE p+c/t=1000 0 1|1|END|",
+    );
+}
+
+#[test]
+fn a_fanout_only_parent_keeps_nothing() {
+    play(
+        "[queue.p]\nfanout_only = true\n[queue.\"p+b\"]\nfanout_only = false",
+        "a> get p+b|set p 0 0 1|1|get p|get p+b|
+         a< END|STORED|END|VALUE p+b 0 1|1|END|",
+    );
+}
+
+#[test]
+fn all_get_an_item_or_none() {
+    play(
+        "[queue.\"p+full\"]\nmax_items = 1",
+        "a> get p+full|get p+b|set p 0 0 1|1|set p 0 0 1|2|get p+b|get p+b|get p|get p|
+         a< END|END|STORED|NOT_STORED|VALUE p+b 0 1|1|END|END|VALUE p 0 1|1|END|END|",
+    );
+}
+
+#[test]
+fn an_alias_stands_for_several_queues() {
+    play(
+        "[alias]\nboth = [\"x\", \"y\"]",
+        "a> set both 0 0 1|1|get both|get x y|get both/t=5|delete both|
+         a< STORED|END|VALUE x 0 1|1|VALUE y 0 1|1|END|END|NOT_FOUND|",
+    );
+}

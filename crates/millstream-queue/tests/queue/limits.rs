@@ -1,0 +1,160 @@
+//! What a queue takes, and what clients may do.
+
+use std::sync::Arc;
+
+use millstream_queue::protocol::Limits;
+use millstream_queue::session::SessionOptions;
+
+use crate::script::{World, play};
+
+#[test]
+fn a_full_queue_refuses() {
+    play(
+        "[defaults]\nmax_items = 2\nmax_bytes = 5\nmax_item_bytes = 4",
+        "a> set q 0 0 5|12345|set q 0 0 2|ab|set q 0 0 4|1234|set q 0 0 3|cde|set q 0 0 0||get q|set q 0 0 0||
+         a< NOT_STORED|STORED|NOT_STORED|STORED|NOT_STORED|VALUE q 0 2|ab|END|STORED|",
+    );
+}
+
+#[test]
+fn or_drops_its_oldest() {
+    play(
+        "[defaults]\nmax_items = 2\nmax_bytes = 5\ndiscard_old = true",
+        "a> set q 0 0 1|1|set q 0 0 1|2|set q 0 0 1|3|set q 0 0 4|long|set q 0 0 6|longer|
+         a< STORED|STORED|STORED|STORED|NOT_STORED|
+         a> get q|get q|get q|
+         a< VALUE q 0 1|3|END|VALUE q 0 4|long|END|END|
+         crash
+         a> get q|
+         a< END|",
+    );
+}
+
+#[test]
+fn an_item_over_the_servers_limit_is_swallowed() {
+    let limits = Limits {
+        item_bytes: 10,
+        ..Limits::default()
+    };
+    let mut world = World::with_options(
+        "",
+        SessionOptions {
+            limits,
+            ..SessionOptions::default()
+        },
+    );
+    world.play(
+        "a> set q 0 0 11|12345678901|set q 0 0 10|1234567890|get q|
+         a< SERVER_ERROR object too large for cache|STORED|VALUE q 0 10|1234567890|END|",
+    );
+}
+
+#[test]
+fn names_are_checked_wherever_they_come() {
+    let fault = "CLIENT_ERROR queue name has a character that is not allowed: '/', '~', blank, control, or not UTF-8|";
+    let shape =
+        "CLIENT_ERROR queue name must not begin with '.' nor have an empty part beside '+'|";
+    play(
+        "",
+        &format!(
+            "a> set ../evil 0 0 1|1|get .|delete ..|flush a~b|monitor + 1|confirm .x 1|get q|
+             a< {shape}{shape}{shape}{fault}{shape}{shape}END|"
+        ),
+    );
+    let long = "n".repeat(251);
+    play(
+        "",
+        &format!(
+            "a> set {long} 0 0 1|1|get q|\na< CLIENT_ERROR queue name is longer than 250 bytes|END|"
+        ),
+    );
+}
+
+#[test]
+fn a_reader_that_does_not_read_costs_a_bounded_amount() {
+    use millstream_queue::session::Session;
+    let mut world = World::new("");
+    let body = "x".repeat(1000);
+    for _ in 0..300 {
+        world.send('a', format!("set q 0 0 1000\r\n{body}\r\n").as_bytes());
+    }
+    let options = SessionOptions {
+        output_bytes: 10_000,
+        ..SessionOptions::default()
+    };
+    let mut session = Session::new(&mut world.queues, options);
+    session.receive(
+        &mut world.queues,
+        "get q q q q q q q q q q q q q q q q q q q q\r\n"
+            .repeat(10)
+            .as_bytes(),
+        world.now,
+    );
+    assert!(
+        session.output().len() < 12_000,
+        "{}",
+        session.output().len()
+    );
+    assert!(world.queues.items("q").unwrap() > 280);
+    let mut got = 0;
+    while !session.output().is_empty() {
+        got += session
+            .output()
+            .windows(5)
+            .filter(|five| five == b"VALUE")
+            .count();
+        let bytes = session.output().len();
+        session.sent(bytes);
+        session.resume(&mut world.queues, world.now);
+        assert!(session.output().len() < 12_000);
+    }
+    assert_eq!(got, 200);
+    // What such a client pipelines is no longer read at some point.
+    session.receive(
+        &mut world.queues,
+        b"get q q q q q q q q q q q q q q\r\n",
+        world.now,
+    );
+    assert!(session.wants_input());
+    session.receive(&mut world.queues, &vec![b'x'; 70_000], world.now);
+    assert!(!session.wants_input());
+}
+
+#[test]
+fn who_must_say_a_name_first_gets_nothing_without() {
+    let credentials = Some(Arc::from(["ann secret".to_owned(), "bob word".to_owned()]));
+    let mut world = World::with_options(
+        "",
+        SessionOptions {
+            credentials,
+            ..SessionOptions::default()
+        },
+    );
+    world.play(
+        "a> get q|set k 0 0 9|ann wrong|set k 0 0 99|
+         a< CLIENT_ERROR unauthenticated|CLIENT_ERROR authentication failure|
+         b> set k 0 0 8|bob word|get q|
+         b< STORED|END|",
+    );
+}
+
+#[test]
+fn a_read_only_server_gives_and_a_quiescent_one_does_not() {
+    play(
+        "",
+        "a> set q 0 0 1|1|set q 0 0 1|2|status READONLY|status|set q 0 0 1|3|get q|
+         a< STORED|STORED|END|READONLY|NOT_STORED|VALUE q 0 1|1|END|
+         a> status quiescent|get q|set q 0 0 1|3|status up|get q|status|status sideways|
+         a< END|ERROR|NOT_STORED|END|VALUE q 0 1|2|END|UP|CLIENT_ERROR status is UP, READONLY or QUIESCENT|",
+    );
+}
+
+#[test]
+fn settings_change_while_the_server_runs() {
+    let mut world = World::new("");
+    world.play("a> set q 0 0 1|1|\na< STORED|");
+    world
+        .queues
+        .configure("[defaults]\nmax_items = 1".parse().unwrap(), world.now);
+    world.play("a> set q 0 0 1|2|\na< NOT_STORED|");
+}

@@ -1,0 +1,19 @@
+//! Queues from outside, without a socket: conversations of several clients, judged byte by byte.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod script;
+
+mod compat;
+mod crashes;
+mod expiry;
+mod fanout;
+mod faults_of_others;
+mod limits;
+mod reads;
+mod simulation;
+mod waiting;

@@ -1,0 +1,179 @@
+//! Getting, opening, closing, giving back, looking.
+
+use crate::script::{World, play};
+
+#[test]
+fn items_come_out_in_the_order_in_which_they_went_in() {
+    play(
+        "",
+        "a> set q 0 0 1|1|set q 7 0 1|2|set q 0 0 0||get q|get q|get q|get q|
+         a< STORED|STORED|STORED|VALUE q 0 1|1|END|VALUE q 7 1|2|END|VALUE q 0 0||END|END|",
+    );
+}
+
+#[test]
+fn a_request_may_be_cut_anywhere() {
+    let sent = b"set q 0 0 5\r\nhello\r\nget q/open\r\nget q/abort\r\nget nothing q\r\n";
+    let expected = "STORED|VALUE q/open 0 5|hello|END|END|VALUE q 0 5|hello|END|";
+    for at in 0..=sent.len() {
+        let mut world = World::new("");
+        world.send('a', &sent[..at]);
+        world.send('a', &sent[at..]);
+        assert_eq!(world.received('a'), expected, "cut at {at}");
+    }
+    let mut world = World::new("");
+    sent.chunks(1).for_each(|byte| world.send('a', byte));
+    assert_eq!(world.received('a'), expected);
+}
+
+#[test]
+fn an_open_item_comes_back_when_its_connection_ends() {
+    play(
+        "",
+        "a> set q 0 0 1|1|set q 0 0 1|2|get q/open|
+         a< STORED|STORED|VALUE q/open 0 1|1|END|
+         b> get q/open|
+         b< VALUE q/open 0 1|2|END|
+         b!
+         a!
+         c> get q|get q|get q|
+         c< VALUE q 0 1|1|END|VALUE q 0 1|2|END|END|",
+    );
+}
+
+#[test]
+fn close_confirms_and_abort_gives_back() {
+    play(
+        "",
+        "a> set q 0 0 1|1|get q/open|get q/abort|get q/abort|get q/open|get q/close|get q/close|get q|
+         a< STORED|VALUE q/open 0 1|1|END|END|END|VALUE q/open 0 1|1|END|END|END|END|
+         a!
+         b> get q|
+         b< END|",
+    );
+}
+
+#[test]
+fn close_and_open_is_one_request() {
+    play(
+        "",
+        "a> set q 0 0 1|1|set q 0 0 1|2|get q/open|get q/close/open|get q/close/open|get q/close|
+         a< STORED|STORED|VALUE q/open 0 1|1|END|VALUE q/close/open 0 1|2|END|END|END|",
+    );
+}
+
+#[test]
+fn one_item_of_a_queue_may_be_open_unless_more_are_allowed() {
+    let script =
+        "a> set q 0 0 1|1|set q 0 0 1|2|get q/open|get q/open|get q|get q/peek|get q/close|get q|";
+    play(
+        "",
+        &format!(
+            "{script}\na< STORED|STORED|VALUE q/open 0 1|1|END|ERROR|ERROR|VALUE q/peek 0 1|2|END|END|VALUE q 0 1|2|END|"
+        ),
+    );
+    play(
+        "[queue.q]\nmax_opens = 2",
+        "a> set q 0 0 1|1|set q 0 0 1|2|set q 0 0 1|3|get q/open|get q/open|get q/open|
+         a< STORED|STORED|STORED|VALUE q/open 0 1|1|END|VALUE q/open 0 1|2|END|ERROR|
+         a> get q/close|get q/abort|get q|
+         a< END|END|VALUE q 0 1|2|END|",
+    );
+}
+
+#[test]
+fn a_peek_takes_nothing() {
+    play(
+        "",
+        "a> get q/peek|set q 3 0 1|1|get q/peek|get q/peek|get q|get q/peek|
+         a< END|STORED|VALUE q/peek 3 1|1|END|VALUE q/peek 3 1|1|END|VALUE q 3 1|1|END|END|",
+    );
+}
+
+#[test]
+fn several_keys_are_served_in_turn() {
+    play(
+        "",
+        "a> set a 0 0 1|1|set b 0 0 1|2|get a nothing b a|
+         a< STORED|STORED|VALUE a 0 1|1|VALUE b 0 1|2|END|",
+    );
+}
+
+#[test]
+fn gets_tells_the_id() {
+    play(
+        "",
+        "a> set q 0 0 1|1|gets q|\na< STORED|VALUE q 0 1 0|1|END|",
+    );
+}
+
+#[test]
+fn illegal_mixes_are_refused_and_the_connection_stays() {
+    play(
+        "",
+        "a> set q 0 0 1|1|get q/peek/open|
+         a< STORED|CLIENT_ERROR peek and abort go with no other option but t=|
+         a> get q/abort/close|get /open|get q/opne|get q q/x|
+         a< CLIENT_ERROR peek and abort go with no other option but t=|CLIENT_ERROR queue name is empty|CLIENT_ERROR unknown option|CLIENT_ERROR unknown option|
+         a> get q|
+         a< VALUE q 0 1|1|END|",
+    );
+}
+
+#[test]
+fn monitor_and_confirm() {
+    play(
+        "",
+        "a> set q 0 0 1|1|set q 0 0 1|2|set q 0 0 1|3|
+         a< STORED|STORED|STORED|
+         b> monitor q 10 2|
+         b< VALUE q 0 1|1|END|VALUE q 0 1|2|END|END|
+         b> confirm q 3|confirm q 2|confirm q 1|confirm q 0|
+         b< ERROR|END|ERROR|END|
+         b> monitor q 1|
+         b< VALUE q 0 1|3|END|
+         +500
+         a> set q 0 0 1|4|
+         a< STORED|
+         b< VALUE q 0 1|4|END|
+         +499
+         b<
+         +1
+         b< END|
+         b!
+         a> get q|get q|get q|
+         a< VALUE q 0 1|3|END|VALUE q 0 1|4|END|END|",
+    );
+}
+
+#[test]
+fn an_item_that_fails_too_often_goes_to_the_error_queue() {
+    play(
+        "[queue.q]\nmax_deliveries = 2\nerror_queue = \"bad\"",
+        "a> set q 5 0 6|poison|set q 0 0 4|good|get q/open|get q/abort|
+         a< STORED|STORED|VALUE q/open 5 6|poison|END|END|
+         crash
+         a> get q/open|
+         a< VALUE q/open 5 6|poison|END|
+         a!
+         b> get q/open|get bad|
+         b< VALUE q/open 0 4|good|END|VALUE bad 5 6|poison|END|",
+    );
+}
+
+#[test]
+fn an_open_read_may_have_a_time_limit() {
+    play(
+        "[queue.q]\nopen_timeout = \"2s\"",
+        "a> set q 0 0 1|1|get q/open|
+         a< STORED|VALUE q/open 0 1|1|END|
+         +1999
+         b> get q|
+         b< END|
+         +1
+         b> get q|
+         b< VALUE q 0 1|1|END|
+         a> get q/close|get q/open|
+         a< END|END|",
+    );
+}

@@ -1,0 +1,173 @@
+//! Conversations as text.
+//!
+//! `a> set q 0 0 2|hi|` client `a` sends; `a< STORED|` is all that it has got since (`|` is CR LF, an empty line nothing);
+//! `+500` half a second passes; `a!` its connection ends; `crash` the process dies and starts again; `power` so does the
+//! machine, and what was not synced is lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millstream_queue::Moment;
+use millstream_queue::config::Config;
+use millstream_queue::queues::Queues;
+use millstream_queue::session::{Session, SessionOptions};
+use millstream_queue::storage::MemoryStorage;
+
+/// A server without sockets, and its clients.
+pub struct World {
+    pub storage: MemoryStorage,
+    pub queues: Queues<MemoryStorage>,
+    pub now: Moment,
+    config: Config,
+    options: Arc<SessionOptions>,
+    clients: BTreeMap<char, Client>,
+}
+
+struct Client {
+    session: Session,
+    got: Vec<u8>,
+}
+
+impl World {
+    pub fn new(config: &str) -> Self {
+        Self::with_options(config, SessionOptions::default())
+    }
+
+    pub fn with_options(config: &str, options: SessionOptions) -> Self {
+        let config: Config = config.parse().unwrap();
+        let storage = MemoryStorage::new(64);
+        let now = Moment {
+            wall_ms: 1_700_000_000_000,
+            steady_us: 5_000_000,
+        };
+        let queues = Queues::open(storage.clone(), config.clone(), now).unwrap();
+        World {
+            storage,
+            queues,
+            now,
+            config,
+            options: options.into(),
+            clients: BTreeMap::new(),
+        }
+    }
+
+    /// Act a conversation out.
+    pub fn play(&mut self, script: &str) {
+        for line in script
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+        {
+            let words = line.get(2..).unwrap_or_default().trim_start();
+            match line.as_bytes() {
+                [b'+', ..] => self.pass(line[1..].parse().unwrap()),
+                b"crash" => self.restart(),
+                b"power" => {
+                    self.clients.clear();
+                    self.storage.lose_power(|_| 0);
+                    self.restart();
+                }
+                [name, b'>', ..] => self.send(*name as char, words.replace('|', "\r\n").as_bytes()),
+                [name, b'<', ..] => {
+                    let got = self.received(*name as char);
+                    assert_eq!(got, words, "at {line:?} of\n{script}");
+                }
+                [name, b'!'] => self.hang_up(*name as char),
+                _ => panic!("what is {line:?}?"),
+            }
+        }
+        for (name, client) in &self.clients {
+            let got = String::from_utf8_lossy(&client.got);
+            assert!(
+                got.is_empty(),
+                "nobody looked at what {name} got: {got:?} in\n{script}"
+            );
+        }
+    }
+
+    pub fn send(&mut self, name: char, bytes: &[u8]) {
+        let client = self.clients.entry(name).or_insert_with(|| Client {
+            session: Session::new(&mut self.queues, Arc::clone(&self.options)),
+            got: Vec::new(),
+        });
+        client.session.receive(&mut self.queues, bytes, self.now);
+        self.deliver();
+    }
+
+    /// What a client has got since it was last asked, `|` for CR LF.
+    pub fn received(&mut self, name: char) -> String {
+        let got = self
+            .clients
+            .get_mut(&name)
+            .map(|client| std::mem::take(&mut client.got))
+            .unwrap_or_default();
+        String::from_utf8_lossy(&got).replace("\r\n", "|")
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        let end_us = self.now.steady_us + ms * 1_000;
+        while let Some(due_us) = self.queues.next_event().filter(|due_us| *due_us <= end_us) {
+            self.advance(due_us.max(self.now.steady_us));
+        }
+        self.advance(end_us);
+    }
+
+    pub fn hang_up(&mut self, name: char) {
+        if let Some(mut client) = self.clients.remove(&name) {
+            client.session.end(&mut self.queues, self.now);
+            self.deliver();
+        }
+    }
+
+    pub fn is_closed(&self, name: char) -> bool {
+        self.clients[&name].session.is_closed()
+    }
+
+    pub fn restart(&mut self) {
+        self.clients.clear();
+        self.queues = Queues::open(self.storage.clone(), self.config.clone(), self.now).unwrap();
+    }
+
+    fn advance(&mut self, steady_us: u64) {
+        let before_ms = self.now.steady_us / 1_000;
+        self.now.wall_ms += steady_us / 1_000 - before_ms;
+        self.now.steady_us = steady_us;
+        self.queues.turn(self.now).unwrap();
+        self.deliver();
+    }
+
+    /// What the server does after each batch of work: wake, commit, send; until nothing more happens.
+    fn deliver(&mut self) {
+        loop {
+            let woken = self.queues.take_woken();
+            let mut sent = false;
+            for client in self.clients.values_mut() {
+                if woken.contains(&client.session.id()) {
+                    client.session.resume(&mut self.queues, self.now);
+                }
+            }
+            let committed = self.queues.commit().is_ok();
+            for client in self.clients.values_mut() {
+                let bytes = client.session.output().len();
+                if bytes > 0 {
+                    sent = true;
+                    if committed {
+                        client.got.extend_from_slice(client.session.output());
+                    }
+                    client.session.sent(bytes);
+                    if client.session.has_work() {
+                        client.session.resume(&mut self.queues, self.now);
+                    }
+                }
+            }
+            if woken.is_empty() && !sent {
+                return;
+            }
+        }
+    }
+}
+
+/// Act a conversation out in a new world.
+pub fn play(config: &str, script: &str) {
+    World::new(config).play(script);
+}

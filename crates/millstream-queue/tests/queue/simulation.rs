@@ -1,0 +1,499 @@
+//! Many clients at random, with a clock and crashes that the test makes, against a model of plain collections.
+//!
+//! A run is a seed: `QUEUE_SIM_SEED=17 cargo test -p millstream-queue simulation` repeats the one that failed, and
+//! `QUEUE_SIM_RUNS=100000` does more than the usual number.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::script::World;
+
+const CONFIG: &str = r#"
+    [queue.tiny_memory]
+    memory_bytes = 300
+    [queue.full]
+    max_items = 4
+    [queue.rolling]
+    max_items = 4
+    discard_old = true
+    [queue.unsynced]
+    sync = "never"
+    memory_bytes = 500
+"#;
+const QUEUES: [&str; 7] = [
+    "plain",
+    "tiny_memory",
+    "full",
+    "rolling",
+    "unsynced",
+    "parent",
+    "parent+child",
+];
+const CLIENTS: [char; 6] = ['a', 'b', 'c', 'd', 'e', 'f'];
+const STEPS: u64 = 400;
+/// Each 100th run is so long that logs are compacted.
+const STEPS_LONG: u64 = 20_000;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % limit
+    }
+
+    fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Thing {
+    number: u64,
+    body: String,
+    expiry_ms: u64,
+    due_ms: u64,
+}
+
+#[derive(Default)]
+struct Line {
+    /// Sorted by number.
+    things: Vec<Thing>,
+    waiters: VecDeque<Waiter>,
+    /// All that was ever acknowledged.
+    ever: BTreeMap<u64, Thing>,
+}
+
+struct Waiter {
+    client: char,
+    until_ms: u64,
+    key: String,
+    open: bool,
+}
+
+#[derive(Default)]
+struct Client {
+    open: Vec<(&'static str, Thing)>,
+    expected: String,
+}
+
+/// What the server should do, in the plainest way.
+#[derive(Default)]
+struct Model {
+    lines: BTreeMap<&'static str, Line>,
+    clients: BTreeMap<char, Client>,
+    now_ms: u64,
+    numbers: u64,
+}
+
+impl Model {
+    fn line(&mut self, queue: &'static str) -> &mut Line {
+        self.lines.entry(queue).or_default()
+    }
+
+    fn say(&mut self, client: char, reply: &str) {
+        self.clients.entry(client).or_default().expected += reply;
+    }
+
+    fn value(&mut self, client: char, key: &str, thing: &Thing) {
+        let Thing { number, body, .. } = thing;
+        self.say(
+            client,
+            &format!("VALUE {key} {} {}|{body}|END|", *number as u32, body.len()),
+        );
+    }
+
+    fn put(&mut self, client: char, queue: &'static str, body: &str, expiry_s: u64, delay_ms: u64) {
+        let now_ms = self.now_ms;
+        if queue == "full" && self.line(queue).things.len() >= 4 {
+            return self.say(client, "NOT_STORED|");
+        }
+        let thing = Thing {
+            number: self.numbers,
+            body: body.to_owned(),
+            expiry_ms: if expiry_s == 0 {
+                0
+            } else {
+                now_ms + expiry_s * 1_000
+            },
+            due_ms: if delay_ms == 0 { 0 } else { now_ms + delay_ms },
+        };
+        let children: &[&'static str] = if queue == "parent" {
+            &["parent", "parent+child"]
+        } else {
+            &[queue]
+        };
+        for &queue in children {
+            let line = self.line(queue);
+            line.ever.insert(thing.number, thing.clone());
+            line.things.push(thing.clone());
+            while queue == "rolling" && line.things.len() > 4 {
+                line.things.remove(0);
+            }
+        }
+        self.say(client, "STORED|");
+        children.iter().for_each(|queue| self.serve(queue));
+    }
+
+    fn next(&mut self, queue: &'static str) -> Option<Thing> {
+        let now_ms = self.now_ms;
+        let line = self.line(queue);
+        line.things
+            .retain(|thing| thing.expiry_ms == 0 || thing.expiry_ms > now_ms);
+        let at = line
+            .things
+            .iter()
+            .position(|thing| thing.due_ms <= now_ms)?;
+        Some(line.things.remove(at))
+    }
+
+    fn put_back(&mut self, queue: &'static str, thing: Thing) {
+        let line = self.line(queue);
+        let at = line
+            .things
+            .partition_point(|other| other.number < thing.number);
+        line.things.insert(at, thing);
+    }
+
+    fn serve(&mut self, queue: &'static str) {
+        while !self.line(queue).waiters.is_empty() {
+            let Some(thing) = self.next(queue) else {
+                return;
+            };
+            let Some(waiter) = self.line(queue).waiters.pop_front() else {
+                return;
+            };
+            self.value(waiter.client, &waiter.key, &thing);
+            if waiter.open {
+                self.clients
+                    .entry(waiter.client)
+                    .or_default()
+                    .open
+                    .push((queue, thing));
+            }
+        }
+    }
+
+    fn end_oldest(&mut self, client: char, queue: &'static str, give_back: bool) {
+        let open = &mut self.clients.entry(client).or_default().open;
+        let Some(at) = open.iter().position(|(of, _)| *of == queue) else {
+            return;
+        };
+        let (_, thing) = open.remove(at);
+        if give_back {
+            self.put_back(queue, thing);
+            self.serve(queue);
+        }
+    }
+
+    fn get(&mut self, client: char, queue: &'static str, options: &str) {
+        let key = format!("{queue}{options}");
+        let has = |option: &str| options.contains(option);
+        let wait_ms: u64 = options
+            .split_once("t=")
+            .map_or(0, |(_, ms)| ms.parse().unwrap());
+        if has("/close") {
+            self.end_oldest(client, queue, false);
+        }
+        if has("/abort") {
+            self.end_oldest(client, queue, true);
+        }
+        if has("/abort") || (has("/close") && !has("/open")) {
+            return self.say(client, "END|");
+        }
+        let open = self
+            .clients
+            .entry(client)
+            .or_default()
+            .open
+            .iter()
+            .any(|(of, _)| *of == queue);
+        if open && !has("/peek") {
+            return self.say(client, "ERROR|");
+        }
+        match self.next(queue) {
+            Some(thing) => {
+                self.value(client, &key, &thing);
+                if has("/peek") {
+                    self.put_back(queue, thing);
+                } else if has("/open") {
+                    self.clients
+                        .entry(client)
+                        .or_default()
+                        .open
+                        .push((queue, thing));
+                }
+            }
+            None if wait_ms > 0 => {
+                let until_ms = self.now_ms + wait_ms;
+                self.line(queue).waiters.push_back(Waiter {
+                    client,
+                    until_ms,
+                    key,
+                    open: has("/open"),
+                });
+            }
+            None => self.say(client, "END|"),
+        }
+    }
+
+    fn is_waiting(&self, client: char) -> bool {
+        self.lines
+            .values()
+            .any(|line| line.waiters.iter().any(|waiter| waiter.client == client))
+    }
+
+    fn pass(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.now_ms += 1;
+            let now_ms = self.now_ms;
+            for queue in QUEUES {
+                let line = self.line(queue);
+                let ended: Vec<char> = line
+                    .waiters
+                    .iter()
+                    .filter(|waiter| waiter.until_ms <= now_ms)
+                    .map(|waiter| waiter.client)
+                    .collect();
+                line.waiters.retain(|waiter| waiter.until_ms > now_ms);
+                ended
+                    .into_iter()
+                    .for_each(|client| self.say(client, "END|"));
+            }
+            QUEUES.iter().for_each(|queue| self.serve(queue));
+        }
+    }
+
+    fn hang_up(&mut self, client: char) {
+        self.lines
+            .values_mut()
+            .for_each(|line| line.waiters.retain(|waiter| waiter.client != client));
+        let gone = self.clients.remove(&client).unwrap_or_default();
+        for (queue, thing) in gone.open {
+            self.put_back(queue, thing);
+            self.serve(queue);
+        }
+    }
+
+    fn crash(&mut self) {
+        self.lines
+            .values_mut()
+            .for_each(|line| line.waiters.clear());
+        CLIENTS.iter().for_each(|client| self.hang_up(*client));
+    }
+}
+
+struct Run {
+    world: World,
+    model: Model,
+    random: Random,
+    told: Vec<String>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let world = World::new(CONFIG);
+        let model = Model {
+            now_ms: world.now.wall_ms,
+            ..Model::default()
+        };
+        let mut run = Run {
+            world,
+            model,
+            random: Random(seed),
+            told: Vec::new(),
+        };
+        run.world.play("x> get parent+child|\nx< END|");
+        run
+    }
+
+    fn step(&mut self) {
+        let random = &mut self.random;
+        match random.below(100) {
+            0 => {
+                self.told.push("crash".to_owned());
+                self.world.restart();
+                self.model.crash();
+            }
+            1 if random.one_in(2) => self.lose_power(),
+            1..=4 => {
+                let client = random.of(&CLIENTS);
+                self.told.push(format!("{client}!"));
+                self.world.hang_up(client);
+                self.model.hang_up(client);
+            }
+            5..=19 => {
+                let ms = if random.one_in(4) {
+                    random.below(1_500)
+                } else {
+                    random.below(20)
+                };
+                self.told.push(format!("+{ms}"));
+                self.world.pass(ms);
+                self.model.pass(ms);
+            }
+            _ => self.command(),
+        }
+        self.compare();
+    }
+
+    fn command(&mut self) {
+        let (random, model) = (&mut self.random, &mut self.model);
+        let client = random.of(&CLIENTS);
+        if model.is_waiting(client) {
+            return;
+        }
+        let queue = random.of(&QUEUES);
+        let line = if random.one_in(2) {
+            let body = "x".repeat(random.below(60) as usize);
+            // Whether an expired item still counts for a limit depends on when it was swept.
+            let timely = !["full", "rolling"].contains(&queue);
+            let expiry_s = if timely && random.one_in(5) {
+                1 + random.below(2)
+            } else {
+                0
+            };
+            let delay_ms = if timely && random.one_in(8) {
+                1 + random.below(30)
+            } else {
+                0
+            };
+            let delay = if delay_ms == 0 {
+                String::new()
+            } else {
+                format!("/delay={delay_ms}")
+            };
+            model.numbers += 1;
+            let flags = model.numbers as u32;
+            model.put(client, queue, &body, expiry_s, delay_ms);
+            format!(
+                "set {queue}{delay} {flags} {expiry_s} {}\r\n{body}\r\n",
+                body.len()
+            )
+        } else if random.one_in(60) {
+            let line = model.line(queue);
+            line.things.clear();
+            model.say(client, "END|");
+            format!("flush {queue}\r\n")
+        } else {
+            let wait_ms = 1 + random.below(40);
+            let options = match random.below(9) {
+                0 | 1 => String::new(),
+                2 => "/open".to_owned(),
+                3 => "/close".to_owned(),
+                4 => "/abort".to_owned(),
+                5 => "/close/open".to_owned(),
+                6 => "/peek".to_owned(),
+                7 => format!("/t={wait_ms}"),
+                _ => format!("/close/open/t={wait_ms}"),
+            };
+            model.get(client, queue, &options);
+            format!("get {queue}{options}\r\n")
+        };
+        self.told
+            .push(format!("{client}> {}", line.replace("\r\n", "|")));
+        let cut = self.random.below(line.len() as u64 + 1) as usize;
+        self.world.send(client, &line.as_bytes()[..cut]);
+        self.world.send(client, &line.as_bytes()[cut..]);
+    }
+
+    fn compare(&mut self) {
+        for client in CLIENTS {
+            let expected = self
+                .model
+                .clients
+                .get_mut(&client)
+                .map(|c| std::mem::take(&mut c.expected))
+                .unwrap_or_default();
+            assert_eq!(self.world.received(client), expected, "what {client} got");
+        }
+    }
+
+    /// The machine dies, and keeps what was synced and a part of the rest. What a queue then holds must be in order and known;
+    /// with all that was acknowledged and not yet taken, where the queue promises that.
+    fn lose_power(&mut self) {
+        self.told.push("power".to_owned());
+        self.model.crash();
+        let random = &mut self.random;
+        self.world
+            .storage
+            .lose_power(|unsynced| random.below(unsynced + 1));
+        self.world.restart();
+        for queue in QUEUES {
+            let mut found = Vec::new();
+            loop {
+                self.world.send('y', format!("get {queue}\r\n").as_bytes());
+                let got = self.world.received('y');
+                if got == "END|" {
+                    break;
+                }
+                let mut words = got.split([' ', '|']);
+                let number: u64 = words.nth(2).unwrap().parse().unwrap();
+                found.push((number, words.nth(1).unwrap().to_owned()));
+            }
+            let now_ms = self.model.now_ms;
+            let line = self.model.line(queue);
+            assert!(
+                found.is_sorted_by_key(|(number, _)| *number),
+                "{queue} in order: {found:?}"
+            );
+            for (number, body) in &found {
+                assert_eq!(
+                    line.ever.get(number).map(|thing| &thing.body),
+                    Some(body),
+                    "{queue} holds what was never put"
+                );
+            }
+            let visible = |thing: &&Thing| {
+                (thing.expiry_ms == 0 || thing.expiry_ms > now_ms) && thing.due_ms <= now_ms
+            };
+            if queue != "unsynced" {
+                for thing in line.things.iter().filter(visible) {
+                    assert!(
+                        found.iter().any(|(number, _)| *number == thing.number),
+                        "{queue} lost {thing:?}"
+                    );
+                }
+            }
+            line.things.clear();
+            self.world
+                .send('y', format!("flush {queue}\r\n").as_bytes());
+            assert_eq!(self.world.received('y'), "END|");
+        }
+    }
+}
+
+#[test]
+fn random_clients_see_what_the_model_says() {
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse::<u64>().unwrap())
+    };
+    let seeds = match number("QUEUE_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("QUEUE_SIM_RUNS").unwrap_or(200),
+    };
+    for seed in seeds {
+        let mut run = Run::new(seed);
+        for _ in 0..if seed % 100 == 99 { STEPS_LONG } else { STEPS } {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.step()));
+            if let Err(cause) = outcome {
+                let tail = run.told.len().saturating_sub(40);
+                eprintln!(
+                    "QUEUE_SIM_SEED={seed} repeats this; the last of {} steps:\n{}",
+                    run.told.len(),
+                    run.told[tail..].join("\n")
+                );
+                std::panic::resume_unwind(cause);
+            }
+        }
+    }
+}

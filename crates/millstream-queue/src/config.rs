@@ -54,7 +54,9 @@ impl FromStr for Sync {
             _ => match parse_time(text) {
                 Some(Duration::ZERO) => Ok(Sync::Always),
                 Some(every) => Ok(Sync::Every(every)),
-                None => Err(format!("\"{text}\" is none of never, always, or a time such as 100ms")),
+                None => Err(format!(
+                    "\"{text}\" is none of never, always, or a time such as 100ms"
+                )),
             },
         }
     }
@@ -169,7 +171,9 @@ impl<'de> Deserialize<'de> for Time {
         let text = String::deserialize(from)?;
         match parse_time(&text) {
             Some(time) => Ok(Time(time)),
-            None => Err(serde::de::Error::custom(format!("\"{text}\" is no time such as 500ms, 90s or 24h"))),
+            None => Err(serde::de::Error::custom(format!(
+                "\"{text}\" is no time such as 500ms, 90s or 24h"
+            ))),
         }
     }
 }

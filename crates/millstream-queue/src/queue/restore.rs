@@ -32,6 +32,35 @@ struct Replay {
 }
 
 impl Replay {
+    fn of<L: Log>(name: &str, log: &mut L) -> Result<Self, QueueError> {
+        let mut replay = Replay {
+            from: log.first(),
+            ..Replay::default()
+        };
+        for position in log.first()..log.next() {
+            let record = match log.read(position) {
+                Ok(record) => record,
+                Err(cause) => {
+                    return Err(QueueError::Storage {
+                        queue: name.to_owned(),
+                        cause,
+                    });
+                }
+            };
+            match Operation::decode(record) {
+                Ok(operation) => replay.apply(position, operation),
+                Err(what) => {
+                    return Err(QueueError::Record {
+                        queue: name.to_owned(),
+                        position,
+                        what,
+                    });
+                }
+            }
+        }
+        Ok(replay)
+    }
+
     #[inline]
     fn apply(&mut self, position: u64, operation: Operation<'_>) {
         match operation {
@@ -114,27 +143,7 @@ impl<L: Log> Queue<L> {
         mut log: L,
         now: Moment,
     ) -> Result<Self, QueueError> {
-        let mut replay = Replay {
-            from: log.first(),
-            ..Replay::default()
-        };
-        let next = log.next();
-        for position in log.first()..next {
-            let record = log.read(position).map_err(|cause| QueueError::Storage {
-                queue: name.to_string(),
-                cause,
-            })?;
-            match Operation::decode(record) {
-                Ok(operation) => replay.apply(position, operation),
-                Err(what) => {
-                    return Err(QueueError::Record {
-                        queue: name.to_string(),
-                        position,
-                        what,
-                    });
-                }
-            }
-        }
+        let replay = Replay::of(&name, &mut log)?;
         let mut moved = Moved::default();
         replay
             .moved

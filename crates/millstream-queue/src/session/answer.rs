@@ -28,9 +28,10 @@ impl Session {
                 queue,
                 seconds,
                 items_max,
-            } => {
-                return self.monitor(queues, queue, *seconds, *items_max, now);
-            }
+            } => match name::check(queue) {
+                Ok(name) => return self.monitor(queues, name, *seconds, *items_max, now),
+                Err(fault) => reply::client_error(&mut self.output, &fault),
+            },
             _ => self.answer_seldom(queues, request, now),
         }
         Progress::Done

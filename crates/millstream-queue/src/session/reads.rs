@@ -7,7 +7,6 @@ use super::{Compat, Progress, Session, State};
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::moment::Moment;
-use crate::name;
 use crate::protocol::{Get, GetKey, reply};
 use crate::queues::{Got, Queues};
 use crate::storage::Storage;
@@ -43,11 +42,10 @@ impl Session {
             };
             key.wait_ms = key.wait_ms.min(WAIT_MS_MAX);
             if !in_line && self.output.len() >= self.options.output_bytes {
-                self.state = State::Waiting {
+                return self.blocked(State::Waiting {
                     served,
                     in_line: false,
-                };
-                return Progress::Blocked;
+                });
             }
             let got = if std::mem::take(&mut in_line) {
                 match queues.resume(self.id, &key, now) {
@@ -62,11 +60,10 @@ impl Session {
                 Ok(Got::Item(item)) => self.say_value(word, key.name, &item, get.with_id),
                 Ok(Got::Nothing) => {}
                 Ok(Got::Waiting) => {
-                    self.state = State::Waiting {
+                    return self.blocked(State::Waiting {
                         served,
                         in_line: true,
-                    };
-                    return Progress::Blocked;
+                    });
                 }
                 Ok(Got::NotNow) => {
                     self.say(reply::ERROR);
@@ -84,18 +81,11 @@ impl Session {
     pub(super) fn monitor<S: Storage>(
         &mut self,
         queues: &mut Queues<S>,
-        queue: &[u8],
+        name: &str,
         seconds: u64,
         items_max: Option<u64>,
         now: Moment,
     ) -> Progress {
-        let name = match name::check(queue) {
-            Ok(name) => name,
-            Err(fault) => {
-                reply::client_error(&mut self.output, &fault);
-                return Progress::Done;
-            }
-        };
         let (until_us, mut left, mut waiting) = match self.state {
             State::Monitoring {
                 until_us,
@@ -126,28 +116,26 @@ impl Session {
                     .resume(self.id, &key, now)
                     .map(|got| got.unwrap_or(Got::Waiting))
             } else if self.output.len() >= self.options.output_bytes {
-                self.state = State::Monitoring {
+                return self.blocked(State::Monitoring {
                     until_us,
                     left,
                     waiting: false,
-                };
-                return Progress::Blocked;
+                });
             } else {
                 queues.monitor(self.id, &key, usize::MAX, now)
             };
             match got {
                 Ok(Got::Item(item)) => {
-                    self.say_value(queue, name, &item, false);
+                    self.say_value(name.as_bytes(), name, &item, false);
                     self.say(reply::END);
                     left -= 1;
                 }
                 Ok(Got::Waiting) => {
-                    self.state = State::Monitoring {
+                    return self.blocked(State::Monitoring {
                         until_us,
                         left,
                         waiting: true,
-                    };
-                    return Progress::Blocked;
+                    });
                 }
                 Ok(Got::Nothing | Got::NotNow) => break,
                 Err(error) => return self.fail(&error),
@@ -170,6 +158,11 @@ impl Session {
             with_id.then_some(item.id),
             &item.body,
         );
+    }
+
+    fn blocked(&mut self, until: State) -> Progress {
+        self.state = until;
+        Progress::Blocked
     }
 
     #[cold]

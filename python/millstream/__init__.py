@@ -18,7 +18,7 @@ from ._errors import DeadLetter, FlowError, FlowUsageError, StepError, dead_lett
 from ._flow import Flow, Stream
 from ._io import Sink, Source, generate, stdout
 from ._keyed import KeyedStream
-from ._millstream import Report
+from ._millstream import KeyContext, Report
 from ._record import Record
 from ._run import run
 
@@ -27,6 +27,7 @@ __all__ = [
     "Flow",
     "FlowError",
     "FlowUsageError",
+    "KeyContext",
     "KeyedStream",
     "Record",
     "Report",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from . import _kernels, _millstream
 from ._errors import FlowUsageError
+from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from ._errors import dead_letter
     from ._keyed import KeyedStream
+    from ._time import Seconds
 
     OnError: TypeAlias = "Literal['fail', 'skip'] | dead_letter"
 
@@ -26,6 +28,12 @@ def callable_or_raise(verb: str, f: object) -> None:
     """Raises when ``f``, given to ``verb``, is no function."""
     if not callable(f):
         raise FlowUsageError(f"{verb} takes a function, not {f!r}")
+
+
+def same_times(one: bool, other: bool) -> None:
+    """Raises when only one of two streams has times."""
+    if one != other:
+        raise FlowUsageError("a stream behind event_time merges only with streams behind event_time")
 
 
 class Flow:
@@ -85,17 +93,23 @@ class Stream:
     sink.
     """
 
-    __slots__ = ("_pipe",)
+    __slots__ = ("_pipe", "_timed")
 
-    def __init__(self, pipe: _millstream.Pipe) -> None:
+    def __init__(self, pipe: _millstream.Pipe, timed: bool = False) -> None:
         self._pipe = pipe
+        self._timed = timed
 
     def _step(
         self, kind: str, f: Any, make: Callable[[Any, bool], Any], name: str | None, on_error: OnError
     ) -> Stream:
         callable_or_raise(kind, f)
-        kernel = make(f, on_error != "fail")
-        return Stream(self._pipe.step(kind, name or "", "values", kernel, on_error))
+        tolerant = on_error != "fail"
+        if self._timed and (tolerant or kind not in ("map", "inspect")):
+            # Where a value may be left out, times are found again by position.
+            kernel = _kernels.keyed(_kernels.PRODUCE[kind](f), tolerant)
+            return Stream(self._pipe.step(kind, name or "", "produce", kernel, on_error), True)
+        pipe = self._pipe.step(kind, name or "", "values", make(f, tolerant), on_error)
+        return Stream(pipe, self._timed)
 
     def map(self, f: Callable[[Any], Any], name: str | None = None, on_error: OnError = "fail") -> Stream:
         """One item out for each item in."""
@@ -139,10 +153,11 @@ class Stream:
         """A whole batch at once: ``f`` is given a list, which it may change and keep, and gives a list.
 
         How many items a batch has depends on the source and on how fast its input comes. ``on_error`` applies
-        to the whole batch.
+        to the whole batch. Behind ``event_time`` ``f`` gives as many items as it is given, or none.
         """
         callable_or_raise("map_batch", f)
-        return Stream(self._pipe.step("map_batch", name or "", "batch", _kernels.batch(f), on_error))
+        pipe = self._pipe.step("map_batch", name or "", "batch", _kernels.batch(f), on_error)
+        return Stream(pipe, self._timed)
 
     def branch(
         self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
@@ -150,7 +165,7 @@ class Stream:
         """Two streams: the items for which ``f`` is true, and the others; one nobody reads is dropped."""
         callable_or_raise("branch", f)
         yes, no = self._pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
-        return Stream(yes), Stream(no)
+        return Stream(yes, self._timed), Stream(no, self._timed)
 
     def merge(self, *others: Stream) -> Stream:
         """This stream and others as one. Order is kept within each of them."""
@@ -158,12 +173,13 @@ class Stream:
         for other in others:
             if not isinstance(other, Stream):
                 raise FlowUsageError(f"a stream without keys merges with such streams, not with {other!r}")
+            same_times(self._timed, other._timed)
             pipes.append(other._pipe)
-        return Stream(_millstream.Pipe.gather("merge", "", pipes, False))
+        return Stream(_millstream.Pipe.gather("merge", "", pipes, False), self._timed)
 
     def redistribute(self) -> Stream:
         """Deals the batches to the workers in turn, so that work on them is shared. Order is lost."""
-        return Stream(self._pipe.redistribute())
+        return Stream(self._pipe.redistribute(), self._timed)
 
     def key_by(
         self, f: Callable[[Any], Any] | str, name: str | None = None, on_error: OnError = "fail"
@@ -182,7 +198,36 @@ class Stream:
             callable_or_raise("key_by", f)
             kernel = _kernels.key_values(f, tolerant)
         pipe = self._pipe.step("key_by", name or "", "keys", kernel, on_error)
-        return KeyedStream([pipe], False)
+        return KeyedStream([pipe], False, self._timed)
+
+    def event_time(
+        self,
+        f: Callable[[Any], Any],
+        lateness: Seconds = 0,
+        idle: Seconds | None = None,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream:
+        """Gives each item the time at which it happened, and lets event time follow the items.
+
+        ``f`` gives a number of seconds since an epoch of your choice, or a datetime with a time zone. An item
+        may be ``lateness`` seconds behind the latest one of its partition. A partition that has been silent
+        for ``idle`` seconds no longer holds back the others; unless told otherwise they wait for it. Stands
+        before the first ``merge``, ``redistribute`` and step that keeps state.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("per minute"), ms.testing.collect()
+        >>> readings = flow.source("readings", ms.testing.items([(1, "a"), (61, "a"), (62, "a")]))
+        >>> timed = readings.event_time(lambda reading: reading[0])
+        """
+        callable_or_raise("event_time", f)
+        kernel = _kernels.key_values(f, on_error != "fail")
+        late, pause = nanos("lateness", lateness, 0), None if idle is None else nanos("idle", idle)
+        return Stream(self._pipe.event_time(name or "", kernel, late, pause, on_error), True)
+
+    def processing_time(self, name: str | None = None) -> Stream:
+        """Gives each item the time at which it is read; time goes on without items."""
+        return Stream(self._pipe.processing_time(name or ""), True)
 
     def sink(self, name: str, sink: object) -> None:
         """Ends the stream in a sink. A stream may have several sinks."""

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     Pairs = tuple[list[Any], list[Any]]
 
 
+FAILED = object()
+"""What stands beside an item on which a function failed."""
+
+
 def map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
     """``map`` without keys, and ``map`` with keys where no item may be passed over."""
 
@@ -142,22 +146,20 @@ def judge(f: Callable[[Any], object], tolerant: bool) -> Make:
 
 
 def key_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
-    """``key_by``: the keys; where items may be passed over, keys and what is left of the values."""
+    """``key_by`` and ``event_time``: something beside each item, FAILED where the function failed."""
 
     def kernel(items: Items) -> list[Any]:
         return [f(item) for item in items]
 
-    def each(items: Items, bad: Bad) -> Pairs:
-        keys: list[Any] = []
-        values: list[Any] = []
+    def each(items: Items, bad: Bad) -> list[Any]:
+        beside: list[Any] = []
         for item in items:
             try:
-                keys.append(f(item))
+                beside.append(f(item))
             except Exception as error:
                 bad.append((None, item, error))
-            else:
-                values.append(item)
-        return keys, values
+                beside.append(FAILED)
+        return beside
 
     return lambda: each if tolerant else kernel
 
@@ -188,6 +190,41 @@ def keyed(produce: Callable[[Any], Any], tolerant: bool) -> Make:
         return out_keys, out
 
     return lambda: each if tolerant else kernel
+
+
+def one(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``map`` for ``keyed``."""
+    return lambda value: (f(value),)
+
+
+def where(f: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """``filter`` for ``keyed``."""
+    return lambda value: (value,) if f(value) else ()
+
+
+def some(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``filter_map`` for ``keyed``."""
+    return lambda value: () if (made := f(value)) is None else (made,)
+
+
+def looked_at(f: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """``inspect`` for ``keyed``."""
+
+    def produce(value: Any) -> Any:
+        f(value)
+        return (value,)
+
+    return produce
+
+
+PRODUCE: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
+    "map": one,
+    "filter": where,
+    "filter_map": some,
+    "inspect": looked_at,
+    "flat_map": lambda f: f,
+}
+"""What ``keyed`` is given for a verb."""
 
 
 def batch(f: Callable[[list[Any]], list[Any]]) -> Make:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from . import _kernels, _millstream
+from . import _kernels, _logic, _millstream
 from ._errors import FlowUsageError
-from ._flow import Stream, callable_or_raise
+from ._flow import Stream, callable_or_raise, same_times
+from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from ._flow import OnError
+    from ._time import Seconds
 
     Emit = Literal["end", "each"]
 
@@ -41,6 +43,12 @@ def without_arguments_or_raise(logic: Callable[..., Any]) -> None:
         return  # a builtin that does not tell
 
 
+def named_or_raise(kind: str, name: object) -> None:
+    """Raises for a step that keeps state and has no name."""
+    if not isinstance(name, str) or not name:
+        raise FlowUsageError(f"a {kind} step keeps state and needs a name")
+
+
 class KeyedStream:
     """A stream whose values have a key beside them. The verbs of :class:`Stream` work on the values.
 
@@ -48,12 +56,13 @@ class KeyedStream:
     ``"end"`` gives the result of each key when all input has ended, ``"each"`` after each value.
     """
 
-    __slots__ = ("_pipes", "_placed")
+    __slots__ = ("_pipes", "_placed", "_timed")
 
-    def __init__(self, pipes: list[_millstream.Pipe], placed: bool) -> None:
+    def __init__(self, pipes: list[_millstream.Pipe], placed: bool, timed: bool) -> None:
         # Several until they are brought together; placed: each item is on the worker of its key.
         self._pipes = pipes
         self._placed = placed
+        self._timed = timed
 
     def _home(self) -> _millstream.Pipe:
         """The items on the workers of their keys, as one stream."""
@@ -69,59 +78,47 @@ class KeyedStream:
 
     def _step(self, kind: str, shape: str, kernel: Any, name: str | None, on_error: OnError) -> KeyedStream:
         pipe, placed = self._joined()
-        return KeyedStream([pipe.step(kind, name or "", shape, kernel, on_error)], placed)
+        return KeyedStream([pipe.step(kind, name or "", shape, kernel, on_error)], placed, self._timed)
 
     def _produce(
-        self, kind: str, produce: Callable[[Any], Iterable[Any]], name: str | None, on_error: OnError
+        self, kind: str, f: Callable[[Any], Any], name: str | None, on_error: OnError
     ) -> KeyedStream:
-        return self._step(kind, "pairs", _kernels.keyed(produce, on_error != "fail"), name, on_error)
+        callable_or_raise(kind, f)
+        kernel = _kernels.keyed(_kernels.PRODUCE[kind](f), on_error != "fail")
+        return self._step(kind, "produce", kernel, name, on_error)
 
     def map(
         self, f: Callable[[Any], Any], name: str | None = None, on_error: OnError = "fail"
     ) -> KeyedStream:
         """One value out for each value in."""
-        callable_or_raise("map", f)
         if on_error == "fail":
+            callable_or_raise("map", f)
             return self._step("map", "values", _kernels.map_values(f, False), name, on_error)
-        return self._produce("map", lambda value: (f(value),), name, on_error)
+        return self._produce("map", f, name, on_error)
 
     def filter(
         self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
     ) -> KeyedStream:
         """The values for which ``f`` is true."""
-        callable_or_raise("filter", f)
-        return self._produce("filter", lambda value: (value,) if f(value) else (), name, on_error)
+        return self._produce("filter", f, name, on_error)
 
     def flat_map(
         self, f: Callable[[Any], Iterable[Any]], name: str | None = None, on_error: OnError = "fail"
     ) -> KeyedStream:
         """Any number of values out for each value in."""
-        callable_or_raise("flat_map", f)
         return self._produce("flat_map", f, name, on_error)
 
     def filter_map(
         self, f: Callable[[Any], Any | None], name: str | None = None, on_error: OnError = "fail"
     ) -> KeyedStream:
         """As ``map``, but nothing comes out where ``f`` gives None."""
-        callable_or_raise("filter_map", f)
-
-        def produce(value: Any) -> Iterable[Any]:
-            made = f(value)
-            return () if made is None else (made,)
-
-        return self._produce("filter_map", produce, name, on_error)
+        return self._produce("filter_map", f, name, on_error)
 
     def inspect(
         self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
     ) -> KeyedStream:
         """Calls ``f`` with each value, which goes on as it is."""
-        callable_or_raise("inspect", f)
-
-        def produce(value: Any) -> Iterable[Any]:
-            f(value)
-            return (value,)
-
-        return self._produce("inspect", produce, name, on_error)
+        return self._produce("inspect", f, name, on_error)
 
     def map_batch(
         self, f: Callable[[list[Any]], list[Any]], name: str | None = None, on_error: OnError = "fail"
@@ -137,7 +134,7 @@ class KeyedStream:
         callable_or_raise("branch", f)
         pipe, placed = self._joined()
         yes, no = pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
-        return KeyedStream([yes], placed), KeyedStream([no], placed)
+        return KeyedStream([yes], placed, self._timed), KeyedStream([no], placed, self._timed)
 
     def merge(self, *others: KeyedStream) -> KeyedStream:
         """This stream and others as one. Order is kept within each of them.
@@ -147,16 +144,16 @@ class KeyedStream:
         for other in others:
             if not isinstance(other, KeyedStream):
                 raise FlowUsageError(f"a keyed stream merges with keyed streams, not with {other!r}")
+            same_times(self._timed, other._timed)
         streams = (self, *others)
         if any(stream._placed for stream in streams):
             homes = [stream._home() for stream in streams]
-            return KeyedStream([_millstream.Pipe.gather("merge", "", homes, False)], True)
-        return KeyedStream([pipe for stream in streams for pipe in stream._pipes], False)
+            return KeyedStream([_millstream.Pipe.gather("merge", "", homes, False)], True, self._timed)
+        return KeyedStream([pipe for stream in streams for pipe in stream._pipes], False, self._timed)
 
     def _keep(self, kind: str, name: str, kernel: Any, on_error: OnError) -> KeyedStream:
-        if not isinstance(name, str) or not name:
-            raise FlowUsageError(f"a {kind} step keeps state and needs a name")
-        return KeyedStream([self._home().step(kind, name, "pairs", kernel, on_error)], True)
+        named_or_raise(kind, name)
+        return KeyedStream([self._home().step(kind, name, "pairs", kernel, on_error)], True, False)
 
     def stateful(
         self,
@@ -164,16 +161,21 @@ class KeyedStream:
         logic: Callable[..., Any],
         state: Callable[[], Any] | None = None,
         on_error: OnError = "fail",
+        ttl: Seconds | None = None,
     ) -> KeyedStream:
         """State of one's own for each key, in one of two ways.
 
         A *class*, or a function that makes an object: it is called without arguments for each key, at the
         key's first value. ``on_item(key, value)`` gives an iterable of outputs or None, and so does
-        ``on_end(key)``, called when all input has ended, if it is there.
+        ``on_end(key)``, called when all input has ended, if it is there. A method that takes one argument
+        more is given a :class:`millstream.KeyContext`, with which it sets timers; ``on_timer(key, at, ctx)``
+        is called when one fires.
 
         A *function* ``(state, value)`` with ``state=``, which makes the state of a key, an object that the
         function changes. What it gives is the output; None is no output. The state keeps what the function
         did to it before it failed.
+
+        ``ttl``: a key that has had no value for so long is forgotten; in event time where the stream has it.
 
         >>> import millstream as ms
         >>> def longest(state: dict, word: str) -> str | None:
@@ -189,14 +191,22 @@ class KeyedStream:
         ['ab', 'ba', 'abc']
         """
         callable_or_raise("stateful", logic)
-        tolerant = on_error != "fail"
+        named_or_raise("stateful", name)
         if state is not None:
             callable_or_raise("state=", state)
+        else:
+            without_arguments_or_raise(logic)
+        plain = state is not None or (isinstance(logic, type) and _logic.is_plain(logic))
+        if plain and ttl is None and not self._timed:
+            # Loops in Python beat calls from native code where time does not matter.
+            tolerant = on_error != "fail"
+            if state is None:
+                return self._keep("stateful", name, _kernels.stateful_logic(logic, tolerant), on_error)
             return self._keep("stateful", name, _kernels.stateful_function(logic, state, tolerant), on_error)
-        if isinstance(logic, type) and not hasattr(logic, "on_item"):
-            raise FlowUsageError(f"{logic.__name__} has no method on_item(key, value)")
-        without_arguments_or_raise(logic)
-        return self._keep("stateful", name, _kernels.stateful_logic(logic, tolerant), on_error)
+        life = None if ttl is None else nanos("ttl", ttl)
+        make, function = (logic, None) if state is None else (state, logic)
+        pipe = self._home().stateful(name, make, function, self._timed, life, on_error)
+        return KeyedStream([pipe], True, self._timed)
 
     def fold(
         self,
@@ -256,11 +266,11 @@ class KeyedStream:
 
     def items(self) -> Stream:
         """Keys and values as pairs."""
-        return Stream(self._joined()[0].step("items", "", "unkey", _kernels.pairs, "fail"))
+        return Stream(self._joined()[0].step("items", "", "unkey", _kernels.pairs, "fail"), self._timed)
 
     def values(self) -> Stream:
         """The values without their keys."""
-        return Stream(self._joined()[0].step("values", "", "unkey", _kernels.values, "fail"))
+        return Stream(self._joined()[0].step("values", "", "unkey", _kernels.values, "fail"), self._timed)
 
     def sink(self, name: str, sink: object) -> None:
         """Ends the stream in a sink, which is given pairs of key and value."""

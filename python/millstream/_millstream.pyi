@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from os import PathLike
-from typing import Any, final
+from typing import Any, Literal, final
 
 # Read by type checkers only, which bring typing_extensions along; nothing imports it at run time.
 if sys.version_info >= (3, 11):
@@ -21,12 +22,14 @@ __all__ = [
     "ByteSource",
     "Field",
     "Flow",
+    "KeyContext",
     "Layout",
     "Pipe",
     "Record",
     "Report",
     "Script",
     "Stopper",
+    "VirtualClock",
     "cli_main",
     "file_read",
     "file_write",
@@ -50,11 +53,52 @@ class Pipe:
     def step(
         self, kind: str, name: str, shape: str, make: Callable[[], object], on_error: object
     ) -> Pipe: ...
+    def event_time(
+        self,
+        name: str,
+        make: Callable[[], object],
+        lateness: int,
+        idle: int | None,
+        on_error: object,
+    ) -> Pipe: ...
+    def processing_time(self, name: str) -> Pipe: ...
+    def stateful(
+        self,
+        name: str,
+        make: Callable[[], object],
+        function: Callable[[Any, Any], object] | None,
+        timed: bool,
+        ttl: int | None,
+        on_error: object,
+    ) -> Pipe: ...
     def divide(self, name: str, make: Callable[[], object], on_error: object) -> tuple[Pipe, Pipe]: ...
     @staticmethod
     def gather(kind: str, name: str, streams: Sequence[Pipe], by_key: bool) -> Pipe: ...
     def redistribute(self) -> Pipe: ...
     def sink(self, name: str, sink: object) -> None: ...
+
+@final
+class KeyContext:
+    @property
+    def time(self) -> float | None: ...
+    @property
+    def watermark(self) -> float | None: ...
+    @property
+    def now(self) -> float: ...
+    @property
+    def kind(self) -> Literal["event", "processing"] | None: ...
+    def set_timer(self, at: float | datetime, kind: Literal["event", "processing"] | None = None) -> None: ...
+    def cancel_timer(
+        self, at: float | datetime, kind: Literal["event", "processing"] | None = None
+    ) -> None: ...
+    def discard(self) -> None: ...
+
+@final
+class VirtualClock:
+    def __new__(cls, start: float | datetime) -> Self: ...
+    def time(self) -> float: ...
+    def advance(self, by: timedelta) -> None: ...
+    def set(self, to: float | datetime) -> None: ...
 
 @final
 class Report:
@@ -119,6 +163,7 @@ def run(
     spin: bool,
     on_metrics: Callable[[Report], object] | None,
     metrics_interval: float,
+    clock: VirtualClock | None,
     stopper: Stopper,
 ) -> Report: ...
 def tcp_listen(

@@ -21,11 +21,13 @@ def run(
     spin: bool = False,
     on_metrics: Callable[[_millstream.Report], object] | None = None,
     metrics_interval: float = 1.0,
+    clock: _millstream.VirtualClock | None = None,
 ) -> _millstream.Report:
     """Runs ``flow`` until its sources have ended, and gives the metrics of its steps.
 
     ``workers`` is the number of threads; ``spin`` makes them never sleep. ``on_metrics`` is called with a
-    report every ``metrics_interval`` seconds, and at the end.
+    report every ``metrics_interval`` seconds, and at the end. ``clock`` says which processing time it is:
+    tests hand in one that they move themselves (``ms.testing.clock``).
 
     SIGINT and SIGTERM drain the flow: its sources end, what was read is processed and flushed, and ``run``
     returns as usual. A second signal does not wait any longer: KeyboardInterrupt. In other threads than the
@@ -48,7 +50,7 @@ def run(
     restore_signals = _hook_signals(stopper)
     restore_collector = _calm_collector()
     try:
-        return _millstream.run(flow._flow, workers, spin, on_metrics, metrics_interval, stopper)
+        return _millstream.run(flow._flow, workers, spin, on_metrics, metrics_interval, clock, stopper)
     finally:
         restore_collector()
         restore_signals()

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from . import _millstream
+from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-__all__ = ["ABORT", "END", "Collected", "collect", "discard", "items", "partitions", "pause"]
+    from ._time import Seconds
+
+__all__ = [
+    "ABORT",
+    "END",
+    "Collected",
+    "advance",
+    "clock",
+    "collect",
+    "discard",
+    "items",
+    "partitions",
+    "pause",
+]
 
 
 class _Mark:
@@ -17,7 +31,7 @@ class _Mark:
 
     __slots__ = ("name", "piece")
 
-    def __init__(self, name: str, piece: float | bool | None) -> None:
+    def __init__(self, name: str, piece: Any) -> None:
         self.name = name
         self.piece = piece
 
@@ -34,6 +48,25 @@ ABORT = _Mark("ABORT", None)
 def pause(seconds: float) -> Any:
     """Silence for a while."""
     return _Mark(f"pause({seconds})", float(seconds))
+
+
+def clock(start: Any = 0) -> _millstream.VirtualClock:
+    """A clock for ``ms.run(flow, clock=...)`` that stands still until ``advance(by)`` or ``set(to)``.
+
+    >>> import millstream as ms
+    >>> clock = ms.testing.clock(1000)
+    >>> clock.time()
+    1000.0
+    """
+    return _millstream.VirtualClock(start)
+
+
+def advance(clock: _millstream.VirtualClock, by: Seconds) -> Any:
+    """A mark in a script: moves a clock on by ``by``, once what stands before it has been worked on."""
+    from datetime import timedelta
+
+    step = timedelta(microseconds=nanos("by", by) // 1000)
+    return _Mark(f"advance({step})", (clock, step))
 
 
 def _pieces(script: Iterable[Any]) -> list[Any]:

@@ -105,6 +105,12 @@ impl Context {
         self.last = now;
     }
 
+    /// The name of the step at work.
+    #[must_use]
+    pub fn step_name(&self) -> String {
+        self.metrics[self.current].name.clone()
+    }
+
     /// Counts items of the current step that came too late.
     pub fn late(&mut self, items: usize) {
         self.metrics[self.current].late += items as u64;

@@ -16,7 +16,7 @@ mod table;
 mod timers;
 
 pub use logic::{KeyContext, Logic, may_follow, times_of};
-pub use table::Keyed;
+pub use table::{Fault, Keyed};
 pub use timers::{Attended, Due, Timer, Timers, Ttl};
 
 pub(crate) use logic::ByLogic;

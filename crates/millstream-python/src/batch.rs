@@ -1,8 +1,10 @@
 //! What travels between the steps of a Python flow: a list of values and, behind `key_by`, a list of
-//! keys of the same length beside it, so that no pair is made for an item.
+//! keys of the same length beside it, so that no pair is made for an item. Behind `event_time` each
+//! value has its time beside it too, as plain numbers.
 //!
 //! Invariant: a batch is the only owner of its lists. A step may hand its list to the user's code.
 
+use millstream_flow::Timed;
 use millstream_flow::batch::Batch;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -14,6 +16,8 @@ use crate::gil::locked;
 pub(crate) struct PyBatch {
     pub(crate) keys: Option<Py<PyList>>,
     pub(crate) values: Option<Py<PyList>>,
+    /// The times of the values, as many as there are; none in a stream without times.
+    pub(crate) times: Option<Vec<Timed<()>>>,
     len: usize,
 }
 
@@ -24,6 +28,7 @@ impl PyBatch {
             len: values.len(),
             keys: None,
             values: Some(values.unbind()),
+            times: None,
         }
     }
 
@@ -33,6 +38,11 @@ impl PyBatch {
             keys: keys.map(Bound::unbind),
             ..PyBatch::of(values)
         }
+    }
+
+    /// The same with times, as many as there are values.
+    pub(crate) fn at(self, times: Option<Vec<Timed<()>>>) -> Self {
+        PyBatch { times, ..self }
     }
 
     /// Takes the keys out.
@@ -60,6 +70,7 @@ impl Clone for PyBatch {
             PyBatch {
                 keys: copy(&self.keys),
                 values: copy(&self.values),
+                times: self.times.clone(),
                 len: self.len,
             }
         })

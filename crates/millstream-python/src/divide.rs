@@ -2,7 +2,7 @@
 
 use millstream_flow::push::Context;
 use millstream_flow::stream::Making;
-use millstream_flow::{Failure, FlowError};
+use millstream_flow::{Failure, FlowError, Timed};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -10,14 +10,19 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 use crate::policy::Wish;
-use crate::step::{Kernel, Shape};
+use crate::step::{Given, Kernel, Shape};
 
 /// A kernel that gives a list of true and false, and the division by it.
 pub(crate) struct Divide {
     judge: Kernel,
 }
 
-type Lists<'py> = (Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>);
+#[derive(Default)]
+struct Half<'py> {
+    keys: Vec<Bound<'py, PyAny>>,
+    values: Vec<Bound<'py, PyAny>>,
+    times: Vec<Timed<()>>,
+}
 
 impl Divide {
     pub(crate) fn make(
@@ -41,10 +46,11 @@ impl Divide {
         locked(|py| {
             let keys = input.take_keys(py);
             let values = input.take_values(py);
-            let Some(verdicts) = self.judge.run(keys.as_ref(), &values, cx)? else {
+            let times = input.times.take();
+            let Some(verdicts) = self.judge.run(&Given::plain(keys.as_ref()), &values, cx)? else {
                 return Ok(());
             };
-            let parts = split(keys.as_ref(), &values, &verdicts);
+            let parts = split(keys.as_ref(), &values, times.as_deref(), &verdicts);
             (*yes, *no) = parts.map_err(|error| Failure::new("branch", cause(error)))?;
             Ok(())
         })
@@ -55,24 +61,27 @@ impl Divide {
 fn split<'py>(
     keys: Option<&Bound<'py, PyList>>,
     values: &Bound<'py, PyList>,
+    times: Option<&[Timed<()>]>,
     verdicts: &Bound<'py, PyAny>,
 ) -> PyResult<(PyBatch, PyBatch)> {
     let py = values.py();
     let verdicts = verdicts.cast::<PyList>()?;
-    let mut halves: [Lists<'py>; 2] = Default::default();
+    let mut halves: [Half<'py>; 2] = Default::default();
     for (at, (value, verdict)) in values.iter().zip(verdicts.iter()).enumerate() {
         if verdict.is_none() {
             continue;
         }
         let half = &mut halves[usize::from(!verdict.is_truthy()?)];
         if let Some(keys) = keys {
-            half.0.push(keys.get_item(at)?);
+            half.keys.push(keys.get_item(at)?);
         }
-        half.1.push(value);
+        half.times.extend(times.map(|times| times[at]));
+        half.values.push(value);
     }
-    let [yes, no] = halves.map(|(half_keys, half_values)| -> PyResult<PyBatch> {
-        let half_keys = keys.map(|_| PyList::new(py, half_keys)).transpose()?;
-        Ok(PyBatch::keyed(half_keys, PyList::new(py, half_values)?))
+    let [yes, no] = halves.map(|half| -> PyResult<PyBatch> {
+        let half_keys = keys.map(|_| PyList::new(py, half.keys)).transpose()?;
+        let batch = PyBatch::keyed(half_keys, PyList::new(py, half.values)?);
+        Ok(batch.at(times.map(|_| half.times)))
     });
     Ok((yes?, no?))
 }

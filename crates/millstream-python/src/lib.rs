@@ -4,12 +4,16 @@
 //! the few verbs of [`pipe`], and the engine of `millstream-flow` runs it. One file for each Python
 //! class; all handling of the interpreter lock is in [`gil`], all mapping of errors in [`error`].
 
+mod assign;
 mod batch;
 mod cli;
+mod clock;
 mod divide;
 mod error;
 mod flow;
 mod gil;
+mod keyed;
+mod logic;
 mod pipe;
 mod policy;
 mod record;
@@ -20,6 +24,7 @@ mod show;
 mod sink;
 mod source;
 mod step;
+mod time;
 
 /// The extension module.
 #[pyo3::pymodule]
@@ -27,7 +32,11 @@ mod _millstream {
     #[pymodule_export]
     use crate::cli::cli_main;
     #[pymodule_export]
+    use crate::clock::VirtualClock;
+    #[pymodule_export]
     use crate::flow::Flow;
+    #[pymodule_export]
+    use crate::logic::KeyContext;
     #[pymodule_export]
     use crate::pipe::Pipe;
     #[pymodule_export]

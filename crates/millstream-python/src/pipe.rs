@@ -1,14 +1,20 @@
 //! A stream of batches under construction: the few verbs on which all others stand.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use millstream_flow::assign::TimeSource;
 use millstream_flow::push::Context;
-use millstream_flow::{Failure, FlowError, Pipe as Engine};
+use millstream_flow::{EventTime, Failure, FlowError, Pipe as Engine};
 use pyo3::prelude::*;
 
+use crate::assign::{ByClock, ByKernel};
 use crate::batch::PyBatch;
 use crate::divide::Divide;
-use crate::error::to_python;
+use crate::error::{cause, to_python};
+use crate::gil::locked;
+use crate::keyed::PyKeyed;
+use crate::logic::PyLogic;
 use crate::policy::Wish;
 use crate::route::ByKey;
 use crate::sink::{AnySink, Named};
@@ -73,6 +79,62 @@ impl Pipe {
             });
         let yes = Pipe { pipe: yes }.checked(py)?;
         Ok((yes, Pipe { pipe: no }))
+    }
+
+    /// Gives each item the time that the kernel gives for it; `lateness` and `idle` in nanoseconds.
+    fn event_time(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        make: Py<PyAny>,
+        lateness: u64,
+        idle: Option<u64>,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<Pipe> {
+        let wish = Wish::read(on_error)?;
+        let mut how = EventTime::default().lateness(Duration::from_nanos(lateness));
+        if let Some(idle) = idle {
+            how = how.idle(Duration::from_nanos(idle));
+        }
+        let pipe = self
+            .pipe
+            .assigned(name, TimeSource::Event(how), move |making| {
+                ByKernel::make(&make, &wish, making)
+            });
+        Pipe { pipe }.checked(py)
+    }
+
+    /// Gives each item the time at which it is read.
+    fn processing_time(&self, py: Python<'_>, name: &str) -> PyResult<Pipe> {
+        let pipe = self
+            .pipe
+            .assigned(name, TimeSource::Processing, |_| Ok(ByClock));
+        Pipe { pipe }.checked(py)
+    }
+
+    /// State of the user's own for each key: objects that `make` gives, or states that it gives for
+    /// `function`. `ttl` in nanoseconds.
+    fn stateful(
+        &self,
+        name: &str,
+        make: Py<PyAny>,
+        function: Option<Py<PyAny>>,
+        timed: bool,
+        ttl: Option<i64>,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<Pipe> {
+        let py = on_error.py();
+        let wish = Wish::read(on_error)?;
+        let step = self.pipe.step("stateful", name, move |making| {
+            let logic = locked(|py| PyLogic::new(py, &make, function.as_ref(), timed, ttl));
+            let logic =
+                logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
+            PyKeyed::make(logic, true, timed, &wish, making)
+        });
+        Pipe {
+            pipe: step.halves().0,
+        }
+        .checked(py)
     }
 
     /// Brings streams together; with `by_key`, each item on the worker of its key.

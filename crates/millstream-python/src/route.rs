@@ -4,8 +4,8 @@
 //! (`millstream_flow::key`), so that all processes and both languages agree where it lives.
 
 use millstream_flow::Failure;
-use millstream_flow::Route;
 use millstream_flow::key::{hash_bytes, hash_integer, hash_text, hash_tuple, shard, worker_of};
+use millstream_flow::{Route, Timed};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
@@ -98,17 +98,21 @@ impl Route<PyBatch> for ByKey {
 fn divide(py: Python<'_>, batch: &mut PyBatch, parts: &mut [PyBatch]) -> PyResult<()> {
     let keys = batch.take_keys(py).unwrap_or_else(|| PyList::empty(py));
     let values = batch.take_values(py);
+    let times = batch.times.take();
     let workers = parts.len();
     let mut lists: Vec<[Vec<Bound<'_, PyAny>>; 2]> = Vec::new();
     lists.resize_with(workers, Default::default);
-    for (key, value) in keys.iter().zip(values.iter()) {
+    let mut split_times: Vec<Vec<Timed<()>>> = vec![Vec::new(); workers];
+    for (at, (key, value)) in keys.iter().zip(values.iter()).enumerate() {
         let to = worker_of(shard(stable_hash(&key)?), workers);
         lists[to][0].push(key);
         lists[to][1].push(value);
+        split_times[to].extend(times.as_ref().map(|times| times[at]));
     }
-    for (part, [keys, values]) in parts.iter_mut().zip(lists) {
+    for ((part, [keys, values]), part_times) in parts.iter_mut().zip(lists).zip(split_times) {
         if !keys.is_empty() {
-            *part = PyBatch::keyed(Some(PyList::new(py, keys)?), PyList::new(py, values)?);
+            let lists = PyBatch::keyed(Some(PyList::new(py, keys)?), PyList::new(py, values)?);
+            *part = lists.at(times.as_ref().map(|_| part_times));
         }
     }
     Ok(())

@@ -6,11 +6,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream_flow::clock::now_ns;
+use millstream_flow::clock::{Clock, now_ns};
 use millstream_flow::control::Control;
 use millstream_flow::{Options, Running};
 use pyo3::prelude::*;
 
+use crate::clock::VirtualClock;
 use crate::error::to_python;
 use crate::flow::Flow;
 use crate::gil;
@@ -56,14 +57,15 @@ impl Stopper {
 /// Runs `flow` to its end.
 #[pyfunction]
 pub(crate) fn run(
-    py: Python<'_>,
     flow: &Bound<'_, Flow>,
     workers: usize,
     spin: bool,
     on_metrics: Option<Bound<'_, PyAny>>,
     metrics_interval: f64,
+    clock: Option<&Bound<'_, VirtualClock>>,
     stopper: &Bound<'_, Stopper>,
 ) -> PyResult<Report> {
+    let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;
     let options = Options {
         workers,
@@ -76,7 +78,7 @@ pub(crate) fn run(
         hold: Some(gil::around_turn()),
         release: Some(gil::around_wait()),
         signals: false,
-        clock: None,
+        clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
     };
     let engine = flow.get().engine.clone();
     let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;

@@ -7,9 +7,10 @@
 
 use millstream_flow::push::{Context, Step};
 use millstream_flow::stream::Making;
-use millstream_flow::{Failure, FlowError};
+use millstream_flow::{Failure, FlowError, Timed};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyList, PyTuple};
 
 use crate::batch::PyBatch;
@@ -24,8 +25,11 @@ use crate::show::{show, type_name};
 pub(crate) enum Shape {
     /// `kernel(values)` gives the new values; the keys stay.
     Values,
-    /// `kernel(keys, values)` gives new keys and new values.
+    /// `kernel(keys, values)` gives new keys and new values. Keeps state, and gives up times.
     Pairs,
+    /// `kernel(tags, values)` gives any number of values for each, and the tag of each. Tags are keys,
+    /// or positions where there are times, so that keys and times can be found again.
+    Produce,
     /// `kernel(values)` gives keys for the values, which stay.
     Keys,
     /// `kernel(list)` gives the new values; the keys stay. The user's own function.
@@ -39,6 +43,7 @@ impl Shape {
         Ok(match name {
             "values" => Shape::Values,
             "pairs" => Shape::Pairs,
+            "produce" => Shape::Produce,
             "keys" => Shape::Keys,
             "batch" => Shape::Batch,
             "unkey" => Shape::Unkey,
@@ -47,12 +52,41 @@ impl Shape {
     }
 }
 
+/// What goes in beside the values.
+pub(crate) struct Given<'a, 'py> {
+    /// What the kernel is called with.
+    tags: Option<&'a Bound<'py, PyList>>,
+    /// The keys, for errors.
+    keys: Option<&'a Bound<'py, PyList>>,
+    /// True when the tags are positions.
+    positions: bool,
+}
+
+impl<'a, 'py> Given<'a, 'py> {
+    /// Keys, or nothing.
+    pub(crate) fn plain(keys: Option<&'a Bound<'py, PyList>>) -> Self {
+        Given {
+            tags: keys,
+            keys,
+            positions: false,
+        }
+    }
+
+    /// The key that a tag stands for.
+    fn key_of(&self, tag: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        if !self.positions {
+            return Some(tag);
+        }
+        self.keys?.get_item(tag.extract::<usize>().ok()?).ok()
+    }
+}
+
 /// A kernel on one worker.
 pub(crate) struct Kernel {
     kernel: Py<PyAny>,
     end: Option<Py<PyAny>>,
     shape: Shape,
-    policy: Settling,
+    pub(crate) policy: Settling,
 }
 
 impl Kernel {
@@ -84,7 +118,7 @@ impl Kernel {
     /// Calls the kernel; a failure comes with the position of its item.
     fn call<'py>(
         &self,
-        keys: Option<&Bound<'py, PyList>>,
+        given: &Given<'_, 'py>,
         values: &Bound<'py, PyList>,
         bad: Option<&Bound<'py, PyList>>,
     ) -> Result<Bound<'py, PyAny>, (PyErr, Option<usize>)> {
@@ -94,13 +128,12 @@ impl Kernel {
             return kernel.call1((values,)).map_err(|error| (error, None));
         }
         let items = values.try_iter().map_err(|error| (error, None))?;
-        let result = match (keys, bad, self.shape) {
-            (Some(keys), None, Shape::Pairs | Shape::Unkey) => kernel.call1((keys, &items)),
-            (Some(keys), Some(bad), Shape::Pairs | Shape::Unkey) => {
-                kernel.call1((keys, &items, bad))
-            }
-            (_, None, _) => kernel.call1((&items,)),
-            (_, Some(bad), _) => kernel.call1((&items, bad)),
+        let two_lists = matches!(self.shape, Shape::Pairs | Shape::Produce | Shape::Unkey);
+        let result = match (given.tags.filter(|_| two_lists), bad) {
+            (Some(tags), None) => kernel.call1((tags, &items)),
+            (Some(tags), Some(bad)) => kernel.call1((tags, &items, bad)),
+            (_, None) => kernel.call1((&items,)),
+            (_, Some(bad)) => kernel.call1((&items, bad)),
         };
         result.map_err(|error| (error, position(&items, values.len())))
     }
@@ -110,12 +143,15 @@ impl Kernel {
         &self,
         keys: Option<Bound<'py, PyList>>,
         values: Bound<'py, PyList>,
+        times: Option<Vec<Timed<()>>>,
         result: &Bound<'py, PyAny>,
     ) -> PyResult<PyBatch> {
-        if matches!(self.shape, Shape::Pairs) || (self.shape == Shape::Keys && self.policy.tolerant)
-        {
-            let (keys, values) = result.extract::<(Bound<'_, PyList>, Bound<'_, PyList>)>()?;
-            return Ok(PyBatch::keyed(Some(keys), values));
+        if matches!(self.shape, Shape::Pairs | Shape::Produce) {
+            let (tags, values) = result.extract::<(Bound<'_, PyList>, Bound<'_, PyList>)>()?;
+            return match times.filter(|_| self.shape == Shape::Produce) {
+                Some(times) => restore(&tags, keys.as_ref(), &times, values),
+                None => Ok(PyBatch::keyed(Some(tags), values)),
+            };
         }
         let list = result.cast::<PyList>().map_err(|_| {
             let found = type_name(result);
@@ -123,37 +159,42 @@ impl Kernel {
                 "the function of map_batch gave {found}, not a list"
             ))
         })?;
+        let wanted = keys.as_ref().map(|keys| keys.len());
+        let wanted = wanted.or(times.as_ref().map(Vec::len));
         match self.shape {
-            Shape::Keys => Ok(PyBatch::keyed(Some(list.clone()), values)),
-            Shape::Unkey => Ok(PyBatch::of(list.clone())),
+            Shape::Keys => Ok(PyBatch::keyed(Some(list.clone()), values).at(times)),
+            Shape::Unkey => Ok(PyBatch::of(list.clone()).at(times)),
             Shape::Batch if list.is_empty() => Ok(PyBatch::default()),
-            Shape::Batch if keys.as_ref().is_some_and(|keys| keys.len() != list.len()) => {
-                let wanted = keys.map_or(0, |keys| keys.len());
+            Shape::Batch if wanted.is_some_and(|wanted| wanted != list.len()) => {
+                let what = if keys.is_some() { "keys" } else { "times" };
                 Err(PyValueError::new_err(format!(
-                    "the function of map_batch gave {} values for {wanted} keys",
-                    list.len()
+                    "the function of map_batch gave {} values for {} {what}",
+                    list.len(),
+                    wanted.unwrap_or(0),
                 )))
             }
             // The user may have kept the list that came out.
-            Shape::Batch => Ok(PyBatch::keyed(keys, list.get_slice(0, list.len()))),
-            _ => Ok(PyBatch::keyed(keys, list.clone())),
+            Shape::Batch => Ok(PyBatch::keyed(keys, list.get_slice(0, list.len())).at(times)),
+            _ => Ok(PyBatch::keyed(keys, list.clone()).at(times)),
         }
     }
 
-    fn settle_all(
+    fn settle_all<'py>(
         &mut self,
-        bad: &Bound<'_, PyList>,
+        bad: &Bound<'py, PyList>,
+        given: &Given<'_, 'py>,
         cx: &mut Context,
-        py: Python<'_>,
+        py: Python<'py>,
     ) -> Result<(), Failure> {
         for entry in bad.iter() {
-            let (key, item, error) = entry
+            let (tag, item, error) = entry
                 .extract::<(
                     Option<Bound<'_, PyAny>>,
                     Option<Bound<'_, PyAny>>,
                     Bound<'_, PyAny>,
                 )>()
                 .map_err(|error| Failure::new(self.policy.step.clone(), cause(error)))?;
+            let key = tag.and_then(|tag| given.key_of(tag));
             let error = PyErr::from_value(error);
             self.policy
                 .settle(key.as_ref(), item.as_ref(), error, cx, py)?;
@@ -164,22 +205,25 @@ impl Kernel {
     /// Runs the kernel on a batch and settles what failed; `None` when the whole batch did.
     pub(crate) fn run<'py>(
         &mut self,
-        keys: Option<&Bound<'py, PyList>>,
+        given: &Given<'_, 'py>,
         values: &Bound<'py, PyList>,
         cx: &mut Context,
     ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
         let py = values.py();
         let bad = (self.policy.tolerant && self.shape != Shape::Batch).then(|| PyList::empty(py));
         let size = values.len();
-        let result = self.call(keys, values, bad.as_ref());
+        let result = self.call(given, values, bad.as_ref());
         if let Some(bad) = bad.filter(|bad| !bad.is_empty()) {
-            self.settle_all(&bad, cx, py)?;
+            self.settle_all(&bad, given, cx, py)?;
         }
         let (error, at) = match result {
             Ok(result) => return Ok(Some(result)),
             Err(failed) => failed,
         };
-        let key = keys.zip(at).and_then(|(keys, at)| keys.get_item(at).ok());
+        let key = given
+            .keys
+            .zip(at)
+            .and_then(|(keys, at)| keys.get_item(at).ok());
         let item = at.and_then(|at| values.get_item(at).ok());
         let said = match &item {
             Some(item) => show(item),
@@ -199,11 +243,24 @@ impl Kernel {
     ) -> Result<PyBatch, Failure> {
         let keys = input.take_keys(py);
         let values = input.take_values(py);
-        let Some(result) = self.run(keys.as_ref(), &values, cx)? else {
+        let times = input.times.take();
+        let wrong = |error| Failure::new(cx.step_name(), cause(error));
+        let positions = match &times {
+            Some(times) if self.shape == Shape::Produce => {
+                Some(PyList::new(py, 0..times.len()).map_err(wrong)?)
+            }
+            _ => None,
+        };
+        let given = Given {
+            tags: positions.as_ref().or(keys.as_ref()),
+            keys: keys.as_ref(),
+            positions: positions.is_some(),
+        };
+        let Some(result) = self.run(&given, &values, cx)? else {
             return Ok(PyBatch::default());
         };
         let size = values.len();
-        match self.emit(keys, values, &result) {
+        match self.emit(keys, values, times, &result) {
             Ok(output) if self.shape == Shape::Keys => self.check(py, output, cx),
             Ok(output) => Ok(output),
             Err(error) => {
@@ -224,10 +281,14 @@ impl Kernel {
     ) -> Result<PyBatch, Failure> {
         let keys = output.take_keys(py).unwrap_or_else(|| PyList::empty(py));
         let values = output.take_values(py);
+        let mut times = output.times.take();
         let wrong = check_keys(&keys);
         let lost = |error| Failure::new("key_by", cause(error));
         for &at in &wrong {
             let key = keys.get_item(at).map_err(lost)?;
+            if is_failed(&key) {
+                continue;
+            }
             let item = values.get_item(at).map_err(lost)?;
             let error = PyTypeError::new_err(format!(
                 "a key is str, bytes, int or a tuple of them, not {}",
@@ -238,9 +299,37 @@ impl Kernel {
         for &at in wrong.iter().rev() {
             keys.del_item(at).map_err(lost)?;
             values.del_item(at).map_err(lost)?;
+            times.as_mut().map(|times| times.remove(at));
         }
-        Ok(PyBatch::keyed(Some(keys), values))
+        Ok(PyBatch::keyed(Some(keys), values).at(times))
     }
+}
+
+/// True for what a tolerant kernel puts where a function has failed, which is settled already.
+pub(crate) fn is_failed(object: &Bound<'_, PyAny>) -> bool {
+    static FAILED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let failed = FAILED.import(object.py(), "millstream._kernels", "FAILED");
+    failed.is_ok_and(|failed| object.is(failed))
+}
+
+/// Finds keys and times again by the positions that came out.
+fn restore<'py>(
+    positions: &Bound<'py, PyList>,
+    keys: Option<&Bound<'py, PyList>>,
+    times: &[Timed<()>],
+    values: Bound<'py, PyList>,
+) -> PyResult<PyBatch> {
+    let mut kept = Vec::with_capacity(positions.len());
+    let mut own = Vec::with_capacity(positions.len());
+    for position in positions.iter() {
+        let position = position.extract::<usize>()?;
+        kept.push(times[position]);
+        if let Some(keys) = keys {
+            own.push(keys.get_item(position)?);
+        }
+    }
+    let own = keys.map(|_| PyList::new(values.py(), own)).transpose()?;
+    Ok(PyBatch::keyed(own, values).at(Some(kept)))
 }
 
 /// The position of the item that an iterator of a list gave last.
@@ -270,7 +359,7 @@ impl Step<PyBatch, PyBatch> for Kernel {
                 let bad = PyList::empty(py);
                 let wrong = |error| Failure::new(self.policy.step.clone(), cause(error));
                 let result = end.bind(py).call1((&bad,)).map_err(wrong)?;
-                self.settle_all(&bad, cx, py)?;
+                self.settle_all(&bad, &Given::plain(None), cx, py)?;
                 let wrong = |error| Failure::new(self.policy.step.clone(), cause(error));
                 let (keys, values) = result
                     .extract::<(Bound<'_, PyList>, Bound<'_, PyList>)>()

@@ -67,7 +67,7 @@ where
         let (floor, now) = (cx.floor(), cx.now());
         for (key, item) in items {
             let taken = self.keyed.item(key, item, floor, now, out);
-            taken.map_err(|(key, error)| Self::failure(&self.name, &key, error))?;
+            taken.map_err(|fault| Self::failure(&self.name, &fault.key, fault.error))?;
         }
         self.ask_again(cx);
         Ok(())

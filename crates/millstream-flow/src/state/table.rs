@@ -18,6 +18,16 @@ struct Slot<K, S> {
     armed: Moment,
 }
 
+/// What a logic said, and for which key.
+pub struct Fault<K, E, I> {
+    /// The key.
+    pub key: K,
+    /// What the logic said.
+    pub error: E,
+    /// The item, if it has not been seen yet: something failed for which the key had waited.
+    pub unseen: Option<Timed<I>>,
+}
+
 /// The keys of a step on one worker.
 pub struct Keyed<K, L: KeyLogic<K>> {
     /// What is done for each.
@@ -71,7 +81,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
     /// Hands an item to its key. `floor` is how far others than its partition let event time come.
     ///
     /// # Errors
-    /// What the logic says, with the key.
+    /// What the logic says. An item that it gives back may be handed in again.
     pub fn item(
         &mut self,
         key: K,
@@ -79,7 +89,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         floor: i64,
         now: i64,
         out: &mut impl Outputs<K, L::Out, L::In>,
-    ) -> Result<(), (K, L::Error)> {
+    ) -> Result<(), Fault<K, L::Error, L::In>> {
         let at = Moment {
             event: item.watermark.min(floor).max(self.watermark),
             processing: now,
@@ -91,7 +101,8 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
             && (held.armed.event <= at.event || held.armed.processing <= at.processing)
         {
             if let Err(error) = self.due(slot, at, out) {
-                return Err((key, error));
+                let unseen = Some(item);
+                return Err(Fault { key, error, unseen });
             }
             found = self.find(hash, &key);
         }
@@ -99,7 +110,10 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
             Some(slot) => slot,
             None => match self.logic.open(&key) {
                 Ok(state) => self.insert(hash, key, state),
-                Err(error) => return Err((key, error)),
+                Err(error) => {
+                    let unseen = None;
+                    return Err(Fault { key, error, unseen });
+                }
             },
         };
         let Some(held) = &mut self.slots[slot as usize] else {
@@ -108,7 +122,11 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         let outcome = self
             .logic
             .on_item(&held.key, &mut held.state, item, at, out)
-            .map_err(|error| (held.key.clone(), error));
+            .map_err(|error| Fault {
+                key: held.key.clone(),
+                error,
+                unseen: None,
+            });
         self.settle(slot);
         outcome
     }

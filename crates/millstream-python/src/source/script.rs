@@ -1,12 +1,14 @@
 //! A source of lists, with pauses and breaks: what `millstream.testing.items` makes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_flow::batch::Batch;
 use millstream_flow::clock::now_ns;
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use millstream_flow::testing::VirtualClock;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -18,12 +20,13 @@ use crate::gil::locked;
 enum Piece {
     Items(Py<PyList>),
     Pause(f64),
+    Advance(VirtualClock, Duration),
     Abort,
     End,
 }
 
-/// Scripted partitions: each a list of pieces, where a list is items, a number a pause in seconds,
-/// `None` an abort and `False` an end.
+/// Scripted partitions: each a list of pieces, where a list is items, a number a pause in seconds, a
+/// clock and a number the wish to move it on, `None` an abort and `False` an end.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Clone)]
 pub(crate) struct Script {
@@ -40,6 +43,10 @@ impl Script {
                 Piece::Abort
             } else if let Ok(list) = piece.cast::<PyList>() {
                 Piece::Items(list.clone().unbind())
+            } else if let Ok((clock, by)) =
+                piece.extract::<(Bound<'_, crate::clock::VirtualClock>, Duration)>()
+            {
+                Piece::Advance(clock.get().clock.clone(), by)
             } else if let Ok(false) = piece.extract::<bool>() {
                 Piece::End
             } else if let Ok(seconds) = piece.extract::<f64>() {
@@ -82,6 +89,7 @@ impl Source<PyBatch> for Script {
             item: 0,
             read: 0,
             until: None,
+            settled: false,
             batch: self.batch,
         }))
     }
@@ -93,6 +101,8 @@ struct Reading {
     item: usize,
     read: u64,
     until: Option<u64>,
+    /// True when the worker has rested since the batch before an `Advance`.
+    settled: bool,
     batch: usize,
 }
 
@@ -126,13 +136,22 @@ impl Partition<PyBatch> for Reading {
                     self.until = Some(now_ns() + (seconds.max(0.0) * 1e9) as u64);
                     return Ok(Next::Idle);
                 }
+                Some(Piece::Advance(clock, by)) => {
+                    // As in the engine's own script: what was read before arrives before the clock moves.
+                    if self.settled {
+                        clock.advance(*by);
+                        self.until = Some(now_ns());
+                    }
+                    self.settled = !self.settled;
+                    return Ok(Next::Idle);
+                }
                 Some(Piece::Abort) => return Ok(Next::Abort),
                 Some(Piece::End) | None => return Ok(Next::End),
             }
         }
     }
     fn next_awake(&self) -> Option<u64> {
-        self.until
+        Some(self.until.unwrap_or(0))
     }
     fn position(&self) -> Position {
         self.read

@@ -1,0 +1,113 @@
+//! `event_time` and `processing_time`: where Python objects get their times.
+
+use millstream_flow::assign::{Assign, PartitionTime};
+use millstream_flow::push::Context;
+use millstream_flow::stream::Making;
+use millstream_flow::{Failure, FlowError, Timed};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::batch::PyBatch;
+use crate::error::cause;
+use crate::gil::locked;
+use crate::policy::Wish;
+use crate::step::{Given, Kernel, Shape, is_failed};
+use crate::time::to_nanos;
+
+/// Times by a function of the user's.
+pub(crate) struct ByKernel {
+    kernel: Kernel,
+}
+
+impl ByKernel {
+    pub(crate) fn make(
+        make: &Py<PyAny>,
+        wish: &Wish,
+        making: &Making<'_>,
+    ) -> Result<Self, FlowError> {
+        let kernel = Kernel::make(make, Shape::Values, wish, making)?;
+        Ok(ByKernel { kernel })
+    }
+
+    fn work(
+        &mut self,
+        py: Python<'_>,
+        input: &mut PyBatch,
+        partition: &mut PartitionTime,
+        cx: &mut Context,
+    ) -> Result<PyBatch, Failure> {
+        let values = input.take_values(py);
+        let Some(result) = self.kernel.run(&Given::plain(None), &values, cx)? else {
+            return Ok(PyBatch::default());
+        };
+        let wrong = |error: PyErr| Failure::new("event_time", cause(error));
+        let given = result.cast::<PyList>().map_err(|e| wrong(e.into()))?;
+        let mut times = Vec::with_capacity(values.len());
+        let mut failed = Vec::new();
+        for (at, time) in given.iter().enumerate() {
+            match to_nanos(&time) {
+                Ok(time) => times.push(Timed {
+                    time,
+                    watermark: partition.pass(time),
+                    value: (),
+                }),
+                Err(error) => {
+                    failed.push(at);
+                    if !is_failed(&time) {
+                        let item = values.get_item(at).map_err(wrong)?;
+                        let policy = &mut self.kernel.policy;
+                        policy.settle(None, Some(&item), error, cx, py)?;
+                    }
+                }
+            }
+        }
+        for at in failed.into_iter().rev() {
+            values.del_item(at).map_err(wrong)?;
+        }
+        Ok(PyBatch::of(values).at(Some(times)))
+    }
+}
+
+impl Assign<PyBatch, PyBatch> for ByKernel {
+    fn assign(
+        &mut self,
+        input: &mut PyBatch,
+        output: &mut PyBatch,
+        partition: &mut PartitionTime,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        *output = locked(|py| self.work(py, input, partition, cx))?;
+        Ok(())
+    }
+    fn close(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.kernel.policy.close(cx)
+    }
+}
+
+/// Times by the clock of the run.
+pub(crate) struct ByClock;
+
+impl Assign<PyBatch, PyBatch> for ByClock {
+    fn assign(
+        &mut self,
+        input: &mut PyBatch,
+        output: &mut PyBatch,
+        partition: &mut PartitionTime,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let time = cx.now();
+        let values = locked(|py| input.take_values(py).unbind());
+        *output = locked(|py| PyBatch::of(values.into_bound(py)));
+        let stamp = |_| Timed {
+            time,
+            watermark: partition.pass(time),
+            value: (),
+        };
+        output.times = Some(
+            (0..millstream_flow::batch::Batch::len(output))
+                .map(stamp)
+                .collect(),
+        );
+        Ok(())
+    }
+}

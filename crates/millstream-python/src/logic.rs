@@ -1,0 +1,380 @@
+//! State of one's own for each key, in Python: objects with `on_item`, `on_timer` and `on_end`, or a
+//! function with a state.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use millstream_flow::Timed;
+use millstream_flow::state::{
+    Attended, Due, KeyLogic, Moment, Outputs, Timer, Ttl, may_follow, times_of,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use pyo3::{PyTypeInfo, intern};
+
+use crate::error::usage;
+use crate::gil::locked;
+use crate::keyed::PyKey;
+use crate::time::{seconds, seconds_or_none, to_nanos};
+
+/// What a key asks for while it is called.
+#[derive(Clone, Copy)]
+enum Wish {
+    Set(Timer),
+    Cancel(Timer),
+    Discard,
+}
+
+/// The moment of a call, and what was asked for in it.
+struct Call {
+    time: i64,
+    at: Moment,
+    fires: Option<Timer>,
+    wishes: Vec<Wish>,
+}
+
+/// What a key has in hand when it is called: times, timers, and the wish to be forgotten.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct KeyContext {
+    timed: bool,
+    call: Mutex<Call>,
+}
+
+impl KeyContext {
+    fn new(timed: bool) -> Self {
+        let call = Call {
+            time: 0,
+            at: Moment::NEVER,
+            fires: None,
+            wishes: Vec::new(),
+        };
+        KeyContext {
+            timed,
+            call: Mutex::new(call),
+        }
+    }
+
+    fn call(&self) -> MutexGuard<'_, Call> {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn timer(&self, at: &Bound<'_, PyAny>, kind: Option<&str>) -> PyResult<Timer> {
+        let py = at.py();
+        let time = to_nanos(at)?;
+        match kind {
+            Some("processing") => Ok(Timer::Processing(time)),
+            None if !self.timed => Ok(Timer::Processing(time)),
+            None | Some("event") if self.timed => Ok(Timer::Event(time)),
+            Some("event") => Err(usage(
+                py,
+                "a timer in event time needs event_time before key_by",
+            )),
+            Some(other) => Err(usage(
+                py,
+                &format!("kind is \"event\" or \"processing\", not \"{other}\""),
+            )),
+            None => Ok(Timer::Event(time)),
+        }
+    }
+}
+
+#[pymethods]
+impl KeyContext {
+    /// The time of the item or timer, in seconds; None in a stream without times.
+    #[getter]
+    fn time(&self) -> Option<f64> {
+        seconds_or_none(self.call().time)
+    }
+
+    /// How far event time has come, in seconds; None before it has begun.
+    #[getter]
+    fn watermark(&self) -> Option<f64> {
+        seconds_or_none(self.call().at.event)
+    }
+
+    /// Processing time: seconds since 1970 by the clock of the run.
+    #[getter]
+    fn now(&self) -> f64 {
+        seconds(self.call().at.processing)
+    }
+
+    /// In `on_timer`: which kind of timer fires, "event" or "processing".
+    #[getter]
+    fn kind(&self) -> Option<&'static str> {
+        self.call().fires.map(|timer| match timer {
+            Timer::Event(_) => "event",
+            Timer::Processing(_) => "processing",
+        })
+    }
+
+    /// Asks for `on_timer(key, at, ctx)`.
+    #[pyo3(signature = (at, kind=None))]
+    fn set_timer(&self, at: &Bound<'_, PyAny>, kind: Option<&str>) -> PyResult<()> {
+        let timer = self.timer(at, kind)?;
+        let mut call = self.call();
+        if !may_follow(call.fires, timer) {
+            return Err(PyValueError::new_err(
+                "a timer that is set in on_timer must be later than the one that fires",
+            ));
+        }
+        call.wishes.push(Wish::Set(timer));
+        Ok(())
+    }
+
+    /// Takes a timer back; nothing happens when it is not set.
+    #[pyo3(signature = (at, kind=None))]
+    fn cancel_timer(&self, at: &Bound<'_, PyAny>, kind: Option<&str>) -> PyResult<()> {
+        let timer = self.timer(at, kind)?;
+        self.call().wishes.push(Wish::Cancel(timer));
+        Ok(())
+    }
+
+    /// Forgets this key, with its timers.
+    fn discard(&self) {
+        self.call().wishes.push(Wish::Discard);
+    }
+}
+
+/// Which methods a class of logic has, and which of them take a context.
+#[derive(Clone, Copy)]
+struct Face {
+    item_context: bool,
+    /// None: there is no such method.
+    end_context: Option<bool>,
+    timer: bool,
+}
+
+/// What the user gave: objects with methods, or a function on states.
+enum Calls {
+    Methods(Option<(Py<PyAny>, Face)>),
+    Function(Py<PyAny>),
+}
+
+/// The logic of a `stateful` step.
+pub(crate) struct PyLogic {
+    make: Py<PyAny>,
+    calls: Calls,
+    context: Py<KeyContext>,
+    ttl: Option<Ttl>,
+}
+
+impl PyLogic {
+    pub(crate) fn new(
+        py: Python<'_>,
+        make: &Py<PyAny>,
+        function: Option<&Py<PyAny>>,
+        timed: bool,
+        ttl: Option<i64>,
+    ) -> PyResult<Self> {
+        let calls = match function {
+            Some(function) => Calls::Function(function.clone_ref(py)),
+            None => Calls::Methods(None),
+        };
+        let ttl = ttl.map(|ttl| match timed {
+            true => Ttl::Event(ttl),
+            false => Ttl::Processing(ttl),
+        });
+        Ok(PyLogic {
+            make: make.clone_ref(py),
+            calls,
+            context: Py::new(py, KeyContext::new(timed))?,
+            ttl,
+        })
+    }
+
+    /// The face of a logic object; that of the class before is remembered.
+    fn face(&mut self, py: Python<'_>, logic: &Bound<'_, PyAny>) -> PyResult<Face> {
+        let class = logic.get_type();
+        if let Calls::Methods(Some((known, face))) = &self.calls
+            && class.is(known)
+        {
+            return Ok(*face);
+        }
+        let face = py.import("millstream._logic")?.getattr("face")?;
+        let (item_context, end_context, timer) = face.call1((&class,))?.extract()?;
+        let face = Face {
+            item_context,
+            end_context,
+            timer,
+        };
+        self.calls = Calls::Methods(Some((class.into_any().unbind(), face)));
+        Ok(face)
+    }
+
+    fn begin(&self, py: Python<'_>, time: i64, at: Moment, fires: Option<Timer>) {
+        let mut call = self.context.bind(py).get().call();
+        call.time = time;
+        call.at = at;
+        call.fires = fires;
+    }
+
+    /// Does what the key asked for in the call.
+    fn settle(&self, py: Python<'_>, held: &mut Attended<Py<PyAny>>) {
+        let mut call = self.context.bind(py).get().call();
+        for wish in call.wishes.drain(..) {
+            match wish {
+                Wish::Set(timer) => held.timers().set(timer),
+                Wish::Cancel(timer) => drop(held.timers().cancel(timer)),
+                Wish::Discard => held.discarded = true,
+            }
+        }
+    }
+
+    /// Calls with a context and hands on what comes out.
+    fn call<O: Outputs<PyKey, Py<PyAny>, Py<PyAny>>>(
+        &mut self,
+        key: &PyKey,
+        held: &mut Attended<Py<PyAny>>,
+        (time, watermark, at, fires): (i64, i64, Moment, Option<Timer>),
+        out: &mut O,
+        call: impl for<'py> FnOnce(
+            &Bound<'py, PyAny>,
+            &Bound<'py, KeyContext>,
+            Face,
+        ) -> PyResult<Option<Bound<'py, PyAny>>>,
+    ) -> PyResult<()> {
+        locked(|py| {
+            let logic = held.state.clone_ref(py).into_bound(py);
+            let face = self.face(py, &logic)?;
+            self.begin(py, time, at, fires);
+            let context = self.context.clone_ref(py).into_bound(py);
+            let made = call(&logic, &context, face);
+            self.settle(py, held);
+            match made? {
+                Some(made) => give(key, &made, time, watermark, out),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+/// Hands on the outputs that an iterable holds; None is none.
+fn give(
+    key: &PyKey,
+    made: &Bound<'_, PyAny>,
+    time: i64,
+    watermark: i64,
+    out: &mut impl Outputs<PyKey, Py<PyAny>, Py<PyAny>>,
+) -> PyResult<()> {
+    let mut push = |value: Bound<'_, PyAny>| {
+        let output = Timed {
+            time,
+            watermark,
+            value: value.unbind(),
+        };
+        out.result(key, output);
+    };
+    if made.is_none() {
+        return Ok(());
+    }
+    if PyList::is_exact_type_of(made) {
+        made.cast::<PyList>()?.iter().for_each(push);
+    } else if PyTuple::is_exact_type_of(made) {
+        made.cast::<PyTuple>()?.iter().for_each(push);
+    } else {
+        for value in made.try_iter()? {
+            push(value?);
+        }
+    }
+    Ok(())
+}
+
+impl KeyLogic<PyKey> for PyLogic {
+    type State = Attended<Py<PyAny>>;
+    type In = Py<PyAny>;
+    type Out = Py<PyAny>;
+    type Error = PyErr;
+
+    fn open(&mut self, _: &PyKey) -> PyResult<Self::State> {
+        locked(|py| Ok(Attended::new(self.make.bind(py).call0()?.unbind())))
+    }
+
+    fn on_item(
+        &mut self,
+        key: &PyKey,
+        held: &mut Self::State,
+        item: Timed<Py<PyAny>>,
+        at: Moment,
+        out: &mut impl Outputs<PyKey, Py<PyAny>, Py<PyAny>>,
+    ) -> PyResult<()> {
+        held.touch(self.ttl, item.time, at.processing);
+        if let Calls::Function(function) = &self.calls {
+            return locked(|py| {
+                let made = function.bind(py).call1((&held.state, &item.value))?;
+                if !made.is_none() {
+                    out.result(key, item.map(|_| made.unbind()));
+                }
+                Ok(())
+            });
+        }
+        let when = (item.time, item.watermark, at, None);
+        let value = item.value;
+        self.call(key, held, when, out, |logic, context, face| {
+            let py = logic.py();
+            let (name, key) = (intern!(py, "on_item"), key.bind(py));
+            if face.item_context {
+                logic.call_method1(name, (key, value, context)).map(Some)
+            } else {
+                logic.call_method1(name, (key, value)).map(Some)
+            }
+        })
+    }
+
+    fn on_due(
+        &mut self,
+        key: &PyKey,
+        held: &mut Self::State,
+        until: Moment,
+        out: &mut impl Outputs<PyKey, Py<PyAny>, Py<PyAny>>,
+    ) -> PyResult<()> {
+        while let Some(Due::Timer(timer)) = held.take_due(until) {
+            let (time, watermark) = times_of(timer, until);
+            let when = (time, watermark, until, Some(timer));
+            self.call(key, held, when, out, |logic, context, face| {
+                let py = logic.py();
+                let (Timer::Event(moment) | Timer::Processing(moment)) = timer;
+                if !face.timer {
+                    let name = logic.get_type().name()?;
+                    let message =
+                        format!("{name} sets a timer and has no method on_timer(key, at, ctx)");
+                    return Err(usage(py, &message));
+                }
+                let arguments = (key.bind(py), seconds(moment), context);
+                logic
+                    .call_method1(intern!(py, "on_timer"), arguments)
+                    .map(Some)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn on_end(
+        &mut self,
+        key: &PyKey,
+        held: &mut Self::State,
+        at: Moment,
+        out: &mut impl Outputs<PyKey, Py<PyAny>, Py<PyAny>>,
+    ) -> PyResult<()> {
+        if matches!(self.calls, Calls::Function(_)) {
+            return Ok(());
+        }
+        let when = (at.event, at.event, at, None);
+        self.call(key, held, when, out, |logic, context, face| {
+            let py = logic.py();
+            let (name, key) = (intern!(py, "on_end"), key.bind(py));
+            match face.end_context {
+                None => Ok(None),
+                Some(false) => logic.call_method1(name, (key,)).map(Some),
+                Some(true) => logic.call_method1(name, (key, context)).map(Some),
+            }
+        })
+    }
+
+    fn next(&self, held: &Self::State) -> Moment {
+        held.next()
+    }
+
+    fn is_empty(&self, held: &Self::State) -> bool {
+        held.discarded
+    }
+}

@@ -270,15 +270,11 @@ pub(crate) fn arrival_root<B: Batch>(
         let mut marks = Vec::new();
         let mut inputs = Vec::with_capacity(streams.len());
         for edge in streams {
-            let senders = if routed {
-                0..build.workers
-            } else {
-                build.worker..build.worker + 1
-            };
-            marks.extend(senders.map(|sender| match sender < edge.feeding {
-                true => Watermark::UNKNOWN,
-                false => Watermark::NOTHING,
-            }));
+            marks.extend(expected(
+                edge.feeding,
+                routed,
+                (build.worker, build.workers),
+            ));
             inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
         }
         let ((), made) = segment(build, builder, &outlet, build.workers, Ok(()))?;
@@ -324,6 +320,24 @@ pub(crate) fn arrival_root<B: Batch>(
             }
         });
         Ok(())
+    })
+}
+
+/// What the senders of a connection have said about event time before they say anything: those
+/// without input are not waited for.
+fn expected(
+    feeding: usize,
+    routed: bool,
+    (worker, workers): (usize, usize),
+) -> impl Iterator<Item = Watermark> {
+    let senders = if routed {
+        0..workers
+    } else {
+        worker..worker + 1
+    };
+    senders.map(move |sender| match sender < feeding {
+        true => Watermark::UNKNOWN,
+        false => Watermark::NOTHING,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The background: one thread for each opening that writes, which keeps the file system away from appends.
 //!
-//! It touches pages before writers come to them, makes the next segment when the current one is half full, unmaps the ones that
-//! are done with, and syncs from time to time when that was asked for. Without threads (in a simulation) appends do this work
+//! It touches pages before writers come to them, makes the next segment when the current one is half full, unmaps and syncs the ones
+//! that were ended (whatever `sync` says, so that recovery has little to scan), and syncs from time to time when that was asked for. Without threads (in a simulation) appends do this work
 //! themselves when they cannot do without it.
 
 use std::io;
@@ -19,7 +19,7 @@ use crate::storage::{Region, Storage};
 
 /// How far pages are touched ahead of the tail.
 const WINDOW: u64 = 16 << 20;
-/// How much is touched at once, so that other work does not wait for long.
+/// How much is touched or synced at once, so that other work does not wait for long.
 const STEP: u64 = 2 << 20;
 
 /// The background of one opening.
@@ -41,6 +41,8 @@ struct Work<S: Storage> {
     preparing: bool,
     ready: Option<(u64, Result<SegmentOf<S>>)>,
     retired: Vec<SegmentOf<S>>,
+    /// How far the oldest segment that was ended is synced, while there is one that is not.
+    ended: Option<u64>,
     stop: bool,
 }
 
@@ -52,6 +54,7 @@ impl<S: Storage> Ahead<S> {
             preparing: false,
             ready: None,
             retired: Vec::new(),
+            ended: None,
             stop: false,
         };
         let threads = core.options.host.has_threads();
@@ -127,7 +130,9 @@ impl<S: Storage> Ahead<S> {
     /// Have a segment unmapped, which takes a while, by the background.
     pub fn retire(&self, segment: SegmentOf<S>) {
         if self.has_thread() {
-            lock(&self.shared.work).retired.push(segment);
+            let mut work = lock(&self.shared.work);
+            work.retired.push(segment);
+            work.ended = work.ended.or(Some(0));
             self.shared.changed.notify_all();
         } else {
             self.shared.prune();
@@ -190,6 +195,12 @@ impl<S: Storage> Shared<S> {
                 drop(retired);
                 self.prune();
                 work = lock(&self.work);
+            } else if let Some(from) = work.ended {
+                drop(work);
+                // A failure poisons the journal, which the next append reports.
+                let next = self.durable.sync_ended(from, STEP).unwrap_or(None);
+                work = lock(&self.work);
+                work.ended = next;
             } else {
                 work = self.idle(work, every);
             }

@@ -347,13 +347,6 @@ impl<S: Storage> Held<'_, S> {
         let head = segment.complete(mark.offset, Kind::End, 0, 0, sequence, time_ns);
         // The moment of the roll: whoever reads this goes on in the next segment.
         segment.publish(mark.offset, head);
-        segment.set_tail(
-            Mark {
-                offset: mark.offset + head.bytes(),
-                ..mark
-            },
-            time_ns,
-        );
         self.control.set_tail_segment(number);
         let next = Tail::new(core, next)?;
         self.enter(next);
@@ -384,30 +377,20 @@ impl<S: Storage> Held<'_, S> {
                         "a frame does not match its checksum",
                     ));
                 }
-                time_ns = segment.time_ns(mark.offset);
-                mark.offset += head.bytes();
                 if head.kind == Kind::End {
                     break true;
                 }
+                time_ns = segment.time_ns(mark.offset);
+                mark.offset += head.bytes();
                 mark.records += 1;
             };
             segment.set_tail(mark, time_ns);
-            // A tail behind an end frame is the dead writer's work too: only the control page was left to change.
-            let sealed = mark.offset > segment.data_start() && self.is_sealed(mark);
-            if !ended && !sealed {
+            if !ended {
                 return Ok(());
             }
             self.control.set_tail_segment(segment.number() + 1);
             self.follow()?;
         }
-    }
-
-    /// Whether the frame that ends at `mark` is the end frame.
-    fn is_sealed(&self, mark: Mark) -> bool {
-        let segment = &self.tail().segment;
-        let before = mark.offset - frame::HEADER;
-        matches!(segment.head(before), Ok(Some(head)) if head.kind == Kind::End
-            && segment.is_sound(before, head, self.tail().base + mark.records))
     }
 }
 

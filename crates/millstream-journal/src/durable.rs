@@ -6,10 +6,12 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::core::{Core, lock};
+use crate::core::{Core, SegmentOf, lock};
 use crate::error::{Error, Result};
-use crate::segment;
-use crate::storage::Storage;
+use crate::frame;
+use crate::options::Sync;
+use crate::segment::{self, Mark};
+use crate::storage::{Region, Storage};
 
 /// The syncs of one opening.
 pub(crate) struct Durable<S: Storage> {
@@ -74,17 +76,64 @@ impl<S: Storage> Durable<S> {
         for number in control.durable_segment()..=last {
             let segment = core.segment(number)?;
             let mark = segment.tail();
-            let failed = |source| Error::Io {
-                verb: "sync",
-                path: core.storage.path(&segment::name(number)),
-                source,
-            };
-            segment.sync(mark.offset).map_err(failed)?;
-            segment.set_durable(mark);
-            if number < last {
-                control.raise_durable_segment(number + 1);
-            }
-            control.raise_durable(core.base(&segment)? + mark.records);
+            self.sync_range(&segment, 0, mark.offset + frame::HEADER)?;
+            self.raise(&segment, mark, number < last)?;
+        }
+        Ok(())
+    }
+
+    /// Sync the next bytes of the oldest segment that was ended and is not durable, from `from` on, `bytes` at most. Gives where to
+    /// go on, or `None` when there is nothing to do.
+    pub fn sync_ended(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
+        let core = &self.core;
+        let control = core.control()?;
+        let number = control.durable_segment();
+        if number >= control.tail_segment() || control.is_poisoned() {
+            return Ok(None);
+        }
+        let segment = core.segment(number)?;
+        let mark = segment.tail();
+        let end = mark.offset + frame::HEADER;
+        let to = end.min(from + bytes);
+        self.sync_range(&segment, from, to)
+            .inspect_err(|_| control.poison())?;
+        if to < end {
+            return Ok(Some(to));
+        }
+        self.raise(&segment, mark, true)?;
+        Ok(Some(0))
+    }
+
+    /// Let the journal be closed: the watermark of the last sync goes to disk too.
+    pub fn close(&self) -> Result<()> {
+        let control = self.core.control()?;
+        let segment = self.core.segment(control.tail_segment())?;
+        let synced = self.core.options.sync != Sync::Never || segment.durable().offset > 0;
+        if !synced || control.is_poisoned() || self.core.fork_mark.is_child() {
+            return Ok(());
+        }
+        self.sync()?;
+        self.sync_range(&segment, 0, segment.data_start())
+            .inspect_err(|_| control.poison())
+    }
+
+    fn sync_range(&self, segment: &SegmentOf<S>, from: u64, to: u64) -> Result<()> {
+        let path = || self.core.storage.path(&segment::name(segment.number()));
+        let synced = segment.region().sync(from, to);
+        synced.map_err(|source| Error::Io {
+            verb: "sync",
+            path: path(),
+            source,
+        })
+    }
+
+    /// All before `mark` is on disk, and all segments before.
+    fn raise(&self, segment: &SegmentOf<S>, mark: Mark, ended: bool) -> Result<()> {
+        let control = self.core.control()?;
+        segment.raise_durable(mark);
+        control.raise_durable(self.core.base(segment)? + mark.records);
+        if ended {
+            control.raise_durable_segment(segment.number() + 1);
         }
         Ok(())
     }

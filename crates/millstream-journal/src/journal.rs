@@ -45,6 +45,15 @@ struct Opening<S: Storage> {
     _lock: Option<S::Lock>,
 }
 
+impl<S: Storage> Drop for Opening<S> {
+    fn drop(&mut self) {
+        // A failure has poisoned the journal, and nobody is left to be told.
+        if !self.core.options.read_only {
+            let _told_next_time = self.durable.close();
+        }
+    }
+}
+
 impl<S: Storage> Clone for Journal<S> {
     fn clone(&self) -> Self {
         Journal {

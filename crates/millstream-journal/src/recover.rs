@@ -399,9 +399,9 @@ impl<S: Storage> Survey<'_, S> {
                     Some("a frame does not match its checksum")
                 }
                 Ok(Some(head)) => {
-                    last_time_ns = segment.time_ns(mark.offset);
-                    mark.offset += head.bytes();
                     if head.kind == Kind::Record {
+                        last_time_ns = segment.time_ns(mark.offset);
+                        mark.offset += head.bytes();
                         mark.records += 1;
                         continue;
                     }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `tail` and `durable` are *marks*: an offset and the number of records before it, in one word, so that they are never torn.
-//! The tail is stored after the frame that it counts: all before it is written, and something may be behind it.
+//! The tail is stored after the frame that it counts: all before it is written, and something may be behind it. That of a segment
+//! which has ended stands before the end frame.
 
 use crate::error::{Error, Result};
 use crate::frame::{self, Head, Kind, Place};
@@ -242,9 +243,20 @@ impl<R: Region> Segment<R> {
         self.region.publish(DURABLE, mark.word());
     }
 
-    /// Sync all frames before `to`, and the header.
+    /// Move the watermark up; another process may have moved it further.
+    pub fn raise_durable(&self, mark: Mark) {
+        let mut found = self.region.load(DURABLE);
+        while found < mark.word() {
+            match self.region.exchange(DURABLE, found, mark.word()) {
+                Ok(()) => break,
+                Err(other) => found = other,
+            }
+        }
+    }
+
+    /// Sync the header, and all frames before `to` with the end frame that may follow them.
     pub fn sync(&self, to: u64) -> std::io::Result<()> {
-        self.region.sync(0, to)
+        self.region.sync(0, (to + frame::HEADER).min(self.bytes))
     }
 
     /// The head of the frame at `offset`; `None` while nothing was published there.

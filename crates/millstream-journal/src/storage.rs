@@ -4,16 +4,20 @@
 //! [`Region::exchange`] or a claimed slice, so that a simulation sees each of them in order and can say what a disk would
 //! hold had the power failed in between. Names are relative to the journal's directory.
 //!
-//! [`Mapped`] is the real one.
+//! [`Mapped`] is real, [`Simulated`] lives in memory and can lose power, [`Failing`] refuses on purpose.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod failing;
 mod mapped;
 pub(crate) mod memory;
+mod simulated;
 
+pub use failing::{Failing, FailingRegion};
 pub use mapped::{FileLock, Mapped, MappedRegion};
+pub use simulated::{Simulated, SimulatedLock, SimulatedRegion};
 
 /// What a region is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

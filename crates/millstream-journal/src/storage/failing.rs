@@ -1,0 +1,169 @@
+//! A storage that refuses on purpose: the disk is full, a sync fails.
+//!
+//! It wraps another one, real or simulated, so that the code under test is the code that runs.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use super::{Access, Hold, Region, Storage};
+
+/// Another storage, and the faults that it is made to have.
+#[derive(Clone)]
+pub struct Failing<S> {
+    inner: S,
+    faults: Arc<Faults>,
+}
+
+#[derive(Default)]
+struct Faults {
+    full: AtomicBool,
+    /// Syncs and creations until one fails; 0 and less is never.
+    syncs_left: AtomicI64,
+    creations_left: AtomicI64,
+}
+
+impl<S: Storage> Failing<S> {
+    /// `inner` without a fault so far.
+    pub fn new(inner: S) -> Self {
+        Failing {
+            inner,
+            faults: Arc::default(),
+        }
+    }
+
+    /// Whether there is room for new files.
+    pub fn set_full(&self, full: bool) {
+        self.faults.full.store(full, Ordering::SeqCst);
+    }
+
+    /// Let the `nth` sync of a file from now on fail with an I/O error (1 is the next).
+    pub fn fail_sync(&self, nth: u32) {
+        self.faults.syncs_left.store(nth.into(), Ordering::SeqCst);
+    }
+
+    /// Let the `nth` creation of a file from now on find the disk full (1 is the next).
+    pub fn fail_create(&self, nth: u32) {
+        self.faults
+            .creations_left
+            .store(nth.into(), Ordering::SeqCst);
+    }
+}
+
+/// A region of a failing storage.
+pub struct FailingRegion<R> {
+    inner: R,
+    faults: Arc<Faults>,
+}
+
+impl<S: Storage> Storage for Failing<S> {
+    type Region = FailingRegion<S::Region>;
+    type Lock = S::Lock;
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.inner.path(name)
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        self.inner.prepare()
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.inner.list(folder)
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Self::Region> {
+        let due = self.faults.creations_left.fetch_sub(1, Ordering::SeqCst) == 1;
+        if due || self.faults.full.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let inner = self.inner.create(name, bytes)?;
+        Ok(FailingRegion {
+            inner,
+            faults: Arc::clone(&self.faults),
+        })
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<Self::Region> {
+        let inner = self.inner.open(name, access)?;
+        Ok(FailingRegion {
+            inner,
+            faults: Arc::clone(&self.faults),
+        })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.inner.remove(name)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.inner.sync_names()
+    }
+
+    fn lock(&self, name: &str, hold: Hold) -> io::Result<Option<Self::Lock>> {
+        self.inner.lock(name, hold)
+    }
+}
+
+impl<R: Region> Region for FailingRegion<R> {
+    fn bytes_len(&self) -> u64 {
+        self.inner.bytes_len()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.inner.is_writable()
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        self.inner.load(at)
+    }
+
+    fn publish(&self, at: u64, word: u64) {
+        self.inner.publish(at, word);
+    }
+
+    fn exchange(&self, at: u64, current: u64, new: u64) -> Result<(), u64> {
+        self.inner.exchange(at, current, new)
+    }
+
+    #[expect(unsafe_code, reason = "passes the contract on")]
+    unsafe fn bytes(&self, at: u64, length: u64) -> &[u8] {
+        // SAFETY: the same contract.
+        unsafe { self.inner.bytes(at, length) }
+    }
+
+    #[expect(unsafe_code, reason = "passes the contract on")]
+    unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8] {
+        // SAFETY: the same contract.
+        unsafe { self.inner.claim(at, length) }
+    }
+
+    fn claimed(&self, at: u64, length: u64) {
+        self.inner.claimed(at, length);
+    }
+
+    fn sync(&self, from: u64, to: u64) -> io::Result<()> {
+        if self.faults.syncs_left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            return Err(io::Error::other("the disk failed"));
+        }
+        self.inner.sync(from, to)
+    }
+
+    fn populate(&self, from: u64, to: u64) {
+        self.inner.populate(from, to);
+    }
+
+    fn wait(&self, at: u64, seen: u32, limit: Duration) {
+        self.inner.wait(at, seen, limit);
+    }
+
+    fn wake(&self, at: u64) {
+        self.inner.wake(at);
+    }
+}

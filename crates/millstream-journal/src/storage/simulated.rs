@@ -1,0 +1,565 @@
+//! A storage in memory whose disk can lose power, and whose processes can be killed between any two stores.
+//!
+//! Each file is memory, which all processes see, and a disk image, which holds what was synced. Between them stands a history: every
+//! store since the last sync, page by page. When the power goes, each page shows its own moment of that history, and the
+//! last store of it may be torn. Names that were made, given or removed since they were synced are kept up to some moment too.
+//!
+//! ```
+//! use millstream_journal::{Host, Journal, Options, storage::Simulated};
+//!
+//! let host = Host::simulated(|| 0, || 7);
+//! let options = Options { host: host.clone(), ..Options::default().with_segment_bytes(1 << 16) };
+//! let machine = Simulated::new();
+//! let journal = Journal::open_in(machine.process(), options.clone())?;
+//! journal.writer()?.append(b"kept")?;
+//! journal.sync()?;
+//! journal.writer()?.append(b"perhaps lost")?;
+//!
+//! let mut state = 1_u64;
+//! let after = machine.lose_power(&mut |limit| { state = state.wrapping_mul(6364136223846793005).wrapping_add(1); (state >> 33) % limit });
+//! let journal = Journal::open_in(after.process(), Options { host: host.with_boot(2), ..options })?;
+//! assert!(journal.next()? >= 1);
+//! # Ok::<(), millstream_journal::Error>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::memory::Memory;
+use super::{Access, Hold, Region, Storage};
+use crate::core::lock;
+
+const PAGE: u64 = 4096;
+
+/// A machine, or one process on it: see [`process`](Self::process).
+#[derive(Clone)]
+pub struct Simulated {
+    machine: Arc<Machine>,
+    process: Arc<Process>,
+}
+
+#[derive(Default)]
+struct Machine {
+    names: Mutex<Names>,
+    locks: Mutex<Vec<Held>>,
+    locks_taken: AtomicU64,
+    /// The disk says that it has synced, and has not.
+    lies: AtomicBool,
+    /// Syncs until one fails; 0 and less is never.
+    syncs_left: AtomicI64,
+}
+
+/// The directory: as processes see it, and as the disk holds it.
+#[derive(Default)]
+struct Names {
+    seen: BTreeMap<String, Arc<File>>,
+    synced: BTreeMap<String, Arc<File>>,
+    changes: Vec<(String, Option<Arc<File>>)>,
+}
+
+impl Names {
+    fn change(&mut self, name: &str, file: Option<Arc<File>>) {
+        apply(&mut self.seen, name, file.clone());
+        self.changes.push((name.to_owned(), file));
+    }
+}
+
+fn apply(names: &mut BTreeMap<String, Arc<File>>, name: &str, file: Option<Arc<File>>) {
+    match file {
+        Some(file) => names.insert(name.to_owned(), file),
+        None => names.remove(name),
+    };
+}
+
+struct Held {
+    name: String,
+    process: Arc<Process>,
+    hold: Hold,
+    id: u64,
+}
+
+struct Process {
+    dead: AtomicBool,
+    /// Stores until it dies; negative is never.
+    stores_left: AtomicI64,
+}
+
+impl Process {
+    fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    /// Count a store; gives whether it still happens.
+    fn may_store(&self) -> bool {
+        if !self.is_dead()
+            && self.stores_left.load(Ordering::SeqCst) >= 0
+            && self.stores_left.fetch_sub(1, Ordering::SeqCst) <= 0
+        {
+            self.dead.store(true, Ordering::SeqCst);
+        }
+        !self.is_dead()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.is_dead() {
+            Err(io::Error::other("this process was killed"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+struct File {
+    memory: Memory,
+    history: Mutex<History>,
+}
+
+#[derive(Default)]
+struct History {
+    disk: Vec<u8>,
+    /// By page, the stores since it was synced.
+    stores: BTreeMap<u64, Vec<Store>>,
+}
+
+struct Store {
+    at: u64,
+    bytes: Box<[u8]>,
+    /// A word is stored at once, other bytes are not.
+    word: bool,
+}
+
+impl History {
+    fn note(&mut self, at: u64, bytes: &[u8], word: bool) {
+        let mut from = 0;
+        while from < bytes.len() {
+            let page = (at + from as u64) / PAGE;
+            let to = bytes.len().min(((page + 1) * PAGE - at) as usize);
+            let store = Store {
+                at: at + from as u64,
+                bytes: bytes[from..to].into(),
+                word,
+            };
+            self.stores.entry(page).or_default().push(store);
+            from = to;
+        }
+    }
+
+    fn sync(&mut self, from: u64, to: u64, to_disk: bool) {
+        for page in from / PAGE..to.div_ceil(PAGE) {
+            for store in self.stores.remove(&page).into_iter().flatten() {
+                if to_disk {
+                    put(&mut self.disk, &store, store.bytes.len());
+                }
+            }
+        }
+    }
+
+    /// What the disk may hold: of each page some of its stores, and of the last one some bytes.
+    fn after_power_loss(&self, random: &mut dyn FnMut(u64) -> u64) -> Vec<u8> {
+        let mut disk = self.disk.clone();
+        for stores in self.stores.values() {
+            let whole = random(stores.len() as u64 + 1) as usize;
+            for store in &stores[..whole] {
+                put(&mut disk, store, store.bytes.len());
+            }
+            if let Some(torn) = stores.get(whole).filter(|store| !store.word) {
+                put(
+                    &mut disk,
+                    torn,
+                    random(torn.bytes.len() as u64 + 1) as usize,
+                );
+            }
+        }
+        disk
+    }
+}
+
+fn put(disk: &mut [u8], store: &Store, length: usize) {
+    disk[store.at as usize..][..length].copy_from_slice(&store.bytes[..length]);
+}
+
+impl Default for Simulated {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Simulated {
+    /// A machine with an empty disk.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::on(Arc::default())
+    }
+
+    fn on(machine: Arc<Machine>) -> Self {
+        let process = Process {
+            dead: AtomicBool::new(false),
+            stores_left: AtomicI64::new(-1),
+        };
+        Simulated {
+            process: Arc::new(process),
+            machine,
+        }
+    }
+
+    /// Another process on the same machine.
+    #[must_use]
+    pub fn process(&self) -> Self {
+        Self::on(Arc::clone(&self.machine))
+    }
+
+    /// Kill this process after so many more stores. What it does from then on reaches nobody, and its locks are free.
+    pub fn kill_after(&self, stores: u64) {
+        self.process
+            .stores_left
+            .store(stores as i64, Ordering::SeqCst);
+    }
+
+    /// Kill this process now.
+    pub fn kill(&self) {
+        self.process.dead.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether this process was killed: what calls gave since then means nothing.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.process.is_dead()
+    }
+
+    /// Make the disk a liar: syncs succeed and do nothing. A test that does not notice is no test.
+    pub fn lie(&self) {
+        self.machine.lies.store(true, Ordering::SeqCst);
+    }
+
+    /// Let the `nth` sync of a file from now on fail (1 is the next). As kernels do, it forgets what it could not write: a
+    /// later sync succeeds without it.
+    pub fn fail_sync(&self, nth: u32) {
+        self.machine.syncs_left.store(nth.into(), Ordering::SeqCst);
+    }
+
+    /// The machine after a loss of power, with one of the states that its disk may be in; `random` gives a number below
+    /// its argument. This machine goes on as if nothing had happened.
+    #[must_use]
+    pub fn lose_power(&self, random: &mut dyn FnMut(u64) -> u64) -> Self {
+        let names = lock(&self.machine.names);
+        let mut kept = names.synced.clone();
+        let whole = random(names.changes.len() as u64 + 1) as usize;
+        for (name, file) in &names.changes[..whole] {
+            apply(&mut kept, name, file.clone());
+        }
+        let machine = Machine::default();
+        let mut after = lock(&machine.names);
+        let mut images: BTreeMap<*const File, Arc<File>> = BTreeMap::new();
+        for (name, file) in kept {
+            let image = match images.get(&Arc::as_ptr(&file)) {
+                Some(image) => Arc::clone(image),
+                None => match File::of(lock(&file.history).after_power_loss(random)) {
+                    Ok(image) => Arc::new(image),
+                    // Without memory there is no simulation.
+                    Err(_) => continue,
+                },
+            };
+            images.insert(Arc::as_ptr(&file), Arc::clone(&image));
+            after.seen.insert(name.clone(), Arc::clone(&image));
+            after.synced.insert(name, image);
+        }
+        drop(after);
+        Self::on(Arc::new(machine))
+    }
+
+    /// Change a byte of a file on the disk and in memory, as a failing disk does. Gives whether the file is that long.
+    pub fn damage(&self, name: &str, at: u64, change: impl FnOnce(u8) -> u8) -> bool {
+        let names = lock(&self.machine.names);
+        let Some(file) = names.seen.get(name).filter(|file| at < file.memory.len()) else {
+            return false;
+        };
+        let mut history = lock(&file.history);
+        let (word, shift) = (file.memory.word_to_store(at / 8 * 8), at % 8 * 8);
+        let found = word.load(Ordering::SeqCst);
+        let new = change((found >> shift) as u8);
+        word.store(
+            found & !(0xFF << shift) | u64::from(new) << shift,
+            Ordering::SeqCst,
+        );
+        history.disk[at as usize] = new;
+        true
+    }
+}
+
+impl File {
+    fn of(disk: Vec<u8>) -> io::Result<Self> {
+        // A file without contents has a page, so that there is something to map.
+        let memory = Memory::anonymous((disk.len() as u64).max(PAGE))?;
+        for (at, word) in (0..).step_by(8).zip(disk.as_chunks::<8>().0) {
+            if *word != [0; 8] {
+                memory
+                    .word_to_store(at)
+                    .store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            }
+        }
+        Ok(File {
+            memory,
+            history: Mutex::new(History {
+                disk,
+                stores: BTreeMap::new(),
+            }),
+        })
+    }
+}
+
+/// A lock of a simulated process.
+pub struct SimulatedLock {
+    machine: Arc<Machine>,
+    id: u64,
+}
+
+impl Drop for SimulatedLock {
+    fn drop(&mut self) {
+        lock(&self.machine.locks).retain(|held| held.id != self.id);
+    }
+}
+
+impl Storage for Simulated {
+    type Region = SimulatedRegion;
+    type Lock = SimulatedLock;
+
+    fn path(&self, name: &str) -> PathBuf {
+        PathBuf::from("simulated").join(name)
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        self.process.check()
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.process.check()?;
+        let names = lock(&self.machine.names);
+        let names = names
+            .seen
+            .keys()
+            .filter_map(|name| match (folder, name.split_once('/')) {
+                ("", None) => Some(name.clone()),
+                (folder, Some((of, name))) if of == folder => Some(name.to_owned()),
+                _ => None,
+            });
+        Ok(names.collect())
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<SimulatedRegion> {
+        self.process.check()?;
+        let mut names = lock(&self.machine.names);
+        let file = match names.seen.get(name) {
+            Some(file) if lock(&file.history).disk.len() as u64 >= bytes => Arc::clone(file),
+            _ => {
+                // Only files that are made, or hold nothing yet, grow.
+                let file = Arc::new(File::of(vec![0; bytes as usize])?);
+                names.change(name, Some(Arc::clone(&file)));
+                file
+            }
+        };
+        drop(names);
+        self.region(file, Access::Write)
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<SimulatedRegion> {
+        self.process.check()?;
+        let file = lock(&self.machine.names)
+            .seen
+            .get(name)
+            .cloned()
+            .ok_or(io::ErrorKind::NotFound)?;
+        if lock(&file.history).disk.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.region(file, access)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.process.check()?;
+        let mut names = lock(&self.machine.names);
+        if names.seen.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = names
+            .seen
+            .get(from)
+            .cloned()
+            .ok_or(io::ErrorKind::NotFound)?;
+        names.change(to, Some(file));
+        names.change(from, None);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.process.check()?;
+        let mut names = lock(&self.machine.names);
+        if !names.seen.contains_key(name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        names.change(name, None);
+        Ok(())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.process.check()?;
+        if !self.machine.lies.load(Ordering::SeqCst) {
+            let mut names = lock(&self.machine.names);
+            names.changes.clear();
+            names.synced = names.seen.clone();
+        }
+        Ok(())
+    }
+
+    fn lock(&self, name: &str, hold: Hold) -> io::Result<Option<SimulatedLock>> {
+        self.process.check()?;
+        let mut names = lock(&self.machine.names);
+        if !names.seen.contains_key(name) {
+            let empty = File::of(Vec::new())?;
+            names.change(name, Some(Arc::new(empty)));
+        }
+        drop(names);
+        let mut locks = lock(&self.machine.locks);
+        // As the system does, when a process ends.
+        locks.retain(|held| !held.process.is_dead());
+        let alone = hold == Hold::Exclusive;
+        if locks
+            .iter()
+            .any(|held| held.name == name && (alone || held.hold == Hold::Exclusive))
+        {
+            return Ok(None);
+        }
+        let id = self.machine.locks_taken.fetch_add(1, Ordering::SeqCst);
+        let process = Arc::clone(&self.process);
+        locks.push(Held {
+            name: name.to_owned(),
+            process,
+            hold,
+            id,
+        });
+        Ok(Some(SimulatedLock {
+            machine: Arc::clone(&self.machine),
+            id,
+        }))
+    }
+}
+
+impl Simulated {
+    fn region(&self, file: Arc<File>, access: Access) -> io::Result<SimulatedRegion> {
+        let scratch = Memory::anonymous(file.memory.len())?;
+        let (machine, process) = (Arc::clone(&self.machine), Arc::clone(&self.process));
+        Ok(SimulatedRegion {
+            machine,
+            process,
+            file,
+            scratch,
+            access,
+        })
+    }
+}
+
+/// An open file of a simulated process.
+pub struct SimulatedRegion {
+    machine: Arc<Machine>,
+    process: Arc<Process>,
+    file: Arc<File>,
+    /// Where a process that was killed writes.
+    scratch: Memory,
+    access: Access,
+}
+
+impl SimulatedRegion {
+    fn store_word(&self, at: u64, word: u64) {
+        assert!(self.is_writable(), "the region is for reading");
+        if self.process.may_store() {
+            let mut history = lock(&self.file.history);
+            self.file
+                .memory
+                .word_to_store(at)
+                .store(word, Ordering::SeqCst);
+            history.note(at, &word.to_le_bytes(), true);
+        }
+    }
+}
+
+impl Region for SimulatedRegion {
+    fn bytes_len(&self) -> u64 {
+        lock(&self.file.history).disk.len() as u64
+    }
+
+    fn is_writable(&self) -> bool {
+        self.access == Access::Write
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        self.file.memory.word(at).load(Ordering::SeqCst)
+    }
+
+    fn publish(&self, at: u64, word: u64) {
+        self.store_word(at, word);
+    }
+
+    fn exchange(&self, at: u64, current: u64, new: u64) -> Result<(), u64> {
+        // A process that was killed is told what lets it go on: it reaches nobody.
+        if !self.process.may_store() {
+            return Ok(());
+        }
+        let mut history = lock(&self.file.history);
+        let word = self.file.memory.word_to_store(at);
+        word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)?;
+        history.note(at, &new.to_le_bytes(), true);
+        Ok(())
+    }
+
+    #[expect(unsafe_code, reason = "passes the contract on")]
+    unsafe fn bytes(&self, at: u64, length: u64) -> &[u8] {
+        // SAFETY: the same contract.
+        unsafe { self.file.memory.bytes(at, length) }
+    }
+
+    #[expect(unsafe_code, reason = "passes the contract on")]
+    unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8] {
+        assert!(self.is_writable(), "the region is for reading");
+        let memory = if self.process.may_store() {
+            &self.file.memory
+        } else {
+            &self.scratch
+        };
+        // SAFETY: the same contract; what a killed process writes into is read by nobody else.
+        unsafe { memory.claim(at, length) }
+    }
+
+    #[expect(unsafe_code, reason = "what was filled a moment ago is at rest")]
+    fn claimed(&self, at: u64, length: u64) {
+        if !self.process.is_dead() {
+            // SAFETY: the caller has filled it and has not published it yet.
+            let bytes = unsafe { self.file.memory.bytes(at, length) };
+            lock(&self.file.history).note(at, bytes, false);
+        }
+    }
+
+    fn sync(&self, from: u64, to: u64) -> io::Result<()> {
+        self.process.check()?;
+        let fails = self.machine.syncs_left.fetch_sub(1, Ordering::SeqCst) == 1;
+        let lies = self.machine.lies.load(Ordering::SeqCst);
+        if fails || !lies {
+            lock(&self.file.history).sync(from, to, !fails);
+        }
+        if fails {
+            Err(io::Error::other("the disk failed"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn populate(&self, _from: u64, _to: u64) {}
+
+    fn wait(&self, _at: u64, _seen: u32, _limit: Duration) {
+        std::thread::yield_now();
+    }
+
+    fn wake(&self, _at: u64) {}
+}

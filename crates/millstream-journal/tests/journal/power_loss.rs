@@ -1,0 +1,204 @@
+//! After a loss of power a journal holds a prefix of what was appended, with everything that was durable: on a simulated machine whose
+//! disk shows each page at a moment of its own.
+
+use millstream_journal::storage::{Simulated, Storage};
+use millstream_journal::{Host, Journal, Options, Retention, Sync};
+
+use crate::support::{Random, small};
+
+fn options(sync: Sync, boot: u128) -> Options {
+    let time = std::sync::atomic::AtomicU64::new(1);
+    let tick = move || time.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let host = Host::simulated(tick, move || boot as u64 * 7 + 1).with_boot(boot);
+    Options {
+        sync,
+        host,
+        ..small()
+    }
+}
+
+/// What the journal holds, or what is wrong with it.
+fn contents(
+    machine: &Simulated,
+    boot: u128,
+) -> Result<(u64, Vec<Vec<u8>>), millstream_journal::Error> {
+    let journal = Journal::open_in(machine.process(), options(Sync::Never, boot))?;
+    let mut reader = journal.reader()?;
+    let first = reader.position();
+    let mut bodies = Vec::new();
+    while let Some(record) = reader.next()? {
+        bodies.push(record.body.to_vec());
+    }
+    Ok((first, bodies))
+}
+
+/// One seeded life: appends, batches and abandoned claims, several losses of power, each with several states of the disk. Gives how
+/// many records that were durable were missing, with a disk that tells the truth or one that lies.
+fn live(seed: u64, lying: bool) -> u64 {
+    let mut random = Random(seed);
+    let mut machine = Simulated::new();
+    if lying {
+        machine.lie();
+    }
+    let mut model: Vec<Vec<u8>> = Vec::new();
+    let mut lost = 0;
+    for boot in 1..6_u128 {
+        let sync = if random.below(2) == 0 {
+            Sync::Always
+        } else {
+            Sync::Never
+        };
+        let process = machine.process();
+        let journal = Journal::open_in(process.clone(), options(sync, boot * 100)).unwrap();
+        let writer = journal.writer().unwrap();
+        let mut durable = journal.durable().max(if sync == Sync::Always {
+            model.len() as u64
+        } else {
+            0
+        });
+        for _ in 0..random.below(60) {
+            match random.below(8) {
+                0 => {
+                    let bodies: Vec<_> = (0..random.below(20)).map(|_| random.bytes(300)).collect();
+                    writer.append_many(&bodies).unwrap();
+                    model.extend(bodies);
+                }
+                1 => writer
+                    .claim(random.below(9_000) as usize)
+                    .unwrap()
+                    .fill(random.below(256) as u8),
+                2 => {
+                    durable = writer.sync().unwrap();
+                }
+                _ => {
+                    let body = random.bytes(4_000);
+                    writer.append(&body).unwrap();
+                    model.push(body);
+                }
+            }
+            if sync == Sync::Always {
+                durable = durable.max(journal.durable());
+            }
+        }
+        // The process ends with the machine: it must not close the journal tidily.
+        process.kill();
+        drop((writer, journal));
+        for state in 0..5 {
+            let after = machine.lose_power(&mut |limit| random.below(limit));
+            match contents(&after, boot * 100 + state + 1) {
+                Ok((first, bodies)) => {
+                    let count = bodies.len() as u64;
+                    assert_eq!(first, 0);
+                    assert!(model.starts_with(&bodies), "seed {seed}: not a prefix");
+                    lost += durable.saturating_sub(count);
+                }
+                Err(error) if lying => {
+                    drop(error);
+                    lost += 1;
+                }
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+            if state == 4 {
+                model.truncate(
+                    contents(&after, boot * 100 + 6).map_or(0, |(_, bodies)| bodies.len()),
+                );
+                machine = after;
+            }
+        }
+        if lying {
+            break;
+        }
+    }
+    lost
+}
+
+#[test]
+fn what_was_durable_is_there_and_nothing_was_invented() {
+    for seed in 1..60 {
+        assert_eq!(live(seed, false), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_disk_that_lies_is_caught() {
+    let caught = (1..50).filter(|seed| live(*seed, true) > 0).count();
+    assert!(caught > 25, "{caught} of 49");
+}
+
+#[test]
+fn a_pruned_journal_has_no_gap_after_a_loss_of_power() {
+    for seed in 1..60 {
+        let mut random = Random(seed);
+        let machine = Simulated::new();
+        let process = machine.process();
+        let journal = Journal::open_in(process.clone(), options(Sync::Always, 1)).unwrap();
+        let bodies: Vec<_> = (0..300).map(|_| random.bytes(3_000)).collect();
+        journal.writer().unwrap().append_many(&bodies).unwrap();
+        let keep = Retention {
+            bytes: Some((1 + random.below(5)) << 16),
+            ..Retention::default()
+        };
+        process.kill_after(random.below(40));
+        let pruned = journal.prune(&keep);
+        process.kill();
+        drop(journal);
+        let after = machine.lose_power(&mut |limit| random.below(limit));
+        let (first, found) =
+            contents(&after, 2).unwrap_or_else(|error| panic!("seed {seed}: {error} ({pruned:?})"));
+        assert_eq!(found, bodies[first as usize..], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_cut_is_whole_or_not_at_all() {
+    let mut outcomes = [0; 2];
+    for seed in 1..150 {
+        let mut random = Random(seed);
+        let machine = Simulated::new();
+        let process = machine.process();
+        let exclusive = Options {
+            exclusive: true,
+            ..options(Sync::Always, 1)
+        };
+        let journal = Journal::open_in(process.clone(), exclusive).unwrap();
+        let bodies: Vec<_> = (0..100).map(|_| random.bytes(4_000)).collect();
+        journal.writer().unwrap().append_many(&bodies).unwrap();
+        let cut = random.below(100) as usize;
+        let stores = [12, 30_000][random.below(2) as usize];
+        process.kill_after(random.below(stores));
+        let _outcome = journal.cut(cut as u64);
+        process.kill();
+        drop(journal);
+        // Once a cut has begun, an interrupted one is ended, and the end survives another loss of power.
+        let after = machine.lose_power(&mut |limit| random.below(limit));
+        let (_, found) = contents(&after, 2).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(
+            found == bodies || found == bodies[..cut],
+            "seed {seed}: {} of {cut}",
+            found.len()
+        );
+        outcomes[usize::from(found == bodies)] += 1;
+        let again = after.lose_power(&mut |limit| random.below(limit));
+        assert_eq!(
+            contents(&again, 3).unwrap().1.len(),
+            found.len(),
+            "seed {seed}"
+        );
+    }
+    assert!(outcomes.iter().all(|count| *count > 5), "{outcomes:?}");
+}
+
+#[test]
+fn a_journal_that_was_closed_keeps_its_watermark() {
+    let machine = Simulated::new();
+    let journal = Journal::open_in(machine.process(), options(Sync::Always, 1)).unwrap();
+    journal.writer().unwrap().append(&[1; 100]).unwrap();
+    drop(journal);
+    let after = machine.lose_power(&mut |limit| limit - 1);
+    // The last record that was synced is damaged on the disk: that is no torn end.
+    let name = "segment-0000000000.log";
+    assert!(after.process().list("").unwrap().contains(&name.to_owned()));
+    assert!(after.damage(name, 8_192 + 40, |byte| byte ^ 1));
+    let error = contents(&after, 2).unwrap_err();
+    assert!(error.to_string().contains(name), "{error}");
+}

@@ -1,5 +1,6 @@
 //! The handle on a journal.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -79,7 +80,9 @@ impl Journal {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], what the system says. Damage is no error here.
     pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
-        Self::verify_in(&Mapped::new(path), &Options::default(), |_| {})
+        Self::verify_in(&Mapped::new(path), &Options::default(), |_| {
+            ControlFlow::Continue(())
+        })
     }
 }
 
@@ -103,14 +106,14 @@ impl<S: Storage> Journal<S> {
         })
     }
 
-    /// [`verify`](Journal::verify) for any storage, telling how far it has come after each segment.
+    /// [`verify`](Journal::verify) for any storage, telling before each segment how far it has come, and asking whether to go on.
     ///
     /// # Errors
     /// As [`Journal::verify`].
     pub fn verify_in(
         storage: &S,
         options: &Options,
-        progress: impl FnMut(Progress),
+        progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Report> {
         verify::verify(storage, options, progress)
     }

@@ -3,7 +3,7 @@
 //! Behind a damaged frame the index tells where sound ones go on, so that one flipped bit costs one report and not the rest of a
 //! segment.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 
 use crate::control::Control;
@@ -19,7 +19,9 @@ const STEP: u64 = 2 << 20;
 /// What [`Journal::verify`](crate::Journal::verify) found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many segments there are.
+    /// Whether all was read: false when the caller had enough.
+    pub complete: bool,
+    /// How many segments were read.
     pub segments: u64,
     /// How many records are sound.
     pub records: u64,
@@ -54,14 +56,17 @@ pub struct Progress {
 pub(crate) fn verify<S: Storage>(
     storage: &S,
     options: &Options,
-    mut progress: impl FnMut(Progress),
+    mut progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Report> {
     let numbers = recover::segments(storage)?;
     let control = Control::open(storage, Access::Read)
         .filter(|control| control.is_ready(options.host.boot()));
     let mut check = Check {
         storage,
-        report: Report::default(),
+        report: Report {
+            complete: true,
+            ..Report::default()
+        },
         plan: None,
         tail_segment: 0,
     };
@@ -87,19 +92,19 @@ pub(crate) fn verify<S: Storage>(
     let segments_total = numbers.len() as u64;
     let mut expected = None;
     for (done, number) in (0..).zip(numbers) {
-        progress(Progress {
+        let so_far = Progress {
             segments: done,
             segments_total,
-        });
+        };
+        if progress(so_far).is_break() {
+            check.report.complete = false;
+            break;
+        }
         if number <= check.tail_segment {
             expected = check.segment(number, expected)?;
             check.report.segments += 1;
         }
     }
-    progress(Progress {
-        segments: segments_total,
-        segments_total,
-    });
     // What the plan objected to is found again by reading, with more about it.
     let mut seen = std::collections::BTreeSet::new();
     check

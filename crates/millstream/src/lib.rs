@@ -1,6 +1,6 @@
 //! Millstream: durable, microsecond event processing in one install.
 //!
-//! This crate is the face of the others for users in Rust ([`flow`], [`wire`]), and the `millstream` program ([`cli`]).
+//! This crate is the face of the others for users in Rust ([`flow`], [`journal`], [`wire`]), and the `millstream` program ([`cli`]).
 //!
 //! ```
 //! #[derive(millstream::Wire)]
@@ -16,6 +16,7 @@
 //! ```
 
 pub use millstream_flow as flow;
+pub use millstream_journal as journal;
 pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};
 pub use millstream_wire as wire;
 

@@ -1,9 +1,10 @@
 //! Damage in what was synced is an error that names file and offset, for readers and for `verify`; nothing is skipped in silence.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use millstream_journal::{Error, Journal, Options, Reader};
+use millstream_journal::{Error, Journal, Mapped, Options, Reader};
 
 use crate::support::{Random, fresh, small};
 
@@ -147,6 +148,23 @@ fn verify_names_each_damage_and_counts_the_rest() {
         assert!(damage.records.as_ref().unwrap().start < RECORDS);
     }
     assert!(report.records < RECORDS);
+}
+
+#[test]
+fn verify_can_be_stopped() {
+    let (_folder, path) = synced();
+    let whole = Journal::verify(&path).unwrap();
+    assert!(whole.complete && whole.segments > 2, "{whole:?}");
+    let storage = Mapped::new(&path);
+    let part = Journal::verify_in(&storage, &Options::default(), |progress| {
+        assert_eq!(progress.segments_total, whole.segments);
+        match progress.segments {
+            2 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    })
+    .unwrap();
+    assert_eq!((part.complete, part.segments), (false, 2));
 }
 
 #[test]

@@ -9,6 +9,7 @@
 mod address;
 mod bench;
 mod generate;
+mod journal;
 mod receive;
 mod report;
 mod run;
@@ -43,6 +44,8 @@ enum Verb {
     Receive(receive::Args),
     /// Write a file of test data.
     Generate(generate::Args),
+    /// Look into journals, append to them, move their records.
+    Journal(journal::Args),
 }
 
 impl Verb {
@@ -54,6 +57,7 @@ impl Verb {
             Self::Send(args) => ("send", send::run(args)),
             Self::Receive(args) => ("receive", receive::run(args)),
             Self::Generate(args) => ("generate", generate::run(&args)),
+            Self::Journal(args) => journal::run(args),
         }
     }
 }

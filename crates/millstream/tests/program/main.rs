@@ -13,6 +13,10 @@
 
 mod process;
 
+mod journal;
+mod journal_failures;
+mod journal_transfer;
+mod journal_two_processes;
 mod market_spread;
 mod send_receive;
 mod send_receive_failures;

@@ -1,6 +1,6 @@
 //! The `millstream` program as tests run it: a real process, on files and sockets of its own.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
@@ -19,6 +19,24 @@ pub fn command(args: &[&str]) -> Command {
 
 pub fn millstream(args: &[&str]) -> Output {
     command(args).output().unwrap()
+}
+
+/// Run the program on this standard input.
+pub fn feed(args: &[&str], input: impl AsRef<[u8]>) -> Output {
+    let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.as_ref().to_vec();
+    // It may end before it has read all, or answer before we have written all.
+    let feeder = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().unwrap();
+    let _fed = feeder.join().unwrap();
+    output
+}
+
+/// What the program printed, which must have succeeded.
+pub fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
 }
 
 pub fn stderr(output: &Output) -> String {

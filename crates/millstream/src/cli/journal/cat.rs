@@ -1,0 +1,37 @@
+//! `millstream journal cat`: print records.
+
+use std::path::PathBuf;
+
+use super::super::stop::Stop;
+use super::line::Style;
+use super::output::Output;
+use super::range::{self, Choice};
+use super::{Outcome, open_to_read};
+
+/// The options of `millstream journal cat`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  millstream journal cat orders --from 1000 -n 20\n  \
+                  millstream journal cat orders --since 10m --json"
+)]
+pub(super) struct Args {
+    /// The journal's directory.
+    dir: PathBuf,
+    #[command(flatten)]
+    choice: Choice,
+    #[command(flatten)]
+    style: Style,
+}
+
+/// Print the records.
+pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
+    let journal = open_to_read(&args.dir)?;
+    let range = args.choice.of(&journal)?;
+    let mut out = Output::stdout();
+    let outcome = range::each(&journal, range, stop, |record| {
+        out.record(&record, &args.style)
+    });
+    // What came before a damage is good.
+    out.flush()?;
+    outcome.map(drop)
+}

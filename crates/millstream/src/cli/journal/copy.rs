@@ -1,0 +1,83 @@
+//! `millstream journal copy`: records into a new journal, each checked on the way.
+
+use std::path::PathBuf;
+
+use millstream_journal::{Journal, Options};
+use serde::Serialize;
+
+use super::super::report;
+use super::super::stop::Stop;
+use super::progress::Progress;
+use super::range::{self, Choice};
+use super::{Outcome, open_to_read};
+
+/// The options of `millstream journal copy`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Others may append to the original meanwhile; the copy ends where it ended at the start.\n\n\
+                  Example:\n  millstream journal copy orders /backup/orders --since 7d"
+)]
+pub(super) struct Args {
+    /// The journal's directory.
+    dir: PathBuf,
+    /// The directory of the copy, which must not hold a journal yet.
+    target: PathBuf,
+    #[command(flatten)]
+    choice: Choice,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was copied.
+#[derive(Debug, Serialize)]
+struct Report {
+    records: u64,
+    /// The sequence number of the first record.
+    first: u64,
+    /// The one after the last.
+    next: u64,
+    /// Whether all were copied that were asked for: false after Ctrl-C.
+    complete: bool,
+}
+
+/// Copy the records.
+pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
+    let journal = open_to_read(&args.dir)?;
+    let range = args.choice.of(&journal)?;
+    let options = Options {
+        create_new: true,
+        first_sequence: range.start,
+        segment_bytes: journal.info()?.segment_bytes,
+        // What the original took, the copy takes.
+        record_bytes_max: 1 << 28,
+        ..Options::default()
+    };
+    let copy = Journal::open(&args.target, options)?;
+    let writer = copy.writer()?;
+    let mut progress = Progress::new(range.end - range.start, "records");
+    let next = range::each(&journal, range.clone(), stop, |record| {
+        writer.append_at(record.time_ns, record.body)?;
+        progress.step();
+        Ok(())
+    })?;
+    writer.sync()?;
+    drop(progress);
+    let report = Report {
+        records: next - range.start,
+        first: range.start,
+        next,
+        complete: next == range.end,
+    };
+    let text = format!(
+        "{} records copied, {}..{next}{}",
+        report.records,
+        range.start,
+        if report.complete {
+            String::new()
+        } else {
+            format!(": stopped before record {}", range.end)
+        }
+    );
+    Ok(report::print(&report, &text, args.json)?)
+}

@@ -1,0 +1,77 @@
+//! Which records of a journal are meant.
+
+use std::ops::Range;
+
+use millstream_journal::{Journal, Record};
+
+use super::super::stop::Stop;
+use super::{End, Outcome, moment};
+
+/// The options that choose records.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct Choice {
+    /// Begin with this sequence number.
+    #[arg(long, value_name = "SEQ")]
+    from: Option<u64>,
+    /// End before this sequence number.
+    #[arg(long, value_name = "SEQ")]
+    to: Option<u64>,
+    /// Begin at this time: 2026-11-21T16:42:40Z, a date, or how long ago (10m, 7d).
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    since: Option<u64>,
+    /// End before this time.
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    until: Option<u64>,
+    /// End after this many records.
+    #[arg(long, short = 'n', value_name = "N")]
+    count: Option<u64>,
+}
+
+impl Choice {
+    /// The sequence numbers that are chosen, as far as they have been written.
+    pub(super) fn of(&self, journal: &Journal) -> Outcome<Range<u64>> {
+        let mut reader = journal.reader()?;
+        let mut start = reader.position();
+        let mut end = journal.next()?;
+        if let Some(from) = self.from {
+            // One that is not there is an error, which names what is.
+            reader.seek(from)?;
+            start = from;
+        }
+        if let Some(since) = self.since {
+            reader.seek_time(since)?;
+            start = start.max(reader.position());
+        }
+        if let Some(until) = self.until {
+            reader.seek_time(until)?;
+            end = end.min(reader.position());
+        }
+        end = end.min(self.to.unwrap_or(u64::MAX));
+        end = end.min(start.saturating_add(self.count.unwrap_or(u64::MAX)));
+        Ok(start..end.max(start))
+    }
+}
+
+/// Hand each record of `range` to `take`, until all are done or somebody asks to stop. Gives the number that comes next.
+pub(super) fn each(
+    journal: &Journal,
+    range: Range<u64>,
+    stop: &Stop,
+    mut take: impl FnMut(Record<'_>) -> Outcome,
+) -> Outcome<u64> {
+    let mut reader = journal.reader()?;
+    reader.seek(range.start)?;
+    while reader.position() < range.end && !stop.requested() {
+        let position = reader.position();
+        match reader.next()? {
+            Some(record) => take(record)?,
+            // All of the range had been written when it was chosen.
+            None => {
+                return Err(End::from(format!(
+                    "record {position} is not there any more"
+                )));
+            }
+        }
+    }
+    Ok(reader.position())
+}

@@ -1,0 +1,101 @@
+//! `millstream journal tail`: print the last records, and those that come.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use millstream_journal::{Error, Journal, Options, Reader, Wait};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::super::stop::Stop;
+use super::line::Style;
+use super::output::Output;
+use super::{End, Outcome, open_to_read};
+
+/// How long a wait may be before signals and the reader of the output are looked after.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The options of `millstream journal tail`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  millstream journal tail -f orders")]
+pub(super) struct Args {
+    /// The journal's directory.
+    dir: PathBuf,
+    /// Begin with this many of the last records.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
+    count: u64,
+    /// Begin with this sequence number.
+    #[arg(long, value_name = "SEQ", conflicts_with = "count")]
+    from: Option<u64>,
+    /// Go on with records as they are appended, by any process, until Ctrl-C.
+    #[arg(long, short = 'f')]
+    follow: bool,
+    #[command(flatten)]
+    style: Style,
+}
+
+/// Print the records.
+pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
+    let journal = if args.follow {
+        open_to_follow(&args.dir)?
+    } else {
+        open_to_read(&args.dir)?
+    };
+    let (first, next) = (journal.first()?, journal.next()?);
+    let last_ones = next.saturating_sub(args.count).max(first);
+    let mut reader = journal.reader()?;
+    reader.seek(args.from.unwrap_or(last_ones))?;
+    let mut out = Output::stdout();
+    let outcome = print(args, &mut reader, &mut out, stop);
+    out.flush()?;
+    outcome
+}
+
+fn print(args: &Args, reader: &mut Reader, out: &mut Output, stop: &Stop) -> Outcome {
+    while !stop.requested() {
+        if let Some(record) = reader.next()? {
+            out.record(&record, &args.style)?;
+        } else if args.follow {
+            out.flush()?;
+            while !reader.wait(Wait::Block, Some(LOOK_EVERY))? && !stop.requested() {
+                look_for_reader()?;
+            }
+        } else {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Open so that appending writers wake us. Where that is not allowed, or the journal belongs to one process alone, look often.
+fn open_to_follow(path: &Path) -> Outcome<Journal> {
+    let options = Options {
+        create: false,
+        ..Options::default()
+    };
+    match Journal::open(path, options) {
+        Err(Error::Locked { .. }) => open_to_read(path),
+        Err(Error::Io { source, .. })
+            if matches!(
+                source.kind(),
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            open_to_read(path)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// A pipe whose other end was closed is seen at the next write only, which may never come.
+fn look_for_reader() -> Outcome {
+    let stdout = std::io::stdout();
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    match poll(&mut watched, Some(&now)) {
+        Ok(_) if watched[0].revents().contains(PollFlags::ERR) => Err(End::ReaderGone),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,122 @@
+//! `millstream journal verify`: read everything and name every damage.
+
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+
+use bytesize::ByteSize;
+use millstream_journal::{Damage, Journal, Mapped, Options};
+use serde::Serialize;
+
+use super::super::stop::Stop;
+use super::super::{Failure, report};
+use super::Outcome;
+use super::output::Output;
+use super::progress::Progress;
+
+/// The options of `millstream journal verify`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Exits 1 when anything is damaged. Nothing is written; others may go on appending.\n\n\
+                  Example:\n  millstream journal verify orders"
+)]
+pub(super) struct Args {
+    /// The journal's directory.
+    dir: PathBuf,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    /// False after Ctrl-C.
+    complete: bool,
+    /// Read ones.
+    segments: u64,
+    /// Sound ones.
+    records: u64,
+    /// Of frames that were read.
+    bytes: u64,
+    damages: Vec<Damaged<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Damaged<'a> {
+    path: &'a Path,
+    offset: u64,
+    what: &'a str,
+    /// The records that cannot be read because of it, where that is known.
+    records: Option<&'a Range<u64>>,
+}
+
+/// Read all of it.
+pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
+    let mut bar: Option<Progress> = None;
+    let found = Journal::verify_in(&Mapped::new(&args.dir), &Options::default(), |progress| {
+        bar.get_or_insert_with(|| Progress::new(progress.segments_total, "segments"))
+            .at(progress.segments);
+        match stop.requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    drop(bar);
+    if args.json {
+        let report = Report {
+            complete: found.complete,
+            segments: found.segments,
+            records: found.records,
+            bytes: found.bytes,
+            damages: found.damages.iter().map(Damaged::of).collect(),
+        };
+        report::print(&report, "", true)?;
+    } else {
+        let mut out = Output::stdout();
+        for damage in &found.damages {
+            out.line(Damaged::of(damage))?;
+        }
+        let size = ByteSize(found.bytes);
+        out.line(format_args!(
+            "{} sound records in {} segment(s), {size}{}",
+            found.records,
+            found.segments,
+            if found.complete {
+                ""
+            } else {
+                ": stopped before the end"
+            }
+        ))?;
+        out.flush()?;
+    }
+    match found.damages.len() {
+        0 => Ok(()),
+        1 => Err(Failure::failed(format!("{}: 1 damage", args.dir.display())).into()),
+        n => Err(Failure::failed(format!("{}: {n} damages", args.dir.display())).into()),
+    }
+}
+
+impl<'a> Damaged<'a> {
+    fn of(damage: &'a Damage) -> Self {
+        Damaged {
+            path: &damage.path,
+            offset: damage.offset,
+            what: &damage.what,
+            records: damage.records.as_ref(),
+        }
+    }
+}
+
+impl std::fmt::Display for Damaged<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (path, offset, what) = (self.path.display(), self.offset, self.what);
+        write!(f, "{path}: damaged at offset {offset}: {what}")?;
+        match self.records {
+            None => Ok(()),
+            Some(records) if records.end - records.start == 1 => {
+                write!(f, " (record {})", records.start)
+            }
+            Some(records) => write!(f, " (records {} to {})", records.start, records.end - 1),
+        }
+    }
+}

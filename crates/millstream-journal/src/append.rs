@@ -86,6 +86,24 @@ impl<S: Storage> Appender<S> {
         Ok(sequence)
     }
 
+    /// [`append`](Self::append) if that needs no waiting: `None` while another has the lock, or when the next segment must be begun.
+    #[inline]
+    pub fn try_append(&self, time_ns: u64, body: &[u8]) -> Result<Option<u64>> {
+        let length = self.check_length(body.len())?;
+        let body_crc = frame::body_crc(body);
+        let control = self.ready()?;
+        if !self.slot.try_lock(control) {
+            return Ok(None);
+        }
+        let mut held = self.held(control);
+        let Some((mark, sequence)) = held.room_at_hand(frame_bytes(length)) else {
+            return Ok(None);
+        };
+        held.tail().segment.store_body(mark.offset, body);
+        held.commit(mark, sequence, length, body_crc, time_ns);
+        Ok(Some(sequence))
+    }
+
     /// Append records in a row. Readers see those that fall into one segment at once, or none of them.
     pub fn append_many<B: AsRef<[u8]>>(
         &self,
@@ -153,8 +171,9 @@ impl<S: Storage> Appender<S> {
         self.core.segment_bytes - segment::data_start(self.core.segment_bytes) - 2 * frame::HEADER
     }
 
+    /// The control page, if this process may append.
     #[inline]
-    fn lock(&self) -> Result<Held<'_, S>> {
+    fn ready(&self) -> Result<&Control<S::Region>> {
         let control = self.core.control()?;
         self.core.check_fork()?;
         if control.is_poisoned() {
@@ -162,6 +181,12 @@ impl<S: Storage> Appender<S> {
                 path: self.core.path(),
             });
         }
+        Ok(control)
+    }
+
+    #[inline]
+    fn lock(&self) -> Result<Held<'_, S>> {
+        let control = self.ready()?;
         let taken = self.slot.lock(control)?;
         let mut held = self.held(control);
         if taken == Taken::Inherited {
@@ -230,6 +255,16 @@ impl<S: Storage> Held<'_, S> {
             mark = self.roll(mark)?;
         }
         Ok((mark, self.tail().base + mark.records))
+    }
+
+    /// [`room`](Self::room) in the segment that this process appends to, if that is still the last one.
+    #[inline]
+    fn room_at_hand(&self, bytes: u64) -> Option<(Mark, u64)> {
+        let tail = self.tail();
+        let mark = tail.segment.tail();
+        let here = self.control.tail_segment() == tail.segment.number()
+            && tail.segment.fits(mark.offset, bytes);
+        here.then(|| (mark, tail.base + mark.records))
     }
 
     /// Publish the frame at `mark`, whose body is in place.

@@ -69,6 +69,12 @@ impl<S: Storage> Slot<S> {
         }
     }
 
+    /// Take the append lock if it is free.
+    #[inline]
+    pub fn try_lock(&self, control: &Control<S::Region>) -> bool {
+        control.lock(self.number)
+    }
+
     #[inline]
     pub fn unlock(&self, control: &Control<S::Region>) {
         control.unlock(self.number);

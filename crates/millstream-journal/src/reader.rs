@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::frame::{self, Kind};
 use crate::index;
 use crate::journal::Journal;
+use crate::pinned::{Found, PinnedRecord};
 use crate::segment::Mark;
 use crate::storage::{Mapped, Region, Storage};
 
@@ -171,6 +172,29 @@ impl<S: Storage> Reader<S> {
         reason = "a record borrows from its reader, which an iterator cannot say"
     )]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
+        let Some(found) = self.advance()? else {
+            return Ok(None);
+        };
+        Ok(Some(Record {
+            sequence: found.sequence,
+            time_ns: self.segment.time_ns(found.at),
+            body: self.segment.body(found.at, found.head),
+        }))
+    }
+
+    /// The next record, in a form that may be kept for as long as one likes.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    #[inline]
+    pub fn next_pinned(&mut self) -> Result<Option<PinnedRecord<S>>> {
+        let found = self.advance()?;
+        Ok(found.map(|found| PinnedRecord::new(Arc::clone(&self.segment), found)))
+    }
+
+    /// Pass over the next record, once it is found sound, and tell where it is.
+    #[inline(always)]
+    fn advance(&mut self) -> Result<Option<Found>> {
         loop {
             if self.at >= self.limit {
                 return Ok(None);
@@ -199,11 +223,7 @@ impl<S: Storage> Reader<S> {
             self.at = at + head.bytes();
             self.sequence = sequence + 1;
             self.looks = 0;
-            return Ok(Some(Record {
-                sequence,
-                time_ns: self.segment.time_ns(at),
-                body: self.segment.body(at, head),
-            }));
+            return Ok(Some(Found { sequence, at, head }));
         }
     }
 

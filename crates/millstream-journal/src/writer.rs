@@ -58,6 +58,20 @@ impl<S: Storage> Writer<S> {
         self.append_at(self.appender.core.options.host.time_ns(), body)
     }
 
+    /// [`append`](Self::append) if that needs no waiting. `None` while another writer is at it, when a segment is full, and always with
+    /// [`Sync::Always`]: then nothing was appended. For callers who hold a lock of their own, which they let go before they wait.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    #[inline]
+    pub fn try_append(&self, body: &[u8]) -> Result<Option<u64>> {
+        if self.always {
+            return Ok(None);
+        }
+        let time_ns = self.appender.core.options.host.time_ns();
+        self.appender.try_append(time_ns, body)
+    }
+
     /// Append a record with a time of your own, in ns since 1970. Times do not fall: one that is earlier than the last record's is
     /// replaced by that.
     ///

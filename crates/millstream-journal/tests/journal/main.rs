@@ -16,6 +16,7 @@ mod faults;
 mod kills;
 mod making;
 mod openings;
+mod pinned;
 mod power_loss;
 mod retention;
 mod rolls;

@@ -1,0 +1,88 @@
+//! Records that may be kept: each holds on to the segment that it lies in.
+//!
+//! The body is not copied. A segment stays mapped while any record of it is kept, also when it has been pruned.
+
+use std::fmt;
+
+use crate::core::SegmentOf;
+use crate::frame::{self, Head};
+use crate::segment;
+use crate::storage::{Mapped, Storage};
+
+/// A record that was found sound, in a segment that the finder knows.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub sequence: u64,
+    pub at: u64,
+    pub head: Head,
+}
+
+/// A record that keeps the memory it lies in mapped.
+///
+/// ```
+/// use millstream_journal::{Journal, Options};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let journal = Journal::open(folder.path().join("orders"), Options::default())?;
+/// journal.writer()?.append(b"first")?;
+/// let record = journal.reader()?.next_pinned()?.expect("it was appended");
+/// drop(journal);
+/// assert_eq!((record.sequence(), record.body()), (0, &b"first"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PinnedRecord<S: Storage = Mapped> {
+    segment: SegmentOf<S>,
+    found: Found,
+}
+
+impl<S: Storage> PinnedRecord<S> {
+    #[inline]
+    pub(crate) fn new(segment: SegmentOf<S>, found: Found) -> Self {
+        PinnedRecord { segment, found }
+    }
+
+    /// Its number.
+    #[inline]
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.found.sequence
+    }
+
+    /// When it was appended, in ns since 1970.
+    #[inline]
+    #[must_use]
+    pub fn time_ns(&self) -> u64 {
+        self.segment.time_ns(self.found.at)
+    }
+
+    /// What was appended.
+    #[inline]
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        self.segment.body(self.found.at, self.found.head)
+    }
+
+    /// The file that it lies in, within the journal's directory.
+    #[must_use]
+    pub fn file(&self) -> String {
+        segment::name(self.segment.number())
+    }
+
+    /// Where its body begins in that file, in bytes.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.found.at + frame::HEADER
+    }
+}
+
+impl<S: Storage> fmt::Debug for PinnedRecord<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "PinnedRecord({} at {}, {:?})",
+            self.sequence(),
+            self.time_ns(),
+            self.body()
+        )
+    }
+}

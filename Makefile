@@ -42,7 +42,7 @@ lint: $(READY)  ## check format, lints and types
 bench: build  ## measure this machine
 	$(BIN)/millstream bench market-spread
 	$(BIN)/millstream bench flow
-	target/release/millstream bench flow
+	$(or $(CARGO_TARGET_DIR),target)/release/millstream bench flow
 
 wheel: $(READY)  ## build a wheel into dist/
 	$(BIN)/maturin build --release --out dist

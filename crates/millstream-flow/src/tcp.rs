@@ -479,6 +479,11 @@ const WRITE_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
+/// How long a receiver that has closed, perhaps only its own sending half, may take to refuse the last bytes.
+const REFUSE_WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 /// How long a flow that is asked to stop goes on writing to a receiver that takes nothing.
 const DRAIN_NS: u64 = 4_000_000_000;
 const BACKOFF_FIRST: Duration = Duration::from_millis(10);
@@ -569,6 +574,22 @@ impl TcpWriter {
         });
     }
 
+    /// Raises when the receiver has closed and refuses the last bytes: to write them was no error yet.
+    fn refused(&self, stream: &StdStream) -> Result<(), Cause> {
+        // With reconnection it is said that such bytes are lost.
+        let closed = matches!(stream.peek(&mut [0]), Ok(0));
+        if closed && self.sink.reconnect.is_none() {
+            let mut polled = [PollFd::new(stream, PollFlags::empty())];
+            self.control.outside(&mut || {
+                let _ = poll(&mut polled, Some(&REFUSE_WAIT));
+            });
+            if let Some(error) = stream.take_error()? {
+                return Err(self.lost(&error.to_string()));
+            }
+        }
+        Ok(())
+    }
+
     /// The start of the first frame that was not written whole.
     fn frame_start(&self, written: usize) -> Result<usize, Cause> {
         let mut cutter = Cutter::new(self.sink.framing.clone(), usize::MAX >> 1);
@@ -600,6 +621,7 @@ impl Writer<Frames> for TcpWriter {
     fn close(&mut self) -> Result<(), Cause> {
         self.flush()?;
         if let Some(stream) = self.stream.take() {
+            self.refused(&stream)?;
             // The receiver may have closed already.
             let _ = stream.shutdown(std::net::Shutdown::Write);
         }

@@ -1,5 +1,6 @@
 //! What a client does wrong costs it its connection, is counted, and touches nobody else.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
@@ -7,8 +8,11 @@ use std::sync::mpsc::channel;
 
 use millstream_flow::testing::Collected;
 use millstream_flow::{Flow, FlowError, Framing, Options, codec, tcp};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::support::{address, finish, framed, in_own_process, listener, run, send, wait};
+use super::support::{
+    WATCHDOG, address, finish, framed, in_own_process, listener, run, send, wait,
+};
 
 /// Sends each stream over a connection of its own; gives the sorted frames and the faults.
 fn after(streams: &[&[u8]], max_frame: usize) -> (Vec<String>, u64) {
@@ -111,6 +115,59 @@ fn two_faults() {
 }
 
 #[test]
+fn a_connection_that_cannot_be_taken_is_tried_again() {
+    let output = in_own_process("tcp_faults::few_files");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = "millstream: source \"in\": cannot take a connection: ";
+    assert!(said.contains(line), "{said}");
+}
+
+/// There is no file descriptor left for the connection of a second client, until there is.
+#[test]
+#[ignore = "run by the test above, as a process of its own"]
+fn few_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let current = Some(64);
+    setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
+    let (source, told) = listener();
+    let flow = Flow::new("files");
+    let seen = Collected::<String>::new();
+    flow.source("in", codec::decode(source.connections(2), codec::text))
+        .sink("out", seen.sink());
+    let running = flow.start(Options::default()).unwrap();
+    let to = address(&told);
+    let mut first = TcpStream::connect(to).unwrap();
+    first.write_all(&framed(&Framing::U32, ["first"])).unwrap();
+    assert_eq!(next_frames(&seen), ["first"]);
+    let mut files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    // One descriptor for the client, none for the flow.
+    files.pop();
+    let mut second = TcpStream::connect(to).unwrap();
+    second
+        .write_all(&framed(&Framing::U32, ["second"]))
+        .unwrap();
+    // Who is connected is served meanwhile.
+    first.write_all(&framed(&Framing::U32, ["again"])).unwrap();
+    assert_eq!(next_frames(&seen), ["again"]);
+    drop(files);
+    drop((first, second));
+    assert!(finish(running).unwrap().step("in").unwrap().faults > 0);
+    assert_eq!(seen.take(), ["second"]);
+}
+
+/// What arrives next.
+fn next_frames(seen: &Collected<String>) -> Vec<String> {
+    for _ in 0..10_000 {
+        let frames = seen.take();
+        if !frames.is_empty() {
+            return frames;
+        }
+        wait(1);
+    }
+    panic!("nothing arrives");
+}
+
+#[test]
 fn connections_beyond_the_limit_wait_for_their_turn() {
     // All of them have sent and closed before the first is looked at.
     for most in [1, 2] {
@@ -156,10 +213,12 @@ fn ends_while_another_sends(order: [usize; 4]) {
     let flow = Flow::new("round");
     let seen = Collected::<String>::new();
     let (release, held) = channel::<()>();
+    let (hold, holds) = channel::<()>();
     let held = Mutex::new(held);
     flow.source("in", codec::decode(source, codec::text))
         .inspect(move |item| {
             if item == "hold" {
+                hold.send(()).unwrap();
                 held.lock().unwrap().recv().unwrap();
             }
         })
@@ -176,7 +235,7 @@ fn ends_while_another_sends(order: [usize; 4]) {
     // Time for the worker to find that there is nothing to read.
     wait(5);
     holding.write_all(&framed(&Framing::U32, ["hold"])).unwrap();
-    wait(5);
+    holds.recv_timeout(WATCHDOG).unwrap();
     ending.shutdown(Shutdown::Both).unwrap();
     sending.write_all(&framed(&Framing::U32, ["x"])).unwrap();
     release.send(()).unwrap();

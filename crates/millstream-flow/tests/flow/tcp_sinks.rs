@@ -2,8 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use millstream_flow::testing::Mark;
 use millstream_flow::{Flow, FlowError, Framing, Options, codec, generator, tcp, testing};
 
 use super::support::{WATCHDOG, cut, finish, receive_one, run, spawn};
@@ -75,6 +78,73 @@ fn a_receiver_that_closes_fails_the_flow() {
         );
         receiving.join().unwrap();
     }
+}
+
+#[test]
+fn a_receiver_that_closes_before_the_last_write_fails_the_flow() {
+    for reads in [0, 3] {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = server.local_addr().unwrap();
+        let (close, closed) = channel();
+        let receiving = spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            stream.read_exact(&mut vec![0; reads]).unwrap();
+            drop(stream);
+            close.send(()).unwrap();
+        });
+        let closed = Mutex::new(closed);
+        let flow = Flow::new("last");
+        let sink = tcp::send_to(&at.to_string()).framing(Framing::Lines);
+        let sink = codec::encode(sink, codec::display::<&str>);
+        let items = [
+            Mark::Item("ab"),
+            Mark::Pause(Duration::ZERO),
+            Mark::Item("last"),
+        ];
+        flow.source("n", testing::script([items.to_vec()]).batch_size(1))
+            .filter(move |item| *item == "last" || reads > 0)
+            .inspect(move |item| {
+                if *item == "last" {
+                    closed.lock().unwrap().recv_timeout(WATCHDOG).unwrap();
+                }
+            })
+            .sink("results", sink);
+        let text = run(&flow, 1).unwrap_err().to_string();
+        let due = format!("step \"results\": the receiver {at} is gone: ");
+        assert!(text.starts_with(&due), "{text}");
+        receiving.join().unwrap();
+    }
+}
+
+#[test]
+fn a_receiver_that_has_read_all_may_close_first() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = server.local_addr().unwrap();
+    let (close, closed) = channel();
+    let receiving = spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        stream.read_exact(&mut [0; 3]).unwrap();
+        drop(stream);
+        close.send(()).unwrap();
+    });
+    let closed = Mutex::new(closed);
+    let flow = Flow::new("all");
+    let sink = tcp::send_to(&at.to_string()).framing(Framing::Lines);
+    let items = [
+        Mark::Item("ab"),
+        Mark::Pause(Duration::ZERO),
+        Mark::Item("end"),
+    ];
+    flow.source("n", testing::script([items.to_vec()]).batch_size(1))
+        .filter(move |item| {
+            if *item == "end" {
+                closed.lock().unwrap().recv_timeout(WATCHDOG).unwrap();
+            }
+            *item != "end"
+        })
+        .sink("results", codec::encode(sink, codec::display::<&str>));
+    run(&flow, 1).unwrap();
+    receiving.join().unwrap();
 }
 
 #[test]

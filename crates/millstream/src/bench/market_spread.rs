@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use millstream_flow::clock::now_ns;
 use serde::Serialize;
@@ -164,14 +164,6 @@ fn drive(
     let sent = program.run_json(&args, &plan.stop)?;
     subject.await_end()?;
     Ok(sum(&sent))
-}
-
-/// What a run says that was ended before it began.
-fn interrupted(plan: &Plan, error: String) -> String {
-    match plan.stop.load(Ordering::Relaxed) {
-        true => "interrupted before there was anything to measure".to_owned(),
-        false => error,
-    }
 }
 
 /// Runs the benchmark once.

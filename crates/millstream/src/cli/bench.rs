@@ -139,10 +139,13 @@ fn market_spread(args: &MarketSpread) -> Result<(), Failure> {
     };
     let mut runs = Vec::new();
     for _ in 0..args.runs {
-        runs.push(market_spread::run(&plan).map_err(Failure::failed)?);
+        runs.extend(measured(&plan, &stop)?);
         if stop.requested() {
             break;
         }
+    }
+    if runs.is_empty() {
+        return nothing_measured("bench");
     }
     let p50s: Vec<f64> = runs.iter().map(|run| run.internal.p50_us).collect();
     let median = runs[median_index(&p50s)].clone();
@@ -150,9 +153,26 @@ fn market_spread(args: &MarketSpread) -> Result<(), Failure> {
     report::print(&Runs { median, runs }, &text, args.json)
 }
 
+/// One run; nothing when a signal ended it before it could give figures.
+fn measured(plan: &Plan, stop: &Stop) -> Result<Option<Outcome>, Failure> {
+    match market_spread::run(plan) {
+        Ok(outcome) => Ok(Some(outcome)),
+        // Processes that are interrupted while they start miss each other in many ways.
+        Err(_) if stop.requested() => Ok(None),
+        Err(error) => Err(Failure::failed(error)),
+    }
+}
+
+/// What a verb says and gives that was interrupted too early: to stop is no failure.
+fn nothing_measured(verb: &str) -> Result<(), Failure> {
+    eprintln!("millstream {verb}: interrupted before there was anything to measure");
+    Ok(())
+}
+
 /// Run Market Spread, generator to report.
 pub(super) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     check(args.rate, args.seconds)?;
+    let stop = Stop::on_signals()?;
     let plan = Plan {
         workers: 1,
         python: false,
@@ -160,7 +180,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         rate: Some(args.rate.max(1.0)),
         seconds: args.seconds,
         seed: 1,
-        stop: Stop::on_signals()?.flag(),
+        stop: stop.flag(),
     };
     if !args.json {
         eprintln!(
@@ -169,6 +189,8 @@ pub(super) fn demo(args: &DemoArgs) -> Result<(), Failure> {
             args.rate, args.seconds
         );
     }
-    let outcome = market_spread::run(&plan).map_err(Failure::failed)?;
-    report::print(&outcome, &outcome.to_string(), args.json)
+    match measured(&plan, &stop)? {
+        Some(outcome) => report::print(&outcome, &outcome.to_string(), args.json),
+        None => nothing_measured("demo"),
+    }
 }

@@ -87,6 +87,33 @@ fn wait_for_streams(demo: &Child) {
 }
 
 #[test]
+fn ctrl_c_at_any_moment_ends_well() {
+    for milliseconds in [0, 20, 50, 100, 200, 400, 800] {
+        let demo = command(&["demo", "--rate", "50000", "--seconds", "600", "--json"])
+            .spawn()
+            .unwrap();
+        // The signals are hooked before the data are generated.
+        let data = std::env::temp_dir().join(format!("millstream-bench-{}", demo.id()));
+        while !data.exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        interrupt(&demo);
+        let out = demo.wait_with_output().unwrap();
+        let said = stderr(&out);
+        assert_eq!(out.status.code(), Some(0), "{milliseconds}: {said}");
+        match said.as_str() {
+            "" => assert!(json(&out)["messages"].is_u64()),
+            line => assert_eq!(
+                line,
+                "millstream demo: interrupted before there was anything to measure\n"
+            ),
+        }
+        assert!(!data.exists(), "{milliseconds}: the data are left behind");
+    }
+}
+
+#[test]
 fn ctrl_c_under_load_drains_and_reports() {
     for args in [
         &["demo", "--rate", "50000"][..],

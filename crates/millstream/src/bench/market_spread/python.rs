@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Data, Outcome, Plan, Subject, drive, interrupted};
+use super::{Data, Outcome, Plan, Subject, drive};
 use crate::bench::figures::Latency;
 use crate::bench::peers::{Program, python};
 use crate::generate::Kind;
@@ -104,7 +104,7 @@ pub(super) fn run(
         say,
         hear: BufReader::new(hear),
     };
-    let sent = drive(plan, program, data, &mut flow).map_err(|error| interrupted(plan, error))?;
+    let sent = drive(plan, program, data, &mut flow)?;
     let told: Told = serde_json::from_value(flow.line()?).map_err(|error| error.to_string())?;
     let steps = told.report["steps"].as_array().cloned().unwrap_or_default();
     let step = |name: &str| {

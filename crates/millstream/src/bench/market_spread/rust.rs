@@ -11,7 +11,7 @@ use millstream_flow::metrics::latency_histogram;
 use millstream_flow::tcp::{self, TcpSource};
 use millstream_flow::{Flow, Options, Running};
 
-use super::{Data, Outcome, Plan, Subject, drive, interrupted};
+use super::{Data, Outcome, Plan, Subject, drive};
 use crate::bench::figures::{Latency, cpu_seconds, peak_memory_mib};
 use crate::bench::peers::Program;
 use crate::generate::Kind;
@@ -164,7 +164,7 @@ pub(super) fn run(
     let (cpu, probe) = (subject.cpu, probe_of_run);
     // A flow that failed says more than the senders that lost their connection.
     let report = subject.running.wait().map_err(|error| error.to_string())?;
-    let sent = driven.map_err(|error| interrupted(plan, error))?;
+    let sent = driven?;
     let step = |name: &str| report.step(name).ok_or_else(|| format!("no step {name}"));
     let state = step("spread")?;
     let end_to_end = plan

@@ -227,6 +227,28 @@ impl<S: Storage> Reader<S> {
         }
     }
 
+    /// When the next record was appended (ns since 1970), or `None` while there is none. The reader stays where it is.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn peek_time(&mut self) -> Result<Option<u64>> {
+        let Some(record) = self.next()? else {
+            return Ok(None);
+        };
+        let (time_ns, length) = (record.time_ns, record.body.len());
+        self.at -= frame::frame_bytes(length as u32);
+        self.sequence -= 1;
+        Ok(Some(time_ns))
+    }
+
+    /// The sequence number of the first record of the segment in which this reader stands: as far as retention ever cuts.
+    ///
+    /// # Errors
+    /// A segment that has no header.
+    pub fn segment_start(&self) -> Result<u64> {
+        self.journal.core().base(&self.segment)
+    }
+
     /// Read one record, wherever this reader stands. It goes on behind that record.
     ///
     /// # Errors

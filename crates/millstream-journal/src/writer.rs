@@ -179,6 +179,13 @@ impl<S: Storage> Claim<'_, S> {
         self.sequence
     }
 
+    /// The sequence number of the first record of this record's segment. A writer that repeats in each segment what its records need
+    /// to be understood looks here, so that no retention takes that away.
+    #[must_use]
+    pub fn segment_start(&self) -> u64 {
+        self.sequence - self.mark.records
+    }
+
     /// Append the first `length` bytes with the time of now. Gives the record's sequence number.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use saphyr::{Mapping, Yaml};
 
-use crate::error::{Misfit, Result, WireError};
+use crate::error::{Result, WireError};
 use crate::node::{Content, Node};
 use crate::pack::{Packer, pack_growing};
 use crate::record::{Head, Lineage, Note, Record};
@@ -172,6 +172,7 @@ impl Catalog {
             Note::Input { number, name } => {
                 self.inputs.insert(number, name);
             }
+            Note::Dead { .. } => {}
         }
         Ok(())
     }
@@ -202,9 +203,7 @@ impl Catalog {
             Record::Note(note) => self.learn(Note::from_bytes(note)?).map(|()| None),
             Record::Call(lineage, head, values) => {
                 let Some(schema) = self.schemas.get(&head.schema) else {
-                    let expected = "a schema that the journal has told";
-                    let found = format!("{:#x}", head.schema);
-                    return Err(values.misfit(Misfit::Kind { expected, found }));
+                    return Err(Box::new(WireError::UnknownSchema { id: head.schema }));
                 };
                 let method = schema.method(head.method)?;
                 let call = Call::unpack(method, values, schema)?;

@@ -44,6 +44,12 @@ pub enum WireError {
         /// The number of the method in the record, or its name in a text.
         method: String,
     },
+    /// No note of the journal tells what the calls of a schema look like.
+    #[error("the journal does not tell the schema {id:#x}")]
+    UnknownSchema {
+        /// The id of the schema.
+        id: u32,
+    },
     /// A schema contradicts itself or goes beyond a limit.
     #[error("interface {interface}: {reason}")]
     Schema {

@@ -55,6 +55,17 @@ pub enum Note {
         /// The name of its journal.
         name: String,
     },
+    /// A record that a component could not take, set aside: `[0, "dead", input, sequence, error, body]`.
+    Dead {
+        /// The name of the journal that it stands in.
+        input: String,
+        /// Its sequence number there.
+        sequence: u64,
+        /// Why it was not taken.
+        error: String,
+        /// The record as it stood there.
+        body: Vec<u8>,
+    },
 }
 
 /// The body of a record.
@@ -162,6 +173,20 @@ impl Note {
                     out.uint((*number).into())?;
                     out.str(name)
                 }
+                Self::Dead {
+                    input,
+                    sequence,
+                    error,
+                    body,
+                } => {
+                    out.array(6)?;
+                    out.uint(0)?;
+                    out.str("dead")?;
+                    out.str(input)?;
+                    out.uint(*sequence)?;
+                    out.str(error)?;
+                    out.bytes(body)
+                }
             }
         })
     }
@@ -179,6 +204,12 @@ impl Note {
             ("input", 4) => Self::Input {
                 number: values.narrow_int("u32")?,
                 name: values.str()?.to_owned(),
+            },
+            ("dead", 6) => Self::Dead {
+                input: values.str()?.to_owned(),
+                sequence: values.uint()?,
+                error: values.str()?.to_owned(),
+                body: values.bytes()?.to_owned(),
             },
             (kind, _) => {
                 let found = format!("{kind:?} of {len} values");

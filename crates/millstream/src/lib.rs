@@ -25,3 +25,4 @@ pub mod cli;
 pub mod generate;
 pub mod market_spread;
 pub mod random;
+pub mod service;

@@ -1,0 +1,107 @@
+//! What the component is working on: shared by the runner, which sets it, and the outlets and the clock, which look at it.
+//!
+//! One thread uses all of it. The atomics are for the type checker, so that a component may be built on one thread and run on another.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream_wire::Lineage;
+
+/// The number of no input.
+const OUTSIDE: u32 = u32::MAX;
+
+/// The input that is being taken.
+#[derive(Debug)]
+pub(super) struct Current {
+    input: AtomicU32,
+    sequence: AtomicU64,
+    time_ns: AtomicI64,
+    /// How many calls are there already and must not be recorded again.
+    held_back: AtomicU64,
+    failure: Mutex<Option<String>>,
+    failed: AtomicU32,
+    /// The journals of the inputs, by their number in a lineage.
+    pub inputs: Mutex<Vec<String>>,
+}
+
+impl Default for Current {
+    fn default() -> Self {
+        Self {
+            input: AtomicU32::new(OUTSIDE),
+            sequence: AtomicU64::new(0),
+            time_ns: AtomicI64::new(0),
+            held_back: AtomicU64::new(0),
+            failure: Mutex::new(None),
+            failed: AtomicU32::new(0),
+            inputs: Mutex::new(Vec::new()),
+        }
+    }
+}
+
+impl Current {
+    pub fn begin(&self, lineage: Lineage, time_ns: i64, held_back: u64) {
+        self.input.store(lineage.input, Relaxed);
+        self.sequence.store(lineage.sequence, Relaxed);
+        self.time_ns.store(time_ns, Relaxed);
+        self.held_back.store(held_back, Relaxed);
+    }
+
+    pub fn lineage(&self) -> Option<Lineage> {
+        let input = self.input.load(Relaxed);
+        let sequence = self.sequence.load(Relaxed);
+        (input != OUTSIDE).then_some(Lineage { input, sequence })
+    }
+
+    pub fn held_back(&self) -> u64 {
+        self.held_back.load(Relaxed)
+    }
+
+    /// Whether a call that is made now is there already.
+    pub fn holds_back(&self) -> bool {
+        let left = self.held_back();
+        if left == 0 {
+            return false;
+        }
+        self.held_back.store(left - 1, Relaxed);
+        true
+    }
+
+    pub fn fail(&self, reason: &str) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert_with(|| reason.to_owned());
+        self.failed.store(1, Relaxed);
+    }
+
+    pub fn failure(&self) -> Option<String> {
+        if self.failed.load(Relaxed) == 0 {
+            return None;
+        }
+        let failure = self.failure.lock();
+        failure.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn add_input(&self, name: String) -> u32 {
+        let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        inputs.push(name);
+        inputs.len() as u32 - 1
+    }
+
+    pub fn input_names(&self) -> Vec<String> {
+        let inputs = self.inputs.lock();
+        inputs.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The time as a component may see it: that of the record that it is called with. A replay sees the same.
+#[derive(Debug, Clone)]
+pub struct Clock {
+    pub(super) current: Arc<Current>,
+}
+
+impl Clock {
+    /// Nanoseconds since 1970.
+    #[must_use]
+    pub fn now_ns(&self) -> i64 {
+        self.current.time_ns.load(Relaxed)
+    }
+}

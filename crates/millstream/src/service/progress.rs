@@ -1,0 +1,125 @@
+//! How far a service has come: which outputs are there already, and what becomes of an input that cannot be taken.
+
+use std::sync::Arc;
+
+use millstream_journal::Writer;
+use millstream_wire::{Cause, Lineage, Note};
+
+use super::current::Current;
+use super::error::ServiceError;
+use super::resume::Resume;
+use super::runner::{OnError, Report};
+
+pub(super) struct Progress {
+    pub current: Arc<Current>,
+    /// Where the outputs ended before the restart, until the component has come there again.
+    pub resume: Option<Resume>,
+    pub report: Report,
+    on_error: OnError,
+    dead: Option<Writer>,
+    time_ns: i64,
+}
+
+impl Progress {
+    pub fn new(
+        current: Arc<Current>,
+        resume: Option<Resume>,
+        on_error: OnError,
+    ) -> Result<Self, ServiceError> {
+        let dead = match &on_error {
+            OnError::DeadLetter(journal) => Some(journal.writer()?),
+            OnError::Fail | OnError::Skip => None,
+        };
+        Ok(Self {
+            current,
+            resume,
+            report: Report::default(),
+            on_error,
+            dead,
+            time_ns: 0,
+        })
+    }
+
+    /// The latest time that the component has seen.
+    pub fn time_ns(&self) -> i64 {
+        self.time_ns
+    }
+
+    /// The component is about to be called.
+    #[inline]
+    pub fn begin(&mut self, lineage: Lineage, time_ns: u64) {
+        self.time_ns = self.time_ns.max(i64::try_from(time_ns).unwrap_or(i64::MAX));
+        let held_back = match &self.resume {
+            None => 0,
+            Some(resume) if resume.lineage != lineage => u64::MAX,
+            Some(resume) => {
+                let outputs = resume.outputs;
+                self.resume = None;
+                outputs
+            }
+        };
+        self.current.begin(lineage, self.time_ns, held_back);
+    }
+
+    /// The component has returned.
+    #[inline]
+    pub fn end(&mut self, journal: &str, sequence: u64) -> Result<(), ServiceError> {
+        self.report.calls += 1;
+        if self.resume.is_some() {
+            return Ok(());
+        }
+        let missing = self.current.held_back();
+        if missing > 0 {
+            return Err(ServiceError::Diverged {
+                journal: journal.to_owned(),
+                sequence,
+                missing,
+            });
+        }
+        match self.current.failure() {
+            None => Ok(()),
+            Some(reason) => Err(ServiceError::Output {
+                journal: journal.to_owned(),
+                sequence,
+                reason,
+            }),
+        }
+    }
+
+    /// The component could not take the record.
+    #[cold]
+    pub fn failed(
+        &mut self,
+        journal: &str,
+        sequence: u64,
+        body: &[u8],
+        cause: Cause,
+    ) -> Result<(), ServiceError> {
+        // What failed because it could not publish is no fault of the record, and is not skipped.
+        self.end(journal, sequence)?;
+        match (&self.on_error, &self.dead) {
+            (OnError::Skip, _) => self.report.skipped += 1,
+            (OnError::DeadLetter(_), Some(dead)) => {
+                self.report.dead_letters += 1;
+                // While the outputs are held back, this one is there already too.
+                if self.resume.is_none() {
+                    let note = Note::Dead {
+                        input: journal.to_owned(),
+                        sequence,
+                        error: cause.to_string(),
+                        body: body.to_owned(),
+                    };
+                    dead.append(&note.to_bytes()?)?;
+                }
+            }
+            _ => {
+                return Err(ServiceError::Input {
+                    journal: journal.to_owned(),
+                    sequence,
+                    cause,
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Where a service goes on after a restart: read from the end of its output journal.
+
+use millstream_journal::Journal;
+use millstream_wire::{Catalog, Cause, Lineage, Record};
+
+use super::error::ServiceError;
+use super::inlet::learn_segment;
+
+/// The last input that has outputs.
+#[derive(Debug, Clone)]
+pub(super) struct Resume {
+    /// The input and the record.
+    pub lineage: Lineage,
+    /// How many outputs of that record are there. There may be more to come: the crash may have been between two of them.
+    pub outputs: u64,
+    /// The name of the input's journal.
+    pub input: String,
+}
+
+/// Looks for the last output that has a lineage, and counts those of the same lineage before it.
+pub(super) fn find(output: &Journal) -> Result<Option<Resume>, ServiceError> {
+    let mut reader = output.reader()?;
+    let mut found: Option<(Lineage, u64, u64)> = None;
+    for sequence in (output.first()?..output.next()?).rev() {
+        let record = reader.read(sequence)?;
+        let Ok(Record::Call(Some(lineage), ..)) = Record::read(record.body) else {
+            continue;
+        };
+        match &mut found {
+            None => found = Some((lineage, 1, sequence)),
+            Some((last, outputs, _)) if *last == lineage => *outputs += 1,
+            Some(_) => break,
+        }
+    }
+    let Some((lineage, outputs, sequence)) = found else {
+        return Ok(None);
+    };
+    Ok(Some(Resume {
+        lineage,
+        outputs,
+        input: input_name(output, sequence, lineage.input)?,
+    }))
+}
+
+/// The name of an input of a lineage in the record `sequence` of a journal.
+pub(super) fn input_name(
+    journal: &Journal,
+    sequence: u64,
+    number: u32,
+) -> Result<String, ServiceError> {
+    let mut catalog = Catalog::default();
+    let path = || journal.path().display().to_string();
+    let unreadable = |cause: Cause| ServiceError::Input {
+        journal: path(),
+        sequence,
+        cause,
+    };
+    learn_segment(journal, sequence, &mut catalog).map_err(unreadable)?;
+    let name = catalog.input(number).map(str::to_owned);
+    name.ok_or_else(|| unreadable(format!("no note tells the name of input {number}").into()))
+}

@@ -1,0 +1,523 @@
+//! Runs a component: takes its inputs in order, one thread for each service.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use millstream_journal::{Cursor, Error as JournalError, Host, Journal, Share, Wait};
+use millstream_wire::{Cause, Dispatch, Interface, Lineage, Publisher, Schema, Unpacker};
+
+use super::current::{Clock, Current};
+use super::error::ServiceError;
+use super::inlet::{self, Inlet, Taken};
+use super::outlet::Outlet;
+use super::progress::Progress;
+use super::resume::{self, Resume};
+use super::schedule::{Entry, Schedule};
+
+/// The longest wait before a runner looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What becomes of an input that does not fit its schema, or with which the component fails.
+#[derive(Clone, Default)]
+pub enum OnError {
+    /// The service ends with the error.
+    #[default]
+    Fail,
+    /// It is counted.
+    Skip,
+    /// It is counted and set aside in this journal.
+    DeadLetter(Journal),
+}
+
+/// How a service runs.
+#[derive(Clone)]
+pub struct Settings {
+    /// How it waits for input. With several inputs, `Block` backs off, as it cannot sleep on all of them.
+    pub wait: Wait,
+    /// What becomes of an input that cannot be taken.
+    pub on_error: OnError,
+    /// Whether the state depends on earlier inputs. Then a start calls the component with all of them again; without, it goes on at once.
+    pub rebuild: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            wait: Wait::Block,
+            on_error: OnError::Fail,
+            rebuild: true,
+        }
+    }
+}
+
+/// What a runner has done since it was started, the rebuilding of state included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Calls of the component by records.
+    pub calls: u64,
+    /// Calls of the component by timers.
+    pub ticks: u64,
+    /// Records that were skipped.
+    pub skipped: u64,
+    /// Records that were set aside.
+    pub dead_letters: u64,
+}
+
+/// Tells a runner on another thread to stop.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// The runner finishes the input that it is taking and returns.
+    pub fn stop(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A service before it has a component: the outputs that the component is made with.
+pub struct Service {
+    current: Arc<Current>,
+    output: Option<Output>,
+}
+
+/// The output journal; the cursor keeps out other services.
+struct Output {
+    journal: Journal,
+    cursor: Cursor,
+}
+
+impl Service {
+    /// A service that writes to this journal.
+    ///
+    /// # Errors
+    /// Another one does already.
+    pub fn new(output: &Journal) -> Result<Self, ServiceError> {
+        let cursor = output.cursor("service", Share::Exclusive);
+        let cursor = cursor.map_err(|error| match error {
+            JournalError::CursorTaken { path, .. } => ServiceError::Taken {
+                output: path.display().to_string(),
+            },
+            other => other.into(),
+        })?;
+        let journal = output.clone();
+        Ok(Self {
+            current: Arc::default(),
+            output: Some(Output { journal, cursor }),
+        })
+    }
+
+    /// A service whose outputs go nowhere or to a [`Recorder`](millstream_wire::Recorder): to replay inputs. It takes all that there are.
+    #[must_use]
+    pub fn without_output() -> Self {
+        Self {
+            current: Arc::default(),
+            output: None,
+        }
+    }
+
+    /// A publisher for the component: what it calls is recorded in the output journal.
+    ///
+    /// # Errors
+    /// The journal cannot be written; the interface contradicts itself; there is no output.
+    pub fn publisher<I: Interface + ?Sized>(&self) -> Result<Publisher<I, Outlet>, Cause> {
+        Publisher::new(self.outlet()?)
+    }
+
+    /// A publisher's end of the output journal.
+    ///
+    /// # Errors
+    /// The journal cannot be written; there is no output.
+    pub fn outlet(&self) -> Result<Outlet, Cause> {
+        let output = self
+            .output
+            .as_ref()
+            .ok_or("a service without output has no publishers")?;
+        Ok(Outlet::new(&output.journal, Arc::clone(&self.current))?)
+    }
+
+    /// The time that the component may see.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        Clock {
+            current: Arc::clone(&self.current),
+        }
+    }
+
+    /// The component that is to run.
+    pub fn component<C>(self, component: C) -> Setup<C> {
+        Setup {
+            service: self,
+            component,
+            inlets: Vec::new(),
+            timers: Vec::new(),
+        }
+    }
+}
+
+/// A service with its component, to which inputs are added.
+pub struct Setup<C> {
+    service: Service,
+    component: C,
+    inlets: Vec<Inlet<C>>,
+    timers: Vec<Timer<C>>,
+}
+
+struct Timer<C> {
+    period_ns: i64,
+    due_ns: i64,
+    call: TimerCall<C>,
+}
+
+type TimerCall<C> = Box<dyn FnMut(&mut C, i64) -> Result<(), Cause> + Send>;
+
+impl<C: 'static> Setup<C> {
+    /// Calls the component with the records of this journal that are calls of the interface. Several inputs are merged by time.
+    ///
+    /// # Errors
+    /// The journal cannot be read; the interface contradicts itself.
+    pub fn input<I: Dispatch<C> + ?Sized + 'static>(
+        self,
+        journal: &Journal,
+    ) -> Result<Self, ServiceError> {
+        self.input_with(journal, I::schema()?, I::dispatch)
+    }
+
+    /// As [`input`](Self::input) for an interface that is known only now: `dispatch` gets the number of a method of the schema and its
+    /// arguments.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn input_with(
+        mut self,
+        journal: &Journal,
+        schema: Schema,
+        dispatch: impl FnMut(&mut C, u64, Unpacker<'_>) -> Result<(), millstream_wire::CallError>
+        + Send
+        + 'static,
+    ) -> Result<Self, ServiceError> {
+        let dispatch: inlet::Dispatch<C> = Box::new(dispatch);
+        let name = journal.path().display().to_string();
+        let number = self.service.current.add_input(name);
+        self.inlets
+            .push(Inlet::new(number, journal, schema, dispatch)?);
+        Ok(self)
+    }
+
+    /// Calls the component again and again, `period` apart, with the recorded time in ns since 1970. After a pause it is called once,
+    /// however many periods have passed.
+    #[must_use]
+    pub fn every(
+        mut self,
+        period: Duration,
+        call: impl FnMut(&mut C, i64) -> Result<(), Cause> + Send + 'static,
+    ) -> Self {
+        let period_ns = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX).max(1);
+        self.timers.push(Timer {
+            period_ns,
+            due_ns: 0,
+            call: Box::new(call),
+        });
+        self
+    }
+
+    /// Finds out how far the service had come, rebuilds the state of the component, and stands behind the last input.
+    ///
+    /// # Errors
+    /// The inputs that are needed are not there any more; the component fails, or does not do again what it did.
+    pub fn start(self, settings: Settings) -> Result<Runner<C>, ServiceError> {
+        let Self {
+            service: Service { current, output },
+            component,
+            inlets,
+            mut timers,
+        } = self;
+        let inputs = current.input_names();
+        let scheduled = inlets.len() > 1 || !timers.is_empty();
+        let (mut schedule, mut resume) = (None, None);
+        if let Some(output) = &output {
+            if scheduled {
+                let opened = Schedule::beside(&output.journal)?;
+                current.add_input(opened.name.clone());
+                schedule = Some(opened);
+            }
+            resume = resume::find(&output.journal)?;
+        }
+        if let Some(resume) = &mut resume {
+            // The input may have had another number before the restart.
+            let names = current.input_names();
+            let number = names.iter().position(|name| *name == resume.input);
+            let output = output.as_ref().map(|output| output.journal.path());
+            resume.lineage.input = number
+                .map(|number| number as u32)
+                .ok_or_else(|| lost(output, resume))?;
+        }
+        let host = Host::real();
+        for timer in &mut timers {
+            let now = host.time_ns() as i64;
+            timer.due_ns = (now / timer.period_ns + 1).saturating_mul(timer.period_ns);
+        }
+        let mut runner = Runner {
+            component,
+            inlets,
+            timers,
+            schedule,
+            progress: Progress::new(current, resume.clone(), settings.on_error.clone())?,
+            settings,
+            host,
+            output,
+        };
+        runner.catch_up(resume.as_ref(), &inputs)?;
+        if let Some(schedule) = &runner.schedule {
+            schedule.announce(inputs)?;
+        }
+        Ok(runner)
+    }
+}
+
+fn lost(output: Option<std::path::PathBuf>, resume: &Resume) -> ServiceError {
+    ServiceError::Lost {
+        output: output.unwrap_or_default().display().to_string(),
+        journal: resume.input.clone(),
+        sequence: resume.lineage.sequence,
+    }
+}
+
+/// A service that runs.
+pub struct Runner<C> {
+    component: C,
+    inlets: Vec<Inlet<C>>,
+    timers: Vec<Timer<C>>,
+    /// Where the order is recorded that several inputs and timers are taken in.
+    schedule: Option<Schedule>,
+    progress: Progress,
+    settings: Settings,
+    host: Host,
+    output: Option<Output>,
+}
+
+impl<C> Runner<C> {
+    /// Brings the component to where it was before the restart.
+    fn catch_up(&mut self, resume: Option<&Resume>, inputs: &[String]) -> Result<(), ServiceError> {
+        let mut entries = match &self.schedule {
+            Some(schedule) => schedule.entries(inputs)?,
+            None => return self.catch_up_alone(resume),
+        };
+        while let Some((number, entry)) = entries.next()? {
+            self.repeat(number, entry, inputs.len() as u32, resume)?;
+        }
+        match (resume, &self.progress.resume) {
+            (Some(resume), Some(_)) => Err(self.lost(resume)),
+            _ => Ok(()),
+        }
+    }
+
+    fn lost(&self, resume: &Resume) -> ServiceError {
+        lost(
+            self.output.as_ref().map(|output| output.journal.path()),
+            resume,
+        )
+    }
+
+    /// With one input, its own order is that in which it was taken.
+    fn catch_up_alone(&mut self, resume: Option<&Resume>) -> Result<(), ServiceError> {
+        let (Some(resume), Some(inlet)) = (resume, self.inlets.first_mut()) else {
+            return Ok(());
+        };
+        if !self.settings.rebuild {
+            inlet.seek(resume.lineage.sequence)?;
+        } else if inlet.position() > 0 {
+            return Err(ServiceError::Pruned {
+                journal: inlet.name.clone(),
+                first: inlet.position(),
+            });
+        }
+        while self.progress.resume.is_some() {
+            if inlet.take(&mut self.component, &mut self.progress)? == Taken::Nothing {
+                return Err(self.lost(resume));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does again what the schedule says was done. `schedule` is the schedule's own number among the inputs.
+    fn repeat(
+        &mut self,
+        number: u64,
+        entry: Entry,
+        schedule: u32,
+        resume: Option<&Resume>,
+    ) -> Result<(), ServiceError> {
+        let lineage = match entry {
+            Entry::Record { input, sequence } => Lineage { input, sequence },
+            Entry::Timer { .. } => Lineage {
+                input: schedule,
+                sequence: number,
+            },
+        };
+        let before =
+            self.progress.resume.is_some() && resume.is_some_and(|it| it.lineage != lineage);
+        match entry {
+            Entry::Record { input, sequence } => {
+                let inlet = &mut self.inlets[input as usize];
+                if inlet.position() > sequence {
+                    return Err(ServiceError::Pruned {
+                        journal: inlet.name.clone(),
+                        first: inlet.position(),
+                    });
+                }
+                inlet.seek(if before && !self.settings.rebuild {
+                    sequence + 1
+                } else {
+                    sequence
+                })?;
+                if !before || self.settings.rebuild {
+                    inlet.take(&mut self.component, &mut self.progress)?;
+                }
+            }
+            Entry::Timer { timer, time_ns } if !before || self.settings.rebuild => {
+                self.tick(timer as usize, lineage, time_ns)?;
+            }
+            Entry::Timer { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, timer: usize, lineage: Lineage, time_ns: i64) -> Result<(), ServiceError> {
+        let Some(timer) = self.timers.get_mut(timer) else {
+            return Ok(()); // a timer that the service has no longer
+        };
+        self.progress.begin(lineage, time_ns.max(0) as u64);
+        let called = (timer.call)(&mut self.component, self.progress.time_ns());
+        let journal = self
+            .schedule
+            .as_ref()
+            .map_or("timers", |schedule| &schedule.name);
+        self.progress.report.ticks += 1;
+        self.progress.report.calls -= 1; // `end` counts it as a record
+        match called {
+            Ok(()) => self.progress.end(journal, lineage.sequence),
+            Err(cause) => self.progress.failed(journal, lineage.sequence, &[], cause),
+        }
+    }
+
+    /// Takes one input, if there is one.
+    ///
+    /// # Errors
+    /// The input cannot be taken and the policy is to fail; what the component called cannot be recorded.
+    #[inline]
+    pub fn turn(&mut self) -> Result<Taken, ServiceError> {
+        match (&mut self.inlets[..], &self.timers[..]) {
+            ([inlet], []) => inlet.take(&mut self.component, &mut self.progress),
+            _ => self.turn_of_several(),
+        }
+    }
+
+    fn turn_of_several(&mut self) -> Result<Taken, ServiceError> {
+        let mut next: Option<(u64, usize)> = None;
+        for (at, inlet) in self.inlets.iter_mut().enumerate() {
+            if let Some(time) = inlet.peek_time()? {
+                next = next.into_iter().chain([(time, at)]).min();
+            }
+        }
+        let due = self
+            .timers
+            .iter()
+            .enumerate()
+            .map(|(at, timer)| (timer.due_ns, at))
+            .min();
+        let now = self.host.time_ns() as i64;
+        if let Some((due_ns, timer)) = due
+            && due_ns <= now
+            && next.is_none_or(|(time, _)| due_ns as u64 <= time)
+        {
+            let period = self.timers[timer].period_ns;
+            self.timers[timer].due_ns = (now / period + 1).saturating_mul(period);
+            let (timer, time_ns) = (timer as u32, due_ns.max(self.progress.time_ns()));
+            let sequence = match &self.schedule {
+                Some(schedule) => schedule.append(Entry::Timer { timer, time_ns })?,
+                None => 0,
+            };
+            let input = self.inlets.len() as u32;
+            self.tick(timer as usize, Lineage { input, sequence }, time_ns)?;
+            return Ok(Taken::Call);
+        }
+        let Some((_, at)) = next else {
+            return Ok(Taken::Nothing);
+        };
+        let (input, sequence) = (at as u32, self.inlets[at].position());
+        if let Some(schedule) = &self.schedule {
+            schedule.append(Entry::Record { input, sequence })?;
+        }
+        self.inlets[at].take(&mut self.component, &mut self.progress)
+    }
+
+    /// Takes inputs until there are none.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub fn drain(&mut self) -> Result<Report, ServiceError> {
+        while self.turn()? != Taken::Nothing {}
+        self.settle()?;
+        Ok(self.progress.report)
+    }
+
+    /// Takes inputs, and waits for more, until it is stopped.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub fn run(&mut self, stop: &Stop) -> Result<Report, ServiceError> {
+        while !stop.is_set() {
+            if self.turn()? == Taken::Nothing {
+                self.settle()?;
+                self.wait()?;
+            }
+        }
+        self.settle()?;
+        Ok(self.progress.report)
+    }
+
+    /// Moves the cursor that stands for this service, so that it does not keep retention from removing old outputs.
+    fn settle(&mut self) -> Result<(), ServiceError> {
+        if let (Some(output), true) = (&self.output, self.settings.wait != Wait::Spin) {
+            let next = output.journal.next()?;
+            if output.cursor.position()? != next {
+                output.cursor.set(next)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(), ServiceError> {
+        let due = self.timers.iter().map(|timer| timer.due_ns).min();
+        let left = |due| Duration::from_nanos(i64::max(due - self.host.time_ns() as i64, 0) as u64);
+        let mut limit = due.map_or(LOOK, left).min(LOOK);
+        let mut wait = self.settings.wait;
+        if self.inlets.len() > 1 && wait != Wait::Spin {
+            (wait, limit) = (Wait::BackOff, limit.min(Duration::from_millis(1)));
+        }
+        match (wait, self.inlets.first_mut()) {
+            (Wait::Spin, _) => std::hint::spin_loop(),
+            (wait, Some(inlet)) => {
+                inlet.wait(wait, limit)?;
+            }
+            (_, None) => std::thread::park_timeout(limit),
+        }
+        Ok(())
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.progress.report
+    }
+
+    /// The component.
+    pub fn component(&mut self) -> &mut C {
+        &mut self.component
+    }
+}

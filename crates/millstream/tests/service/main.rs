@@ -1,0 +1,12 @@
+//! Services on real journals: what is recorded, what happens after a crash, what bad input does.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod bad_input;
+mod desk;
+mod restarts;
+mod running;

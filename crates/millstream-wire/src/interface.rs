@@ -240,7 +240,6 @@ struct Recorded {
 
 impl Recorder {
     /// The calls since the last look.
-    #[must_use]
     pub fn take(&self) -> Vec<Call> {
         std::mem::take(&mut self.recorded().calls)
     }

@@ -50,6 +50,7 @@
 //! # }
 //! ```
 
+mod agitate;
 mod current;
 mod error;
 mod history;
@@ -59,6 +60,7 @@ mod progress;
 mod resume;
 mod runner;
 mod schedule;
+pub mod testing;
 
 pub use current::Clock;
 pub use error::ServiceError;

@@ -10,3 +10,4 @@ mod bad_input;
 mod desk;
 mod restarts;
 mod running;
+mod yaml;

@@ -64,7 +64,7 @@ impl<R: Replies> Orders for Desk<R> {
             self.total = total;
             self.accepted += 1;
             self.replies.accepted(order.id, total);
-            if self.accepted % 3 == 0 {
+            if self.accepted.is_multiple_of(3) {
                 self.replies.summary(self.accepted, self.clock.now_ns());
             }
         }

@@ -1,10 +1,6 @@
 //! Services on real journals: what is recorded, what happens after a crash, what bad input does.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bad_input;
 mod desk;

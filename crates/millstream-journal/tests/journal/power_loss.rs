@@ -2,7 +2,7 @@
 //! disk shows each page at a moment of its own.
 
 use millstream_journal::storage::{Simulated, Storage};
-use millstream_journal::{Host, Journal, Options, Retention, Sync};
+use millstream_journal::{Host, Journal, Options, Retention, Sync, Writer};
 
 use crate::support::{Random, small};
 
@@ -32,6 +32,28 @@ fn contents(
     Ok((first, bodies))
 }
 
+/// Append something, or give up a claim, or sync and tell what is durable.
+fn step(writer: &Writer<Simulated>, model: &mut Vec<Vec<u8>>, random: &mut Random) -> Option<u64> {
+    match random.below(8) {
+        0 => {
+            let bodies: Vec<_> = (0..random.below(20)).map(|_| random.bytes(300)).collect();
+            writer.append_many(&bodies).unwrap();
+            model.extend(bodies);
+        }
+        1 => writer
+            .claim(random.below(9_000) as usize)
+            .unwrap()
+            .fill(random.below(256) as u8),
+        2 => return Some(writer.sync().unwrap()),
+        _ => {
+            let body = random.bytes(4_000);
+            writer.append(&body).unwrap();
+            model.push(body);
+        }
+    }
+    None
+}
+
 /// One seeded life: appends, batches and abandoned claims, several losses of power, each with several states of the disk. Gives how
 /// many records that were durable were missing, with a disk that tells the truth or one that lies.
 fn live(seed: u64, lying: bool) -> u64 {
@@ -57,24 +79,8 @@ fn live(seed: u64, lying: bool) -> u64 {
             0
         });
         for _ in 0..random.below(60) {
-            match random.below(8) {
-                0 => {
-                    let bodies: Vec<_> = (0..random.below(20)).map(|_| random.bytes(300)).collect();
-                    writer.append_many(&bodies).unwrap();
-                    model.extend(bodies);
-                }
-                1 => writer
-                    .claim(random.below(9_000) as usize)
-                    .unwrap()
-                    .fill(random.below(256) as u8),
-                2 => {
-                    durable = writer.sync().unwrap();
-                }
-                _ => {
-                    let body = random.bytes(4_000);
-                    writer.append(&body).unwrap();
-                    model.push(body);
-                }
+            if let Some(synced) = step(&writer, &mut model, &mut random) {
+                durable = synced;
             }
             if sync == Sync::Always {
                 durable = durable.max(journal.durable());

@@ -4,11 +4,13 @@
 //! another, and wakes the others. A sync that fails poisons the journal: the kernel may have dropped what it could not write, so
 //! that a second try would succeed and mean nothing.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::core::{Core, SegmentOf, lock};
+use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
 use crate::frame;
+use crate::gate::Gate;
 use crate::options::Sync;
 use crate::segment::{self, Mark};
 use crate::storage::{Region, Storage};
@@ -16,16 +18,16 @@ use crate::storage::{Region, Storage};
 /// The syncs of one opening.
 pub(crate) struct Durable<S: Storage> {
     core: Arc<Core<S>>,
-    leading: Mutex<bool>,
-    done: Condvar,
+    leading: AtomicBool,
+    gate: Gate,
 }
 
 impl<S: Storage> Durable<S> {
     pub fn new(core: Arc<Core<S>>) -> Self {
         Durable {
             core,
-            leading: Mutex::new(false),
-            done: Condvar::new(),
+            leading: AtomicBool::new(false),
+            gate: Gate::default(),
         }
     }
 
@@ -39,8 +41,8 @@ impl<S: Storage> Durable<S> {
     /// Wait until all records before `next` are durable, and sync if nobody else does.
     pub fn wait(&self, next: u64) -> Result<()> {
         let control = self.core.control()?;
-        let mut leading = lock(&self.leading);
         loop {
+            let round = self.gate.round();
             if control.is_poisoned() {
                 return Err(Error::Poisoned {
                     path: self.core.path(),
@@ -49,23 +51,22 @@ impl<S: Storage> Durable<S> {
             if control.durable() >= next {
                 return Ok(());
             }
-            if *leading {
-                leading = self
-                    .done
-                    .wait(leading)
-                    .unwrap_or_else(PoisonError::into_inner);
+            if self.leading.swap(true, Ordering::SeqCst) {
+                self.gate.wait(round);
                 continue;
             }
-            *leading = true;
-            drop(leading);
-            let result = self.lead();
-            leading = lock(&self.leading);
-            *leading = false;
-            self.done.notify_all();
-            if let Err(error) = result {
+            // The one who led before may have done it between the two looks.
+            let result = if control.durable() < next {
+                self.lead()
+            } else {
+                Ok(())
+            };
+            if result.is_err() {
                 control.poison();
-                return Err(error);
             }
+            self.leading.store(false, Ordering::SeqCst);
+            self.gate.open();
+            result?;
         }
     }
 

@@ -13,6 +13,8 @@
 //! covers the body, then the segment's epoch, the sequence number, the time, and the length with its kind: a frame from an
 //! earlier life of the file, or in the wrong place, does not fit.
 
+use crate::checksum;
+
 /// Bytes of a frame's header.
 pub(crate) const HEADER: u64 = 16;
 /// The longest body that a frame can hold.
@@ -90,23 +92,16 @@ impl Place {
     /// place is known.
     #[inline]
     pub fn head(&self, kind: Kind, length: u32, body_crc: u32) -> Head {
-        let mut tail = [0; 28];
-        tail[..8].copy_from_slice(&self.epoch.to_le_bytes());
-        tail[8..16].copy_from_slice(&self.sequence.to_le_bytes());
-        tail[16..24].copy_from_slice(&self.time_ns.to_le_bytes());
-        tail[24..].copy_from_slice(&low(kind, length).to_le_bytes());
-        Head {
-            kind,
-            length,
-            crc: crc32c::crc32c_append(body_crc, &tail),
-        }
+        let words = [self.epoch, self.sequence, self.time_ns];
+        let crc = checksum::append_words(body_crc, words, low(kind, length));
+        Head { kind, length, crc }
     }
 }
 
 /// The checksum of a body alone.
 #[inline]
 pub(crate) fn body_crc(body: &[u8]) -> u32 {
-    crc32c::crc32c(body)
+    checksum::append(0, body)
 }
 
 #[inline]

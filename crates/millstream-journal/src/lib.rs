@@ -29,6 +29,7 @@ compile_error!("the format is little-endian, and words are mapped as they are");
 
 mod ahead;
 mod append;
+mod checksum;
 mod control;
 mod core;
 mod cursor;
@@ -36,6 +37,7 @@ mod cut;
 mod durable;
 mod error;
 mod frame;
+mod gate;
 mod host;
 mod index;
 mod info;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::control::Control;
 use crate::core::SegmentOf;
 use crate::error::{Error, Result};
-use crate::frame::{self, Kind};
+use crate::frame::{self, Head, Kind};
 use crate::index;
 use crate::journal::Journal;
 use crate::pinned::{Found, PinnedRecord};
@@ -195,19 +195,7 @@ impl<S: Storage> Reader<S> {
     /// Pass over the next record, once it is found sound, and tell where it is.
     #[inline(always)]
     fn advance(&mut self) -> Result<Option<Found>> {
-        loop {
-            if self.at >= self.limit {
-                return Ok(None);
-            }
-            let head = match self.segment.head(self.at) {
-                Ok(Some(head)) => head,
-                Ok(None) if self.is_end()? => return Ok(None),
-                Ok(None) => continue,
-                Err(what) => {
-                    self.blame(what)?;
-                    continue;
-                }
-            };
+        while let Some(head) = self.arrive()? {
             let (at, sequence) = (self.at, self.sequence);
             if at + head.bytes() > self.populated {
                 self.populate(at + head.bytes());
@@ -216,14 +204,31 @@ impl<S: Storage> Reader<S> {
                 self.blame("a frame does not match its checksum")?;
                 continue;
             }
-            if head.kind == Kind::End {
-                self.follow()?;
-                continue;
-            }
             self.at = at + head.bytes();
             self.sequence = sequence + 1;
             self.looks = 0;
             return Ok(Some(Found { sequence, at, head }));
+        }
+        Ok(None)
+    }
+
+    /// Come to the next record, past the ends of segments. Gives its head, whose checksum is not looked at yet.
+    #[inline]
+    fn arrive(&mut self) -> Result<Option<Head>> {
+        loop {
+            if self.at >= self.limit {
+                return Ok(None);
+            }
+            match self.segment.head(self.at) {
+                Ok(Some(head)) if head.kind == Kind::Record => return Ok(Some(head)),
+                Ok(Some(head)) if self.segment.is_sound(self.at, head, self.sequence) => {
+                    self.follow()?
+                }
+                Ok(Some(_)) => self.blame("an end frame does not match its checksum")?,
+                Ok(None) if self.is_end()? => return Ok(None),
+                Ok(None) => {}
+                Err(what) => self.blame(what)?,
+            }
         }
     }
 
@@ -274,7 +279,7 @@ impl<S: Storage> Reader<S> {
         let start = host.monotonic();
         let mut pause = Duration::from_micros(1);
         for look in 0_u32.. {
-            if self.has_next()? {
+            if self.arrive()?.is_some() {
                 return Ok(true);
             }
             if wait == Wait::Spin || look < LOOKS {
@@ -299,17 +304,6 @@ impl<S: Storage> Reader<S> {
             }
         }
         Ok(false)
-    }
-
-    #[inline]
-    fn has_next(&mut self) -> Result<bool> {
-        if self.at >= self.limit {
-            return Ok(false);
-        }
-        if self.segment.region().load(self.at) != 0 {
-            return Ok(true);
-        }
-        Ok(!self.is_end()?)
     }
 
     /// Nothing is at this position: is that the end, so far? Looking further takes cache lines away from writers, so that it is done at

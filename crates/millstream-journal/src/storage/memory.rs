@@ -72,22 +72,21 @@ impl Memory {
 
     #[inline]
     pub fn word(&self, at: u64) -> &AtomicU64 {
-        let at = at as usize;
-        assert!(
-            at.is_multiple_of(8) && at.checked_add(8).is_some_and(|end| end <= self.len),
-            "no word of the region"
-        );
-        // SAFETY: within the mapping and aligned, as just checked; all access to it is atomic by the contracts of slices.
-        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
+        self.word_within(at, self.len)
     }
 
     #[inline]
     pub fn word_to_store(&self, at: u64) -> &AtomicU64 {
-        assert!(
-            (at as usize) < self.writable_len,
-            "the region is for reading"
-        );
-        self.word(at)
+        self.word_within(at, self.writable_len)
+    }
+
+    #[inline]
+    fn word_within(&self, at: u64, len: usize) -> &AtomicU64 {
+        let at = at as usize;
+        let fits = at.is_multiple_of(8) && at.checked_add(8).is_some_and(|end| end <= len);
+        assert!(fits, "no word of the region, or one that is for reading");
+        // SAFETY: within the mapping and aligned, as just checked; all access to it is atomic by the contracts of slices.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
     }
 
     /// # Safety

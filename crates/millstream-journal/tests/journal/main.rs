@@ -18,5 +18,6 @@ mod making;
 mod openings;
 mod pinned;
 mod power_loss;
+mod processes;
 mod retention;
 mod rolls;

@@ -63,6 +63,8 @@ pub(crate) enum Mistake {
     Foreign,
     /// A step of this kind gives times behind the node, where partitions have come together.
     TimeBehind(&'static str, NodeId),
+    /// Something else, in words.
+    Usage(&'static str),
 }
 
 /// A flow under construction, shared by all its streams.
@@ -121,6 +123,9 @@ impl Graph {
             Some(Mistake::Unnamed(kind)) => {
                 let kind = kind.to_owned();
                 return Err(FlowError::MissingName { flow, kind });
+            }
+            Some(Mistake::Usage(words)) => {
+                return Err(FlowError::Usage(format!("flow \"{flow}\": {words}")));
             }
             Some(Mistake::TimeBehind(kind, behind)) => {
                 let kind = kind.to_owned();

@@ -57,7 +57,7 @@ type States<K, S> = IndexMap<K, S, FixedState>;
 #[derive(Clone)]
 pub struct KeyedStream<K, V> {
     /// The streams it is made of; several until they are brought together.
-    parts: Vec<Stream<(K, V)>>,
+    pub(crate) parts: Vec<Stream<(K, V)>>,
     /// True when each item is on the worker of its key.
     placed: bool,
 }

@@ -36,6 +36,7 @@ pub mod tcp;
 pub mod testing;
 pub mod time;
 pub mod verbs;
+pub mod window;
 
 pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
@@ -46,3 +47,4 @@ pub use segment::Route;
 pub use state::{KeyContext, Logic, Timer};
 pub use stream::{Flow, Pipe, Stream};
 pub use time::{EventTime, Timed};
+pub use window::Window;

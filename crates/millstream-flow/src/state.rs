@@ -89,7 +89,7 @@ pub trait KeyLogic<K>: 'static {
         until: Moment,
         out: &mut impl Outputs<K, Self::Out, Self::In>,
     ) -> Result<(), Self::Error>;
-    /// All input has ended.
+    /// All input has ended. If it fails and the state is not empty, it is called again.
     ///
     /// # Errors
     /// As for `open`.

@@ -358,6 +358,8 @@ impl KeyLogic<PyKey> for PyLogic {
         if matches!(self.calls, Calls::Function(_)) {
             return Ok(());
         }
+        // It has its last turn once, whether or not it fails.
+        held.discarded = true;
         let when = (at.event, at.event, at, None);
         self.call(key, held, when, out, |logic, context, face| {
             let py = logic.py();

@@ -194,6 +194,8 @@ where
         at: Moment,
         out: &mut impl Outputs<K, L::Out, V>,
     ) -> Result<(), Cause> {
+        // It has its last turn once, whether or not it fails.
+        held.discarded = true;
         let when = (None, at.event, at);
         self.call(key, held, when, at.event, out, |logic, cx| {
             logic.on_end(key, cx);

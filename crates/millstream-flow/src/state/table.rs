@@ -183,10 +183,16 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
             self.ending = Some(ending.into_iter().map(|(_, slot)| slot).collect());
         }
         while let Some(slot) = self.ending.as_mut().and_then(Vec::pop) {
-            if let Some(held) = &mut self.slots[slot as usize] {
-                self.logic
-                    .on_end(&held.key, &mut held.state, at, out)
-                    .map_err(|error| (held.key.clone(), error))?;
+            let Some(held) = &mut self.slots[slot as usize] else {
+                continue;
+            };
+            if let Err(error) = self.logic.on_end(&held.key, &mut held.state, at, out) {
+                let key = held.key.clone();
+                // What is left behind a failure has its turn in the next call.
+                if !self.logic.is_empty(&held.state) {
+                    self.ending.get_or_insert_default().push(slot);
+                }
+                return Err((key, error));
             }
         }
         Ok(())

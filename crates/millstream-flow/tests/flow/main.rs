@@ -27,3 +27,4 @@ mod tcp_framing;
 mod tcp_sinks;
 mod timers;
 mod watermarks;
+mod windows;

@@ -1,0 +1,157 @@
+//! Windows of any kind as the logic of a key.
+
+use super::aggregate::Aggregate;
+use super::aligned::{Grid, Panes};
+use super::counted::{Counted, Size};
+use super::session::{Gap, Sessions};
+use super::{Kind, Window};
+use crate::state::{KeyLogic, Moment, Outputs};
+use crate::time::{NEVER, Timed};
+
+/// What is kept of an item once its value has gone.
+pub(super) trait Given {
+    fn given(&self) -> Timed<()>;
+}
+
+impl<T> Given for Timed<T> {
+    fn given(&self) -> Timed<()> {
+        Timed {
+            time: self.time,
+            watermark: self.watermark,
+            value: (),
+        }
+    }
+}
+
+impl Timed<()> {
+    /// The same time for what came out, if anything did.
+    pub(super) fn try_map<T, E>(self, value: Result<T, E>) -> Result<Timed<T>, E> {
+        value.map(|value| self.map(|()| value))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Rule {
+    Aligned(Grid),
+    Session(Gap),
+    Count(Size),
+}
+
+/// The open windows of one key.
+pub struct Held<A>(Open<A>);
+
+enum Open<A> {
+    Aligned(Panes<A>),
+    Session(Sessions<A>),
+    Count(Counted<A>),
+}
+
+/// Windows, and what is made of them.
+pub struct WindowLogic<G> {
+    rule: Rule,
+    aggregate: G,
+}
+
+impl<G> WindowLogic<G> {
+    /// Windows as described. A description that does not [check](Window::check) has no meaning.
+    pub fn new(window: Window, aggregate: G) -> Self {
+        let early = window.early;
+        let rule = match window.kind {
+            Kind::Aligned {
+                length,
+                every,
+                offset,
+            } => Rule::Aligned(Grid::new(length, every, offset, early)),
+            Kind::Session { gap } => Rule::Session(Gap { gap, early }),
+            Kind::Count { items } => Rule::Count(Size { items, early }),
+        };
+        WindowLogic { rule, aggregate }
+    }
+}
+
+impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
+    type State = Held<G::Acc>;
+    type In = G::In;
+    type Out = G::Out;
+    type Error = G::Error;
+
+    fn open(&mut self, _: &K) -> Result<Self::State, G::Error> {
+        Ok(Held(match self.rule {
+            Rule::Aligned(_) => Open::Aligned(Panes::default()),
+            Rule::Session(_) => Open::Session(Sessions::default()),
+            Rule::Count(_) => Open::Count(Counted::default()),
+        }))
+    }
+
+    fn on_item(
+        &mut self,
+        key: &K,
+        state: &mut Self::State,
+        item: Timed<G::In>,
+        at: Moment,
+        out: &mut impl Outputs<K, G::Out, G::In>,
+    ) -> Result<(), G::Error> {
+        // An idle partition may be behind the time that has come without it.
+        let limit = item.watermark.max(at.event);
+        let by = (&mut self.aggregate, key);
+        match (self.rule, &mut state.0) {
+            (Rule::Aligned(grid), Open::Aligned(panes)) => grid.add(panes, item, limit, by, out),
+            (Rule::Session(gap), Open::Session(held)) => gap.add(held, item, limit, by, out),
+            (Rule::Count(size), Open::Count(held)) => size.add(held, item, by, out),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_due(
+        &mut self,
+        key: &K,
+        state: &mut Self::State,
+        until: Moment,
+        out: &mut impl Outputs<K, G::Out, G::In>,
+    ) -> Result<(), G::Error> {
+        let aggregate = &mut self.aggregate;
+        match (self.rule, &mut state.0) {
+            (Rule::Aligned(grid), Open::Aligned(panes)) => {
+                grid.close(panes, until.event, aggregate, key, out)
+            }
+            (Rule::Session(gap), Open::Session(held)) => {
+                gap.close(held, until.event, aggregate, key, out)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_end(
+        &mut self,
+        key: &K,
+        state: &mut Self::State,
+        at: Moment,
+        out: &mut impl Outputs<K, G::Out, G::In>,
+    ) -> Result<(), G::Error> {
+        if let (Rule::Count(size), Open::Count(held)) = (self.rule, &mut state.0) {
+            return size.close(held, at.event, &mut self.aggregate, key, out);
+        }
+        let until = Moment { event: NEVER, ..at };
+        self.on_due(key, state, until, out)
+    }
+
+    fn next(&self, state: &Self::State) -> Moment {
+        let event = match (self.rule, &state.0) {
+            (_, Open::Aligned(panes)) => panes.next_end,
+            (Rule::Session(gap), Open::Session(held)) => gap.next_end(held),
+            _ => NEVER,
+        };
+        Moment {
+            event,
+            ..Moment::NEVER
+        }
+    }
+
+    fn is_empty(&self, state: &Self::State) -> bool {
+        match &state.0 {
+            Open::Aligned(panes) => panes.is_empty(),
+            Open::Session(held) => held.is_empty(),
+            Open::Count(held) => held.is_empty(),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Sessions: items of a key with less than a gap between them.
+
+use std::collections::VecDeque;
+
+use super::aggregate::{Aggregate, Bounds};
+use super::logic::Given;
+use crate::state::Outputs;
+use crate::time::{NEVER, Timed};
+
+struct Session<A> {
+    first: i64,
+    last: i64,
+    items: u64,
+    acc: A,
+}
+
+/// The open sessions of one key, in the order of time; at least a gap lies between them.
+pub(super) struct Sessions<A>(VecDeque<Session<A>>);
+
+impl<A> Default for Sessions<A> {
+    fn default() -> Self {
+        Sessions(VecDeque::new())
+    }
+}
+
+impl<A> Sessions<A> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The rule.
+#[derive(Clone, Copy)]
+pub(super) struct Gap {
+    pub(super) gap: i64,
+    pub(super) early: u64,
+}
+
+impl Gap {
+    /// When the first session ends.
+    pub(super) fn next_end<A>(&self, held: &Sessions<A>) -> i64 {
+        held.0.front().map_or(NEVER, |first| self.end(first))
+    }
+
+    fn end<A>(&self, session: &Session<A>) -> i64 {
+        session.last.saturating_add(self.gap)
+    }
+
+    fn bounds<A>(&self, session: &Session<A>, early: bool) -> Bounds {
+        Bounds {
+            start: session.first,
+            end: self.end(session),
+            early,
+        }
+    }
+
+    /// Adds an item to its session, unless it lies behind the watermark `limit`.
+    pub(super) fn add<K, G: Aggregate>(
+        &self,
+        held: &mut Sessions<G::Acc>,
+        item: Timed<G::In>,
+        limit: i64,
+        (aggregate, key): (&mut G, &K),
+        out: &mut impl Outputs<K, G::Out, G::In>,
+    ) -> Result<(), G::Error> {
+        if item.time < limit {
+            out.late(key, item);
+            return Ok(());
+        }
+        let (time, stamp) = (item.time, item.given());
+        let behind = held.0.iter().rev();
+        let place = held.0.len() - behind.take_while(|s| s.first > time).count();
+        let reaches = |session: &Session<G::Acc>| {
+            time.saturating_sub(session.last) < self.gap
+                && session.first.saturating_sub(time) < self.gap
+        };
+        // It may belong to the session before it, to the one behind it, or join the two.
+        let before = place > 0 && reaches(&held.0[place - 1]);
+        let after = held.0.get(place).is_some_and(reaches);
+        let place = match (before, after) {
+            (true, true) => {
+                let (left, right) = (place - 1, place);
+                let mut acc = aggregate.initial()?;
+                aggregate.merge(&mut acc, &held.0[left].acc)?;
+                aggregate.add(&mut acc, item.value)?;
+                aggregate.merge(&mut acc, &held.0[right].acc)?;
+                if let Some(joined) = held.0.remove(right) {
+                    let session = &mut held.0[left];
+                    session.acc = acc;
+                    session.last = joined.last;
+                    session.items += joined.items + 1;
+                }
+                left
+            }
+            (false, false) => {
+                let mut acc = aggregate.initial()?;
+                aggregate.add(&mut acc, item.value)?;
+                let session = Session {
+                    first: time,
+                    last: time,
+                    items: 1,
+                    acc,
+                };
+                held.0.insert(place, session);
+                place
+            }
+            (before, _) => {
+                let place = if before { place - 1 } else { place };
+                let session = &mut held.0[place];
+                aggregate.add(&mut session.acc, item.value)?;
+                session.first = session.first.min(time);
+                session.last = session.last.max(time);
+                session.items += 1;
+                place
+            }
+        };
+        let session = &mut held.0[place];
+        if self.early > 0 && session.items.is_multiple_of(self.early) {
+            let bounds = self.bounds(session, true);
+            let result = aggregate.result(&mut session.acc, bounds)?;
+            out.result(key, stamp.map(|()| result));
+        }
+        Ok(())
+    }
+
+    /// Closes the sessions whose end has come.
+    pub(super) fn close<K, G: Aggregate>(
+        &self,
+        held: &mut Sessions<G::Acc>,
+        until: i64,
+        aggregate: &mut G,
+        key: &K,
+        out: &mut impl Outputs<K, G::Out, G::In>,
+    ) -> Result<(), G::Error> {
+        while self.next_end(held) <= until
+            && let Some(mut session) = held.0.pop_front()
+        {
+            let bounds = self.bounds(&session, false);
+            let result = aggregate.result(&mut session.acc, bounds)?;
+            let output = Timed {
+                time: bounds.end.saturating_sub(1),
+                watermark: bounds.end.saturating_sub(1),
+                value: result,
+            };
+            out.result(key, output);
+        }
+        Ok(())
+    }
+}

@@ -13,7 +13,7 @@
 [('to', 2), ('be', 2), ('or', 1), ('not', 1)]
 """
 
-from . import files, tcp, testing
+from . import files, tcp, testing, windows
 from ._errors import DeadLetter, FlowError, FlowUsageError, StepError, dead_letter
 from ._flow import Flow, Stream
 from ._io import Sink, Source, generate, stdout
@@ -21,6 +21,7 @@ from ._keyed import KeyedStream
 from ._millstream import KeyContext, Report
 from ._record import Record
 from ._run import run
+from ._windowed import WindowedStream, Windows
 
 __all__ = [
     "DeadLetter",
@@ -35,6 +36,8 @@ __all__ = [
     "Source",
     "StepError",
     "Stream",
+    "WindowedStream",
+    "Windows",
     "dead_letter",
     "files",
     "generate",
@@ -42,4 +45,5 @@ __all__ = [
     "stdout",
     "tcp",
     "testing",
+    "windows",
 ]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from ._flow import OnError
     from ._time import Seconds
+    from ._windowed import Windows
+    from .windows import Window
 
     Emit = Literal["end", "each"]
 
@@ -207,6 +209,27 @@ class KeyedStream:
         make, function = (logic, None) if state is None else (state, logic)
         pipe = self._home().stateful(name, make, function, self._timed, life, on_error)
         return KeyedStream([pipe], True, self._timed)
+
+    def window(
+        self, name: str, window: Window, early: int | None = None, on_error: OnError = "fail"
+    ) -> Windows:
+        """Groups the values of each key into windows, made by ``ms.windows``; the verbs of
+        :class:`millstream.Windows` say what becomes of them.
+
+        ``early``: the result so far is given too, after every so many values of a window (of a pane, where
+        windows slide).
+        """
+        from ._windowed import Windows
+        from .windows import Window
+
+        named_or_raise("window", name)
+        if not isinstance(window, Window):
+            raise FlowUsageError(f"window takes a window made by ms.windows, not {window!r}")
+        if not self._timed and window._kind != "count":
+            raise FlowUsageError(f"{window!r} needs times: put event_time or processing_time before key_by")
+        if early is not None and (not isinstance(early, int) or early < 1):
+            raise FlowUsageError(f"early is a number of values, 1 or more, not {early!r}")
+        return Windows(self, name, window, early, on_error)
 
     def fold(
         self,

@@ -71,6 +71,15 @@ class Pipe:
         ttl: int | None,
         on_error: object,
     ) -> Pipe: ...
+    def window(
+        self,
+        name: str,
+        described: tuple[str, Sequence[int], int],
+        kind: str,
+        functions: Sequence[Callable[..., Any] | None],
+        timed: bool,
+        on_error: object,
+    ) -> tuple[Pipe, Pipe]: ...
     def divide(self, name: str, make: Callable[[], object], on_error: object) -> tuple[Pipe, Pipe]: ...
     @staticmethod
     def gather(kind: str, name: str, streams: Sequence[Pipe], by_key: bool) -> Pipe: ...

@@ -25,6 +25,7 @@ mod sink;
 mod source;
 mod step;
 mod time;
+mod window;
 
 /// The extension module.
 #[pyo3::pymodule]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millstream_flow::assign::TimeSource;
 use millstream_flow::push::Context;
+use millstream_flow::window::WindowLogic;
 use millstream_flow::{EventTime, Failure, FlowError, Pipe as Engine};
 use pyo3::prelude::*;
 
@@ -19,6 +20,7 @@ use crate::policy::Wish;
 use crate::route::ByKey;
 use crate::sink::{AnySink, Named};
 use crate::step::{Kernel, Shape};
+use crate::window::{Make, PyAggregate, window};
 
 /// A stream; `millstream.Stream` and `millstream.KeyedStream` are its faces.
 #[pyclass(frozen, module = "millstream._millstream")]
@@ -135,6 +137,29 @@ impl Pipe {
             pipe: step.halves().0,
         }
         .checked(py)
+    }
+
+    /// Windows of the values of each key, described as `window` reads it, and what is made of them. Gives
+    /// the results and what came late.
+    fn window(
+        &self,
+        name: &str,
+        described: (String, [u64; 3], u64),
+        kind: String,
+        functions: Vec<Option<Py<PyAny>>>,
+        timed: bool,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<(Pipe, Pipe)> {
+        let py = on_error.py();
+        let (wish, window) = (Wish::read(on_error)?, window(described)?);
+        let step = self.pipe.step("window", name, move |making| {
+            let make = Make::read(&kind, &functions)
+                .map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
+            let logic = WindowLogic::new(window, PyAggregate { make });
+            PyKeyed::make(logic, false, timed, &wish, making)
+        });
+        let (results, late) = step.halves();
+        Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
     /// Brings streams together; with `by_key`, each item on the worker of its key.

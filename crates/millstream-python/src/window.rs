@@ -1,0 +1,254 @@
+//! What windows make of Python objects: the built-in aggregates without a call into Python for plain
+//! numbers, and functions of the user's.
+
+use millstream_flow::Window;
+use millstream_flow::window::{Aggregate, Bounds};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyFloat, PyInt, PyList};
+use std::time::Duration;
+
+use crate::gil::locked;
+use crate::time::seconds_or_none;
+
+/// Windows as Python describes them: the kind, its numbers (nanoseconds or items), and how often early
+/// results come.
+pub(crate) fn window((kind, numbers, early): (String, [u64; 3], u64)) -> PyResult<Window> {
+    let [first, second, third] = numbers;
+    let time = Duration::from_nanos;
+    let window = match kind.as_str() {
+        "aligned" => Window::sliding(time(first), time(second)).offset(time(third)),
+        "session" => Window::session(time(first)),
+        "count" => Window::count(first),
+        other => return Err(PyValueError::new_err(format!("no such window: {other}"))),
+    };
+    Ok(window.early(early))
+}
+
+/// What is to be made of the values.
+pub(crate) enum Make {
+    Count,
+    Sum,
+    Min,
+    Max,
+    Mean,
+    Collect,
+    Reduce(Py<PyAny>),
+    Functions(Functions),
+}
+
+/// `initial()`, `add(acc, value)`, `merge(acc, later)`, `result(acc, bounds)`.
+pub(crate) struct Functions {
+    initial: Py<PyAny>,
+    add: Py<PyAny>,
+    merge: Py<PyAny>,
+    result: Option<Py<PyAny>>,
+}
+
+impl Make {
+    /// Reads a name and functions.
+    pub(crate) fn read(kind: &str, functions: &[Option<Py<PyAny>>]) -> PyResult<Self> {
+        let none = || locked(|py| py.None());
+        let function = |at: usize| {
+            let given = functions.get(at).and_then(Option::as_ref);
+            given.map_or_else(none, |f| locked(|py| f.clone_ref(py)))
+        };
+        Ok(match kind {
+            "count" => Make::Count,
+            "sum" => Make::Sum,
+            "min" => Make::Min,
+            "max" => Make::Max,
+            "mean" => Make::Mean,
+            "collect" => Make::Collect,
+            "reduce" => Make::Reduce(function(0)),
+            "functions" => Make::Functions(Functions {
+                initial: function(0),
+                add: function(1),
+                merge: function(2),
+                result: functions
+                    .get(3)
+                    .and_then(Option::as_ref)
+                    .map(|_| function(3)),
+            }),
+            other => return Err(PyValueError::new_err(format!("no such aggregate: {other}"))),
+        })
+    }
+}
+
+/// The accumulator of a window.
+pub(crate) enum Acc {
+    /// No value yet.
+    Empty,
+    Int(i64),
+    Float(f64),
+    Object(Py<PyAny>),
+    List(Vec<Py<PyAny>>),
+    /// A sum and how many.
+    Mean(Box<Acc>, u64),
+}
+
+impl Acc {
+    /// A plain number as one, anything else as the object it is.
+    fn of(value: &Bound<'_, PyAny>) -> Self {
+        if let Ok(float) = value.cast_exact::<PyFloat>() {
+            return Acc::Float(float.value());
+        }
+        if value.is_exact_instance_of::<PyInt>()
+            && let Ok(int) = value.extract::<i64>()
+        {
+            return Acc::Int(int);
+        }
+        Acc::Object(value.clone().unbind())
+    }
+
+    fn object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match self {
+            Acc::Empty => py.None().into_bound(py),
+            Acc::Int(int) => int.into_pyobject(py)?.into_any(),
+            Acc::Float(float) => PyFloat::new(py, *float).into_any(),
+            Acc::Object(object) => object.clone_ref(py).into_bound(py),
+            Acc::List(list) => {
+                PyList::new(py, list.iter().map(|value| value.clone_ref(py)))?.into_any()
+            }
+            Acc::Mean(sum, count) => sum.object(py)?.div(count)?,
+        })
+    }
+
+    /// `self + other`, as Python adds.
+    fn plus(&self, py: Python<'_>, other: &Acc) -> PyResult<Acc> {
+        match (self, other) {
+            (Acc::Empty, other) => other.copy(py),
+            (Acc::Float(a), Acc::Float(b)) => Ok(Acc::Float(a + b)),
+            (Acc::Int(a), Acc::Int(b)) if a.checked_add(*b).is_some() => Ok(Acc::Int(a + b)),
+            (a, b) => Ok(Acc::of(&a.object(py)?.add(b.object(py)?)?)),
+        }
+    }
+
+    /// True when `self` comes before `other`, as Python compares.
+    fn before(&self, py: Python<'_>, other: &Acc) -> PyResult<bool> {
+        match (self, other) {
+            (Acc::Float(a), Acc::Float(b)) => Ok(a < b),
+            (Acc::Int(a), Acc::Int(b)) => Ok(a < b),
+            (a, b) => a.object(py)?.lt(b.object(py)?),
+        }
+    }
+
+    fn copy(&self, py: Python<'_>) -> PyResult<Acc> {
+        Ok(match self {
+            Acc::Empty => Acc::Empty,
+            Acc::Int(int) => Acc::Int(*int),
+            Acc::Float(float) => Acc::Float(*float),
+            other => Acc::Object(other.object(py)?.unbind()),
+        })
+    }
+}
+
+/// An aggregate on one worker.
+pub(crate) struct PyAggregate {
+    pub(crate) make: Make,
+}
+
+impl PyAggregate {
+    /// Takes in a value, or the accumulator of later values: for these aggregates it is the same.
+    fn combine(&self, py: Python<'_>, acc: &mut Acc, value: Acc) -> PyResult<()> {
+        if matches!(acc, Acc::Empty) {
+            *acc = value;
+            return Ok(());
+        }
+        match &self.make {
+            Make::Sum | Make::Mean => *acc = acc.plus(py, &value)?,
+            Make::Min if value.before(py, acc)? => *acc = value,
+            Make::Max if acc.before(py, &value)? => *acc = value,
+            Make::Reduce(f) => {
+                let made = f.bind(py).call1((acc.object(py)?, value.object(py)?))?;
+                *acc = Acc::Object(made.unbind());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Aggregate for PyAggregate {
+    type In = Py<PyAny>;
+    type Acc = Acc;
+    type Out = Py<PyAny>;
+    type Error = PyErr;
+
+    fn initial(&mut self) -> PyResult<Acc> {
+        Ok(match &self.make {
+            Make::Count => Acc::Int(0),
+            Make::Collect => Acc::List(Vec::new()),
+            Make::Mean => Acc::Mean(Box::new(Acc::Empty), 0),
+            Make::Functions(functions) => {
+                let made = locked(|py| functions.initial.bind(py).call0().map(Bound::unbind));
+                Acc::Object(made?)
+            }
+            _ => Acc::Empty,
+        })
+    }
+
+    fn add(&mut self, acc: &mut Acc, value: Py<PyAny>) -> PyResult<()> {
+        match (&self.make, acc) {
+            (Make::Count, Acc::Int(count)) => *count += 1,
+            (Make::Collect, Acc::List(list)) => list.push(value),
+            (Make::Functions(functions), Acc::Object(acc)) => {
+                *acc = locked(|py| {
+                    let made = functions.add.bind(py).call1((&*acc, value))?;
+                    PyResult::Ok(made.unbind())
+                })?;
+            }
+            (Make::Mean, Acc::Mean(sum, count)) => {
+                locked(|py| self.combine(py, sum, Acc::of(value.bind(py))))?;
+                *count += 1;
+            }
+            (Make::Reduce(_), acc) => locked(|py| self.combine(py, acc, Acc::Object(value)))?,
+            (_, acc) => locked(|py| self.combine(py, acc, Acc::of(value.bind(py))))?,
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, acc: &mut Acc, later: &Acc) -> PyResult<()> {
+        locked(|py| match (&self.make, acc, later) {
+            (Make::Count, Acc::Int(count), Acc::Int(later)) => {
+                *count += later;
+                Ok(())
+            }
+            (Make::Collect, Acc::List(list), Acc::List(later)) => {
+                list.extend(later.iter().map(|value| value.clone_ref(py)));
+                Ok(())
+            }
+            (Make::Functions(functions), Acc::Object(acc), Acc::Object(later)) => {
+                *acc = functions.merge.bind(py).call1((&*acc, later))?.unbind();
+                Ok(())
+            }
+            (Make::Mean, Acc::Mean(sum, count), Acc::Mean(other, more)) => {
+                *count += more;
+                self.combine(py, sum, other.copy(py)?)
+            }
+            (_, acc, later) => self.combine(py, acc, later.copy(py)?),
+        })
+    }
+
+    fn result(&mut self, acc: &mut Acc, bounds: Bounds) -> PyResult<Py<PyAny>> {
+        locked(|py| {
+            let (start, end) = (seconds_or_none(bounds.start), seconds_or_none(bounds.end));
+            let value = match &self.make {
+                Make::Functions(Functions {
+                    result: Some(result),
+                    ..
+                }) => {
+                    static BOUNDS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+                    let class = BOUNDS.import(py, "millstream.windows", "Bounds")?;
+                    let bounds = class.call1((start, end, bounds.early))?;
+                    result.bind(py).call1((acc.object(py)?, bounds))?
+                }
+                _ => acc.object(py)?,
+            };
+            static WINDOWED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            let class = WINDOWED.import(py, "millstream.windows", "Windowed")?;
+            Ok(class.call1((start, end, value, bounds.early))?.unbind())
+        })
+    }
+}

@@ -1,0 +1,132 @@
+"""Keyed streams in windows: the verbs that make one result of the values of each."""
+
+from __future__ import annotations
+
+from ._errors import FlowUsageError
+from ._flow import callable_or_raise
+from ._keyed import KeyedStream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ._flow import OnError
+    from .windows import Bounds, Window
+
+__all__ = ["WindowedStream", "Windows"]
+
+
+class WindowedStream(KeyedStream):
+    """The results of windows, each a :class:`millstream.windows.Windowed`."""
+
+    __slots__ = ("late",)
+
+    late: KeyedStream
+    """The values that came too late for the windows they belong to."""
+
+
+class Windows:
+    """The values of each key, grouped into windows: what is to be made of them?
+
+    Each verb gives a stream of :class:`millstream.windows.Windowed`, with ``start``, ``end`` and ``value``,
+    when the watermark has come to the end of a window. Its attribute ``late`` is the stream of the values
+    that came too late.
+    """
+
+    __slots__ = ("_early", "_name", "_on_error", "_stream", "_window")
+
+    def __init__(
+        self, stream: KeyedStream, name: str, window: Window, early: int | None, on_error: OnError
+    ) -> None:
+        self._stream = stream
+        self._name = name
+        self._window = window
+        self._early = early
+        self._on_error = on_error
+
+    def _make(self, kind: str, *functions: Callable[..., Any] | None) -> WindowedStream:
+        stream, window = self._stream, self._window
+        described = window._kind, window._numbers, self._early or 0
+        outcome = stream._home().window(self._name, described, kind, functions, stream._timed, self._on_error)
+        results = WindowedStream([outcome[0]], True, stream._timed)
+        results.late = KeyedStream([outcome[1]], True, stream._timed)
+        return results
+
+    def _merge(self, verb: str, merge: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Any] | None:
+        """The function that merges; sliding windows and sessions cannot do without."""
+        window = self._window
+        tumbling = window._kind == "aligned" and window._numbers[0] == window._numbers[1]
+        if merge is not None:
+            callable_or_raise("merge=", merge)
+        elif not tumbling and window._kind != "count":
+            raise FlowUsageError(f"{verb} over {window!r} needs merge=, which joins two accumulators")
+        return merge
+
+    def count(self) -> WindowedStream:
+        """How many values a window holds.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("clicks"), ms.testing.collect()
+        >>> clicks = flow.source("clicks", ms.testing.items([1, 2, 61, 200])).event_time(lambda time: time)
+        >>> minutes = clicks.key_by(lambda time: "all").window("minutes", ms.windows.tumbling(60))
+        >>> minutes.count().values().map(lambda count: (count.start, count.value)).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [(0.0, 2), (60.0, 1), (180.0, 1)]
+        """
+        return self._make("count")
+
+    def sum(self) -> WindowedStream:
+        """The sum of the values."""
+        return self._make("sum")
+
+    def min(self) -> WindowedStream:
+        """The least of the values; the earlier of two equal ones."""
+        return self._make("min")
+
+    def max(self) -> WindowedStream:
+        """The greatest of the values; the earlier of two equal ones."""
+        return self._make("max")
+
+    def mean(self) -> WindowedStream:
+        """The mean of the values."""
+        return self._make("mean")
+
+    def collect(self) -> WindowedStream:
+        """A list of the values."""
+        return self._make("collect")
+
+    def reduce(self, f: Callable[[Any, Any], Any]) -> WindowedStream:
+        """The values combined by ``f``, for which the order of the calls must not matter."""
+        callable_or_raise("reduce", f)
+        return self._make("reduce", f)
+
+    def fold(
+        self,
+        init: Callable[[], Any],
+        f: Callable[[Any, Any], Any],
+        merge: Callable[[Any, Any], Any] | None = None,
+    ) -> WindowedStream:
+        """``acc = f(acc, value)`` from ``init()``.
+
+        ``merge(acc, later)`` joins the accumulators of parts of a window: the panes of sliding windows, and
+        sessions that turn out to be one.
+        """
+        callable_or_raise("fold", init)
+        callable_or_raise("fold", f)
+        return self._make("functions", init, f, self._merge("fold", merge), None)
+
+    def aggregate(
+        self,
+        initial: Callable[[], Any],
+        add: Callable[[Any, Any], Any],
+        merge: Callable[[Any, Any], Any] | None = None,
+        result: Callable[[Any, Bounds], Any] | None = None,
+    ) -> WindowedStream:
+        """As ``fold``; ``result(acc, bounds)`` makes the result, knowing from when to when a window goes."""
+        callable_or_raise("aggregate", initial)
+        callable_or_raise("aggregate", add)
+        if result is not None:
+            callable_or_raise("result=", result)
+        return self._make("functions", initial, add, self._merge("aggregate", merge), result)

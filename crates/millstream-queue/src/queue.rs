@@ -273,9 +273,7 @@ impl<L: Log> Queue<L> {
             self.owed.push((id, bytes));
             self.pay_owed();
         }
-        if self.log.next() >= self.compaction.due_at {
-            self.compact();
-        }
+        self.compact_if_due();
     }
 
     /// An item belongs to a connection until it is closed or given back.

@@ -6,8 +6,10 @@
 //! The invariant that a storage must keep: after a crash the records of a log are a prefix of those appended, with all
 //! in it that were synced.
 
+mod journal;
 mod memory;
 
+pub use journal::{JournalLog, JournalStorage};
 pub use memory::{MemoryLog, MemoryStorage};
 
 use crate::error::Cause;

@@ -13,7 +13,9 @@ use crate::item::Item;
 use crate::operation::Operation;
 
 /// How many records come between two looks at the log.
-const COMPACT_EVERY_RECORDS: u64 = 1024;
+const COMPACT_EVERY_RECORDS: u64 = 4096;
+/// How many bytes at most.
+const COMPACT_EVERY_BYTES: u64 = 8 << 20;
 /// What one look may write again, so that no request waits long for it.
 const WRITE_AGAIN_BYTES: u64 = 1 << 20;
 const WRITE_AGAIN_ITEMS: usize = 4096;
@@ -65,8 +67,9 @@ impl Moved {
 /// How far old items have been written again.
 #[derive(Debug, Default)]
 pub(super) struct Compaction {
-    /// The next look at the log comes when it has this many records.
-    pub(super) due_at: u64,
+    /// The next look at the log comes when it has this many records, or bytes.
+    due_at: u64,
+    due_bytes: u64,
     /// The round under way: the ids from the first up to the second are still to be written.
     round: Option<(u64, u64)>,
     /// The size of the log after the last round.
@@ -76,11 +79,21 @@ pub(super) struct Compaction {
 }
 
 impl<L: Log> Queue<L> {
+    #[inline]
+    pub(super) fn compact_if_due(&mut self) {
+        if self.log.next() >= self.compaction.due_at
+            || self.log.bytes() >= self.compaction.due_bytes
+        {
+            self.compact();
+        }
+    }
+
     /// Give up what is no longer needed. A failure changes nothing, and it is tried again later.
     pub(super) fn compact(&mut self) {
-        self.compaction.due_at = self.log.next() + COMPACT_EVERY_RECORDS;
         self.prune();
         let bytes = self.log.bytes();
+        self.compaction.due_at = self.log.next() + COMPACT_EVERY_RECORDS;
+        self.compaction.due_bytes = bytes + COMPACT_EVERY_BYTES;
         self.compaction.settled_bytes = self.compaction.settled_bytes.min(bytes);
         let open_bytes: u64 = self
             .opens

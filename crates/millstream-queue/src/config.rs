@@ -32,6 +32,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::QueueError;
 use crate::name;
+use crate::server::ServerLimits;
 
 /// When an item is safe from the death of the machine. From that of the process it always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,11 @@ impl<'de> Deserialize<'de> for Sync {
             .parse()
             .map_err(serde::de::Error::custom)
     }
+}
+
+/// Read a time such as `30s`.
+pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    Time::deserialize(from).map(|time| time.0)
 }
 
 fn parse_time(text: &str) -> Option<Duration> {
@@ -218,6 +224,7 @@ pub struct Config {
     queue: BTreeMap<String, Table>,
     /// A name for several queues, for `set` only.
     alias: BTreeMap<String, Vec<String>>,
+    limits: ServerLimits,
 }
 
 impl Config {
@@ -267,14 +274,14 @@ impl Config {
         settings
     }
 
+    /// What connections may cost. They hold for connections made later.
+    pub fn limits(&self) -> ServerLimits {
+        self.limits.clone()
+    }
+
     /// The queues for which this name stands, if it is an alias.
     pub fn alias(&self, name: &str) -> Option<&[String]> {
         self.alias.get(name).map(Vec::as_slice)
-    }
-
-    /// Whether any alias is known.
-    pub fn has_aliases(&self) -> bool {
-        !self.alias.is_empty()
     }
 
     fn check(&self) -> Result<(), String> {

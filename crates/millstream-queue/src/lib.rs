@@ -14,6 +14,7 @@ pub mod operation;
 pub mod protocol;
 mod queue;
 pub mod queues;
+pub mod server;
 pub mod session;
 mod stats;
 pub mod storage;

@@ -44,7 +44,7 @@ use crate::error::QueueError;
 use crate::moment::Moment;
 use crate::name;
 use crate::queue::Queue;
-use crate::stats::Counters;
+use crate::stats::{Counters, Latencies};
 use crate::storage::Storage;
 
 /// What the server does at present.
@@ -99,7 +99,10 @@ pub struct Queues<S: Storage> {
     timers: BTreeSet<(u64, u32)>,
     /// Queues that must be synced before anything is acknowledged.
     dirty: Vec<QueueId>,
+    /// Something was acknowledged that must be durable, since somebody asked.
+    owes_commit: bool,
     counters: Counters,
+    latencies: Latencies,
     targets: Vec<QueueId>,
 }
 
@@ -136,7 +139,9 @@ impl<S: Storage> Queues<S> {
             woken: Vec::new(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
+            owes_commit: false,
             counters: Counters::default(),
+            latencies: Latencies::default(),
             targets: Vec::new(),
         };
         for name in names {
@@ -187,6 +192,11 @@ impl<S: Storage> Queues<S> {
     /// What is counted. The caller adds the bytes that it reads and writes.
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.counters
+    }
+
+    /// How long things took. The caller tells.
+    pub fn latencies(&mut self) -> &mut Latencies {
+        &mut self.latencies
     }
 
     /// Another configuration holds from now on. Items that are there keep their expiry.
@@ -245,30 +255,32 @@ impl<S: Storage> Queues<S> {
         std::mem::take(&mut self.woken)
     }
 
-    /// Whether something was acknowledged that is not durable yet, though it must be.
+    /// Whether something has been acknowledged since the last call that must be durable before anybody sees it: then
+    /// [`commit`](Self::commit) comes first.
     #[inline]
-    pub fn must_commit(&self) -> bool {
-        !self.dirty.is_empty()
+    pub fn take_owes_commit(&mut self) -> bool {
+        std::mem::take(&mut self.owes_commit)
     }
 
-    /// Sync the queues that must be: one sync for all that came since the last.
+    /// All waits end now, without an item.
+    pub fn end_all_waits(&mut self) {
+        while let Some(&(_, id)) = self.waits.first() {
+            let Some(wait) = self.connection(id).map(|connection| connection.wait) else {
+                break;
+            };
+            self.leave_line(id, wait);
+            self.end_wait(id, Wait::Over);
+        }
+    }
+
+    /// Make everything durable, whatever the policies say.
     ///
     /// # Errors
-    /// A sync failed: nothing that was said since the last commit may be acknowledged.
-    pub fn commit(&mut self) -> Result<(), QueueError> {
+    /// A sync failed; the other queues are durable.
+    pub fn sync_all(&mut self) -> Result<(), QueueError> {
         let mut outcome = Ok(());
-        for id in std::mem::take(&mut self.dirty) {
-            let Some(slot) = self
-                .slots
-                .get_mut(id.slot as usize)
-                .filter(|slot| slot.generation == id.generation)
-            else {
-                continue;
-            };
-            slot.dirty = false;
-            if let Some(Err(error)) = slot.queue.as_mut().map(Queue::sync) {
-                outcome = Err(error);
-            }
+        for queue in self.slots.iter_mut().filter_map(|slot| slot.queue.as_mut()) {
+            outcome = outcome.and(queue.sync());
         }
         outcome
     }

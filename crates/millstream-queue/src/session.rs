@@ -1,7 +1,7 @@
 //! A connection as the protocol sees it: bytes in, bytes out, and what it waits for. No socket, no clock.
 //!
 //! Whoever owns the socket gives what was read to [`receive`](Session::receive), sends what [`output`](Session::output)
-//! holds, after a [`commit`](Queues::commit) if [`Queues::must_commit`], and calls [`resume`](Session::resume) when the queues
+//! holds, after a [`commit`](Queues::commit) if [`Queues::take_owes_commit`], and calls [`resume`](Session::resume) when the queues
 //! woke the connection or there is room for output again.
 //!
 //! The invariant: requests are answered in the order in which they came, each once, and none is begun before the one

@@ -1,5 +1,7 @@
 //! What is counted, and how `stats` and `dump_stats` say it.
 
+use hdrhistogram::Histogram;
+
 /// Counted for each queue since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueCounters {
@@ -41,4 +43,52 @@ pub struct Counters {
     pub queue_expires: u64,
     /// Items that came in, all queues together.
     pub total_items: u64,
+}
+
+/// Longer times are counted as this one: a minute, in microseconds.
+const LATENCY_US_MAX: u64 = 60_000_000;
+const SHOWN: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
+
+/// How long requests and syncs took, in microseconds: from a read to the end of the write that answers it.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    set: Option<Histogram<u64>>,
+    get: Option<Histogram<u64>>,
+    sync: Option<Histogram<u64>>,
+}
+
+impl Latencies {
+    /// A read that brought a `set`, or none, was answered.
+    #[inline]
+    pub fn request_us(&mut self, set: bool, us: u64) {
+        record(if set { &mut self.set } else { &mut self.get }, us);
+    }
+
+    /// A sync was done.
+    pub fn sync_us(&mut self, us: u64) {
+        record(&mut self.sync, us);
+    }
+
+    pub(crate) fn tell(&self, mut tell: impl FnMut(&str, u64)) {
+        for (name, histogram) in [("set", &self.set), ("get", &self.get), ("sync", &self.sync)] {
+            let Some(histogram) = histogram else { continue };
+            for (shown, quantile) in SHOWN {
+                tell(
+                    &format!("{name}_{shown}_us"),
+                    histogram.value_at_quantile(quantile),
+                );
+            }
+        }
+    }
+}
+
+#[inline]
+fn record(histogram: &mut Option<Histogram<u64>>, us: u64) {
+    if histogram.is_none() {
+        // Two digits over a minute: some kilobytes, made when there is something to tell.
+        *histogram = Histogram::new_with_bounds(1, LATENCY_US_MAX, 2).ok();
+    }
+    if let Some(histogram) = histogram {
+        histogram.saturating_record(us.clamp(1, LATENCY_US_MAX));
+    }
 }

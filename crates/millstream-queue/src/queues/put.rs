@@ -137,9 +137,12 @@ impl<S: Storage> Queues<S> {
             .queue
             .as_ref()
             .is_some_and(|queue| queue.settings.sync == Sync::Always);
-        if (always || forced) && !slot.dirty {
-            slot.dirty = true;
-            self.dirty.push(id);
+        if always || forced {
+            self.owes_commit = true;
+            if !slot.dirty {
+                slot.dirty = true;
+                self.dirty.push(id);
+            }
         }
     }
 

@@ -53,6 +53,7 @@ impl<S: Storage> Queues<S> {
         ] {
             reply::stat(out, name, &count);
         }
+        self.latencies.tell(|name, us| reply::stat(out, name, &us));
         for name in self.names() {
             self.queue_stats(&name, |key, value| {
                 reply::stat(out, &format!("queue_{name}_{key}"), &value)

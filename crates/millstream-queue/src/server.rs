@@ -1,0 +1,251 @@
+//! The server: sockets around the queues, and nothing else.
+//!
+//! One thread owns everything: connections are tasks on it, so that nothing is locked. A connection reads once, does all that the
+//! bytes ask for, and writes once. Replies that promise durability wait for the committer, which syncs once for all that came
+//! in the meantime.
+//!
+//! ```no_run
+//! use millstream_queue::server::{self, ServerOptions};
+//!
+//! let options = ServerOptions::new("/var/lib/millstream/queues");
+//! server::run(options, |address| println!("listening on {address}"))?;
+//! # Ok::<(), millstream_queue::server::ServerError>(())
+//! ```
+
+mod clock;
+mod commit;
+mod connection;
+mod core;
+mod limits;
+mod listen;
+mod systemd;
+mod timer;
+mod tls;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tracing::{error, info, warn};
+
+use self::core::{Command, Core};
+pub use self::limits::ServerLimits;
+use self::listen::Listeners;
+use crate::config::{Config, Sync};
+use crate::error::QueueError;
+use crate::protocol::Limits;
+use crate::queues::{Queues, QueuesLimits};
+use crate::session::{Compat, SessionOptions};
+use crate::storage::JournalStorage;
+
+/// How long connections have to end when the server stops.
+const STOP_TIME: Duration = Duration::from_secs(4);
+
+/// How a server runs.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Addresses, and whose replies clients expect there. Those that systemd hands over come first.
+    pub listen: Vec<(SocketAddr, Compat)>,
+    /// Where the queues are.
+    pub dir: PathBuf,
+    /// The configuration, read again at SIGHUP.
+    pub config: Option<PathBuf>,
+    /// What holds where the configuration says nothing.
+    pub sync: Sync,
+    /// A file with a line `name:password` for each who may come in, as memcached reads it.
+    pub credentials: Option<PathBuf>,
+    /// Certificates and key as PEM files: then all connections are TLS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Whether clients may stop the server.
+    pub shutdown: bool,
+}
+
+impl ServerOptions {
+    /// Defaults: 127.0.0.1:22133, everything durable before it is acknowledged.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        ServerOptions {
+            listen: vec![(SocketAddr::from(([127, 0, 0, 1], 22133)), Compat::Memcached)],
+            dir: dir.into(),
+            config: None,
+            sync: Sync::Always,
+            credentials: None,
+            tls: None,
+            shutdown: false,
+        }
+    }
+
+    fn read_config(&self) -> Result<Config, QueueError> {
+        let config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        Ok(config.or_sync(self.sync))
+    }
+}
+
+/// Why a server could not start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The configuration or the queues.
+    #[error(transparent)]
+    Queues(#[from] QueueError),
+    /// An address.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file or folder.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Certificate, key or credentials that cannot be used.
+    #[error("{}: {message}", path.display())]
+    Secret {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The runtime or the signals.
+    #[error("cannot start: {0}")]
+    Start(#[source] std::io::Error),
+}
+
+/// Run until SIGTERM, SIGINT or a client's `shutdown`. `ready` is told each address when connections are taken there.
+///
+/// # Errors
+/// What keeps the server from starting. A damaged queue does not: it is kept closed, and said so in the log.
+pub fn run(options: ServerOptions, ready: impl FnMut(&str)) -> Result<(), ServerError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServerError::Start)?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, serve(options, ready))
+}
+
+async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<(), ServerError> {
+    let config = options.read_config()?;
+    let limits = config.limits();
+    let tls = options
+        .tls
+        .as_ref()
+        .map(|(certificates, key)| tls::acceptor(certificates, key))
+        .transpose()?;
+    let session = session_options(&options, &limits)?;
+    let file = |source| ServerError::File {
+        path: options.dir.clone(),
+        source,
+    };
+    let storage = JournalStorage::open(&options.dir, limits.item_bytes).map_err(file)?;
+    // The signals are taken before anybody is told that the server is there.
+    let (send, commands) = mpsc::unbounded_channel();
+    let listeners = Listeners::bind(&options.listen)?;
+    let queues = Queues::open(storage, config, clock::now())?.with_limits(QueuesLimits {
+        queues: limits.queues,
+        opens_per_connection: limits.opens_per_connection,
+    });
+    for (queue, reason) in queues.closed() {
+        error!("queue \"{queue}\" stays closed: {reason}");
+    }
+    info!(
+        "{} queues in {}",
+        queues.names().len(),
+        options.dir.display()
+    );
+    let core = Rc::new(Core::new(queues, limits, send.clone()));
+    watch_signals(&send)?;
+    tokio::task::spawn_local(commit::run(Rc::clone(&core)));
+    tokio::task::spawn_local(timer::run(Rc::clone(&core)));
+    tokio::task::spawn_local(timer::sweep(Rc::clone(&core)));
+    let accepting = listeners.spawn(&core, &session, tls.as_ref(), &mut ready);
+    systemd::notify("READY=1");
+    obey(&options, &core, commands).await;
+    systemd::notify("STOPPING=1");
+    accepting.iter().for_each(tokio::task::JoinHandle::abort);
+    core.stop(STOP_TIME).await;
+    Ok(())
+}
+
+/// Until the server is to stop.
+async fn obey(
+    options: &ServerOptions,
+    core: &Core,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+) {
+    while let Some(Command::Reload) = commands.recv().await {
+        match options.read_config() {
+            Ok(config) => {
+                core.with(|state| state.queues.configure(config, clock::now()));
+                info!("configuration read");
+            }
+            Err(error) => warn!("the old configuration holds: {error}"),
+        }
+    }
+}
+
+fn watch_signals(send: &mpsc::UnboundedSender<Command>) -> Result<(), ServerError> {
+    for (kind, command) in [
+        (SignalKind::terminate(), Command::Stop),
+        (SignalKind::interrupt(), Command::Stop),
+        (SignalKind::hangup(), Command::Reload),
+    ] {
+        let mut signals = signal(kind).map_err(ServerError::Start)?;
+        let send = send.clone();
+        tokio::task::spawn_local(async move {
+            while signals.recv().await.is_some() && send.send(command).is_ok() {}
+        });
+    }
+    Ok(())
+}
+
+fn session_options(
+    options: &ServerOptions,
+    limits: &ServerLimits,
+) -> Result<SessionOptions, ServerError> {
+    let credentials = match &options.credentials {
+        None => None,
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|source| ServerError::File {
+                path: path.clone(),
+                source,
+            })?;
+            let known: Option<Arc<[String]>> = text
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .map(|line| {
+                    line.split_once(':')
+                        .map(|(name, password)| format!("{name} {password}"))
+                })
+                .collect();
+            let message = "a line is not name:password".to_owned();
+            Some(known.ok_or(ServerError::Secret {
+                path: path.clone(),
+                message,
+            })?)
+        }
+    };
+    Ok(SessionOptions {
+        compat: Compat::default(),
+        limits: Limits {
+            line_bytes: limits.line_bytes,
+            item_bytes: limits.item_bytes,
+        },
+        output_bytes: limits.output_bytes,
+        credentials,
+        shutdown: options.shutdown,
+    })
+}

@@ -1,0 +1,235 @@
+//! One connection as a task: read once, do what was asked, write once.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tracing::{debug, info};
+
+use super::clock;
+use super::core::{Core, Place, State};
+use crate::moment::Moment;
+use crate::session::Session;
+
+/// Serve a connection until it ends.
+pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
+    core: Rc<Core>,
+    stream: T,
+    session: Session,
+    peer: SocketAddr,
+) {
+    let mut connection = Connection {
+        core,
+        stream,
+        session,
+        commit: None,
+        begun: None,
+        half_since_us: None,
+        waiting_us: None,
+    };
+    let outcome = poll_fn(|context| connection.poll(context)).await;
+    connection.end();
+    if let Err(error) = outcome {
+        debug!("{peer}: {error}");
+    }
+    // What the peer has not read yet is still on its way; a failure to say goodbye changes nothing.
+    let _ = poll_fn(|context| Pin::new(&mut connection.stream).poll_shutdown(context)).await;
+}
+
+struct Connection<T> {
+    core: Rc<Core>,
+    stream: T,
+    session: Session,
+    /// The output waits for this commit.
+    commit: Option<u64>,
+    /// When the requests came whose output is to be sent, and whether there is a `set` among them.
+    begun: Option<(u64, bool)>,
+    /// Since when a request is half there.
+    half_since_us: Option<u64>,
+    /// Since when the peer takes no output.
+    waiting_us: Option<u64>,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let core = Rc::clone(&self.core);
+        core.with(|state| self.poll_with(state, context))
+    }
+
+    fn poll_with(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.take_place(state, context);
+        loop {
+            if !self.session.output().is_empty() {
+                match self.poll_send(state, context) {
+                    Poll::Ready(Ok(())) => {}
+                    other => return other,
+                }
+            }
+            if self.session.is_closed() {
+                return Poll::Ready(Ok(()));
+            }
+            let Some(place) = state.place(self.session.id()) else {
+                return Poll::Ready(Ok(()));
+            };
+            if place.doomed {
+                return Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "used up its time",
+                )));
+            }
+            if std::mem::take(&mut place.woken) || self.session.has_work() {
+                let now = clock::now();
+                self.begun.get_or_insert((now.steady_us, false));
+                self.session.resume(&mut state.queues, now);
+                self.worked(state, now);
+                continue;
+            }
+            if !self.session.wants_input() {
+                return self.pause(state);
+            }
+            let mut buffer = ReadBuf::new(&mut state.buffer);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+                Poll::Pending if self.core.is_stopping() => return Poll::Ready(Ok(())),
+                Poll::Pending => return self.pause(state),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) => {
+                    let length = buffer.filled().len();
+                    if length == 0 {
+                        return Poll::Ready(Ok(()));
+                    }
+                    self.received(state, length);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn received(&mut self, state: &mut State, length: usize) {
+        let now = clock::now();
+        let sets = state.queues.counters().cmd_set;
+        state.queues.counters().bytes_read += length as u64;
+        self.session
+            .receive(&mut state.queues, &state.buffer[..length], now);
+        self.begun = Some((now.steady_us, state.queues.counters().cmd_set > sets));
+        self.worked(state, now);
+    }
+
+    /// After requests were answered.
+    #[inline]
+    fn worked(&mut self, state: &mut State, now: Moment) {
+        if state.queues.take_owes_commit() {
+            self.commit = Some(state.commits);
+            self.core.commit_wanted.notify_one();
+        }
+        if let Some(demand) = self.session.take_demand() {
+            self.core.demand(demand);
+        }
+        self.half_since_us = match self.session.is_half_sent() {
+            true => self.half_since_us.or(Some(now.steady_us)),
+            false => None,
+        };
+        self.core.settle(state);
+    }
+
+    /// Send the output, as soon as it may be seen.
+    fn poll_send(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(commit) = self.commit {
+            if state.commits <= commit {
+                state.uncommitted.push(context.waker().clone());
+                return self.pause(state);
+            }
+            if state.failed_commits.contains(&commit) {
+                // What was promised in the output is not true.
+                return Poll::Ready(Err(io::Error::other("its items could not be made durable")));
+            }
+            self.commit = None;
+        }
+        while !self.session.output().is_empty() {
+            match Pin::new(&mut self.stream).poll_write(context, self.session.output()) {
+                Poll::Pending => {
+                    self.waiting_us
+                        .get_or_insert_with(|| clock::now().steady_us);
+                    return self.pause(state);
+                }
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(sent)) => {
+                    state.queues.counters().bytes_written += sent as u64;
+                    self.session.sent(sent);
+                    self.waiting_us = None;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            }
+        }
+        if let Some((begun_us, set)) = self.begun.take() {
+            let spent_us = clock::now().steady_us - begun_us;
+            state.queues.latencies().request_us(set, spent_us);
+        }
+        // A TLS stream keeps what it could not write yet.
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Pending => self.pause(state),
+            ready => ready,
+        }
+    }
+
+    /// Until something happens. The place says how long that may take.
+    fn pause(&mut self, state: &mut State) -> Poll<io::Result<()>> {
+        let limits = &self.core.limits;
+        let limit = |since_us: u64, time: Duration| match time {
+            Duration::ZERO => u64::MAX,
+            time => since_us.saturating_add(time.as_micros() as u64),
+        };
+        let until_us = if self.commit.is_some() {
+            u64::MAX
+        } else if let Some(since_us) = self.waiting_us.or(self.half_since_us) {
+            limit(since_us, limits.request_timeout)
+        } else if self.session.is_waiting() {
+            u64::MAX
+        } else {
+            limit(clock::now().steady_us, limits.idle_timeout)
+        };
+        if let Some(place) = state.place(self.session.id()) {
+            place.until_us = until_us;
+        }
+        Poll::Pending
+    }
+
+    /// At its first turn a connection says how it is woken.
+    fn take_place(&mut self, state: &mut State, context: &mut Context<'_>) {
+        let index = self.session.id().index();
+        if state.places.len() <= index {
+            state.places.resize_with(index + 1, || None);
+        }
+        if state.places[index].is_none() {
+            let waker = context.waker().clone();
+            state.places[index] = Some(Place {
+                waker,
+                woken: false,
+                doomed: false,
+                until_us: u64::MAX,
+            });
+        }
+    }
+
+    fn end(&mut self) {
+        let core = Rc::clone(&self.core);
+        core.with(|state| {
+            if let Some(place) = state.places.get_mut(self.session.id().index()) {
+                *place = None;
+            }
+            self.session.end(&mut state.queues, clock::now());
+            state.connections -= 1;
+            core.settle(state);
+        });
+        core.has_ended();
+    }
+}
+
+/// Say in the log why a connection was turned away.
+pub(super) fn turned_away(peer: SocketAddr, why: &str) {
+    info!("{peer}: turned away: {why}");
+}

@@ -1,0 +1,176 @@
+//! What all tasks of the server share, on one thread.
+
+use std::cell::{Cell, RefCell};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tracing::error;
+
+use super::clock;
+use super::limits::ServerLimits;
+use crate::connection::ConnectionId;
+use crate::queues::Queues;
+use crate::session::Demand;
+use crate::storage::JournalStorage;
+
+/// What a signal or a client asks of the whole server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    Reload,
+    Stop,
+}
+
+pub(super) struct Core {
+    state: RefCell<State>,
+    pub(super) limits: ServerLimits,
+    commands: mpsc::UnboundedSender<Command>,
+    /// Somebody waits for a commit.
+    pub(super) commit_wanted: Notify,
+    /// The next event of the queues is earlier than it was.
+    pub(super) timer_changed: Notify,
+    /// A connection has ended.
+    ended: Notify,
+    stopping: Cell<bool>,
+}
+
+/// What a task may touch between two points at which it waits.
+pub(super) struct State {
+    pub(super) queues: Queues<JournalStorage>,
+    /// Into which every connection reads.
+    pub(super) buffer: Box<[u8]>,
+    /// By connection number.
+    pub(super) places: Vec<Option<Place>>,
+    pub(super) connections: usize,
+    /// Commits done.
+    pub(super) commits: u64,
+    /// Those that failed: nothing that they were to make durable may be acknowledged.
+    pub(super) failed_commits: Vec<u64>,
+    /// Tasks that wait for the next commit.
+    pub(super) uncommitted: Vec<Waker>,
+    /// For when the timer is set.
+    pub(super) timer_us: Option<u64>,
+}
+
+/// What others know about a connection.
+pub(super) struct Place {
+    pub(super) waker: Waker,
+    /// The queues have ended its wait.
+    pub(super) woken: bool,
+    /// It must end: it has used up its time.
+    pub(super) doomed: bool,
+    /// Until when what it does now may last.
+    pub(super) until_us: u64,
+}
+
+const BUFFER_BYTES: usize = 64 << 10;
+
+impl Core {
+    pub(super) fn new(
+        queues: Queues<JournalStorage>,
+        limits: ServerLimits,
+        commands: mpsc::UnboundedSender<Command>,
+    ) -> Self {
+        Core {
+            state: RefCell::new(State {
+                queues,
+                buffer: vec![0; BUFFER_BYTES].into(),
+                places: Vec::new(),
+                connections: 0,
+                commits: 0,
+                failed_commits: Vec::new(),
+                uncommitted: Vec::new(),
+                timer_us: None,
+            }),
+            limits,
+            commands,
+            commit_wanted: Notify::new(),
+            timer_changed: Notify::new(),
+            ended: Notify::new(),
+            stopping: Cell::new(false),
+        }
+    }
+
+    /// Touch what is shared. Never across a point at which a task waits, so that nobody else has it.
+    #[inline]
+    pub(super) fn with<T>(&self, touch: impl FnOnce(&mut State) -> T) -> T {
+        touch(&mut self.state.borrow_mut())
+    }
+
+    /// After the queues were touched: wake whose wait has ended, and set the timer.
+    #[inline]
+    pub(super) fn settle(&self, state: &mut State) {
+        for id in state.queues.take_woken() {
+            state.wake(id);
+        }
+        let next = state.queues.next_event();
+        if let Some(next) = next
+            && state.timer_us.is_none_or(|set| next < set)
+        {
+            state.timer_us = Some(next);
+            self.timer_changed.notify_one();
+        }
+    }
+
+    pub(super) fn demand(&self, demand: Demand) {
+        let command = match demand {
+            Demand::Reload => Command::Reload,
+            Demand::Shutdown => Command::Stop,
+        };
+        // Nobody listens any more once the server stops.
+        let _ = self.commands.send(command);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    pub(super) fn has_ended(&self) {
+        self.ended.notify_one();
+    }
+
+    /// Let connections finish what has arrived, then make everything durable.
+    pub(super) async fn stop(&self, limit: Duration) {
+        self.stopping.set(true);
+        self.with(|state| {
+            state.queues.end_all_waits();
+            self.settle(state);
+            state
+                .places
+                .iter()
+                .flatten()
+                .for_each(|place| place.waker.wake_by_ref());
+        });
+        let all_ended = async {
+            while self.with(|state| state.connections) > 0 {
+                self.ended.notified().await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, all_ended).await;
+        self.with(|state| {
+            // Whoever is still there loses its connection: what it has open goes back first.
+            for index in 0..state.places.len() {
+                state
+                    .queues
+                    .disconnect(ConnectionId(index as u32), clock::now());
+            }
+            if let Err(error) = state.queues.sync_all() {
+                error!("{error}");
+            }
+        });
+    }
+}
+
+impl State {
+    #[inline]
+    pub(super) fn place(&mut self, id: ConnectionId) -> Option<&mut Place> {
+        self.places.get_mut(id.index())?.as_mut()
+    }
+
+    fn wake(&mut self, id: ConnectionId) {
+        if let Some(place) = self.place(id) {
+            place.woken = true;
+            place.waker.wake_by_ref();
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What connections may cost. The table `[limits]` of the configuration.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// Limits of a server, each with a safe default.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerLimits {
+    /// Connections at a time; more are turned away. 1,024.
+    pub connections: usize,
+    /// The largest item, in bytes. 1 MiB.
+    pub item_bytes: usize,
+    /// The longest command line, in bytes. 16 KiB.
+    pub line_bytes: usize,
+    /// Replies that wait to be sent to one connection, in bytes; then no more requests of it are begun. 1 MiB.
+    pub output_bytes: usize,
+    /// Queues. 10,000.
+    pub queues: usize,
+    /// Items that one connection may have open in all queues. 10,000.
+    pub opens_per_connection: usize,
+    /// A connection that sends nothing for so long and waits for nothing is closed. One hour; 0 never.
+    #[serde(deserialize_with = "crate::config::time")]
+    pub idle_timeout: Duration,
+    /// A request must be whole, and a reply be taken, within this time. 30 seconds; 0 without limit.
+    #[serde(deserialize_with = "crate::config::time")]
+    pub request_timeout: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        ServerLimits {
+            connections: 1_024,
+            item_bytes: 1 << 20,
+            line_bytes: 16 << 10,
+            output_bytes: 1 << 20,
+            queues: 10_000,
+            opens_per_connection: 10_000,
+            idle_timeout: Duration::from_secs(3_600),
+            request_timeout: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Time: what is due for the queues, and connections that take too long.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tracing::{debug, error};
+
+use super::clock;
+use super::core::Core;
+
+/// How often connections are looked at.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Give the queues their turn when something is due, for ever.
+pub(super) async fn run(core: Rc<Core>) {
+    loop {
+        let changed = core.timer_changed.notified();
+        let next = core.with(|state| {
+            state.timer_us = state.queues.next_event();
+            state.timer_us
+        });
+        match next {
+            None => changed.await,
+            Some(next_us) => {
+                let left_us = next_us.saturating_sub(clock::now().steady_us);
+                if tokio::time::timeout(Duration::from_micros(left_us), changed)
+                    .await
+                    .is_ok()
+                {
+                    continue;
+                }
+            }
+        }
+        core.with(|state| {
+            if let Err(error) = state.queues.turn(clock::now()) {
+                error!("{error}");
+            }
+            core.settle(state);
+        });
+    }
+}
+
+/// End connections that have used up their time, for ever.
+pub(super) async fn sweep(core: Rc<Core>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let now_us = clock::now().steady_us;
+        core.with(|state| {
+            for (number, place) in state.places.iter_mut().enumerate() {
+                let Some(place) = place
+                    .as_mut()
+                    .filter(|place| place.until_us < now_us && !place.doomed)
+                else {
+                    continue;
+                };
+                debug!("connection {number} has used up its time");
+                place.doomed = true;
+                place.waker.wake_by_ref();
+            }
+        });
+    }
+}

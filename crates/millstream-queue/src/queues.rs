@@ -285,6 +285,25 @@ impl<S: Storage> Queues<S> {
         outcome
     }
 
+    /// Sync the queues that must be: one sync for all that came since the last.
+    ///
+    /// # Errors
+    /// A sync failed: nothing that was said since the last commit may be acknowledged.
+    pub fn commit(&mut self) -> Result<(), QueueError> {
+        let mut outcome = Ok(());
+        for id in std::mem::take(&mut self.dirty) {
+            let slot = self.slots.get_mut(id.slot as usize);
+            let Some(slot) = slot.filter(|slot| slot.generation == id.generation) else {
+                continue;
+            };
+            slot.dirty = false;
+            if let Some(Err(error)) = slot.queue.as_mut().map(Queue::sync) {
+                outcome = Err(error);
+            }
+        }
+        outcome
+    }
+
     /// Remove a queue with all its items; whether there was one.
     ///
     /// # Errors

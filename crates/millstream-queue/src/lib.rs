@@ -7,6 +7,7 @@
 pub mod config;
 mod connection;
 mod error;
+pub mod import;
 mod item;
 mod moment;
 pub mod name;

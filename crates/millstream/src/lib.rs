@@ -1,6 +1,6 @@
 //! Millstream: durable, microsecond event processing in one install.
 //!
-//! This crate is the face of the others for users in Rust ([`flow`], [`journal`], [`wire`]), and the `millstream` program ([`cli`]).
+//! This crate is the face of the others for users in Rust ([`flow`], [`journal`], [`queue`], [`wire`]), and the `millstream` program ([`cli`]).
 //!
 //! ```
 //! #[derive(millstream::Wire)]
@@ -18,6 +18,7 @@
 pub use millstream_flow as flow;
 pub use millstream_journal as journal;
 pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};
+pub use millstream_queue as queue;
 pub use millstream_wire as wire;
 
 pub mod bench;

@@ -13,6 +13,7 @@ mod crashes;
 mod expiry;
 mod fanout;
 mod faults_of_others;
+mod imports;
 mod journals;
 mod limits;
 mod reads;

@@ -10,6 +10,7 @@ mod address;
 mod bench;
 mod generate;
 mod journal;
+mod queue;
 mod receive;
 mod report;
 mod run;
@@ -46,6 +47,8 @@ enum Verb {
     Generate(generate::Args),
     /// Look into journals, append to them, move their records.
     Journal(journal::Args),
+    /// Durable queues for any memcache client: serve them, look into them, use them.
+    Queue(queue::Args),
 }
 
 impl Verb {
@@ -58,6 +61,7 @@ impl Verb {
             Self::Receive(args) => ("receive", receive::run(args)),
             Self::Generate(args) => ("generate", generate::run(&args)),
             Self::Journal(args) => journal::run(args),
+            Self::Queue(args) => queue::run(args),
         }
     }
 }

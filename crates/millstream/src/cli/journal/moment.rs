@@ -39,7 +39,7 @@ fn ns(moment: Timestamp) -> Result<u64, String> {
 }
 
 /// A length of time: `100ms`, `2h30m`, `7d`. A day has 24 hours.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(in crate::cli) fn parse_duration(text: &str) -> Result<Duration, String> {
     let span: jiff::Span = text
         .parse()
         .map_err(|_| "a length of time like 100ms, 1s, 2h30m or 7d".to_owned())?;

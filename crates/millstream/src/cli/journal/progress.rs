@@ -6,14 +6,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 const EVERY: u64 = 4096;
 
 /// A bar that disappears when it is dropped.
-pub(super) struct Progress {
+pub(in crate::cli) struct Progress {
     bar: ProgressBar,
     done: u64,
 }
 
 impl Progress {
     /// A bar for `total` of `what`.
-    pub(super) fn new(total: u64, what: &'static str) -> Self {
+    pub(in crate::cli) fn new(total: u64, what: &'static str) -> Self {
         let bar = ProgressBar::new(total);
         let template = format!("{{wide_bar}} {{human_pos}} of {{human_len}} {what}, {{eta}} left");
         // A template that is no template would be seen by whoever wrote it; the default does as well.
@@ -25,7 +25,7 @@ impl Progress {
 
     /// One more is done.
     #[inline]
-    pub(super) fn step(&mut self) {
+    pub(in crate::cli) fn step(&mut self) {
         self.done += 1;
         if self.done.is_multiple_of(EVERY) {
             self.bar.set_position(self.done);
@@ -33,7 +33,7 @@ impl Progress {
     }
 
     /// So many are done.
-    pub(super) fn at(&mut self, done: u64) {
+    pub(in crate::cli) fn at(&mut self, done: u64) {
         self.done = done;
         self.bar.set_position(done);
     }

@@ -1,0 +1,66 @@
+//! The queues of Starling and Kestrel servers, read from their own journal files.
+//!
+//! Neither format has a magic number or a checksum, so that damage shows as an unknown operation, a size that does not fit or a short
+//! read. It ends the queue with file and offset; what came before is kept. Formats: Starling's `persistent_queue.rb`, Kestrel's
+//! `JournalPacker` and `Journal.scala`; all numbers are little-endian.
+//!
+//! ```
+//! use millstream_queue::import::{OldQueue, Starling};
+//!
+//! let mut queue = OldQueue::default();
+//! let file = b"\x00\x09\0\0\0\0\0\0\0hello\x00\x06\0\0\0\0\0\0\0hi\x01";
+//! Starling.replay(&file[..], &mut queue)?;
+//! let items: Vec<_> = queue.into_items().map(|item| item.body).collect();
+//! assert_eq!(items, [b"hi"]);
+//! # Ok::<(), millstream_queue::import::Damage>(())
+//! ```
+
+mod folder;
+mod kestrel;
+mod reading;
+mod starling;
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub use folder::{Source, find};
+pub use kestrel::Kestrel;
+pub use reading::Damage;
+pub use starling::Starling;
+
+/// An item of an old queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OldItem {
+    /// Wall clock in milliseconds; 0 never.
+    pub expiry_ms: u64,
+    /// The bytes.
+    pub body: Vec<u8>,
+}
+
+/// A queue as its files tell it so far.
+#[derive(Clone, Debug, Default)]
+pub struct OldQueue {
+    items: VecDeque<OldItem>,
+    open: BTreeMap<i32, OldItem>,
+    last_open: i32,
+}
+
+impl OldQueue {
+    /// The items that are left, those that were open first.
+    pub fn into_items(mut self) -> impl Iterator<Item = OldItem> {
+        // Each goes to the head, the highest first, so that the lowest is served first.
+        while let Some((_, item)) = self.open.pop_last() {
+            self.items.push_front(item);
+        }
+        self.items.into_iter()
+    }
+
+    /// How many items are left.
+    pub fn len(&self) -> usize {
+        self.items.len() + self.open.len()
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,96 @@
+//! Kestrel's files: ten operations, of which some speak of open reads by a number (xid).
+
+use std::io::Read;
+
+use super::reading::{Damage, Reading};
+use super::{OldItem, OldQueue};
+
+/// Reads what Kestrel wrote. The files of one queue are replayed in their order.
+#[derive(Clone, Copy, Debug)]
+pub struct Kestrel;
+
+impl Kestrel {
+    /// Do to `queue` what the file says.
+    ///
+    /// # Errors
+    /// The file is damaged; what came before has been done.
+    pub fn replay(self, file: impl Read, queue: &mut OldQueue) -> Result<(), Damage> {
+        let mut file = Reading::new(file);
+        while let Some(operation) = file.operation()? {
+            match operation {
+                0 => {
+                    let (size, expiry_s) = (file.u32()?, file.u32()?);
+                    let body = file.body(size, 4)?;
+                    queue.items.push_back(OldItem {
+                        expiry_ms: u64::from(expiry_s) * 1_000,
+                        body,
+                    });
+                }
+                1 => drop(queue.items.pop_front()),
+                2 => {
+                    let item = timed_item(&mut file)?;
+                    queue.items.push_back(item);
+                }
+                3 => {
+                    let xid = queue.next_xid();
+                    queue.open_first(xid);
+                }
+                4 => queue.last_open = file.i32()?,
+                5 => {
+                    let xid = file.i32()?;
+                    if let Some(item) = queue.open.remove(&xid) {
+                        queue.items.push_front(item);
+                    }
+                }
+                6 => drop(queue.open.remove(&file.i32()?)),
+                7 => {
+                    // Open when the file was packed: a REMOVE_TENTATIVE follows that takes it from the head again.
+                    let xid = file.i32()?;
+                    let item = timed_item(&mut file)?;
+                    queue.items.push_front(item);
+                    queue.last_open = xid.wrapping_sub(1);
+                }
+                8 => {
+                    let xid = file.i32()?;
+                    let item = timed_item(&mut file)?;
+                    queue.open.remove(&xid);
+                    queue.items.push_back(item);
+                }
+                9 => {
+                    let xid = file.i32()?;
+                    queue.last_open = xid;
+                    queue.open_first(xid);
+                }
+                other => return Err(file.damage(format!("there is no operation {other}"))),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn timed_item(file: &mut Reading<impl Read>) -> Result<OldItem, Damage> {
+    let (size, _added_ms, expiry_ms) = (file.u32()?, file.i64()?, file.i64()?);
+    let body = file.body(size, 16)?;
+    Ok(OldItem {
+        expiry_ms: u64::try_from(expiry_ms).unwrap_or(0),
+        body,
+    })
+}
+
+impl OldQueue {
+    /// The number of the next open read: by counting, without 0 and those in use.
+    fn next_xid(&mut self) -> i32 {
+        loop {
+            self.last_open = self.last_open.wrapping_add(1);
+            if self.last_open != 0 && !self.open.contains_key(&self.last_open) {
+                return self.last_open;
+            }
+        }
+    }
+
+    fn open_first(&mut self, xid: i32) {
+        if let Some(item) = self.items.pop_front() {
+            self.open.insert(xid, item);
+        }
+    }
+}

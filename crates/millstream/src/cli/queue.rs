@@ -1,0 +1,57 @@
+//! `millstream queue`: a server of durable queues, and verbs that talk to one.
+//!
+//! A verb per file. All but `serve` and `import` are clients, by the protocol that any memcache client speaks, so that they work with
+//! other servers of queues too.
+
+mod client;
+mod get;
+mod import;
+mod list;
+mod put;
+mod serve;
+mod stats;
+
+use clap::Subcommand;
+
+use super::Failure;
+
+/// The options of `millstream queue`.
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Serve the queues in a folder to any memcache client.
+    Serve(serve::Args),
+    /// Tell the queues of a server: items, bytes, who waits.
+    List(list::Args),
+    /// Tell the numbers of a server or of one queue.
+    Stats(stats::Args),
+    /// Print the next item of a queue, which stays.
+    Peek(get::PeekArgs),
+    /// Take items from a queue and print them; each is confirmed when it is printed.
+    Get(get::Args),
+    /// Take all items from a queue and print them.
+    Drain(get::DrainArgs),
+    /// Put items into a queue: an argument, or each line of standard input.
+    Put(put::Args),
+    /// Take over the queues of a Starling or Kestrel server from its files.
+    Import(import::Args),
+}
+
+/// Do it. Gives the verb's name as well, for the message of a failure.
+pub(super) fn run(args: Args) -> (&'static str, Result<(), Failure>) {
+    match args.verb {
+        Verb::Serve(args) => ("queue serve", serve::run(args)),
+        Verb::List(args) => ("queue list", list::run(&args)),
+        Verb::Stats(args) => ("queue stats", stats::run(&args)),
+        Verb::Peek(args) => ("queue peek", get::peek(&args)),
+        Verb::Get(args) => ("queue get", get::run(&args)),
+        Verb::Drain(args) => ("queue drain", get::drain(&args)),
+        Verb::Put(args) => ("queue put", put::run(&args)),
+        Verb::Import(args) => ("queue import", import::run(&args)),
+    }
+}

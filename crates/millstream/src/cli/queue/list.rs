@@ -1,0 +1,83 @@
+//! `millstream queue list`: the queues of a server, a line each.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::super::{Failure, report};
+use super::client::{Client, ServerArgs};
+
+/// The options of `millstream queue list`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  millstream queue list --json")]
+pub(super) struct Args {
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Queue {
+    items: u64,
+    bytes: u64,
+    /// Items that connections have and have not confirmed.
+    open: u64,
+    /// Connections that wait for an item.
+    waiters: u64,
+    /// How long the item that was served last had waited.
+    age_ms: u64,
+}
+
+/// Tell.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let mut client = Client::connect(&args.server)?;
+    client.send(b"dump_stats\r\n")?;
+    let mut queues: BTreeMap<String, Queue> = BTreeMap::new();
+    let mut name = String::new();
+    loop {
+        let line = client.line()?;
+        if line == "END" {
+            break;
+        }
+        if let Some(begun) = line
+            .strip_prefix("queue '")
+            .and_then(|rest| rest.strip_suffix("' {"))
+        {
+            name = begun.to_owned();
+            queues.insert(name.clone(), Queue::default());
+        } else if let (Some((key, value)), Some(queue)) =
+            (line.trim().split_once('='), queues.get_mut(&name))
+        {
+            queue.note(key, value.parse().unwrap_or(0));
+        } else if line != "}" {
+            return Err(Failure::failed(line));
+        }
+    }
+    let width = queues.keys().map(String::len).max().unwrap_or(0).max(5);
+    let mut text = format!(
+        "{:width$} {:>12} {:>14} {:>8} {:>8} {:>10}",
+        "queue", "items", "bytes", "open", "waiters", "age ms"
+    );
+    for (name, q) in &queues {
+        text += &format!(
+            "\n{name:width$} {:>12} {:>14} {:>8} {:>8} {:>10}",
+            q.items, q.bytes, q.open, q.waiters, q.age_ms
+        );
+    }
+    report::print(&queues, &text, args.json)
+}
+
+impl Queue {
+    fn note(&mut self, key: &str, value: u64) {
+        match key {
+            "items" => self.items = value,
+            "bytes" => self.bytes = value,
+            "open_transactions" => self.open = value,
+            "waiters" => self.waiters = value,
+            "age" => self.age_ms = value,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! `millstream queue serve`: the server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use millstream_queue::config::Sync;
+use millstream_queue::server::{self, ServerOptions};
+use millstream_queue::session::Compat;
+use tracing::level_filters::LevelFilter;
+
+use super::super::{Failure, address};
+
+/// The options of `millstream queue serve`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+What --sync promises:
+  always    STORED means that the item survives a loss of power. Sets at the same time share one sync. The default
+  TIME      a loss of power costs at most what this time brought; the death of the process costs nothing
+  never     the death of the process costs nothing; a loss of power about half a minute
+
+SIGHUP reads the configuration again, SIGTERM stops: what is in flight is finished, at most for 5 seconds.
+
+Example:
+  millstream queue serve --dir queues &
+  printf 'set jobs 0 0 5\\r\\nhello\\r\\nget jobs\\r\\nquit\\r\\n' | nc 127.0.0.1 22133")]
+pub(super) struct Args {
+    /// Where to listen, as often as you like; port 0 takes a free one, which is printed to stderr.
+    #[arg(long, value_name = "HOST:PORT", value_parser = address::parse, default_value = "127.0.0.1:22133")]
+    listen: Vec<SocketAddr>,
+    /// Where to listen with Kestrel's replies, besides.
+    #[arg(long, value_name = "HOST:PORT", value_parser = address::parse)]
+    listen_kestrel: Vec<SocketAddr>,
+    /// Whose replies clients get at --listen: memcached or kestrel.
+    #[arg(long, default_value = "memcached")]
+    compat: Compat,
+    /// The folder in which the queues are kept.
+    #[arg(long, default_value = "queues")]
+    dir: PathBuf,
+    /// When an item is durable, unless the configuration says otherwise: always, never, or a time such as 100ms.
+    #[arg(long, default_value = "always")]
+    sync: Sync,
+    /// Limits, defaults and settings of single queues, in TOML.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A line NAME:PASSWORD for each who may come in. Clients say it first, as memcached's do.
+    #[arg(long, value_name = "FILE")]
+    auth_file: Option<PathBuf>,
+    /// Speak TLS, with the certificates in this PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Let clients stop the server with `shutdown`.
+    #[arg(long)]
+    allow_shutdown: bool,
+    /// Log more: each connection that ends early.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// Serve until a signal comes.
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let level = if args.verbose {
+        LevelFilter::DEBUG
+    } else {
+        LevelFilter::INFO
+    };
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_target(false)
+        .with_writer(std::io::stderr);
+    // In a test that has one already, the log goes there.
+    let _ = log.try_init();
+    let own = args.listen.iter().map(|&address| (address, args.compat));
+    let kestrel = args
+        .listen_kestrel
+        .iter()
+        .map(|&address| (address, Compat::Kestrel));
+    let options = ServerOptions {
+        listen: own.chain(kestrel).collect(),
+        config: args.config,
+        sync: args.sync,
+        credentials: args.auth_file,
+        tls: args.tls_cert.zip(args.tls_key),
+        shutdown: args.allow_shutdown,
+        ..ServerOptions::new(args.dir)
+    };
+    server::run(options, |address| eprintln!("listening on {address}")).map_err(Failure::failed)
+}

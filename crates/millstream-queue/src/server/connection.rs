@@ -133,6 +133,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             true => self.half_since_us.or(Some(now.steady_us)),
             false => None,
         };
+        if self.session.is_waiting() {
+            // A wait is no latency: what counts is the time from its end.
+            self.begun = None;
+        }
         self.core.settle(state);
     }
 

@@ -5,7 +5,7 @@
 //! that a second try would succeed and mean nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
@@ -15,11 +15,16 @@ use crate::options::Sync;
 use crate::segment::{self, Mark};
 use crate::storage::{Region, Storage};
 
+/// How often a leader lets others go first, at most.
+const GATHERS: u32 = 4;
+
 /// The syncs of one opening.
 pub(crate) struct Durable<S: Storage> {
     core: Arc<Core<S>>,
     leading: AtomicBool,
     gate: Gate,
+    /// How many threads are in [`wait`](Self::wait).
+    waiting: AtomicU32,
 }
 
 impl<S: Storage> Durable<S> {
@@ -28,6 +33,7 @@ impl<S: Storage> Durable<S> {
             core,
             leading: AtomicBool::new(false),
             gate: Gate::default(),
+            waiting: AtomicU32::new(0),
         }
     }
 
@@ -40,6 +46,13 @@ impl<S: Storage> Durable<S> {
 
     /// Wait until all records before `next` are durable, and sync if nobody else does.
     pub fn wait(&self, next: u64) -> Result<()> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let result = self.wait_or_lead(next);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    fn wait_or_lead(&self, next: u64) -> Result<()> {
         let control = self.core.control()?;
         loop {
             let round = self.gate.round();
@@ -61,16 +74,28 @@ impl<S: Storage> Durable<S> {
             } else {
                 Ok(())
             };
-            if result.is_err() {
-                control.poison();
-            }
             self.leading.store(false, Ordering::SeqCst);
             self.gate.open();
             result?;
         }
     }
 
+    /// Whom the last sync has woken is about to append again: let them, so that the next sync is for all of them and not for the
+    /// first one alone.
+    fn gather(&self) -> Result<()> {
+        let mut next = None;
+        for _ in 0..GATHERS {
+            if self.waiting.load(Ordering::Relaxed) < 2 || next == Some(self.core.next()?) {
+                break;
+            }
+            next = Some(self.core.next()?);
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
     fn lead(&self) -> Result<()> {
+        self.gather()?;
         let core = &self.core;
         let control = core.control()?;
         let last = control.tail_segment();
@@ -96,8 +121,7 @@ impl<S: Storage> Durable<S> {
         let mark = segment.tail();
         let end = mark.offset + frame::HEADER;
         let to = end.min(from + bytes);
-        self.sync_range(&segment, from, to)
-            .inspect_err(|_| control.poison())?;
+        self.sync_range(&segment, from, to)?;
         if to < end {
             return Ok(Some(to));
         }
@@ -115,15 +139,18 @@ impl<S: Storage> Durable<S> {
         }
         self.sync()?;
         self.sync_range(&segment, 0, segment.data_start())
-            .inspect_err(|_| control.poison())
     }
 
+    /// Sync a part of a segment. If that fails the journal is poisoned: nothing is known of these bytes any more.
     fn sync_range(&self, segment: &SegmentOf<S>, from: u64, to: u64) -> Result<()> {
-        let path = || self.core.storage.path(&segment::name(segment.number()));
-        let synced = segment.region().sync(from, to);
-        synced.map_err(|source| Error::Io {
+        let Err(source) = segment.region().sync(from, to) else {
+            return Ok(());
+        };
+        self.core.control()?.poison();
+        let path = self.core.storage.path(&segment::name(segment.number()));
+        Err(Error::Io {
             verb: "sync",
-            path: path(),
+            path,
             source,
         })
     }

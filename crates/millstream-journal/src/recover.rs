@@ -21,6 +21,9 @@ use crate::options::Options;
 use crate::segment::{self, Mark, Segment};
 use crate::storage::{Access, Region, Storage};
 
+/// How much is brought into memory at once.
+const STEP: u64 = 2 << 20;
+
 /// What is to be done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -449,7 +452,11 @@ impl<S: Storage> Survey<'_, S> {
 
 /// Whether a segment holds nothing but zeros from `from` on.
 fn is_zero<R: Region>(segment: &Segment<R>, from: u64) -> bool {
-    (from..segment.bytes())
-        .step_by(8)
-        .all(|at| segment.region().load(at) == 0)
+    (from..segment.bytes()).step_by(STEP as usize).all(|from| {
+        let to = (from + STEP).min(segment.bytes());
+        segment.region().populate(from, to);
+        (from..to)
+            .step_by(8)
+            .all(|at| segment.region().load(at) == 0)
+    })
 }

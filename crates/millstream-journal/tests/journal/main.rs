@@ -13,6 +13,7 @@ mod cursors;
 mod cuts;
 mod damage;
 mod faults;
+mod fixtures;
 mod kills;
 mod making;
 mod openings;

@@ -1,0 +1,239 @@
+//! Journals of every version, sound and damaged, as they lie in the repository: each opens, or is refused, as it always did.
+//!
+//! `cargo test -p millstream-journal -- --ignored write_the_fixtures` writes them. A version that was released is never written again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millstream_journal::{Error, Host, Journal, Options, Share, Sync};
+
+use crate::support::small;
+
+const RECORDS: u64 = 400;
+const FIRST: &str = "segment-0000000000.log";
+const SECOND: &str = "segment-0000000001.log";
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn body(sequence: u64) -> Vec<u8> {
+    let text = format!("record {sequence} of the fixture; ");
+    text.repeat(sequence as usize % 13).into_bytes()
+}
+
+/// The journal that is in the repository, with the same clock and the same chance.
+fn write_sound(path: &Path) {
+    let (time, chance) = (
+        AtomicU64::new(1_700_000_000_000_000_000),
+        AtomicU64::new(0x5EED),
+    );
+    let host = Host::simulated(
+        move || time.fetch_add(1_000, Ordering::Relaxed),
+        move || chance.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed),
+    );
+    let journal = Journal::open(
+        path,
+        Options {
+            host,
+            sync: Sync::Always,
+            ..small()
+        },
+    )
+    .unwrap();
+    let writer = journal.writer().unwrap();
+    for sequence in 0..100 {
+        writer.append(&body(sequence)).unwrap();
+    }
+    writer.append_many((100..RECORDS - 1).map(body)).unwrap();
+    let last = body(RECORDS - 1);
+    let mut claim = writer.claim(last.len() + 100).unwrap();
+    claim[..last.len()].copy_from_slice(&last);
+    claim.commit(last.len()).unwrap();
+    let cursor = journal.cursor("reader", Share::Exclusive).unwrap();
+    cursor.set(123).unwrap();
+    drop((cursor, writer, journal));
+    fs::remove_file(path.join("control")).unwrap();
+    fs::remove_dir_all(path.join("writers")).unwrap();
+}
+
+/// What is changed in a copy of the sound journal, and how opening and reading it ends.
+struct Case {
+    name: &'static str,
+    file: &'static str,
+    change: fn(&mut Vec<u8>),
+    outcome: Outcome,
+}
+
+enum Outcome {
+    /// All records up to this one.
+    Records(u64),
+    /// [`Error::Damage`] at this offset of the file.
+    Damage(u64),
+    Version,
+}
+
+const CASES: [Case; 8] = [
+    Case {
+        name: "sound",
+        file: FIRST,
+        change: |_| {},
+        outcome: Outcome::Records(RECORDS),
+    },
+    Case {
+        name: "flipped-bit",
+        file: FIRST,
+        change: |bytes| bytes[20_000] ^= 4,
+        outcome: Outcome::Damage(19_864),
+    },
+    Case {
+        name: "zeroed-sector",
+        file: FIRST,
+        change: |bytes| bytes[40_960..41_472].fill(0),
+        outcome: Outcome::Damage(40_904),
+    },
+    Case {
+        name: "header",
+        file: SECOND,
+        change: |bytes| bytes[24] ^= 1,
+        outcome: Outcome::Damage(0),
+    },
+    Case {
+        name: "short-file",
+        file: SECOND,
+        change: |bytes| bytes.truncate(30_000),
+        outcome: Outcome::Damage(30_000),
+    },
+    Case {
+        name: "lost-index",
+        file: FIRST,
+        change: |bytes| bytes[4_096..8_192].fill(0),
+        outcome: Outcome::Records(RECORDS),
+    },
+    // The watermark is at the end of the first segment; the frame behind it is torn.
+    Case {
+        name: "torn-end",
+        file: SECOND,
+        change: |bytes| {
+            bytes[72..80].fill(0);
+            bytes[8_192 + 20] ^= 1;
+        },
+        outcome: Outcome::Records(321),
+    },
+    Case {
+        name: "newer-version",
+        file: SECOND,
+        change: |bytes| bytes[8] = 2,
+        outcome: Outcome::Version,
+    },
+];
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn write_case(case: &Case, sound: &Path, to: &Path) {
+    copy(sound, to);
+    let file = to.join(case.file);
+    let mut bytes = fs::read(&file).unwrap();
+    (case.change)(&mut bytes);
+    fs::write(file, bytes).unwrap();
+}
+
+fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let names = [FIRST, SECOND, "cursors/reader"];
+    names
+        .iter()
+        .map(|name| (path.join(name), fs::read(path.join(name)).unwrap()))
+        .collect()
+}
+
+#[test]
+#[ignore = "writes into the repository"]
+fn write_the_fixtures() {
+    let folder = tempfile::tempdir().unwrap();
+    write_sound(folder.path());
+    for case in &CASES {
+        write_case(case, folder.path(), &fixtures().join("v1").join(case.name));
+    }
+}
+
+#[test]
+fn what_is_written_today_is_version_1_byte_for_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    write_sound(folder.path());
+    for ((path, today), (_, fixture)) in files(folder.path())
+        .iter()
+        .zip(files(&fixtures().join("v1/sound")))
+    {
+        let differs = today.iter().zip(&fixture).position(|(a, b)| a != b);
+        assert_eq!(
+            (today.len(), differs),
+            (fixture.len(), None),
+            "{}",
+            path.display()
+        );
+    }
+}
+
+fn read(path: &Path, options: Options) -> Result<u64, Error> {
+    let journal = Journal::open(path, options)?;
+    let mut reader = journal.reader()?;
+    while let Some(record) = reader.next()? {
+        assert_eq!(record.body, body(record.sequence));
+    }
+    assert_eq!(journal.next()?, reader.position());
+    Ok(reader.position())
+}
+
+#[test]
+fn every_fixture_opens_or_is_refused_as_it_always_did() {
+    for case in &CASES {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        copy(&fixtures().join("v1").join(case.name), &path);
+        let found = [
+            read(&path, Options::read_only()),
+            read(&path, small()),
+            read(&path, Options::read_only()),
+        ];
+        for found in found {
+            match (&case.outcome, found) {
+                (Outcome::Records(expected), Ok(records)) if *expected == records => {}
+                (
+                    Outcome::Damage(expected),
+                    Err(Error::Damage {
+                        path: file, offset, ..
+                    }),
+                ) if *expected == offset && file == path.join(case.file) => {}
+                (Outcome::Version, Err(Error::Version { found: 2, .. })) => {}
+                (_, found) => panic!("{}: {found:?}", case.name),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_cursor_of_the_fixture_stands_where_it_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    copy(&fixtures().join("v1/sound"), &path);
+    let journal = Journal::open(&path, small()).unwrap();
+    assert_eq!(
+        journal
+            .cursor("reader", Share::Exclusive)
+            .unwrap()
+            .position()
+            .unwrap(),
+        123
+    );
+}

@@ -277,9 +277,15 @@ def python_blocks(path: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("block", python_blocks(ROOT / "docs" / "guide" / "flows.md"))
-def test_the_python_examples_of_the_guide_run(block: str) -> None:
-    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=TIMEOUT)
+GUIDES = ("flows.md", "journal.md")
+
+
+@pytest.mark.parametrize(
+    "block", [block for name in GUIDES for block in python_blocks(ROOT / "docs" / "guide" / name)]
+)
+def test_the_python_examples_of_the_guides_run(block: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", block]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
 
 

@@ -17,8 +17,29 @@ from . import files, tcp, testing, windows
 from ._errors import DeadLetter, FlowError, FlowUsageError, StepError, dead_letter
 from ._flow import Flow, Stream
 from ._io import Sink, Source, generate, stdout
+from ._journal import Journal
+from ._journal_errors import (
+    JournalBusyError,
+    JournalClosedError,
+    JournalDamageError,
+    JournalError,
+    JournalExistsError,
+    JournalForkedError,
+    JournalFullError,
+    JournalIOError,
+    JournalNotFoundError,
+    JournalPermissionError,
+    JournalPoisonedError,
+    JournalReadOnlyError,
+    JournalUsageError,
+    JournalVersionError,
+    NotAJournalError,
+    RecordNotYetError,
+    RecordPrunedError,
+    RecordTooLargeError,
+)
 from ._keyed import KeyedStream
-from ._millstream import KeyContext, Report
+from ._millstream import JournalCursor, JournalReader, JournalRecord, KeyContext, Report
 from ._record import Record
 from ._run import run
 from ._windowed import WindowedStream, Windows
@@ -28,9 +49,31 @@ __all__ = [
     "Flow",
     "FlowError",
     "FlowUsageError",
+    "Journal",
+    "JournalBusyError",
+    "JournalClosedError",
+    "JournalCursor",
+    "JournalDamageError",
+    "JournalError",
+    "JournalExistsError",
+    "JournalForkedError",
+    "JournalFullError",
+    "JournalIOError",
+    "JournalNotFoundError",
+    "JournalPermissionError",
+    "JournalPoisonedError",
+    "JournalReadOnlyError",
+    "JournalReader",
+    "JournalRecord",
+    "JournalUsageError",
+    "JournalVersionError",
     "KeyContext",
     "KeyedStream",
+    "NotAJournalError",
     "Record",
+    "RecordNotYetError",
+    "RecordPrunedError",
+    "RecordTooLargeError",
     "Report",
     "Sink",
     "Source",

@@ -4,8 +4,11 @@
 //! as it went in: as the `__cause__` of a `StepError`, with the traceback of the user's code.
 
 use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use millstream_flow::{Failure, FlowError};
+use millstream_journal::Error as JournalError;
 use pyo3::exceptions::{PyException, PyOSError};
 use pyo3::prelude::*;
 
@@ -97,5 +100,68 @@ fn open_error(
             Ok(error) => PyErr::from(std::io::Error::new(error.kind(), message.to_owned())),
             Err(_) => PyOSError::new_err(message.to_owned()),
         },
+    }
+}
+
+/// The exception for an error of a journal.
+pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
+    use JournalError as E;
+    let none = (None, None, None);
+    let (name, (errno, path, offset)) = match &error {
+        E::NotFound { path } => ("JournalNotFoundError", (None, Some(path), None)),
+        E::Exists { path } => ("JournalExistsError", (None, Some(path), None)),
+        E::NotAJournal { path, .. } => ("NotAJournalError", (None, Some(path), None)),
+        E::Version { path, .. } => ("JournalVersionError", (None, Some(path), None)),
+        E::Io { source, path, .. } => {
+            let denied = source.kind() == ErrorKind::PermissionDenied;
+            let name = if denied {
+                "JournalPermissionError"
+            } else {
+                "JournalIOError"
+            };
+            (name, (source.raw_os_error(), Some(path), None))
+        }
+        E::DiskFull { source, path } => (
+            "JournalFullError",
+            (source.raw_os_error(), Some(path), None),
+        ),
+        E::Damage { path, offset, .. } => ("JournalDamageError", (None, Some(path), Some(*offset))),
+        E::Pruned { path, .. } => ("RecordPrunedError", (None, Some(path), None)),
+        E::NotYet { path, .. } => ("RecordNotYetError", (None, Some(path), None)),
+        E::RecordTooLarge { .. } => ("RecordTooLargeError", none),
+        E::Busy { path, .. }
+        | E::Locked { path, .. }
+        | E::TooManyWriters { path, .. }
+        | E::CursorTaken { path, .. } => ("JournalBusyError", (None, Some(path), None)),
+        E::Poisoned { path } => ("JournalPoisonedError", (None, Some(path), None)),
+        E::ReadOnly { path } => ("JournalReadOnlyError", (None, Some(path), None)),
+        E::Forked { path } => ("JournalForkedError", (None, Some(path), None)),
+        E::Option { .. } | E::CursorName { .. } => ("JournalUsageError", none),
+        _ => ("JournalError", none),
+    };
+    make_journal(py, name, (error.to_string(), errno, path, offset))
+}
+
+/// The exception for a call on a journal that was closed.
+pub(crate) fn journal_closed(py: Python<'_>, path: &Path) -> PyErr {
+    let message = format!("{}: the journal is closed", path.display());
+    make_journal(
+        py,
+        "JournalClosedError",
+        (message, py.None(), path, py.None()),
+    )
+}
+
+fn make_journal<'py>(
+    py: Python<'py>,
+    name: &str,
+    arguments: impl pyo3::call::PyCallArgs<'py>,
+) -> PyErr {
+    let class = py
+        .import("millstream._journal_errors")
+        .and_then(|package| package.getattr(name));
+    match class.and_then(|class| class.call1(arguments)) {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
     }
 }

@@ -12,6 +12,7 @@ mod divide;
 mod error;
 mod flow;
 mod gil;
+mod journal;
 mod keyed;
 mod logic;
 mod pipe;
@@ -36,6 +37,8 @@ mod _millstream {
     use crate::clock::VirtualClock;
     #[pymodule_export]
     use crate::flow::Flow;
+    #[pymodule_export]
+    use crate::journal::{Journal, JournalCursor, JournalReader, JournalRecord};
     #[pymodule_export]
     use crate::logic::KeyContext;
     #[pymodule_export]

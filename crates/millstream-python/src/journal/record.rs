@@ -1,0 +1,108 @@
+//! `JournalRecord`: one record, where it lies in the mapped segment.
+
+use std::sync::Arc;
+
+use millstream_journal::PinnedRecord;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::shelf::Shelf;
+use crate::show::show;
+
+/// A record of a journal: its number, its time and its body. It keeps the memory it lies in mapped.
+#[pyclass(frozen, freelist = 1024, module = "millstream._millstream")]
+pub(crate) struct JournalRecord {
+    record: PinnedRecord,
+    shelf: Arc<Shelf>,
+}
+
+impl JournalRecord {
+    #[inline]
+    pub(super) fn new(record: PinnedRecord, shelf: Arc<Shelf>) -> Self {
+        JournalRecord { record, shelf }
+    }
+
+    /// What was appended.
+    #[inline]
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.record.body()
+    }
+
+    fn key(&self) -> (u64, u64, &[u8]) {
+        (
+            self.record.sequence(),
+            self.record.time_ns(),
+            self.as_bytes(),
+        )
+    }
+}
+
+#[pymethods]
+impl JournalRecord {
+    /// Its number: dense, and never used twice.
+    #[getter]
+    fn sequence(&self) -> u64 {
+        self.record.sequence()
+    }
+
+    /// When it was appended, in nanoseconds since 1970.
+    #[getter]
+    fn time_ns(&self) -> u64 {
+        self.record.time_ns()
+    }
+
+    /// When it was appended, as a datetime in UTC; below a microsecond it is cut off.
+    #[getter]
+    fn time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let package = py.import("millstream._journal")?;
+        package
+            .getattr("_datetime")?
+            .call1((self.record.time_ns(),))
+    }
+
+    /// What was appended, as bytes of their own.
+    #[getter]
+    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.record.body())
+    }
+
+    /// What was appended, as a read-only memoryview of the mapped file: nothing is copied.
+    #[getter]
+    fn view<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shelf.view(py, &self.record)
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        self.body(py)
+    }
+
+    fn __len__(&self) -> usize {
+        self.record.body().len()
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        let other = other.cast::<JournalRecord>();
+        other.is_ok_and(|other| other.get().key() == self.key())
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        let (sequence, time_ns, body) = self.key();
+        (sequence, time_ns, PyBytes::new(py, body))
+            .into_pyobject(py)?
+            .hash()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let body = show(self.body(py).as_any());
+        let (sequence, time) = (self.record.sequence(), self.time(py)?);
+        let time = time.call_method1("isoformat", ())?;
+        Ok(format!("<record {sequence} of {time}: {body}>"))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a record belongs to its journal and cannot be pickled; its body can",
+        ))
+    }
+}

@@ -1,0 +1,133 @@
+"""What a journal raises. Each class is a :class:`JournalError` and the builtin exception that fits.
+
+>>> import millstream as ms
+>>> try:
+...     ms.Journal("no/such/place", mode="r")
+... except FileNotFoundError as error:
+...     error
+JournalNotFoundError('no/such/place: there is no journal here')
+"""
+
+from __future__ import annotations
+
+import io
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "JournalBusyError",
+    "JournalClosedError",
+    "JournalDamageError",
+    "JournalError",
+    "JournalExistsError",
+    "JournalForkedError",
+    "JournalFullError",
+    "JournalIOError",
+    "JournalNotFoundError",
+    "JournalPermissionError",
+    "JournalPoisonedError",
+    "JournalReadOnlyError",
+    "JournalUsageError",
+    "JournalVersionError",
+    "NotAJournalError",
+    "RecordNotYetError",
+    "RecordPrunedError",
+    "RecordTooLargeError",
+]
+
+
+class JournalError(Exception):
+    """Something went wrong with a journal.
+
+    ``path`` is the file or directory that it is about, and ``offset`` the byte in it, where there is one.
+    Those that are an ``OSError`` have the system's ``errno``, where it gave one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        errno: int | None = None,
+        path: Path | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.errno = errno
+        self.path = path
+        self.offset = offset
+
+    def __str__(self) -> str:
+        # An OSError would show its number and name once more.
+        return str(self.args[0])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+
+class JournalNotFoundError(JournalError, FileNotFoundError):
+    """There is no journal, and none was to be made."""
+
+
+class JournalExistsError(JournalError, FileExistsError):
+    """There is a journal, and a new one was to be made."""
+
+
+class NotAJournalError(JournalError, ValueError):
+    """The directory or file holds something else."""
+
+
+class JournalVersionError(JournalError, ValueError):
+    """A newer version of Millstream has written the journal."""
+
+
+class JournalUsageError(JournalError, ValueError):
+    """An option or a name that cannot be."""
+
+
+class JournalClosedError(JournalError, ValueError):
+    """The journal was closed."""
+
+
+class JournalReadOnlyError(JournalError, io.UnsupportedOperation):
+    """The journal was opened to read."""
+
+
+class JournalBusyError(JournalError, BlockingIOError):
+    """Somebody else has what is needed: the whole journal, a cursor, or the last place for a writer."""
+
+
+class JournalPermissionError(JournalError, PermissionError):
+    """The system does not allow it."""
+
+
+class JournalIOError(JournalError, OSError):
+    """The system failed."""
+
+
+class JournalFullError(JournalError, OSError):
+    """The disk is full. Appending works again when there is room."""
+
+
+class JournalDamageError(JournalError, OSError):
+    """What was written is not there any more, or not as it was; ``path`` and ``offset`` say where."""
+
+
+class JournalPoisonedError(JournalError, OSError):
+    """A sync has failed: nothing more is acknowledged until all have closed the journal and open it again."""
+
+
+class JournalForkedError(JournalError, RuntimeError):
+    """The journal was opened before a fork. A child opens it anew."""
+
+
+class RecordPrunedError(JournalError, IndexError):
+    """The record has been removed by retention."""
+
+
+class RecordNotYetError(JournalError, IndexError):
+    """The record has not been written yet."""
+
+
+class RecordTooLargeError(JournalError, ValueError):
+    """A record is over the limit."""

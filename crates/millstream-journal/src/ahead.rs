@@ -17,8 +17,9 @@ use crate::retention;
 use crate::segment::Segment;
 use crate::storage::{Region, Storage};
 
-/// How far pages are touched ahead of the tail.
-const WINDOW: u64 = 16 << 20;
+/// How far pages are touched ahead of the tail: little at first, because most journals are small, and more each time.
+const WINDOW_MIN: u64 = 256 << 10;
+const WINDOW_MAX: u64 = 16 << 20;
 /// How much is touched or synced at once, so that other work does not wait for long.
 const STEP: u64 = 2 << 20;
 
@@ -37,6 +38,7 @@ struct Shared<S: Storage> {
 
 struct Work<S: Storage> {
     touch: Option<(SegmentOf<S>, u64, u64)>,
+    window: u64,
     wanted: Option<u64>,
     preparing: bool,
     ready: Option<(u64, Result<SegmentOf<S>>)>,
@@ -46,10 +48,24 @@ struct Work<S: Storage> {
     stop: bool,
 }
 
+impl<S: Storage> Work<S> {
+    fn has_some(&self) -> bool {
+        let Work {
+            touch,
+            wanted,
+            retired,
+            ended,
+            ..
+        } = self;
+        touch.is_some() || wanted.is_some() || !retired.is_empty() || ended.is_some()
+    }
+}
+
 impl<S: Storage> Ahead<S> {
     pub fn start(core: Arc<Core<S>>, durable: Arc<Durable<S>>) -> Result<Self> {
         let work = Work {
             touch: None,
+            window: WINDOW_MIN,
             wanted: None,
             preparing: false,
             ready: None,
@@ -85,22 +101,29 @@ impl<S: Storage> Ahead<S> {
 
     /// The tail has come to `offset`. Gives the offset at which to say so again.
     pub fn notice(&self, segment: SegmentOf<S>, offset: u64) -> u64 {
-        let bytes = segment.bytes();
-        let to = (offset + WINDOW).min(bytes);
-        let half = segment.data_start().midpoint(bytes);
-        if self.has_thread() {
-            let mut work = lock(&self.shared.work);
-            if offset >= half && work.ready.is_none() {
-                work.wanted = Some(segment.number() + 1);
-            }
-            work.touch = Some((segment, offset, to));
-            self.shared.changed.notify_all();
+        if !self.has_thread() {
+            return u64::MAX;
         }
-        let next = offset + WINDOW / 2;
+        let (number, bytes) = (segment.number(), segment.bytes());
+        let half = segment.data_start().midpoint(bytes);
+        let mut work = lock(&self.shared.work);
+        if offset >= half && work.ready.is_none() {
+            work.wanted = Some(number + 1);
+        }
+        work.window = (work.window * 2).min(WINDOW_MAX);
+        let ahead = work.window / 2;
+        let to = (offset + work.window).min(bytes);
+        // What was asked for before goes on where it is.
+        let from = match &work.touch {
+            Some((touched, from, _)) if touched.number() == number => *from,
+            _ => offset,
+        };
+        work.touch = Some((segment, from, to));
+        self.shared.changed.notify_all();
         if offset < half {
-            next.min(half)
+            (offset + ahead).min(half)
         } else if to < bytes {
-            next
+            offset + ahead
         } else {
             u64::MAX
         }
@@ -171,62 +194,79 @@ impl<S: Storage> Shared<S> {
             Sync::Every(time) => Some(time),
             Sync::Never | Sync::Always => None,
         };
+        let mut due = every.map(|every| self.now() + every);
         let mut work = lock(&self.work);
         while !work.stop {
-            if let Some(number) = work.wanted.take() {
-                work.preparing = true;
-                drop(work);
-                let result = self.prepare(number);
-                work = lock(&self.work);
-                work.preparing = false;
-                work.ready = Some((number, result));
-                self.changed.notify_all();
-            } else if let Some((segment, from, to)) = work.touch.take() {
-                let end = (from + STEP).min(to);
-                if end < to {
-                    work.touch = Some((Arc::clone(&segment), end, to));
-                }
-                drop(work);
-                segment.region().populate(from, end);
-                work = lock(&self.work);
-            } else if !work.retired.is_empty() {
-                let retired = std::mem::take(&mut work.retired);
-                drop(work);
-                drop(retired);
-                self.prune();
-                work = lock(&self.work);
-            } else if let Some(from) = work.ended {
+            if let (Some(moment), Some(every)) = (due, every)
+                && self.now() >= moment
+            {
                 drop(work);
                 // A failure poisons the journal, which the next append reports.
-                let next = self.durable.sync_ended(from, STEP).unwrap_or(None);
+                let _poisoned = self.durable.sync();
+                due = Some(self.now() + every);
                 work = lock(&self.work);
-                work.ended = next;
+            } else if work.has_some() {
+                work = self.one(work);
             } else {
-                work = self.idle(work, every);
+                work = self.idle(work, due);
             }
         }
     }
 
-    /// Wait for work; after the time between syncs, sync.
+    fn now(&self) -> Duration {
+        self.core.options.host.monotonic()
+    }
+
+    /// Do one piece of work, the most pressing one.
+    fn one<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+        if let Some((segment, from, to)) = work.touch.take() {
+            let end = (from + STEP).min(to);
+            if end < to {
+                work.touch = Some((Arc::clone(&segment), end, to));
+            }
+            drop(work);
+            segment.region().populate(from, end);
+        } else if let Some(number) = work.wanted.take() {
+            work.preparing = true;
+            let window = work.window;
+            drop(work);
+            let result = self.prepare(number);
+            if let Ok(segment) = &result {
+                segment.region().populate(0, window.min(segment.bytes()));
+            }
+            work = lock(&self.work);
+            work.preparing = false;
+            work.ready = Some((number, result));
+            self.changed.notify_all();
+            return work;
+        } else if !work.retired.is_empty() {
+            let retired = std::mem::take(&mut work.retired);
+            drop(work);
+            drop(retired);
+            self.prune();
+        } else if let Some(from) = work.ended {
+            drop(work);
+            // A failure poisons the journal, which the next append reports.
+            let next = self.durable.sync_ended(from, STEP).unwrap_or(None);
+            work = lock(&self.work);
+            work.ended = next;
+            return work;
+        }
+        lock(&self.work)
+    }
+
+    /// Wait for work, or until a sync is due.
     fn idle<'a>(
         &'a self,
         work: MutexGuard<'a, Work<S>>,
-        every: Option<Duration>,
+        due: Option<Duration>,
     ) -> MutexGuard<'a, Work<S>> {
-        let Some(every) = every else {
+        let Some(due) = due else {
             return wait(&self.changed, work);
         };
-        let (work, timeout) = self
-            .changed
-            .wait_timeout(work, every)
-            .unwrap_or_else(PoisonError::into_inner);
-        if !timeout.timed_out() {
-            return work;
-        }
-        drop(work);
-        // A failure poisons the journal, which the next append reports.
-        let _poisoned = self.durable.sync();
-        lock(&self.work)
+        let left = due.saturating_sub(self.now());
+        let waited = self.changed.wait_timeout(work, left);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Remove what may go. What fails now is tried again at the next roll, and reported to who prunes by hand.
@@ -252,13 +292,7 @@ impl<S: Storage> Shared<S> {
             host.time_ns(),
         );
         match made {
-            Ok(segment) => {
-                let segment = core.keep(segment);
-                if host.has_threads() {
-                    segment.region().populate(0, STEP.min(core.segment_bytes));
-                }
-                Ok(segment)
-            }
+            Ok(segment) => Ok(core.keep(segment)),
             // Another process was faster.
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
                 core.segment(number)

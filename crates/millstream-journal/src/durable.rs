@@ -5,7 +5,8 @@
 //! that a second try would succeed and mean nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
@@ -25,6 +26,7 @@ pub(crate) struct Durable<S: Storage> {
     gate: Gate,
     /// How many threads are in [`wait`](Self::wait).
     waiting: AtomicU32,
+    last_sync_ns: AtomicU64,
 }
 
 impl<S: Storage> Durable<S> {
@@ -34,6 +36,7 @@ impl<S: Storage> Durable<S> {
             leading: AtomicBool::new(false),
             gate: Gate::default(),
             waiting: AtomicU32::new(0),
+            last_sync_ns: AtomicU64::new(0),
         }
     }
 
@@ -42,6 +45,17 @@ impl<S: Storage> Durable<S> {
         let next = self.core.next()?;
         self.wait(next)?;
         Ok(self.core.control()?.durable())
+    }
+
+    /// Sync if the last time was `every` ago, for who has no background to do it.
+    pub fn sync_if_due(&self, every: Duration) -> Result<()> {
+        let now = self.core.options.host.monotonic().as_nanos() as u64;
+        let last = self.last_sync_ns.load(Ordering::Relaxed);
+        if u128::from(now.saturating_sub(last)) >= every.as_nanos() {
+            self.last_sync_ns.store(now, Ordering::Relaxed);
+            self.sync()?;
+        }
+        Ok(())
     }
 
     /// Wait until all records before `next` are durable, and sync if nobody else does.

@@ -19,7 +19,8 @@ use crate::storage::{Mapped, Storage};
 pub struct Writer<S: Storage = Mapped> {
     appender: Arc<Appender<S>>,
     journal: Journal<S>,
-    always: bool,
+    /// Appends have nothing to do with syncs: they never come, or from the background.
+    relaxed: bool,
 }
 
 impl<S: Storage> Clone for Writer<S> {
@@ -27,18 +28,23 @@ impl<S: Storage> Clone for Writer<S> {
         Writer {
             appender: Arc::clone(&self.appender),
             journal: self.journal.clone(),
-            always: self.always,
+            relaxed: self.relaxed,
         }
     }
 }
 
 impl<S: Storage> Writer<S> {
     pub(crate) fn new(journal: Journal<S>, appender: Arc<Appender<S>>) -> Self {
-        let always = appender.core.options.sync == Sync::Always;
+        let options = &appender.core.options;
+        let relaxed = match options.sync {
+            Sync::Never => true,
+            Sync::Every(_) => options.host.has_threads(),
+            Sync::Always => false,
+        };
         Writer {
             appender,
             journal,
-            always,
+            relaxed,
         }
     }
 
@@ -65,7 +71,7 @@ impl<S: Storage> Writer<S> {
     /// As [`append`](Self::append).
     #[inline]
     pub fn try_append(&self, body: &[u8]) -> Result<Option<u64>> {
-        if self.always {
+        if !self.relaxed {
             return Ok(None);
         }
         let time_ns = self.appender.core.options.host.time_ns();
@@ -155,10 +161,13 @@ impl<S: Storage> Writer<S> {
 
     #[inline]
     fn settle(&self, next: u64) -> Result<()> {
-        if self.always {
-            self.appender.durable.wait(next)
-        } else {
-            Ok(())
+        if self.relaxed {
+            return Ok(());
+        }
+        match self.appender.core.options.sync {
+            Sync::Always => self.appender.durable.wait(next),
+            Sync::Every(time) => self.appender.durable.sync_if_due(time),
+            Sync::Never => Ok(()),
         }
     }
 }

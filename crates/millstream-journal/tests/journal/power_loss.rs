@@ -208,3 +208,37 @@ fn a_journal_that_was_closed_keeps_its_watermark() {
     let error = contents(&after, 2).unwrap_err();
     assert!(error.to_string().contains(name), "{error}");
 }
+
+#[test]
+fn a_time_between_syncs_bounds_what_is_lost() {
+    for seed in 1..40 {
+        let mut random = Random(seed);
+        let machine = Simulated::new();
+        let process = machine.process();
+        // Every look at the clock is a microsecond later; an append looks twice.
+        let every = std::time::Duration::from_micros(20);
+        let journal =
+            Journal::open_in(process.clone(), options_ticking(Sync::Every(every))).unwrap();
+        let writer = journal.writer().unwrap();
+        let appended = 100 + random.below(100);
+        for _ in 0..appended {
+            writer.append(&random.bytes(500)).unwrap();
+        }
+        process.kill();
+        drop((writer, journal));
+        let after = machine.lose_power(&mut |limit| random.below(limit));
+        let (_, found) = contents(&after, 2).unwrap();
+        let lost = appended - found.len() as u64;
+        assert!(lost <= 20, "seed {seed}: {lost} of {appended}");
+    }
+}
+
+fn options_ticking(sync: Sync) -> Options {
+    let time = std::sync::atomic::AtomicU64::new(1);
+    let tick = move || time.fetch_add(1_000, std::sync::atomic::Ordering::Relaxed);
+    Options {
+        sync,
+        host: Host::simulated(tick, || 1),
+        ..small()
+    }
+}

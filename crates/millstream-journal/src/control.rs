@@ -62,13 +62,11 @@ impl<R: Region> Control<R> {
                     source,
                 },
             })?;
-        let found = region.load(0);
-        if found != 0 && found != MAGIC {
-            let why = "the control file has another beginning".to_owned();
-            return Err(Error::NotAJournal {
-                path: storage.path(NAME),
-                why,
-            });
+        if region.load(0) != MAGIC {
+            // It holds nothing that has to be kept.
+            for at in (0..BYTES).step_by(8) {
+                region.publish(at, 0);
+            }
         }
         Ok(Control { region })
     }
@@ -102,6 +100,9 @@ impl<R: Region> Control<R> {
             (0, MAGIC),
             (READY, 1),
         ];
+        for slot in 0..WRITERS_MAX {
+            self.set_process(slot, 0, 0);
+        }
         for (at, word) in words {
             self.region.publish(at, word);
         }
@@ -257,8 +258,14 @@ impl<R: Region> Control<R> {
         self.region.load(PIDS + slot * 8) as u32
     }
 
-    pub fn set_pid(&self, slot: u64, pid: u32) {
-        self.region.publish(PIDS + slot * 8, pid.into());
+    /// The namespace in which the pid of a slot means something; 0 is unknown.
+    pub fn namespace(&self, slot: u64) -> u32 {
+        (self.region.load(PIDS + slot * 8) >> 32) as u32
+    }
+
+    pub fn set_process(&self, slot: u64, pid: u32, namespace: u32) {
+        let word = u64::from(pid) | u64::from(namespace) << 32;
+        self.region.publish(PIDS + slot * 8, word);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::control::Control;
 use crate::error::{Error, Result};
@@ -18,10 +18,10 @@ use crate::storage::{Access, Storage};
 pub(crate) struct Core<S: Storage> {
     pub storage: S,
     pub options: Options,
-    /// None when a journal is read that no process has open since the machine started.
-    pub control: Option<Control<S::Region>>,
-    /// What a recovery would do, for a reader that may not do it.
-    pub plan: Option<Plan>,
+    /// Not there while a journal is read that no process has had open since the machine started.
+    control: OnceLock<Control<S::Region>>,
+    /// What a recovery would do, for a reader that may not do it and that comes before all others.
+    plan: Option<Plan>,
     pub segment_bytes: u64,
     pub fork_mark: ForkMark,
     segments: Mutex<BTreeMap<u64, Weak<Segment<S::Region>>>>,
@@ -46,7 +46,7 @@ impl<S: Storage> Core<S> {
         Ok(Core {
             storage,
             options,
-            control,
+            control: control.map_or_else(OnceLock::new, OnceLock::from),
             plan,
             segment_bytes,
             fork_mark,
@@ -62,8 +62,34 @@ impl<S: Storage> Core<S> {
     #[inline]
     pub fn control(&self) -> Result<&Control<S::Region>> {
         self.control
-            .as_ref()
+            .get()
             .ok_or_else(|| Error::ReadOnly { path: self.path() })
+    }
+
+    /// The control page, if there is one by now.
+    pub fn live(&self) -> Option<&Control<S::Region>> {
+        self.control.get()
+    }
+
+    /// What a recovery would do, while nobody has done it.
+    pub fn plan(&self) -> Option<&Plan> {
+        if self.control.get().is_none() {
+            self.plan.as_ref()
+        } else {
+            None
+        }
+    }
+
+    /// Whether a journal that was read as a plan has been recovered by another process since.
+    pub fn is_recovered(&self) -> bool {
+        if self.control.get().is_none()
+            && let Some(control) = Control::open(&self.storage, Access::Read)
+            && control.is_ready(self.options.host.boot())
+        {
+            // Another reader of this opening may have been faster.
+            let _same = self.control.set(control);
+        }
+        self.control.get().is_some()
     }
 
     fn access(&self) -> Access {
@@ -114,7 +140,7 @@ impl<S: Storage> Core<S> {
     /// The number of the segment that is appended to.
     #[inline]
     pub fn tail_segment(&self) -> u64 {
-        match (&self.plan, &self.control) {
+        match (self.plan(), self.live()) {
             (Some(plan), _) => plan.facts.tail_segment,
             (None, Some(control)) => control.tail_segment(),
             (None, None) => 0,
@@ -122,7 +148,7 @@ impl<S: Storage> Core<S> {
     }
 
     pub fn first_segment(&self) -> u64 {
-        match (&self.plan, &self.control) {
+        match (self.plan(), self.live()) {
             (Some(plan), _) => plan.facts.first_segment,
             (None, Some(control)) => control.first_segment(),
             (None, None) => 0,
@@ -131,10 +157,7 @@ impl<S: Storage> Core<S> {
 
     /// The sequence number of a segment's first record.
     pub fn base(&self, segment: &Segment<S::Region>) -> Result<u64> {
-        let planned = self
-            .plan
-            .as_ref()
-            .and_then(|plan| plan.base(segment.number()));
+        let planned = self.plan().and_then(|plan| plan.base(segment.number()));
         planned
             .or_else(|| segment.base())
             .ok_or_else(|| Error::Damage {
@@ -146,10 +169,7 @@ impl<S: Storage> Core<S> {
 
     /// The end of a segment, as far as it is known.
     pub fn tail(&self, segment: &Segment<S::Region>) -> Mark {
-        let planned = self
-            .plan
-            .as_ref()
-            .and_then(|plan| plan.tail(segment.number()));
+        let planned = self.plan().and_then(|plan| plan.tail(segment.number()));
         planned.unwrap_or_else(|| segment.tail())
     }
 
@@ -201,7 +221,7 @@ impl<S: Storage> Core<S> {
 
     /// All records before this sequence number survive a loss of power.
     pub fn durable(&self) -> u64 {
-        match (&self.plan, &self.control) {
+        match (self.plan(), self.live()) {
             (Some(plan), _) => plan.facts.durable,
             (None, Some(control)) => control.durable(),
             (None, None) => 0,

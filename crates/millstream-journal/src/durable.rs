@@ -114,7 +114,11 @@ impl<S: Storage> Durable<S> {
         let control = core.control()?;
         let last = control.tail_segment();
         for number in control.durable_segment()..=last {
-            let segment = core.segment(number)?;
+            let segment = match core.segment(number) {
+                // Pruned meanwhile: nothing of it has to be kept.
+                Err(Error::Io { .. }) if control.first_segment() > number => continue,
+                segment => segment?,
+            };
             let mark = segment.tail();
             self.sync_range(&segment, 0, mark.offset + frame::HEADER)?;
             self.raise(&segment, mark, number < last)?;

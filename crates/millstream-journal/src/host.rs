@@ -9,6 +9,7 @@
 //! ```
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ type Source = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub struct Host {
     simulated: Option<Simulated>,
     boot: u128,
+    namespace: u32,
 }
 
 #[derive(Clone)]
@@ -36,6 +38,7 @@ impl Host {
         Host {
             simulated: None,
             boot: boot_id(),
+            namespace: pid_namespace(),
         }
     }
 
@@ -53,6 +56,7 @@ impl Host {
         Host {
             simulated: Some(simulated),
             boot: 1,
+            namespace: 0,
         }
     }
 
@@ -83,16 +87,17 @@ impl Host {
         if let Some(simulated) = &self.simulated {
             return (simulated.random)();
         }
-        let mut bytes = [0; 8];
-        match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-            Ok(_) => u64::from_le_bytes(bytes),
-            // Without a source of randomness the time still differs from one segment to the next.
-            Err(_) => read(ClockId::Realtime).wrapping_mul(0x9E37_79B9_7F4A_7C15),
-        }
+        // The standard library seeds its hash tables with what the system calls random.
+        RandomState::new().hash_one(read(ClockId::Realtime))
     }
 
     pub(crate) fn boot(&self) -> u128 {
         self.boot
+    }
+
+    /// Where numbers of processes mean the same as here; 0 is unknown.
+    pub(crate) fn namespace(&self) -> u32 {
+        self.namespace
     }
 
     pub(crate) fn has_threads(&self) -> bool {
@@ -122,4 +127,15 @@ fn boot_id() -> u128 {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&digits, 16).unwrap_or(0)
+}
+
+/// The number in `pid:[4026531836]`.
+fn pid_namespace() -> u32 {
+    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let digits: String = link
+        .to_string_lossy()
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect();
+    digits.parse().unwrap_or(0)
 }

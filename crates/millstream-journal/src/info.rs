@@ -70,10 +70,7 @@ pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
 
 fn newest_ns<S: Storage>(core: &Core<S>) -> Result<u64> {
     let number = core.tail_segment();
-    let planned = core
-        .plan
-        .as_ref()
-        .and_then(|plan| plan.last_time_ns(number));
+    let planned = core.plan().and_then(|plan| plan.last_time_ns(number));
     Ok(match planned {
         Some(time_ns) => time_ns,
         None => core.segment(number)?.last_time_ns(),
@@ -82,7 +79,7 @@ fn newest_ns<S: Storage>(core: &Core<S>) -> Result<u64> {
 
 /// The processes whose slot is locked.
 fn writers<S: Storage>(core: &Core<S>) -> Vec<u32> {
-    let Some(control) = &core.control else {
+    let Some(control) = core.live() else {
         return Vec::new();
     };
     let slots = (0..control::WRITERS_MAX).filter(|slot| control.pid(*slot) != 0);

@@ -2,10 +2,14 @@
 //!
 //! Its value names the holder's *slot*. A slot belongs to one opening of the journal and is held with a lock on a small file, which
 //! the system lets go when the process dies, however it dies. So a waiter can tell a holder that is dead from one that is slow:
-//! from a dead one it inherits the lock, and repairs the tail before it goes on.
+//! from a dead one it inherits the lock, and repairs the tail before it goes on. A lock on a file outlives its process
+//! in the children that it forked; then the number of the process tells.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::control::{self, Control};
 use crate::core::Core;
@@ -40,7 +44,7 @@ impl<S: Storage> Slot<S> {
                 source,
             };
             if let Some(lock) = core.storage.lock(&name, Hold::Exclusive).map_err(failed)? {
-                control.set_pid(number, std::process::id());
+                control.set_process(number, std::process::id(), core.options.host.namespace());
                 return Ok(Slot {
                     number,
                     _lock: lock,
@@ -133,7 +137,17 @@ impl<S: Storage> Slot<S> {
             .storage
             .lock(&name, Hold::Exclusive)
             .map_err(failed)?;
-        Ok(slot.is_some() && control.inherit(holder, self.number))
+        let dead = slot.is_some() || self.is_gone(control, holder);
+        Ok(dead && control.inherit(holder, self.number))
+    }
+
+    /// Whether the process of a slot is gone although its lock is held: by a child that it forked, and that may not append.
+    fn is_gone(&self, control: &Control<S::Region>, holder: u64) -> bool {
+        let here = self.core.options.host.namespace();
+        let pid = control.pid(holder) as i32;
+        here != 0
+            && control.namespace(holder) == here
+            && Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
     }
 }
 

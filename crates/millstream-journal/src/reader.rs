@@ -17,6 +17,9 @@ use crate::storage::{Mapped, Region, Storage};
 const STEP: u64 = 2 << 20;
 /// How often, in looks at a record that is not there, it is made sure that it should not be.
 const LOOKS: u32 = 256;
+/// How long the first and the longest pause of a back-off are.
+const PAUSE_MIN: Duration = Duration::from_micros(1);
+const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// The longest sleep. A wake-up that got lost costs no more than this.
 const SLEEP: Duration = Duration::from_millis(100);
 
@@ -148,7 +151,7 @@ impl<S: Storage> Reader<S> {
 
     fn stand(&mut self, segment: SegmentOf<S>, base: u64, mark: Mark) {
         let core = self.journal.core();
-        let planned = core.plan.is_some() && core.tail_segment() == segment.number();
+        let planned = core.plan().is_some() && core.tail_segment() == segment.number();
         self.limit = if planned {
             core.tail(&segment).offset
         } else {
@@ -217,7 +220,10 @@ impl<S: Storage> Reader<S> {
     fn arrive(&mut self) -> Result<Option<Head>> {
         loop {
             if self.at >= self.limit {
-                return Ok(None);
+                if !self.is_limit_gone() {
+                    return Ok(None);
+                }
+                self.limit = u64::MAX;
             }
             match self.segment.head(self.at) {
                 Ok(Some(head)) if head.kind == Kind::Record => return Ok(Some(head)),
@@ -275,22 +281,19 @@ impl<S: Storage> Reader<S> {
     /// # Errors
     /// As [`next`](Self::next).
     pub fn wait(&mut self, wait: Wait, limit: Option<Duration>) -> Result<bool> {
-        let host = self.journal.core().options.host.clone();
-        let start = host.monotonic();
-        let mut pause = Duration::from_micros(1);
-        for look in 0_u32.. {
-            if self.arrive()?.is_some() {
-                return Ok(true);
-            }
-            if wait == Wait::Spin || look < LOOKS {
+        let core = Arc::clone(self.journal.core());
+        let (mut start, mut pause) = (None, PAUSE_MIN);
+        let mut looks = 0_u64;
+        while self.arrive()?.is_none() {
+            looks += 1;
+            let round = looks.is_multiple_of(u64::from(LOOKS));
+            if !round && (wait == Wait::Spin || looks < u64::from(LOOKS)) {
                 std::hint::spin_loop();
-                if look % LOOKS != LOOKS - 1 {
-                    continue;
-                }
+                continue;
             }
-            let left = limit.map_or(SLEEP, |limit| {
-                limit.saturating_sub(host.monotonic().saturating_sub(start))
-            });
+            let now = core.options.host.monotonic();
+            let waited = now.saturating_sub(*start.get_or_insert(now));
+            let left = limit.map_or(SLEEP, |limit| limit.saturating_sub(waited));
             if left.is_zero() {
                 return Ok(false);
             }
@@ -298,12 +301,19 @@ impl<S: Storage> Reader<S> {
                 Wait::Spin => {}
                 Wait::BackOff => {
                     self.pause(pause.min(left));
-                    pause = (pause * 2).min(Duration::from_millis(1));
+                    pause = (pause * 2).min(PAUSE_MAX);
                 }
                 Wait::Block => self.sleep(SLEEP.min(left)),
             }
         }
-        Ok(false)
+        Ok(true)
+    }
+
+    /// Whether the torn end, in front of which this reader stands, has been cut by a recovery, so that records may follow.
+    #[cold]
+    fn is_limit_gone(&mut self) -> bool {
+        self.looks = self.looks.wrapping_add(1);
+        self.looks % LOOKS == 1 && self.journal.core().is_recovered()
     }
 
     /// Nothing is at this position: is that the end, so far? Looking further takes cache lines away from writers, so that it is done at
@@ -343,19 +353,19 @@ impl<S: Storage> Reader<S> {
     }
 
     fn cuts_now(&self) -> u64 {
-        let control = self.journal.core().control.as_ref();
+        let control = self.journal.core().live();
         control.map_or(0, Control::cuts)
     }
 
     fn pause(&self, pause: Duration) {
-        match &self.journal.core().control {
+        match self.journal.core().live() {
             Some(control) => control.rest(pause),
             None => self.segment.region().wait(self.at, 0, pause),
         }
     }
 
     fn sleep(&self, limit: Duration) {
-        match &self.journal.core().control {
+        match self.journal.core().live() {
             Some(control) if !self.journal.core().options.read_only => {
                 control.sleep_until(limit, || self.segment.region().load(self.at) != 0);
             }
@@ -397,15 +407,14 @@ impl<S: Storage> Reader<S> {
         Ok(())
     }
 
+    /// Bring what follows into memory. A writer's own mapping is seen to by its background.
     #[cold]
     fn populate(&mut self, to: u64) {
         let known = self.journal.core().tail(&self.segment).offset;
         let to = to.max((self.at + STEP).min(known));
-        if to - self.at >= frame::HEADER && self.segment.region().is_writable() {
-            // A writer's own mapping: its background touches what comes.
-        } else {
+        if !self.segment.region().is_writable() {
             self.segment.region().populate(self.at, to);
         }
-        self.populated = (self.at + STEP).max(to);
+        self.populated = to.max(self.at + STEP / 16);
     }
 }

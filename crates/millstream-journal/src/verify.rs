@@ -155,6 +155,10 @@ impl<S: Storage> Check<'_, S> {
                 });
                 return Ok(None);
             }
+            // Pruned meanwhile.
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         let planned = self.plan.as_ref().and_then(|plan| plan.base(number));

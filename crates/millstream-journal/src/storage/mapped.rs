@@ -180,8 +180,11 @@ impl Region for MappedRegion {
     #[inline]
     fn exchange(&self, at: u64, current: u64, new: u64) -> Result<(), u64> {
         let word = self.memory.word_to_store(at);
-        word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
-            .map(drop)
+        let exchanged = word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst);
+        // On x86-64 the exchange is a fence; elsewhere a load behind it could still come first.
+        #[cfg(not(target_arch = "x86_64"))]
+        std::sync::atomic::fence(Ordering::SeqCst);
+        exchanged.map(drop)
     }
 
     #[inline]

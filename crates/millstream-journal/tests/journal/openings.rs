@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use millstream_journal::{Error, Journal, Options};
+use millstream_journal::{Error, Host, Journal, Options, Wait};
 
 use crate::support::{fresh, small};
 
@@ -198,4 +198,54 @@ fn a_newer_format_is_refused() {
         );
     }
     assert!(matches!(Journal::verify(&path), Err(Error::Version { .. })));
+}
+
+#[test]
+fn a_reader_that_comes_first_after_a_loss_of_power_goes_on_with_the_first_writer() {
+    let (_folder, journal) = fresh(small());
+    journal.writer().unwrap().append(b"before").unwrap();
+    let path = journal.path();
+    drop(journal);
+    let host = Host::real().with_boot(7);
+    let reading = Options {
+        host: host.clone(),
+        ..Options::read_only()
+    };
+    let mut tail = Journal::open(&path, reading).unwrap().reader().unwrap();
+    assert_eq!(tail.next().unwrap().unwrap().body, b"before");
+    assert_eq!(tail.next().unwrap(), None);
+    let journal = Journal::open(&path, Options { host, ..small() }).unwrap();
+    journal.writer().unwrap().append(b"after").unwrap();
+    assert!(
+        tail.wait(Wait::BackOff, Some(std::time::Duration::from_secs(30)))
+            .unwrap()
+    );
+    assert_eq!(tail.next().unwrap().unwrap().body, b"after");
+}
+
+#[test]
+fn a_control_page_of_nonsense_is_made_anew() {
+    let (_folder, journal) = fresh(small());
+    journal.writer().unwrap().append(b"a").unwrap();
+    journal.sync().unwrap();
+    let path = journal.path();
+    drop(journal);
+    let mut random = crate::support::Random(3);
+    let sound = fs::read(path.join("control")).unwrap();
+    for _ in 0..200 {
+        let mut bytes = sound.clone();
+        // Anywhere but in the word that says which records are durable: that is believed in one boot.
+        let at = random.below(192) as usize;
+        bytes[at] ^= 1 << random.below(8);
+        fs::write(path.join("control"), bytes).unwrap();
+        let journal = Journal::open(&path, small()).unwrap();
+        assert_eq!(journal.next().unwrap(), 1);
+        assert_eq!(
+            journal.reader().unwrap().next().unwrap().unwrap().body,
+            b"a"
+        );
+    }
+    fs::remove_file(path.join("control")).unwrap();
+    let journal = Journal::open(&path, small()).unwrap();
+    assert_eq!(journal.writer().unwrap().append(b"b").unwrap(), 1);
 }

@@ -78,8 +78,27 @@ fn child() {
             }
             println!("done ");
         }
+        "fork" => fork(&journal),
         _ => panic!("no such role"),
     }
+}
+
+/// Try to append in a forked child, before it becomes another program.
+#[expect(
+    unsafe_code,
+    reason = "nothing else runs code in a child that was forked"
+)]
+fn fork(journal: &Journal) {
+    use std::os::unix::process::CommandExt;
+    let writer = journal.writer().unwrap();
+    let mut command = Command::new("true");
+    let in_child = move || match (writer.append(b"x"), writer.sync()) {
+        (Err(Error::Forked { .. }), Err(Error::Forked { .. })) => Ok(()),
+        other => Err(std::io::Error::other(format!("{other:?}"))),
+    };
+    // SAFETY: this process has one other thread, which holds no lock that the closure takes.
+    unsafe { command.pre_exec(in_child) };
+    assert!(command.status().unwrap().success());
 }
 
 /// A body that tells who wrote it as which of its records, and that is wrong when a byte is.
@@ -295,4 +314,12 @@ fn a_reader_that_sleeps_is_woken_by_another_process() {
     }
     assert!(hear(&mut lines, "done ").is_some());
     assert!(reader.wait().unwrap().success());
+}
+
+#[test]
+fn a_forked_child_must_open_the_journal_itself() {
+    let (_folder, journal) = fresh(small());
+    let child = start("fork 0", &journal.path());
+    assert!(child.wait_with_output().unwrap().status.success());
+    assert_eq!(journal.next().unwrap(), 0);
 }

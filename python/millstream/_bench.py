@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ._windowed import Windows
+
 __all__ = ["bench_flow"]
 
 REPEATS = 5
@@ -91,6 +93,53 @@ def count_plain(numbers: list[int]) -> None:
         counts[key] = counts.get(key, 0) + 1
 
 
+# A reading is (time, key); a second has a thousand of them.
+Reading = tuple[int, int]
+
+
+def time_of(reading: Reading) -> float:
+    return reading[0] / 1000
+
+
+def key_of(reading: Reading) -> int:
+    return reading[1]
+
+
+def plus(total: int, reading: Reading) -> int:
+    return total + 1
+
+
+def windows_of(readings: list[Reading]) -> tuple[Flow, Windows]:
+    """Tumbling windows of ten seconds, in each of which a key of a thousand has ten readings."""
+    flow = Flow("windows")
+    timed = flow.source("readings", items(readings, 1000)).event_time(time_of)
+    return flow, timed.key_by(key_of).window("tens", tumbling(10))
+
+
+def window_count_flow(readings: list[Reading]) -> Flow:
+    flow, windows = windows_of(readings)
+    windows.count().values().sink("out", discard())
+    return flow
+
+
+def window_fold_flow(readings: list[Reading]) -> Flow:
+    flow, windows = windows_of(readings)
+    windows.fold(int, plus).values().sink("out", discard())
+    return flow
+
+
+def window_plain(readings: list[Reading]) -> None:
+    """The least that the job takes: each window begins with an empty table, nothing is ever late."""
+    counts: dict[int, int] = {}
+    end = 0.0
+    for reading in readings:
+        time, key = time_of(reading), key_of(reading)
+        if time >= end:
+            counts = {}
+            end = time // 10 * 10 + 10
+        counts[key] = plus(counts.get(key, 0), reading)
+
+
 def seconds(work: Callable[[], object]) -> float:
     start = perf_counter()
     work()
@@ -98,7 +147,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def compare(
-    flow: Callable[[list[int]], Flow], plain: Callable[[list[int]], None], numbers: list[int]
+    flow: Callable[[list[Any]], Flow], plain: Callable[[list[Any]], None], numbers: list[Any]
 ) -> tuple[float, float]:
     """Items a second, of the flow and of the plain loop."""
     flows, plains = [], []
@@ -132,7 +181,7 @@ def idle_percent(seconds: float) -> float:
 def measure() -> dict[str, Any]:
     """All measurements; the numbers and keys are seeded."""
     chance = random.Random(1)
-    cases: list[tuple[str, Callable[[list[int]], Flow], Callable[[list[int]], None], list[int]]] = [
+    cases: list[tuple[str, Callable[[list[Any]], Flow], Callable[[list[Any]], None], list[Any]]] = [
         ("map, batches of 1,000", lambda n: map_flow(n, 1000), map_plain, list(range(5_000_000))),
         ("map, batches of 1", lambda n: map_flow(n, 1), map_plain, list(range(1_000_000))),
     ]
@@ -143,6 +192,10 @@ def measure() -> dict[str, Any]:
         cases.append((f"stateful function, {keys:,} keys", stateful_flow, stateful_plain, many))
     thousand = [chance.randrange(1_000) for _ in range(1_000_000)]
     cases.append(("key_by and count, 1,000 keys", count_flow, count_plain, thousand))
+    for keys in (1_000, 10_000):
+        readings = [(time, chance.randrange(keys)) for time in range(1_000_000)]
+        cases.append((f"tumbling window, count, {keys:,} keys", window_count_flow, window_plain, readings))
+        cases.append((f"tumbling window, fold, {keys:,} keys", window_fold_flow, window_plain, readings))
     results = []
     for what, flow, plain, numbers in cases:
         reached, beside = compare(flow, plain, numbers)

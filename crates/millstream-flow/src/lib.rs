@@ -17,6 +17,7 @@ pub mod files;
 pub mod framing;
 pub mod generator;
 pub mod graph;
+pub mod join;
 pub mod key;
 pub mod keyed;
 pub mod metrics;

@@ -78,12 +78,17 @@ pub trait Aggregate: 'static {
     fn result(&mut self, acc: &mut Self::Acc, bounds: Bounds) -> Result<Self::Out, Self::Error>;
 }
 
+/// A function that all workers share.
+type Add<A, V> = Arc<dyn Fn(&mut A, V) + Send + Sync>;
+type Merge<A> = Arc<dyn Fn(&mut A, &A) + Send + Sync>;
+type Read<A, R> = Arc<dyn Fn(&mut A, bool) -> R + Send + Sync>;
+
 /// The aggregates that are built in: functions that cannot fail.
 struct Plain<V, A, R> {
     initial: Arc<dyn Fn() -> A + Send + Sync>,
-    add: Arc<dyn Fn(&mut A, V) + Send + Sync>,
-    merge: Arc<dyn Fn(&mut A, &A) + Send + Sync>,
-    result: Arc<dyn Fn(&mut A, bool) -> R + Send + Sync>,
+    add: Add<A, V>,
+    merge: Merge<A>,
+    result: Read<A, R>,
 }
 
 impl<V, A, R> Clone for Plain<V, A, R> {

@@ -16,6 +16,7 @@ mod backpressure;
 mod descriptions;
 mod files;
 mod idle;
+mod joins;
 mod keyed;
 mod lifecycle;
 mod metrics;

@@ -1,0 +1,201 @@
+//! Joins, judged by a plain model that takes the items in the order of their times.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millstream_flow::join::{How, Join, Pairs, Side};
+use millstream_flow::testing::{Collected, Mark, script};
+use millstream_flow::{EventTime, Flow, Timed};
+
+use super::support::{Random, by_key, run};
+
+type Item = (u32, i64, i64);
+type Pair = (i64, Option<i64>, Option<i64>);
+
+const LATENESS: i64 = 10;
+
+fn items(seed: u64, step: i64) -> Vec<Item> {
+    let mut random = Random::new(seed);
+    let mut now = 0;
+    let mut times = std::collections::BTreeSet::new();
+    (0..800)
+        .filter_map(|number| {
+            now += random.below(step);
+            let (key, time) = (random.below(8) as u32, now - random.below(16));
+            // One item of a stream for a key and a time: among more their order is not defined by time.
+            times.insert((key, time)).then_some((key, time, number))
+        })
+        .collect()
+}
+
+/// What is not late, in the order of time, and what is.
+fn split(items: &[Item]) -> (Vec<Item>, Vec<Item>) {
+    let mut watermark = i64::MIN;
+    let (mut kept, late): (Vec<Item>, Vec<Item>) = items.iter().partition(|item| {
+        let late = item.1 < watermark;
+        watermark = watermark.max(item.1 - LATENESS);
+        !late
+    });
+    kept.sort_by_key(|item| item.1);
+    (kept, late)
+}
+
+type Model = fn(&[(i64, i64)], &[(i64, i64)], How) -> Vec<Pair>;
+
+fn latest(left: &[(i64, i64)], right: &[(i64, i64)], how: How) -> Vec<Pair> {
+    let mut turns: Vec<(i64, bool, i64)> = left.iter().map(|(t, n)| (*t, true, *n)).collect();
+    turns.extend(right.iter().map(|(t, n)| (*t, false, *n)));
+    turns.sort_unstable();
+    let (mut l, mut r, mut out) = (None, None, Vec::new());
+    for (time, is_left, number) in turns {
+        *(if is_left { &mut l } else { &mut r }) = Some(number);
+        let alone_counts = if is_left {
+            how != How::Inner
+        } else {
+            how == How::Full
+        };
+        if (l.is_some() && r.is_some()) || alone_counts {
+            out.push((time, l, r));
+        }
+    }
+    out
+}
+
+fn lookup(left: &[(i64, i64)], right: &[(i64, i64)], how: How) -> Vec<Pair> {
+    let find = |time: i64| right.iter().rev().find(|r| r.0 <= time).map(|r| r.1);
+    left.iter()
+        .map(|(time, l)| (*time, Some(*l), find(*time)))
+        .filter(|pair| how != How::Inner || pair.2.is_some())
+        .collect()
+}
+
+const WITHIN: i64 = 6;
+
+/// In any order: it is compared sorted.
+fn within(left: &[(i64, i64)], right: &[(i64, i64)], how: How) -> Vec<Pair> {
+    let near = |a: i64, b: i64| (a - b).abs() <= WITHIN;
+    let mut out = Vec::new();
+    for (lt, l) in left {
+        for (rt, r) in right.iter().filter(|(rt, _)| near(*lt, *rt)) {
+            out.push((*lt.max(rt), Some(*l), Some(*r)));
+        }
+        if how != How::Inner && !right.iter().any(|(rt, _)| near(*lt, *rt)) {
+            out.push((lt + WITHIN, Some(*l), None));
+        }
+    }
+    for (rt, r) in right {
+        if how == How::Full && !left.iter().any(|(lt, _)| near(*lt, *rt)) {
+            out.push((rt + WITHIN, None, Some(*r)));
+        }
+    }
+    out.sort();
+    out
+}
+
+fn of_key(items: &[Item], key: u32) -> Vec<(i64, i64)> {
+    items
+        .iter()
+        .filter(|i| i.0 == key)
+        .map(|i| (i.1, i.2))
+        .collect()
+}
+
+fn judge(join: Join, how: How, model: Model, sorted: bool) {
+    for seed in 0..2 {
+        let (left, right) = (items(seed, 3), items(seed + 100, 5));
+        let ((in_time, late_left), (table, late_right)) = (split(&left), split(&right));
+        let due: BTreeMap<u32, Vec<Pair>> = (0..8)
+            .map(|key| {
+                (
+                    key,
+                    model(&of_key(&in_time, key), &of_key(&table, key), how),
+                )
+            })
+            .collect();
+        let mut first: Option<BTreeMap<u32, Vec<Pair>>> = None;
+        for workers in 1..=3 {
+            for batch in [1, 13, 10_000] {
+                let (flow, out, late) = (Flow::new("join"), Collected::new(), Collected::new());
+                let stream = |name: &str, items: &[Item]| {
+                    let marks = items.iter().copied().map(Mark::Item).collect();
+                    let lateness = Duration::from_nanos(LATENESS as u64);
+                    flow.source(name, script([marks]).batch_size(batch))
+                        .event_time(
+                            |item: &Item| item.1,
+                            EventTime::default().lateness(lateness),
+                        )
+                        .key_by(|item| item.0)
+                        .map(|item| item.map(|(_, _, number)| number))
+                };
+                let joined: Pairs<u32, i64, i64> =
+                    stream("left", &left).join("joined", &stream("right", &right), join.how(how));
+                joined.results.items().sink("out", out.sink());
+                joined.late.values().sink("late", late.sink());
+                run(&flow, workers).unwrap();
+                let place = format!("seed {seed}, {workers} workers, batches of {batch}");
+                type Seen = (u32, Timed<(Option<i64>, Option<i64>)>);
+                let seen: Vec<Seen> = out.take();
+                let seen = seen
+                    .into_iter()
+                    .map(|(key, pair)| (key, (pair.time, pair.0, pair.1)));
+                let mut seen = by_key(seen.collect());
+                let order = first.get_or_insert_with(|| seen.clone());
+                assert!(*order == seen, "the order differs: {place}");
+                if sorted {
+                    seen.values_mut().for_each(|pairs| pairs.sort());
+                }
+                assert_eq!(seen, due, "{place}");
+                let late: Vec<Timed<Side<i64, i64>>> = late.take();
+                assert_eq!(late.len(), late_left.len() + late_right.len(), "{place}");
+                assert!(!late_left.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_latest_values() {
+    for how in [How::Inner, How::Left, How::Full] {
+        judge(Join::latest(), how, latest, false);
+    }
+}
+
+#[test]
+fn a_table_that_changes_slowly() {
+    for how in [How::Inner, How::Left] {
+        judge(Join::lookup(), how, lookup, false);
+    }
+}
+
+#[test]
+fn within_a_time() {
+    for how in [How::Inner, How::Left, How::Full] {
+        judge(
+            Join::within(Duration::from_nanos(WITHIN as u64)),
+            how,
+            within,
+            true,
+        );
+    }
+}
+
+#[test]
+fn a_key_is_forgotten_after_its_time_to_live() {
+    let (flow, out) = (Flow::new("ttl"), Collected::new());
+    let stream = |name: &str, times: &[i64]| {
+        let marks = times.iter().copied().map(Mark::Item).collect();
+        flow.source(name, script([marks]))
+            .event_time(|time: &i64| *time, EventTime::default())
+            .key_by(|_| 0u8)
+    };
+    let join = Join::lookup().ttl(Duration::from_nanos(10));
+    let joined = stream("left", &[5, 15, 26, 30]).join("joined", &stream("right", &[0, 27]), join);
+    joined
+        .results
+        .values()
+        .map(|pair| pair.value)
+        .sink("out", out.sink());
+    run(&flow, 2).unwrap();
+    let due = [(5, Some(0)), (15, Some(0)), (26, None), (30, Some(27))];
+    assert_eq!(out.take(), due.map(|(left, right)| (Some(left), right)));
+}

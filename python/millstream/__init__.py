@@ -38,11 +38,11 @@ from ._journal_errors import (
     RecordPrunedError,
     RecordTooLargeError,
 )
-from ._keyed import KeyedStream
+from ._keyed import KeyedStream, LateStream
 from ._millstream import JournalCursor, JournalReader, JournalRecord, KeyContext, Report
 from ._record import Record
 from ._run import run
-from ._windowed import WindowedStream, Windows
+from ._windowed import Windows
 
 __all__ = [
     "DeadLetter",
@@ -69,6 +69,7 @@ __all__ = [
     "JournalVersionError",
     "KeyContext",
     "KeyedStream",
+    "LateStream",
     "NotAJournalError",
     "Record",
     "RecordNotYetError",
@@ -79,7 +80,6 @@ __all__ = [
     "Source",
     "StepError",
     "Stream",
-    "WindowedStream",
     "Windows",
     "dead_letter",
     "files",

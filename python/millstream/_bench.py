@@ -16,6 +16,7 @@ from time import perf_counter, process_time
 from ._flow import Flow
 from ._run import run
 from .testing import collect, discard, items, pause
+from .windows import tumbling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
     from typing import Any, Literal, TypeAlias
 
     from ._errors import dead_letter
@@ -34,6 +34,32 @@ def same_times(one: bool, other: bool) -> None:
     """Raises when only one of two streams has times."""
     if one != other:
         raise FlowUsageError("a stream behind event_time merges only with streams behind event_time")
+
+
+def collecting(most: int, wait: Seconds | None) -> Callable[[], Any]:
+    """What makes the step ``collect`` on a worker."""
+    from ._ticking import Collect
+
+    if not isinstance(most, int) or most < 1:
+        raise FlowUsageError(f"max is a number of values, 1 or more, not {most!r}")
+    pause = None if wait is None else nanos("wait", wait) / 1e9
+    return lambda: Collect(most, pause)
+
+
+def calling(
+    f: Any, concurrency: int, ordered: bool, timeout: Seconds | None, retries: int, pause: Seconds
+) -> Callable[[], Any]:
+    """What makes the step ``map_async`` on a worker."""
+    from ._ticking import MapAsync
+
+    callable_or_raise("map_async", f)
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise FlowUsageError(f"concurrency is a number of calls, 1 or more, not {concurrency!r}")
+    if not isinstance(retries, int) or retries < 0:
+        raise FlowUsageError(f"retries is a number of calls, 0 or more, not {retries!r}")
+    limit = None if timeout is None else nanos("timeout", timeout) / 1e9
+    first = nanos("retry_pause", pause, 0) / 1e9
+    return lambda: MapAsync(f, concurrency, ordered, limit, retries, first)
 
 
 class Flow:
@@ -228,6 +254,43 @@ class Stream:
     def processing_time(self, name: str | None = None) -> Stream:
         """Gives each item the time at which it is read; time goes on without items."""
         return Stream(self._pipe.processing_time(name or ""), True)
+
+    def collect(self, max: int, wait: Seconds | None = None, name: str = "collect") -> Stream:
+        """Lists of at most ``max`` values.
+
+        ``wait`` seconds of processing time after its first value a list is given as it is; unless told
+        otherwise it waits until it is full or the input has ended. What comes out has no times.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("lists"), ms.testing.collect()
+        >>> flow.source("numbers", ms.testing.items(range(5))).collect(max=2).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [[0, 1], [2, 3], [4]]
+        """
+        make = collecting(max, wait)
+        return Stream(self._pipe.ticking("collect", name, make, "fail"))
+
+    def map_async(
+        self,
+        f: Callable[[Any], Coroutine[Any, Any, Any]],
+        concurrency: int = 16,
+        ordered: bool = True,
+        timeout: Seconds | None = None,
+        retries: int = 0,
+        retry_pause: Seconds = 0.1,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream:
+        """As ``map``, with an asyncio function that calls the outside; at most ``concurrency`` calls at once.
+
+        Results come in the order of their values, or as they are ready if not ``ordered``. A call that
+        takes longer than ``timeout`` seconds has failed; one that fails is made again up to ``retries``
+        times, after pauses that begin with ``retry_pause`` and double. When all calls are taken the flow
+        waits, which is back-pressure. What comes out has no times.
+        """
+        make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
+        return Stream(self._pipe.ticking("map_async", name or "", make, on_error))
 
     def sink(self, name: str, sink: object) -> None:
         """Ends the stream in a sink. A stream may have several sinks."""

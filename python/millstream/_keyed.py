@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from . import _kernels, _logic, _millstream
 from ._errors import FlowUsageError
-from ._flow import Stream, callable_or_raise, same_times
+from ._flow import Stream, callable_or_raise, calling, collecting, same_times
 from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
     from typing import Any, Literal
 
     from ._flow import OnError
@@ -231,6 +231,75 @@ class KeyedStream:
             raise FlowUsageError(f"early is a number of values, 1 or more, not {early!r}")
         return Windows(self, name, window, early, on_error)
 
+    def join(
+        self,
+        name: str,
+        other: KeyedStream,
+        how: Literal["inner", "left", "full"] = "inner",
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+    ) -> LateStream:
+        """Pairs ``(own, other)`` of the values of this stream and another with the same key.
+
+        Without ``within`` each value of either stream is paired with the latest one of the other; with it,
+        with all values of the other stream that are at most so many seconds before or behind it. ``how``:
+        ``"left"`` gives values of this stream that find no partner too, as ``(own, None)``, ``"full"`` those
+        of both. Behind ``event_time`` values take their turn in the order of their times, once the watermark
+        has passed them; what comes later is in the stream ``late`` of the result. Otherwise they take it as
+        they come. ``ttl``: the latest values are forgotten when a key has had none for so long in event time.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
+        >>> def timed(name, items):
+        ...     return flow.source(name, items).event_time(lambda item: item[0]).key_by(lambda item: "k")
+        >>> clicks = timed("clicks", ms.testing.items([(1, "click"), (20, "click")]))
+        >>> views = timed("views", ms.testing.items([(0, "view"), (19, "view"), (22, "view")]))
+        >>> clicks.join("pairs", views, within=2).values().sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [((1, 'click'), (0, 'view')), ((20, 'click'), (19, 'view')), ((20, 'click'), (22, 'view'))]
+        """
+        if how not in ("inner", "left", "full"):
+            raise FlowUsageError(f'how is "inner", "left" or "full", not {how!r}')
+        if within is None:
+            return self._join(name, other, ("latest", how, 0), ttl)
+        if not self._timed:
+            raise FlowUsageError("within needs times: put event_time or processing_time before key_by")
+        if ttl is not None:
+            raise FlowUsageError("within says how long a value is kept: ttl has no meaning with it")
+        return self._join(name, other, ("within", how, nanos("within", within)), None)
+
+    def lookup(
+        self,
+        name: str,
+        table: KeyedStream,
+        how: Literal["inner", "left"] = "left",
+        ttl: Seconds | None = None,
+    ) -> LateStream:
+        """Pairs ``(value, row)`` of each value and the latest value of ``table`` with its key, or None.
+
+        ``table`` is a keyed stream that changes slowly: its values bring about nothing themselves. Behind
+        ``event_time`` a value meets the row that was the latest at its own time. ``how="inner"`` leaves out
+        values without a row. ``ttl`` as for ``join``.
+        """
+        if how not in ("inner", "left"):
+            raise FlowUsageError(f'how is "inner" or "left", not {how!r}')
+        return self._join(name, table, ("lookup", how, 0), ttl)
+
+    def _join(
+        self, name: str, other: KeyedStream, described: tuple[str, str, int], ttl: Seconds | None
+    ) -> LateStream:
+        named_or_raise("join", name)
+        if not isinstance(other, KeyedStream):
+            raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
+        if ttl is not None and not self._timed:
+            raise FlowUsageError("ttl of a join needs times: put event_time before key_by")
+        right = KeyedStream([pipe.to_the_right() for pipe in other._pipes], other._placed, other._timed)
+        life = None if ttl is None else nanos("ttl", ttl)
+        both = self.merge(right)._home()
+        results, late = both.join(name, (*described, life), self._timed, "fail")
+        return LateStream([results], self._timed, [late])
+
     def fold(
         self,
         name: str,
@@ -287,6 +356,45 @@ class KeyedStream:
         kernel = _kernels.aggregate(greatest, lambda value: value, at_each(emit), on_error != "fail")
         return self._keep("max", name, kernel, on_error)
 
+    def collect(self, max: int, wait: Seconds | None = None, name: str = "collect") -> KeyedStream:
+        """Lists of at most ``max`` values of a key.
+
+        ``wait`` seconds of processing time after its first value a list is given as it is; unless told
+        otherwise it waits until it is full or the input has ended. What comes out has no times.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("lists"), ms.testing.collect()
+        >>> numbers = flow.source("numbers", ms.testing.items(range(5))).key_by(lambda n: n % 2)
+        >>> numbers.collect(max=2).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [(0, [0, 2]), (1, [1, 3]), (0, [4])]
+        """
+        make = collecting(max, wait)
+        return KeyedStream([self._home().ticking("collect", name, make, "fail")], True, False)
+
+    def map_async(
+        self,
+        f: Callable[[Any], Coroutine[Any, Any, Any]],
+        concurrency: int = 16,
+        ordered: bool = True,
+        timeout: Seconds | None = None,
+        retries: int = 0,
+        retry_pause: Seconds = 0.1,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> KeyedStream:
+        """As ``map``, with an asyncio function that calls the outside; at most ``concurrency`` calls at once.
+
+        Results come in the order of their values, or as they are ready if not ``ordered``. A call that
+        takes longer than ``timeout`` seconds has failed; one that fails is made again up to ``retries``
+        times, after pauses that begin with ``retry_pause`` and double. When all calls are taken the flow
+        waits, which is back-pressure. What comes out has no times.
+        """
+        pipe, placed = self._joined()
+        make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
+        return KeyedStream([pipe.ticking("map_async", name or "", make, on_error)], placed, False)
+
     def items(self) -> Stream:
         """Keys and values as pairs."""
         return Stream(self._joined()[0].step("items", "", "unkey", _kernels.pairs, "fail"), self._timed)
@@ -298,3 +406,13 @@ class KeyedStream:
     def sink(self, name: str, sink: object) -> None:
         """Ends the stream in a sink, which is given pairs of key and value."""
         self.items().sink(name, sink)
+
+
+class LateStream(KeyedStream):
+    """What comes out of a window or a join; ``late`` are the values that came too late for it."""
+
+    __slots__ = ("late",)
+
+    def __init__(self, pipes: list[_millstream.Pipe], timed: bool, late: list[_millstream.Pipe]) -> None:
+        super().__init__(pipes, True, timed)
+        self.late = KeyedStream(late, True, timed)

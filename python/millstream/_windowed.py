@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ._errors import FlowUsageError
 from ._flow import callable_or_raise
-from ._keyed import KeyedStream
+from ._keyed import LateStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,18 +12,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._flow import OnError
+    from ._keyed import KeyedStream
     from .windows import Bounds, Window
 
-__all__ = ["WindowedStream", "Windows"]
-
-
-class WindowedStream(KeyedStream):
-    """The results of windows, each a :class:`millstream.windows.Windowed`."""
-
-    __slots__ = ("late",)
-
-    late: KeyedStream
-    """The values that came too late for the windows they belong to."""
+__all__ = ["Windows"]
 
 
 class Windows:
@@ -45,13 +37,11 @@ class Windows:
         self._early = early
         self._on_error = on_error
 
-    def _make(self, kind: str, *functions: Callable[..., Any] | None) -> WindowedStream:
+    def _make(self, kind: str, *functions: Callable[..., Any] | None) -> LateStream:
         stream, window = self._stream, self._window
         described = window._kind, window._numbers, self._early or 0
         outcome = stream._home().window(self._name, described, kind, functions, stream._timed, self._on_error)
-        results = WindowedStream([outcome[0]], True, stream._timed)
-        results.late = KeyedStream([outcome[1]], True, stream._timed)
-        return results
+        return LateStream([outcome[0]], stream._timed, [outcome[1]])
 
     def _merge(self, verb: str, merge: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Any] | None:
         """The function that merges; sliding windows and sessions cannot do without."""
@@ -63,7 +53,7 @@ class Windows:
             raise FlowUsageError(f"{verb} over {window!r} needs merge=, which joins two accumulators")
         return merge
 
-    def count(self) -> WindowedStream:
+    def count(self) -> LateStream:
         """How many values a window holds.
 
         >>> import millstream as ms
@@ -77,27 +67,27 @@ class Windows:
         """
         return self._make("count")
 
-    def sum(self) -> WindowedStream:
+    def sum(self) -> LateStream:
         """The sum of the values."""
         return self._make("sum")
 
-    def min(self) -> WindowedStream:
+    def min(self) -> LateStream:
         """The least of the values; the earlier of two equal ones."""
         return self._make("min")
 
-    def max(self) -> WindowedStream:
+    def max(self) -> LateStream:
         """The greatest of the values; the earlier of two equal ones."""
         return self._make("max")
 
-    def mean(self) -> WindowedStream:
+    def mean(self) -> LateStream:
         """The mean of the values."""
         return self._make("mean")
 
-    def collect(self) -> WindowedStream:
+    def collect(self) -> LateStream:
         """A list of the values."""
         return self._make("collect")
 
-    def reduce(self, f: Callable[[Any, Any], Any]) -> WindowedStream:
+    def reduce(self, f: Callable[[Any, Any], Any]) -> LateStream:
         """The values combined by ``f``, for which the order of the calls must not matter."""
         callable_or_raise("reduce", f)
         return self._make("reduce", f)
@@ -107,7 +97,7 @@ class Windows:
         init: Callable[[], Any],
         f: Callable[[Any, Any], Any],
         merge: Callable[[Any, Any], Any] | None = None,
-    ) -> WindowedStream:
+    ) -> LateStream:
         """``acc = f(acc, value)`` from ``init()``.
 
         ``merge(acc, later)`` joins the accumulators of parts of a window: the panes of sliding windows, and
@@ -123,7 +113,7 @@ class Windows:
         add: Callable[[Any, Any], Any],
         merge: Callable[[Any, Any], Any] | None = None,
         result: Callable[[Any, Bounds], Any] | None = None,
-    ) -> WindowedStream:
+    ) -> LateStream:
         """As ``fold``; ``result(acc, bounds)`` makes the result, knowing from when to when a window goes."""
         callable_or_raise("aggregate", initial)
         callable_or_raise("aggregate", add)

@@ -108,8 +108,8 @@ def test_windows_hold_what_the_model_says(case: str, workers: int, batch: int) -
 VALUES = [4, 1, 9, 2.5, 2.5, 10**30, True, -7, Fraction(1, 3), 0.1, 0.2, 0.3, -(2**63), 2**63 - 1, 2**62]
 
 
-def folded(name: str, grouped: ms.Windows) -> ms.WindowedStream:
-    verbs: dict[str, Callable[[], ms.WindowedStream]] = {
+def folded(name: str, grouped: ms.Windows) -> ms.LateStream:
+    verbs: dict[str, Callable[[], ms.LateStream]] = {
         "count": grouped.count,
         "sum": grouped.sum,
         "min": grouped.min,

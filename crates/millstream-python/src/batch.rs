@@ -18,6 +18,8 @@ pub(crate) struct PyBatch {
     pub(crate) values: Option<Py<PyList>>,
     /// The times of the values, as many as there are; none in a stream without times.
     pub(crate) times: Option<Vec<Timed<()>>>,
+    /// True for values of the right stream of a join.
+    pub(crate) right: bool,
     len: usize,
 }
 
@@ -29,6 +31,7 @@ impl PyBatch {
             keys: None,
             values: Some(values.unbind()),
             times: None,
+            right: false,
         }
     }
 
@@ -71,6 +74,7 @@ impl Clone for PyBatch {
                 keys: copy(&self.keys),
                 values: copy(&self.values),
                 times: self.times.clone(),
+                right: self.right,
                 len: self.len,
             }
         })

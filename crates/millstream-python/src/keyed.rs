@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use millstream_flow::batch::Batch;
+use millstream_flow::join::Side;
 use millstream_flow::push::{Context, Step};
 use millstream_flow::state::{KeyLogic, Keyed, Outputs};
 use millstream_flow::stream::Making;
@@ -72,6 +73,36 @@ impl fmt::Debug for PyKey {
     }
 }
 
+/// What a value is to the logic of a step: the object, or the object and its side of a join.
+pub(crate) trait Item: Sized {
+    fn of(value: Py<PyAny>, right: bool) -> Self;
+    fn object(self) -> Py<PyAny>;
+}
+
+impl Item for Py<PyAny> {
+    fn of(value: Py<PyAny>, _: bool) -> Self {
+        value
+    }
+    fn object(self) -> Py<PyAny> {
+        self
+    }
+}
+
+impl Item for Side<Py<PyAny>, Py<PyAny>> {
+    fn of(value: Py<PyAny>, right: bool) -> Self {
+        if right {
+            Side::Right(value)
+        } else {
+            Side::Left(value)
+        }
+    }
+    fn object(self) -> Py<PyAny> {
+        match self {
+            Side::Left(value) | Side::Right(value) => value,
+        }
+    }
+}
+
 /// Lists of keys, values and times in the making.
 #[derive(Default)]
 struct Lists {
@@ -109,12 +140,12 @@ struct Out<'a, 'py> {
     late: &'a mut Lists,
 }
 
-impl Outputs<PyKey, Py<PyAny>, Py<PyAny>> for Out<'_, '_> {
+impl<I: Item> Outputs<PyKey, Py<PyAny>, I> for Out<'_, '_> {
     fn result(&mut self, key: &PyKey, output: Timed<Py<PyAny>>) {
         self.results.push(key, output, self.py);
     }
-    fn late(&mut self, key: &PyKey, item: Timed<Py<PyAny>>) {
-        self.late.push(key, item, self.py);
+    fn late(&mut self, key: &PyKey, item: Timed<I>) {
+        self.late.push(key, item.map(I::object), self.py);
     }
 }
 
@@ -132,7 +163,8 @@ pub(crate) struct PyKeyed<L: KeyLogic<PyKey>> {
 
 impl<L> PyKeyed<L>
 where
-    L: KeyLogic<PyKey, In = Py<PyAny>, Out = Py<PyAny>, Error = PyErr>,
+    L: KeyLogic<PyKey, Out = Py<PyAny>, Error = PyErr>,
+    L::In: Item,
 {
     pub(crate) fn make(
         logic: L,
@@ -168,7 +200,7 @@ where
         for (at, (key, value)) in keys.iter().zip(values.iter()).enumerate() {
             let time = times.as_ref().map_or(TIMELESS, |times| times[at]);
             let mut key = PyKey::of(key).map_err(|error| self.failure(error))?;
-            let mut item = time.map(|()| value.clone().unbind());
+            let mut item = time.map(|()| Item::of(value.clone().unbind(), input.right));
             loop {
                 let mut out = Out {
                     py,
@@ -250,7 +282,8 @@ where
 
 impl<L> Step<PyBatch, (PyBatch, PyBatch)> for PyKeyed<L>
 where
-    L: KeyLogic<PyKey, In = Py<PyAny>, Out = Py<PyAny>, Error = PyErr>,
+    L: KeyLogic<PyKey, Out = Py<PyAny>, Error = PyErr>,
+    L::In: Item,
 {
     fn apply(
         &mut self,

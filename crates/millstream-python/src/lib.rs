@@ -12,6 +12,7 @@ mod divide;
 mod error;
 mod flow;
 mod gil;
+mod join;
 mod journal;
 mod keyed;
 mod logic;
@@ -25,6 +26,7 @@ mod show;
 mod sink;
 mod source;
 mod step;
+mod ticking;
 mod time;
 mod window;
 

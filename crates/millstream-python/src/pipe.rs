@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::assign::TimeSource;
+use millstream_flow::join::JoinLogic;
 use millstream_flow::push::Context;
 use millstream_flow::window::WindowLogic;
 use millstream_flow::{EventTime, Failure, FlowError, Pipe as Engine};
@@ -14,12 +15,14 @@ use crate::batch::PyBatch;
 use crate::divide::Divide;
 use crate::error::{cause, to_python};
 use crate::gil::locked;
+use crate::join::{ToTheRight, Tuples, join};
 use crate::keyed::PyKeyed;
 use crate::logic::PyLogic;
 use crate::policy::Wish;
 use crate::route::ByKey;
 use crate::sink::{AnySink, Named};
 use crate::step::{Kernel, Shape};
+use crate::ticking::Ticking;
 use crate::window::{Make, PyAggregate, window};
 
 /// A stream; `millstream.Stream` and `millstream.KeyedStream` are its faces.
@@ -155,8 +158,54 @@ impl Pipe {
         let step = self.pipe.step("window", name, move |making| {
             let make = Make::read(&kind, &functions)
                 .map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
-            let logic = WindowLogic::new(window, PyAggregate { make });
+            let logic = WindowLogic::new(window, PyAggregate::new(make));
             PyKeyed::make(logic, false, timed, &wish, making)
+        });
+        let (results, late) = step.halves();
+        Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
+    }
+
+    /// A step that is an object which goes by processing time: what `make` gives.
+    fn ticking(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        name: &str,
+        make: Py<PyAny>,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<Pipe> {
+        let wish = Wish::read(on_error)?;
+        let pipe = self.pipe.step(known(kind), name, move |making| {
+            Ticking::make(&make, &wish, making)
+        });
+        Pipe { pipe }.checked(py)
+    }
+
+    /// Marks this stream as the right one of a join.
+    fn to_the_right(&self, py: Python<'_>) -> PyResult<Pipe> {
+        let pipe = self.pipe.step("right", "", |_| Ok(ToTheRight));
+        Pipe { pipe }.checked(py)
+    }
+
+    /// Joins the two streams that were brought together here, of which one is marked as the right one.
+    /// Gives pairs and what came late.
+    fn join(
+        &self,
+        name: &str,
+        described: (String, String, u64, Option<u64>),
+        timed: bool,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<(Pipe, Pipe)> {
+        let py = on_error.py();
+        let (wish, join) = (Wish::read(on_error)?, join(described)?);
+        let step = self.pipe.step("join", name, move |making| {
+            PyKeyed::make(
+                JoinLogic::new(join, timed, Tuples),
+                false,
+                timed,
+                &wish,
+                making,
+            )
         });
         let (results, late) = step.halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
@@ -208,7 +257,9 @@ impl Pipe {
 
 /// The kinds of steps, as the engine wants them: names that live for ever.
 fn known(kind: &str) -> &'static str {
-    const KINDS: [&str; 18] = [
+    const KINDS: [&str; 20] = [
+        "collect",
+        "map_async",
         "map",
         "filter",
         "flat_map",

@@ -113,6 +113,7 @@ fn divide(py: Python<'_>, batch: &mut PyBatch, parts: &mut [PyBatch]) -> PyResul
         if !keys.is_empty() {
             let lists = PyBatch::keyed(Some(PyList::new(py, keys)?), PyList::new(py, values)?);
             *part = lists.at(times.as_ref().map(|_| part_times));
+            part.right = batch.right;
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use millstream_flow::window::{Aggregate, Bounds};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyFloat, PyInt, PyList};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
 use std::time::Duration;
 
 use crate::gil::locked;
@@ -144,12 +144,34 @@ impl Acc {
     }
 }
 
+/// The beginning and the end of a window, as Python shows them.
+type Edges<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
 /// An aggregate on one worker.
 pub(crate) struct PyAggregate {
-    pub(crate) make: Make,
+    make: Make,
+    /// The last edges asked for: most keys have the same windows.
+    edges: Option<(i64, i64, Py<PyAny>, Py<PyAny>)>,
 }
 
 impl PyAggregate {
+    pub(crate) fn new(make: Make) -> Self {
+        PyAggregate { make, edges: None }
+    }
+
+    fn edges<'py>(&mut self, py: Python<'py>, bounds: Bounds) -> PyResult<Edges<'py>> {
+        if let Some((start, end, first, last)) = &self.edges
+            && (*start, *end) == (bounds.start, bounds.end)
+        {
+            return Ok((first.bind(py).clone(), last.bind(py).clone()));
+        }
+        let first = seconds_or_none(bounds.start).into_pyobject(py)?;
+        let last = seconds_or_none(bounds.end).into_pyobject(py)?;
+        let (known, also) = (first.clone().unbind(), last.clone().unbind());
+        self.edges = Some((bounds.start, bounds.end, known, also));
+        Ok((first, last))
+    }
+
     /// Takes in a value, or the accumulator of later values: for these aggregates it is the same.
     fn combine(&self, py: Python<'_>, acc: &mut Acc, value: Acc) -> PyResult<()> {
         if matches!(acc, Acc::Empty) {
@@ -233,7 +255,8 @@ impl Aggregate for PyAggregate {
 
     fn result(&mut self, acc: &mut Acc, bounds: Bounds) -> PyResult<Py<PyAny>> {
         locked(|py| {
-            let (start, end) = (seconds_or_none(bounds.start), seconds_or_none(bounds.end));
+            let (start, end) = self.edges(py, bounds)?;
+            let early = PyBool::new(py, bounds.early);
             let value = match &self.make {
                 Make::Functions(Functions {
                     result: Some(result),
@@ -241,14 +264,23 @@ impl Aggregate for PyAggregate {
                 }) => {
                     static BOUNDS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
                     let class = BOUNDS.import(py, "millstream.windows", "Bounds")?;
-                    let bounds = class.call1((start, end, bounds.early))?;
+                    let bounds = class.call1((&start, &end, early))?;
                     result.bind(py).call1((acc.object(py)?, bounds))?
                 }
                 _ => acc.object(py)?,
             };
             static WINDOWED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
             let class = WINDOWED.import(py, "millstream.windows", "Windowed")?;
-            Ok(class.call1((start, end, value, bounds.early))?.unbind())
+            // A named tuple is made by a Python function that does no more than this.
+            let new = NEW.get_or_try_init(py, || {
+                let new = py.get_type::<PyTuple>().getattr("__new__")?;
+                PyResult::Ok(new.unbind())
+            })?;
+            Ok(new
+                .bind(py)
+                .call1((class, (start, end, value, early)))?
+                .unbind())
         })
     }
 }

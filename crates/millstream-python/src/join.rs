@@ -1,0 +1,62 @@
+//! Joins of Python objects: what comes out is a tuple of two, of which one may be None.
+
+use std::time::Duration;
+
+use millstream_flow::Failure;
+use millstream_flow::join::{How, Join, Pair};
+use millstream_flow::push::{Context, Step};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::batch::PyBatch;
+
+/// A join as Python describes it: partners, which come out alone, and nanoseconds: how near partners
+/// are, and how long a key is kept.
+pub(crate) fn join(
+    (partners, how, within, ttl): (String, String, u64, Option<u64>),
+) -> PyResult<Join> {
+    let join = match partners.as_str() {
+        "latest" => Join::latest(),
+        "lookup" => Join::lookup(),
+        "within" => Join::within(Duration::from_nanos(within)),
+        other => return Err(PyValueError::new_err(format!("no such join: {other}"))),
+    };
+    let join = match how.as_str() {
+        "inner" => join.how(How::Inner),
+        "left" => join.how(How::Left),
+        "full" => join.how(How::Full),
+        other => return Err(PyValueError::new_err(format!("no such join: {other}"))),
+    };
+    Ok(match ttl {
+        Some(ttl) => join.ttl(Duration::from_nanos(ttl)),
+        None => join,
+    })
+}
+
+/// Makes tuples.
+pub(crate) struct Tuples;
+
+impl Pair<Py<PyAny>, Py<PyAny>> for Tuples {
+    type Out = Py<PyAny>;
+    type Error = PyErr;
+    fn pair(&self, left: Option<&Py<PyAny>>, right: Option<&Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        crate::gil::locked(|py| Ok(PyTuple::new(py, [left, right])?.into_any().unbind()))
+    }
+}
+
+/// Marks the values of a stream as those of the right one.
+pub(crate) struct ToTheRight;
+
+impl Step<PyBatch, PyBatch> for ToTheRight {
+    fn apply(
+        &mut self,
+        input: &mut PyBatch,
+        output: &mut PyBatch,
+        _: &mut Context,
+    ) -> Result<(), Failure> {
+        *output = std::mem::take(input);
+        output.right = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Steps written in Python that go by processing time: `collect` and `map_async`.
+//!
+//! The step is an object (`millstream/_ticking.py`) with `take(keys, values, now)`, `tick(now)` and
+//! `end()`. Each gives keys (or None) and values to send on; after each the object's `wake` says when
+//! it wants its next tick, in seconds of processing time, and `bad` holds what it failed on. `close()`
+//! is called when the flow is over, however it ended.
+
+use millstream_flow::push::{Context, Step};
+use millstream_flow::stream::Making;
+use millstream_flow::{Failure, FlowError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::batch::PyBatch;
+use crate::error::cause;
+use crate::gil::locked;
+use crate::policy::{Settling, Wish};
+use crate::time::{seconds, to_nanos};
+
+type Lists<'py> = (Option<Bound<'py, PyList>>, Bound<'py, PyList>);
+type Bad<'py> = (
+    Option<Bound<'py, PyAny>>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
+);
+
+/// Such an object on one worker.
+pub(crate) struct Ticking {
+    object: Py<PyAny>,
+    policy: Settling,
+}
+
+impl Ticking {
+    pub(crate) fn make(
+        make: &Py<PyAny>,
+        wish: &Wish,
+        making: &Making<'_>,
+    ) -> Result<Self, FlowError> {
+        let policy = wish.open(making)?;
+        let object = locked(|py| make.bind(py).call0().map(Bound::unbind));
+        let object =
+            object.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
+        Ok(Ticking { object, policy })
+    }
+
+    /// Sends on what a call gave, settles what failed, and asks for the next tick.
+    fn settle<'py>(
+        &mut self,
+        py: Python<'py>,
+        made: PyResult<Bound<'py, PyAny>>,
+        output: &mut PyBatch,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let step = self.policy.step.clone();
+        let wrong = |error| Failure::new(step.clone(), cause(error));
+        let object = self.object.bind(py).clone();
+        let bad = object.getattr(intern!(py, "bad")).map_err(wrong)?;
+        let bad: Vec<Bad<'_>> = bad.extract().map_err(wrong)?;
+        if !bad.is_empty() {
+            object.setattr("bad", PyList::empty(py)).map_err(wrong)?;
+        }
+        for (key, item, error) in bad {
+            let error = PyErr::from_value(error);
+            self.policy
+                .settle(key.as_ref(), Some(&item), error, cx, py)?;
+        }
+        let (keys, values): Lists<'_> = made.and_then(|made| made.extract()).map_err(wrong)?;
+        *output = PyBatch::keyed(keys, values);
+        let wake = object.getattr(intern!(py, "wake")).map_err(wrong)?;
+        if !wake.is_none() {
+            cx.wake_at(to_nanos(&wake).map_err(wrong)?);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        locked(|py| {
+            if let Err(error) = self.object.bind(py).call_method0("close") {
+                error.write_unraisable(py, Some(self.object.bind(py)));
+            }
+        });
+    }
+}
+
+impl Step<PyBatch, PyBatch> for Ticking {
+    fn apply(
+        &mut self,
+        input: &mut PyBatch,
+        output: &mut PyBatch,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        locked(|py| {
+            let (keys, values) = (input.take_keys(py), input.take_values(py));
+            let object = self.object.bind(py);
+            let made = object.call_method1(intern!(py, "take"), (keys, values, seconds(cx.now())));
+            self.settle(py, made, output, cx)
+        })
+    }
+    fn keeps_time(&self) -> bool {
+        true
+    }
+    fn tick(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
+        locked(|py| {
+            let object = self.object.bind(py);
+            let made = object.call_method1(intern!(py, "tick"), (seconds(cx.now()),));
+            self.settle(py, made, output, cx)
+        })
+    }
+    fn end(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
+        locked(|py| {
+            let made = self.object.bind(py).call_method0("end");
+            self.settle(py, made, output, cx)
+        })?;
+        self.policy.close(cx)
+    }
+}

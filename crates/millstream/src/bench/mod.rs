@@ -5,3 +5,4 @@ pub mod flow;
 pub mod idle;
 pub mod market_spread;
 pub mod peers;
+pub mod queue;

@@ -102,27 +102,41 @@ impl Program {
             .map(String::from)
             .into();
         all.extend_from_slice(args);
+        self.listening(&all)
+    }
+
+    /// Starts a verb that says on standard error where it listens.
+    ///
+    /// # Errors
+    /// It could not be started, or did not say where it listens.
+    pub fn listening(&self, args: &[String]) -> Result<Receiver, String> {
+        let verb = args.first().map_or("", String::as_str);
         let mut child = self
-            .command(&all)
+            .command(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("cannot start a receiver: {error}"))?;
-        let mut line = String::new();
+            .map_err(|error| format!("cannot start {verb}: {error}"))?;
         let mut errors = child.stderr.take().map(BufReader::new);
-        if let Some(errors) = &mut errors {
-            errors
+        let mut said = String::new();
+        let mut line = String::new();
+        while let Some(from) = &mut errors
+            && from
                 .read_line(&mut line)
-                .map_err(|error| error.to_string())?;
+                .map_err(|error| error.to_string())?
+                > 0
+        {
+            if let Some(address) = line.trim().strip_prefix("listening on ") {
+                return Ok(Receiver {
+                    address: address.to_owned(),
+                    child,
+                    errors,
+                });
+            }
+            said += &line;
+            line.clear();
         }
-        match line.trim().strip_prefix("listening on ") {
-            Some(address) => Ok(Receiver {
-                address: address.to_owned(),
-                child,
-                errors,
-            }),
-            None => Err(format!("the receiver did not start: {}", line.trim())),
-        }
+        Err(format!("{verb} did not start: {}", said.trim()))
     }
 }
 
@@ -135,6 +149,21 @@ pub struct Receiver {
 }
 
 impl Receiver {
+    /// The process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to stop, and waits until it has.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn stop(mut self) -> std::io::Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        self.child.wait().map(|_| ())
+    }
+
     /// Waits for its end and gives its report.
     ///
     /// # Errors

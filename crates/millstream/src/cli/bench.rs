@@ -7,7 +7,7 @@ use super::stop::Stop;
 use super::{Failure, report};
 use crate::bench::figures::median_index;
 use crate::bench::market_spread::{self, Outcome, Plan};
-use crate::bench::{flow, idle};
+use crate::bench::{flow, idle, queue};
 
 /// The options of `millstream bench`.
 #[derive(clap::Args, Debug)]
@@ -22,6 +22,29 @@ enum Name {
     MarketSpread(MarketSpread),
     /// Single steps of Rust flows, what a second worker brings, and what an idle flow costs.
     Flow(FlowArgs),
+    /// The queue server: sets and gets over sockets, memory with a backlog, restart.
+    Queue(QueueArgs),
+}
+
+/// The options of `millstream bench queue`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  millstream bench queue --runs 3 --seconds 1")]
+struct QueueArgs {
+    /// How many runs; every figure is their median.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Seconds of each measurement of sustained load.
+    #[arg(long, value_name = "T", default_value_t = 2.0)]
+    seconds: f64,
+    /// Where queues are kept meanwhile: the disk that --sync always is measured on.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: std::path::PathBuf,
+    /// Measure a server that runs already, by another maker perhaps: only what needs no restart.
+    #[arg(long, value_name = "HOST:PORT", value_parser = super::address::parse)]
+    server: Option<std::net::SocketAddr>,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// The options of `millstream bench flow`.
@@ -121,6 +144,16 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             let idle = idle::run(idle::WATCHED, idle::SAMPLES).map_err(Failure::failed)?;
             let text = format!("{steps}\n{}", idle.to_string().trim_end());
             report::print(&FlowFigures { steps, idle }, &text, args.json)
+        }
+        Name::Queue(args) => {
+            let plan = queue::Plan {
+                runs: args.runs,
+                seconds: args.seconds,
+                dir: args.dir,
+                server: args.server,
+            };
+            let report = queue::measure(&plan).map_err(Failure::failed)?;
+            report::print(&report, &report.to_string(), args.json)
         }
     }
 }

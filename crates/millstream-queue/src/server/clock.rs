@@ -12,13 +12,22 @@ use crate::moment::Moment;
     reason = "this is where the time that is handed in comes from"
 )]
 pub(super) fn now() -> Moment {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let start = START.get_or_init(Instant::now);
     let wall = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     Moment {
         wall_ms: wall.as_millis() as u64,
-        steady_us: start.elapsed().as_micros() as u64,
+        steady_us: steady_us(),
     }
+}
+
+/// The time on the steady clock alone.
+#[inline]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is where the time that is handed in comes from"
+)]
+pub(super) fn steady_us() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_micros() as u64
 }

@@ -31,6 +31,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         begun: None,
         half_since_us: None,
         waiting_us: None,
+        now_us: clock::now().steady_us,
     };
     let outcome = poll_fn(|context| connection.poll(context)).await;
     connection.end();
@@ -53,6 +54,8 @@ struct Connection<T> {
     half_since_us: Option<u64>,
     /// Since when the peer takes no output.
     waiting_us: Option<u64>,
+    /// When the connection did something last.
+    now_us: u64,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
@@ -63,6 +66,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
 
     fn poll_with(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.take_place(state, context);
+        if state
+            .place(self.session.id())
+            .is_none_or(|place| place.doomed)
+        {
+            let error = io::Error::new(io::ErrorKind::TimedOut, "used up its time");
+            return Poll::Ready(Err(error));
+        }
         loop {
             if !self.session.output().is_empty() {
                 match self.poll_send(state, context) {
@@ -76,14 +86,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             let Some(place) = state.place(self.session.id()) else {
                 return Poll::Ready(Ok(()));
             };
-            if place.doomed {
-                return Poll::Ready(Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "used up its time",
-                )));
-            }
             if std::mem::take(&mut place.woken) || self.session.has_work() {
-                let now = clock::now();
+                let now = self.read_clock();
                 self.begun.get_or_insert((now.steady_us, false));
                 self.session.resume(&mut state.queues, now);
                 self.worked(state, now);
@@ -109,8 +113,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     }
 
     #[inline]
-    fn received(&mut self, state: &mut State, length: usize) {
+    fn read_clock(&mut self) -> Moment {
         let now = clock::now();
+        self.now_us = now.steady_us;
+        now
+    }
+
+    #[inline]
+    fn received(&mut self, state: &mut State, length: usize) {
+        let now = self.read_clock();
         let sets = state.queues.counters().cmd_set;
         state.queues.counters().bytes_read += length as u64;
         self.session
@@ -170,7 +181,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             }
         }
         if let Some((begun_us, set)) = self.begun.take() {
-            let spent_us = clock::now().steady_us - begun_us;
+            let spent_us = clock::steady_us() - begun_us;
             state.queues.latencies().request_us(set, spent_us);
         }
         // A TLS stream keeps what it could not write yet.
@@ -194,7 +205,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         } else if self.session.is_waiting() {
             u64::MAX
         } else {
-            limit(clock::now().steady_us, limits.idle_timeout)
+            limit(self.now_us, limits.idle_timeout)
         };
         if let Some(place) = state.place(self.session.id()) {
             place.until_us = until_us;

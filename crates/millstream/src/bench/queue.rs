@@ -27,6 +27,8 @@ pub struct Plan {
     pub seconds: f64,
     /// Where queues are kept.
     pub dir: PathBuf,
+    /// Only loads with this text in their name, and no backlogs.
+    pub only: Option<String>,
     /// A server that runs already.
     pub server: Option<std::net::SocketAddr>,
 }
@@ -103,7 +105,11 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
         &["never", "always"]
     };
     for &sync in syncs {
-        for (name, load) in loads(plan.seconds) {
+        let wanted = |name: &str| plan.only.as_deref().is_none_or(|only| name.contains(only));
+        for (name, load) in loads(plan.seconds)
+            .into_iter()
+            .filter(|(name, _)| wanted(name))
+        {
             let mut runs = Vec::new();
             for _ in 0..plan.runs {
                 runs.push(run(&program, plan, sync, &load)?);
@@ -117,7 +123,7 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
             });
         }
     }
-    let backlogs = if plan.server.is_some() {
+    let backlogs = if plan.server.is_some() || plan.only.is_some() {
         Vec::new()
     } else {
         backlog::measure(&program, &plan.dir)?

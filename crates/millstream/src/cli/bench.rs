@@ -39,6 +39,9 @@ struct QueueArgs {
     /// Where queues are kept meanwhile: the disk that --sync always is measured on.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: std::path::PathBuf,
+    /// Only loads with this text in their name, such as "100 conn".
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// Measure a server that runs already, by another maker perhaps: only what needs no restart.
     #[arg(long, value_name = "HOST:PORT", value_parser = super::address::parse)]
     server: Option<std::net::SocketAddr>,
@@ -150,6 +153,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
                 runs: args.runs,
                 seconds: args.seconds,
                 dir: args.dir,
+                only: args.only,
                 server: args.server,
             };
             let report = queue::measure(&plan).map_err(Failure::failed)?;

@@ -43,6 +43,7 @@ bench: build  ## measure this machine
 	$(BIN)/millstream bench market-spread
 	$(BIN)/millstream bench flow
 	$(or $(CARGO_TARGET_DIR),target)/release/millstream bench flow
+	$(or $(CARGO_TARGET_DIR),target)/release/millstream bench queue
 
 wheel: $(READY)  ## build a wheel into dist/
 	$(BIN)/maturin build --release --out dist

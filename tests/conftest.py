@@ -53,7 +53,16 @@ class QueueServer:
     def __init__(self, program: Path, folder: Path, port: int, options: tuple[str, ...]) -> None:
         self.folder = folder
         self.port = port
-        self._command = [str(program), "queue", "serve", "--dir", str(folder), "--listen", f"127.0.0.1:{port}", *options]
+        self._command = [
+            str(program),
+            "queue",
+            "serve",
+            "--dir",
+            str(folder),
+            "--listen",
+            f"127.0.0.1:{port}",
+            *options,
+        ]
         self.start()
 
     def start(self) -> None:

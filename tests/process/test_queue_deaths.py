@@ -15,7 +15,7 @@ KILLS = 8
 
 
 class Producer(threading.Thread):
-    """Sets numbers, one at a time, and remembers which were acknowledged. It connects again when the server has died."""
+    """Sets numbers, one at a time, and remembers which were acknowledged. Connects again after a death."""
 
     def __init__(self, server: Any, name: str) -> None:
         super().__init__(daemon=True)

@@ -65,10 +65,7 @@ impl Load {
             .map_err(|error| format!("{server}: {error}"))
     }
 
-    fn try_run(&self, server: SocketAddr) -> io::Result<Measured> {
-        forget_items(server)?;
-        let words = Words::new(self);
-        let mut poll = Poll::new()?;
+    fn connect(&self, server: SocketAddr, poll: &Poll) -> io::Result<Vec<Client>> {
         let mut clients = Vec::with_capacity(self.connections);
         for index in 0..self.connections {
             let stream = std::net::TcpStream::connect(server)?;
@@ -85,6 +82,14 @@ impl Load {
                 sent_ns: 0,
             });
         }
+        Ok(clients)
+    }
+
+    fn try_run(&self, server: SocketAddr) -> io::Result<Measured> {
+        forget_items(server)?;
+        let words = Words::new(self);
+        let mut poll = Poll::new()?;
+        let mut clients = self.connect(server, &poll)?;
         let mut times =
             Histogram::<u64>::new_with_bounds(100, 60_000_000_000, 3).map_err(io::Error::other)?;
         let mut events = Events::with_capacity(self.connections.max(16));

@@ -13,7 +13,7 @@ use crate::core::{Core, SegmentOf};
 use crate::cut;
 use crate::durable::Durable;
 use crate::error::{Error, Result};
-use crate::frame::{self, Kind, frame_bytes};
+use crate::frame::{self, Head, Kind, frame_bytes};
 use crate::index;
 use crate::lock::{Slot, Taken};
 use crate::segment::{self, Mark};
@@ -67,8 +67,8 @@ impl<S: Storage> Appender<S> {
             core,
         };
         let control = appender.core.control()?;
-        if appender.slot.was_left_locked(control) {
-            appender.held(control).repair()?;
+        if let Some(dead) = appender.slot.was_left_locked(control) {
+            drop(appender.repaired(control, dead)?);
         }
         Ok(appender)
     }
@@ -111,26 +111,22 @@ impl<S: Storage> Appender<S> {
         bodies: impl IntoIterator<Item = B>,
     ) -> Result<Range<u64>> {
         let mut held = self.lock()?;
-        let (mut mark, first) = held.room(0)?;
-        let mut sequence = first;
+        let (mark, first) = held.room(0)?;
         let mut batch = Batch::new(mark);
+        let mut sequence = first;
         for body in bodies {
             let body = body.as_ref();
             let length = self.check_length(body.len())?;
-            if !held.tail().segment.fits(mark.offset, frame_bytes(length)) {
+            if !held
+                .tail()
+                .segment
+                .fits(batch.end.offset, frame_bytes(length))
+            {
                 held.finish(&batch);
-                (mark, sequence) = held.room(frame_bytes(length))?;
-                batch = Batch::new(mark);
+                batch = Batch::new(held.room(frame_bytes(length))?.0);
             }
-            held.tail().segment.store_body(mark.offset, body);
-            mark = held.add(
-                &mut batch,
-                mark,
-                sequence,
-                length,
-                frame::body_crc(body),
-                time_ns,
-            );
+            held.tail().segment.store_body(batch.end.offset, body);
+            held.add(&mut batch, sequence, length, frame::body_crc(body), time_ns);
             sequence += 1;
         }
         held.finish(&batch);
@@ -187,12 +183,25 @@ impl<S: Storage> Appender<S> {
     #[inline]
     fn lock(&self) -> Result<Held<'_, S>> {
         let control = self.ready()?;
-        let taken = self.slot.lock(control)?;
-        let mut held = self.held(control);
-        if taken == Taken::Inherited {
-            held.repair()?;
+        match self.slot.lock(control)? {
+            Taken::Free => Ok(self.held(control)),
+            Taken::From(dead) => self.repaired(control, dead),
         }
-        Ok(held)
+    }
+
+    /// The lock that was a dead writer's, with the tail repaired. If that fails the lock is left as the dead one left it, so that whoever
+    /// comes next repairs first too.
+    #[cold]
+    fn repaired<'a>(&'a self, control: &'a Control<S::Region>, dead: u64) -> Result<Held<'a, S>> {
+        let mut held = self.held(control);
+        match held.repair() {
+            Ok(()) => Ok(held),
+            Err(error) => {
+                std::mem::forget(held);
+                self.slot.give_back(control, dead);
+                Err(error)
+            }
+        }
     }
 
     fn held<'a>(&'a self, control: &'a Control<S::Region>) -> Held<'a, S> {
@@ -213,7 +222,7 @@ pub(crate) struct Held<'a, S: Storage> {
 struct Batch {
     start: Mark,
     end: Mark,
-    first: Option<frame::Head>,
+    first: Option<Head>,
     time_ns: u64,
 }
 
@@ -270,23 +279,10 @@ impl<S: Storage> Held<'_, S> {
     /// Publish the frame at `mark`, whose body is in place.
     #[inline]
     pub fn commit(&mut self, mark: Mark, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
+        let (head, next, time_ns) = self.complete(mark, sequence, length, body_crc, time_ns);
         let segment = &self.tail().segment;
-        let time_ns = time_ns.max(segment.last_time_ns());
-        let head = segment.complete(
-            mark.offset,
-            Kind::Record,
-            length,
-            body_crc,
-            sequence,
-            time_ns,
-        );
         segment.publish(mark.offset, head);
-        let next = Mark {
-            offset: mark.offset + head.bytes(),
-            records: mark.records + 1,
-        };
         segment.set_tail(next, time_ns);
-        index::note(segment, mark.offset, next);
         if next.offset >= self.tail().notice_at {
             self.notice(next.offset);
         }
@@ -294,37 +290,36 @@ impl<S: Storage> Held<'_, S> {
 
     /// Put a frame behind those of the batch, unseen.
     #[inline]
-    fn add(
-        &mut self,
-        batch: &mut Batch,
-        mark: Mark,
+    fn add(&self, batch: &mut Batch, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
+        let at = batch.end;
+        let (head, next, time_ns) = self.complete(at, sequence, length, body_crc, time_ns);
+        match batch.first {
+            None => batch.first = Some(head),
+            Some(_) => self.tail().segment.publish(at.offset, head),
+        }
+        batch.end = next;
+        batch.time_ns = time_ns;
+    }
+
+    /// All of a frame but its first word. Gives that, the mark behind the frame, and its time.
+    #[inline]
+    fn complete(
+        &self,
+        at: Mark,
         sequence: u64,
         length: u32,
         body_crc: u32,
         time_ns: u64,
-    ) -> Mark {
+    ) -> (Head, Mark, u64) {
         let segment = &self.tail().segment;
         let time_ns = time_ns.max(segment.last_time_ns());
-        let head = segment.complete(
-            mark.offset,
-            Kind::Record,
-            length,
-            body_crc,
-            sequence,
-            time_ns,
-        );
-        match batch.first {
-            None => batch.first = Some(head),
-            Some(_) => segment.publish(mark.offset, head),
-        }
+        let head = segment.complete(at.offset, Kind::Record, length, body_crc, sequence, time_ns);
         let next = Mark {
-            offset: mark.offset + head.bytes(),
-            records: mark.records + 1,
+            offset: at.offset + head.bytes(),
+            records: at.records + 1,
         };
-        index::note(segment, mark.offset, next);
-        batch.end = next;
-        batch.time_ns = time_ns;
-        next
+        index::note(segment, at.offset, next);
+        (head, next, time_ns)
     }
 
     /// Publish a batch.

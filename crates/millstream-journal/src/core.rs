@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::control::Control;
 use crate::error::{Error, Result};
+use crate::frame::Kind;
+use crate::index;
 use crate::options::Options;
 use crate::recover::Plan;
 use crate::segment::{self, Mark, Segment};
@@ -213,10 +215,60 @@ impl<S: Storage> Core<S> {
         self.segment(low)
     }
 
-    /// The sequence number that the next record will get.
+    /// The sequence number behind the tail.
     pub fn next(&self) -> Result<u64> {
         let segment = self.segment(self.tail_segment())?;
         Ok(self.base(&segment)? + self.tail(&segment).records)
+    }
+
+    /// The sequence number behind all that readers may have seen.
+    pub fn published(&self) -> Result<u64> {
+        let segment = self.segment(self.tail_segment())?;
+        Ok(self.base(&segment)? + self.end(&segment).records)
+    }
+
+    /// The end of a segment's published frames: a writer that died may have published one more than the tail counts.
+    fn end(&self, segment: &Segment<S::Region>) -> Mark {
+        let mut end = self.tail(segment);
+        while self.plan().is_none()
+            && let Ok(Some(head)) = segment.head(end.offset)
+            && head.kind == Kind::Record
+        {
+            end = Mark {
+                offset: end.offset + head.bytes(),
+                records: end.records + 1,
+            };
+        }
+        end
+    }
+
+    /// Whether there is a record `sequence`, or could be next.
+    pub fn check_sequence(&self, sequence: u64) -> Result<()> {
+        let (first, next) = (self.first()?, self.published()?);
+        if sequence < first {
+            return Err(Error::Pruned {
+                path: self.path(),
+                sequence,
+                first,
+            });
+        }
+        if sequence > next {
+            return Err(Error::NotYet {
+                path: self.path(),
+                sequence,
+                next,
+            });
+        }
+        Ok(())
+    }
+
+    /// Where the record `sequence` begins, which is there or would be next in this segment.
+    pub fn find(&self, segment: &Segment<S::Region>, sequence: u64) -> Result<Mark> {
+        let (base, end) = (self.base(segment)?, self.end(segment));
+        index::find(segment, base, end, sequence - base).ok_or_else(|| {
+            let what = format!("the frames before record {sequence} cannot be followed");
+            self.damage(segment, segment.data_start(), what)
+        })
     }
 
     /// All records before this sequence number survive a loss of power.

@@ -107,7 +107,7 @@ impl<S: Storage> Cursor<S> {
     /// [`Error::Damage`] when neither slot is sound.
     pub fn position(&self) -> Result<u64> {
         let core = self.journal.core();
-        Ok(read(core, &self.name, &self.region)?.min(core.next()?))
+        Ok(read(core, &self.name, &self.region)?.min(core.published()?))
     }
 
     /// Move the cursor, in any direction.
@@ -117,7 +117,7 @@ impl<S: Storage> Cursor<S> {
     pub fn set(&self, sequence: u64) -> Result<()> {
         let core = self.journal.core();
         core.check_fork()?;
-        let next = core.next()?;
+        let next = core.published()?;
         if sequence > next {
             return Err(Error::NotYet {
                 path: core.path(),
@@ -200,7 +200,7 @@ pub(crate) fn list<S: Storage>(core: &Core<S>) -> Result<Vec<CursorInfo>> {
             && region.bytes_len() >= BYTES
             && region.load(0) != 0
         {
-            let position = read(core, &name, &region)?.min(core.next()?);
+            let position = read(core, &name, &region)?.min(core.published()?);
             cursors.push(CursorInfo { name, position });
         }
     }

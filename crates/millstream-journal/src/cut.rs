@@ -9,7 +9,6 @@ use crate::append::Held;
 use crate::control::Facts;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::index;
 use crate::recover::{self, Plan, Step};
 use crate::segment::Mark;
 use crate::storage::{Access, Region, Storage};
@@ -137,22 +136,8 @@ pub(crate) fn cut<S: Storage>(
     held: &mut Held<'_, S>,
     sequence: u64,
 ) -> Result<()> {
-    let (first, next) = (core.first()?, core.next()?);
-    if sequence < first {
-        return Err(Error::Pruned {
-            path: core.path(),
-            sequence,
-            first,
-        });
-    }
-    if sequence > next {
-        return Err(Error::NotYet {
-            path: core.path(),
-            sequence,
-            next,
-        });
-    }
-    if sequence == next {
+    core.check_sequence(sequence)?;
+    if sequence == core.next()? {
         return Ok(());
     }
     let intent = intent(core, sequence)?;
@@ -187,25 +172,15 @@ pub(crate) fn cut<S: Storage>(
 
 fn intent<S: Storage>(core: &Core<S>, sequence: u64) -> Result<Intent> {
     let segment = core.locate(sequence)?;
-    let (number, base, tail) = (segment.number(), core.base(&segment)?, core.tail(&segment));
-    let lost = || {
-        core.damage(
-            &segment,
-            segment.data_start(),
-            format!("the frames before record {sequence} cannot be followed"),
-        )
+    let (number, base) = (segment.number(), core.base(&segment)?);
+    let last_time_ns = if sequence > base {
+        segment.time_ns(core.find(&segment, sequence - 1)?.offset)
+    } else if number > core.first_segment() {
+        core.segment(number - 1)?.last_time_ns()
+    } else {
+        0
     };
-    let records = sequence - base;
-    let mark = index::find(&segment, base, tail, records).ok_or_else(lost)?;
-    let last_time_ns = match records.checked_sub(1) {
-        Some(before) => segment.time_ns(
-            index::find(&segment, base, tail, before)
-                .ok_or_else(lost)?
-                .offset,
-        ),
-        None if number > core.first_segment() => core.segment(number - 1)?.last_time_ns(),
-        None => 0,
-    };
+    let mark = core.find(&segment, sequence)?;
     Ok(Intent {
         number,
         base,

@@ -137,7 +137,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// A segment that cannot be opened.
     pub fn next(&self) -> Result<u64> {
-        self.core().next()
+        self.core().published()
     }
 
     /// All records before this sequence number survive a loss of power.

@@ -28,8 +28,8 @@ pub(crate) struct Slot<S: Storage> {
 pub(crate) enum Taken {
     /// It was free.
     Free,
-    /// From a writer that died: the tail needs repair.
-    Inherited,
+    /// It was held by this slot, whose writer died: the tail needs repair.
+    From(u64),
 }
 
 impl<S: Storage> Slot<S> {
@@ -58,9 +58,15 @@ impl<S: Storage> Slot<S> {
         })
     }
 
-    /// Whether the lock is still held by a process that died with this slot before.
-    pub fn was_left_locked(&self, control: &Control<S::Region>) -> bool {
-        control.holder() == Some(self.number)
+    /// The lock, if it is still held by a process that had this slot before and died.
+    pub fn was_left_locked(&self, control: &Control<S::Region>) -> Option<u64> {
+        control.holder().filter(|holder| *holder == self.number)
+    }
+
+    /// Leave the lock as it was when it was taken from `dead`.
+    pub fn give_back(&self, control: &Control<S::Region>, dead: u64) {
+        let held = control.inherit(self.number, dead);
+        debug_assert!(held, "the append lock was taken away from a living writer");
     }
 
     /// Take the append lock.
@@ -108,7 +114,7 @@ impl<S: Storage> Slot<S> {
             }
             if let Some(holder) = control.holder() {
                 if pause > Duration::from_micros(500) && self.inherit(control, holder)? {
-                    return Ok(Taken::Inherited);
+                    return Ok(Taken::From(holder));
                 }
                 let waited = host.monotonic().saturating_sub(start);
                 if waited >= self.core.options.busy_timeout {

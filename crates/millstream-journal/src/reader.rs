@@ -96,30 +96,9 @@ impl<S: Storage> Reader<S> {
     /// [`Error::Pruned`], [`Error::NotYet`], [`Error::Damage`] before it in its segment.
     pub fn seek(&mut self, sequence: u64) -> Result<()> {
         let core = Arc::clone(self.journal.core());
-        let (first, next) = (core.first()?, core.next()?);
-        if sequence < first {
-            return Err(Error::Pruned {
-                path: core.path(),
-                sequence,
-                first,
-            });
-        }
-        if sequence > next {
-            return Err(Error::NotYet {
-                path: core.path(),
-                sequence,
-                next,
-            });
-        }
+        core.check_sequence(sequence)?;
         let segment = core.locate(sequence)?;
-        let (base, tail) = (core.base(&segment)?, core.tail(&segment));
-        let mark = index::find(&segment, base, tail, sequence - base).ok_or_else(|| {
-            core.damage(
-                &segment,
-                segment.data_start(),
-                format!("the frames before record {sequence} cannot be followed"),
-            )
-        })?;
+        let (base, mark) = (core.base(&segment)?, core.find(&segment, sequence)?);
         self.stand(segment, base, mark);
         Ok(())
     }

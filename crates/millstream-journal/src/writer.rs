@@ -147,7 +147,7 @@ impl<S: Storage> Writer<S> {
     /// # Errors
     /// As [`sync`](Self::sync); [`Error::NotYet`] when there is no such record.
     pub fn wait_durable(&self, sequence: u64) -> Result<()> {
-        let next = self.journal.next()?;
+        let next = self.appender.core.next()?;
         if sequence >= next {
             return Err(Error::NotYet {
                 path: self.journal.path(),

@@ -25,6 +25,13 @@ impl Mapped {
             root: path.as_ref().into(),
         }
     }
+
+    /// The file of that name, made empty if it is not there.
+    fn made(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        options.open(self.path(name))
+    }
 }
 
 /// A `flock`, held as long as this lives and, in a forked child, as long as that lives.
@@ -61,12 +68,7 @@ impl Storage for Mapped {
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<MappedRegion> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.path(name))?;
+        let file = self.made(name)?;
         reserve(&file, bytes)?;
         Ok(MappedRegion {
             memory: Memory::map(&file, bytes, Access::Write)?,
@@ -108,12 +110,7 @@ impl Storage for Mapped {
     }
 
     fn lock(&self, name: &str, hold: Hold) -> io::Result<Option<FileLock>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.path(name))?;
+        let file = self.made(name)?;
         let operation = match hold {
             Hold::Shared => FlockOperation::NonBlockingLockShared,
             Hold::Exclusive => FlockOperation::NonBlockingLockExclusive,

@@ -82,7 +82,7 @@ class QueueServer:
         self.process.wait()
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int:
-        """Ask it to stop; its exit code."""
+        """Ask it to stop, for which it has 5 seconds and a loaded machine some more; its exit code."""
         self.process.send_signal(signal_number)
         return self.process.wait(timeout=10)
 

@@ -1,6 +1,5 @@
 """The queue server with clients that know nothing of it: the memcache libraries in use, and typed lines."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -109,9 +108,7 @@ def test_the_verbs_of_the_program_are_clients_too(serve_queues: Serve, run: Call
     assert '"jobs":{"items":1,"bytes":5,' in run("queue", "list", "--json", *where).stdout
     assert "\ntotal_items 3\n" in run("queue", "stats", "jobs", *where).stdout
     assert run("queue", "drain", "jobs", *where).stdout == "third\n"
-    begun = time.monotonic()
     nothing = run("queue", "get", "jobs", "--wait", "200ms", *where)
-    assert time.monotonic() - begun >= 0.2
     assert (nothing.returncode, nothing.stderr) == (1, 'millstream queue get: queue "jobs" has no item\n')
     assert run("queue", "put", "a/b", "x", *where).returncode == 2
     server.stop()

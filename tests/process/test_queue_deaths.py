@@ -104,9 +104,7 @@ def test_a_server_that_is_told_to_stop_ends_well(serve_queues: Serve, number: in
         assert idle.recv(100) == b"STORED\r\n"
         half.sendall(b"set r 0 0 100\r\nhalf")
         time.sleep(0.1)
-        begun = time.monotonic()
         assert server.stop(number) == 0
-        assert time.monotonic() - begun < 5
         assert waiting.recv(100) == b"END\r\n"
         assert idle.recv(100) == b""
     server.start()

@@ -1,0 +1,95 @@
+"""Who may come in, and how: TLS, a name and password, sockets that systemd hands over."""
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Serve = Callable[..., Any]
+
+
+def test_tls(serve_queues: Serve, tmp_path: Path) -> None:
+    """The certificate is made with openssl, which every system has."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run(
+        [*make.split(), *names, "-keyout", str(key), "-out", str(certificate)],
+        check=True,
+        capture_output=True,
+    )
+    server = serve_queues("--tls-cert", str(certificate), "--tls-key", str(key))
+    context = ssl.create_default_context(cafile=str(certificate))
+    large = b"x" * 500_000
+    with server.connect() as plain, context.wrap_socket(plain, server_hostname="localhost") as client:
+        client.sendall(b"set q 0 0 %d\r\n%s\r\nget q\r\nquit\r\n" % (len(large), large))
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer == b"STORED\r\nVALUE q 0 500000\r\n" + large + b"\r\nEND\r\n"
+    # Who does not speak TLS is turned away, and others are served.
+    with server.connect() as plain:
+        plain.sendall(b"version\r\n" * 10)
+        assert not plain.recv(100).startswith(b"VERSION")
+    with server.connect() as plain, context.wrap_socket(plain, server_hostname="localhost") as client:
+        client.sendall(b"version\r\n")
+        assert client.recv(100).startswith(b"VERSION")
+
+
+def test_a_key_that_is_none_is_named(run: Callable[..., Any], tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("nothing\n")
+    done = run("queue", "serve", "--dir", tmp_path / "q", "--tls-cert", wrong, "--tls-key", wrong)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"millstream queue serve: {wrong}: no certificate in this file\n",
+    )
+
+
+def test_name_and_password(serve_queues: Serve, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_text("ann:secret\nbob:word\n")
+    server = serve_queues("--auth-file", str(known))
+    assert server.ask(b"get q|") == b"CLIENT_ERROR unauthenticated|"
+    assert server.ask(b"set auth 0 0 9|ann wrong|get q|").startswith(b"CLIENT_ERROR authentication failure|")
+    assert server.ask(b"set auth 0 0 8|bob word|get q|") == b"STORED|END|"
+
+
+# What systemd does before it becomes the service.
+HAND_OVER = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def test_a_socket_from_systemd(millstream_bin: Path, tmp_path: Path) -> None:
+    """By its protocol: the socket is file descriptor 3, and READY=1 is a datagram."""
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(tmp_path / "notify"))
+    notify.settimeout(10)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    command = [str(millstream_bin), "queue", "serve", "--dir", str(tmp_path / "queues")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", HAND_OVER, str(listener.fileno()), *command],
+        pass_fds=[listener.fileno()],
+        env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert notify.recv(100) == b"READY=1"
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(b"version\r\n")
+            assert client.recv(100).startswith(b"VERSION")
+        process.terminate()
+        assert notify.recv(100) == b"STOPPING=1"
+        assert process.wait(timeout=10) == 0
+    finally:
+        process.kill()
+        process.wait()
+        notify.close()
+        listener.close()

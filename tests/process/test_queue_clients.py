@@ -1,6 +1,8 @@
 """The queue server with clients that know nothing of it: the memcache libraries in use, and typed lines."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import memcache
@@ -9,6 +11,7 @@ import pytest
 from pymemcache.client.base import Client as PyMemcache
 
 Serve = Callable[..., Any]
+DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "memcache.md"
 
 
 class PyMemcacheClient:
@@ -96,6 +99,23 @@ def test_noreply_sets_of_pymemcache_arrive(serve_queues: Serve) -> None:
 
 def test_a_line_typed_by_hand_needs_no_carriage_return(serve_queues: Serve) -> None:
     assert serve_queues().ask(b"set q 0 0 2\nhi\nget q\n") == b"STORED|VALUE q 0 2|hi|END|"
+
+
+def test_the_document_shows_what_happens(serve_queues: Serve, tmp_path: Path) -> None:
+    """Each example of docs/memcache.md, in their order: `>` is sent, the rest is the answer."""
+    known = tmp_path / "known"
+    known.write_text("ann:secret\n")
+    plain, asking = serve_queues(), serve_queues("--auth-file", str(known))
+    blocks = re.findall(r"```\n(> .*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
+    assert len(blocks) >= 7
+    for block in blocks:
+        lines = block.splitlines()
+        sent = [line[2:] for line in lines if line.startswith("> ")]
+        expected = "".join(line + "\r\n" for line in lines if not line.startswith("> "))
+        server = asking if sent[0].startswith("set auth") else plain
+        with server.connect() as connection, connection.makefile("rb") as answers:
+            connection.sendall("".join(line + "\r\n" for line in sent).encode())
+            assert answers.read(len(expected)).decode() == expected, block
 
 
 def test_the_verbs_of_the_program_are_clients_too(serve_queues: Serve, run: Callable[..., Any]) -> None:

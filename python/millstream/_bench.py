@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ._keyed import KeyedStream
     from ._windowed import Windows
 
 __all__ = ["bench_flow"]
@@ -141,6 +142,29 @@ def window_plain(readings: list[Reading]) -> None:
         counts[key] = plus(counts.get(key, 0), reading)
 
 
+def join_flow(readings: list[Reading]) -> Flow:
+    """Every other reading is of the other stream; each meets the latest one of its key there."""
+    flow = Flow("join")
+
+    def timed(name: str, own: list[Reading]) -> KeyedStream:
+        return flow.source(name, items(own, 1000)).event_time(time_of).key_by(key_of)
+
+    left, right = timed("left", readings[::2]), timed("right", readings[1::2])
+    left.join("joined", right).values().sink("out", discard())
+    return flow
+
+
+def join_plain(readings: list[Reading]) -> None:
+    latest: tuple[dict[int, Reading], dict[int, Reading]] = {}, {}
+    pairs = []
+    for number, reading in enumerate(readings):
+        time_of(reading)
+        key, side = key_of(reading), number % 2
+        latest[side][key] = reading
+        if key in latest[1 - side]:
+            pairs.append((latest[0][key], latest[1][key]))
+
+
 def seconds(work: Callable[[], object]) -> float:
     start = perf_counter()
     work()
@@ -197,6 +221,8 @@ def measure() -> dict[str, Any]:
         readings = [(time, chance.randrange(keys)) for time in range(1_000_000)]
         cases.append((f"tumbling window, count, {keys:,} keys", window_count_flow, window_plain, readings))
         cases.append((f"tumbling window, fold, {keys:,} keys", window_fold_flow, window_plain, readings))
+    readings = [(time, chance.randrange(1_000)) for time in range(1_000_000)]
+    cases.append(("join with the latest, 1,000 keys", join_flow, join_plain, readings))
     results = []
     for what, flow, plain, numbers in cases:
         reached, beside = compare(flow, plain, numbers)

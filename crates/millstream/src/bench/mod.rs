@@ -3,6 +3,7 @@
 pub mod figures;
 pub mod flow;
 pub mod idle;
+pub mod journal;
 pub mod market_spread;
 pub mod peers;
 pub mod queue;

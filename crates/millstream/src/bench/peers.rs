@@ -51,7 +51,9 @@ impl Program {
         Ok(Program(vec![path.into()]))
     }
 
-    fn command(&self, args: &[String]) -> Command {
+    /// The program with these arguments, in a process group of its own.
+    #[must_use]
+    pub fn command(&self, args: &[String]) -> Command {
         let mut command = Command::new(&self.0[0]);
         command.args(&self.0[1..]).args(args).stdin(Stdio::null());
         // Ctrl-C on a terminal reaches a whole group; the order in which a run ends is ours.

@@ -1,5 +1,7 @@
 //! `millstream bench` and `millstream demo`: the reference application, measured.
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
 use serde::Serialize;
 
@@ -7,7 +9,7 @@ use super::stop::Stop;
 use super::{Failure, report};
 use crate::bench::figures::median_index;
 use crate::bench::market_spread::{self, Outcome, Plan};
-use crate::bench::{flow, idle, queue};
+use crate::bench::{flow, idle, journal, queue};
 
 /// The options of `millstream bench`.
 #[derive(clap::Args, Debug)]
@@ -20,6 +22,11 @@ pub(super) struct Args {
 enum Name {
     /// Two TCP streams, state by symbol, results over TCP; internal and end-to-end latency.
     MarketSpread(MarketSpread),
+    /// Journals: rate, latency, durability, recovery, beside what one would use instead.
+    Journal(JournalArgs),
+    /// Another process of `bench journal`.
+    #[command(hide = true, subcommand)]
+    JournalPeer(journal::Role),
     /// Single steps of Rust flows, what a second worker brings, and what an idle flow costs.
     Flow(FlowArgs),
     /// The queue server: sets and gets over sockets, memory with a backlog, restart.
@@ -38,7 +45,7 @@ struct QueueArgs {
     seconds: f64,
     /// Where queues are kept meanwhile: the disk that --sync always is measured on.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    dir: std::path::PathBuf,
+    dir: PathBuf,
     /// Only loads with this text in their name, such as "100 conn".
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -60,6 +67,42 @@ struct FlowArgs {
     /// Report as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// The options of `millstream bench journal`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  millstream bench journal --only speed --only processes --json")]
+struct JournalArgs {
+    /// How many runs; every figure is their median.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Measure this part only; may be given several times.
+    #[arg(long, value_name = "PART", value_enum)]
+    only: Vec<journal::Part>,
+    /// Where journals are made, and removed again [default: the system's folder for temporary files].
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// The size of the journal that is reopened, in GiB.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    large_gib: u64,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl JournalArgs {
+    fn run(self) -> Result<(), Failure> {
+        let plan = journal::Plan {
+            runs: self.runs,
+            parts: self.only,
+            folder: self.folder.unwrap_or_else(std::env::temp_dir),
+            large_gib: self.large_gib,
+            stop: Stop::on_signals()?.flag(),
+            peers: Vec::new(),
+        };
+        let figures = journal::run(&plan).map_err(Failure::failed)?;
+        report::print(&figures, &figures.to_string(), self.json)
+    }
 }
 
 /// The options of `millstream bench market-spread`.
@@ -141,6 +184,8 @@ fn check(rate: f64, seconds: f64) -> Result<(), Failure> {
 /// Run a benchmark.
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     match args.name {
+        Name::Journal(args) => args.run(),
+        Name::JournalPeer(role) => journal::play(&role).map_err(Failure::failed),
         Name::MarketSpread(args) => market_spread(&args),
         Name::Flow(args) => {
             let steps = flow::run(args.runs).map_err(Failure::failed)?;

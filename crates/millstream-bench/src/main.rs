@@ -1,0 +1,124 @@
+//! Journals beside `fjall`: `cargo run --release -p millstream-bench`.
+//!
+//! The rows are those of `millstream bench journal --only compare` and the same with fjall, which is not linked into the shipped
+//! program. They take turns within one run.
+//!
+//! ```text
+//! cargo run --release -p millstream-bench -- --runs 5 --json
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use clap::Parser;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use millstream::bench::journal::{self, Fault, Part, Peer, Plan, Work};
+use millstream::flow::clock::now_ns;
+
+const BATCH: u64 = 1_000;
+
+/// Journals compared with what one would use instead.
+#[derive(Parser)]
+struct Args {
+    /// How many runs; every figure is their median.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Where databases are made, and removed again [default: the system's folder for temporary files].
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> Result<(), Fault> {
+    let args = Args::parse();
+    let figures = journal::run(&Plan {
+        runs: args.runs,
+        parts: vec![Part::Compare],
+        folder: args.folder.unwrap_or_else(std::env::temp_dir),
+        large_gib: 1,
+        stop: Default::default(),
+        peers: vec![Box::new(Fjall)],
+    })?;
+    if args.json {
+        println!("{}", serde_json::to_string(&figures)?);
+    } else {
+        println!("{figures}");
+    }
+    Ok(())
+}
+
+/// A tree of sequence numbers, each with its time and body, as one would keep a log in a key-value store.
+struct Fjall;
+
+impl Fjall {
+    fn insert(keyspace: &Keyspace, sequence: u64) -> Result<(), Fault> {
+        keyspace.insert(sequence.to_be_bytes(), value()?)?;
+        Ok(())
+    }
+
+    fn batches(database: &Database, keyspace: &Keyspace, count: u64) -> Result<(), Fault> {
+        for first in (0..count).step_by(BATCH as usize) {
+            let mut batch = database.batch();
+            let value = value()?;
+            for sequence in first..first + BATCH {
+                batch.insert(keyspace, sequence.to_be_bytes(), value);
+            }
+            batch.commit()?;
+        }
+        Ok(())
+    }
+}
+
+/// The time, and a body of 64 bytes.
+fn value() -> Result<[u8; 72], Fault> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the time of a record, as a journal has it"
+    )]
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let mut value = [b'x'; 72];
+    value[..8].copy_from_slice(&(now.as_nanos() as u64).to_le_bytes());
+    Ok(value)
+}
+
+impl Peer for Fjall {
+    fn name(&self) -> &str {
+        "fjall 3"
+    }
+
+    fn measure(&self, work: Work, folder: &Path) -> Result<f64, Fault> {
+        let database = Database::builder(folder).open()?;
+        let keyspace = database.keyspace("log", KeyspaceCreateOptions::default)?;
+        if work == Work::Read {
+            Self::batches(&database, &keyspace, work.count())?;
+        }
+        let start = now_ns();
+        match work {
+            Work::Append => {
+                for sequence in 0..work.count() {
+                    Self::insert(&keyspace, sequence)?;
+                }
+            }
+            Work::Batches => Self::batches(&database, &keyspace, work.count())?,
+            Work::Durable => {
+                for sequence in 0..work.count() {
+                    Self::insert(&keyspace, sequence)?;
+                    database.persist(PersistMode::SyncData)?;
+                }
+            }
+            Work::Read => {
+                let mut seen = 0;
+                for item in keyspace.iter() {
+                    let (_, value) = item.into_inner()?;
+                    seen += u64::from(value.len() == 72);
+                }
+                if seen != work.count() {
+                    return Err("records are missing".into());
+                }
+            }
+        }
+        Ok(work.count() as f64 * 1e9 / (now_ns() - start) as f64)
+    }
+}

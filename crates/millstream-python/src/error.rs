@@ -7,6 +7,9 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use millstream::service::ServiceError;
+use millstream::service::testing::TestError;
+use millstream::wire::CallError;
 use millstream_flow::{Failure, FlowError};
 use millstream_journal::Error as JournalError;
 use pyo3::exceptions::{PyException, PyOSError};
@@ -163,5 +166,56 @@ fn make_journal<'py>(
     match class.and_then(|class| class.call1(arguments)) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
+/// Something wrong with a service, its interfaces or its journals.
+pub(crate) fn service_error(py: Python<'_>, error: &dyn fmt::Display) -> PyErr {
+    make(py, "ServiceError", &error.to_string())
+}
+
+/// The exception for why a call could not be published.
+pub(crate) fn service_cause(
+    py: Python<'_>,
+    cause: Box<dyn std::error::Error + Send + Sync>,
+) -> PyErr {
+    service_raised(py, &cause.to_string(), Some(cause))
+}
+
+/// The exception for the end of a service, raised from that of the component where there is one.
+pub(crate) fn service_failed(py: Python<'_>, error: ServiceError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        ServiceError::Input { cause, .. } => service_raised(py, &message, Some(cause)),
+        _ => service_raised(py, &message, None),
+    }
+}
+
+/// The exception for a test that cannot be run.
+pub(crate) fn service_failed_test(py: Python<'_>, error: TestError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        TestError::Component { cause, .. } => service_raised(py, &message, Some(cause)),
+        _ => service_raised(py, &message, None),
+    }
+}
+
+fn service_raised(
+    py: Python<'_>,
+    message: &str,
+    cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+) -> PyErr {
+    let raised = cause.and_then(|cause| match cause.downcast::<CallError>() {
+        Ok(call) => match *call {
+            CallError::Component { cause, .. } => cause.downcast::<Raised>().ok(),
+            _ => None,
+        },
+        Err(cause) => cause.downcast::<Raised>().ok(),
+    });
+    let raised = raised.map(|raised| raised.0);
+    match raised {
+        Some(raised) if !raised.is_instance_of::<PyException>(py) => raised,
+        raised => {
+            let error = make(py, "ServiceError", message);
+            error.set_cause(py, raised);
+            error
+        }
     }
 }

@@ -22,6 +22,7 @@ mod record;
 mod report;
 mod route;
 mod run;
+mod service;
 mod show;
 mod sink;
 mod source;
@@ -53,6 +54,10 @@ mod _millstream {
     use crate::route::key_hash;
     #[pymodule_export]
     use crate::run::{Stopper, run};
+    #[pymodule_export]
+    use crate::service::{
+        Clock, Interface, Outlet, Recorder, Service, service_export, service_history, service_test,
+    };
     #[pymodule_export]
     use crate::sink::{ByteSink, file_write, tcp_send_to};
     #[pymodule_export]

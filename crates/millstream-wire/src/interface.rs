@@ -97,7 +97,7 @@ pub enum CallError {
     #[error("{method}: {cause}")]
     Component {
         /// The method that failed.
-        method: &'static str,
+        method: String,
         /// What it returned.
         cause: Cause,
     },
@@ -106,8 +106,8 @@ pub enum CallError {
 impl CallError {
     /// The error of a component.
     #[cold]
-    pub fn component(method: &'static str, cause: impl Into<Cause>) -> Self {
-        let cause = cause.into();
+    pub fn component(method: &str, cause: impl Into<Cause>) -> Self {
+        let (method, cause) = (method.to_owned(), cause.into());
         Self::Component { method, cause }
     }
 

@@ -27,10 +27,18 @@ pub struct Outlet {
 /// # Errors
 /// The journal cannot be written; the interface contradicts itself.
 pub fn publisher<I: Interface + ?Sized>(journal: &Journal) -> Result<Publisher<I, Outlet>, Cause> {
-    Publisher::new(Outlet::new(journal, Arc::default())?)
+    Publisher::new(Outlet::outside(journal)?)
 }
 
 impl Outlet {
+    /// An end for calls from outside: with no lineage.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn outside(journal: &Journal) -> Result<Self, ServiceError> {
+        Self::new(journal, Arc::default())
+    }
+
     pub(super) fn new(journal: &Journal, current: Arc<Current>) -> Result<Self, ServiceError> {
         Ok(Self {
             writer: journal.writer()?,

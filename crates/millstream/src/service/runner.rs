@@ -473,8 +473,7 @@ impl<C> Runner<C> {
     pub fn run(&mut self, stop: &Stop) -> Result<Report, ServiceError> {
         while !stop.is_set() {
             if self.turn()? == Taken::Nothing {
-                self.settle()?;
-                self.wait()?;
+                self.rest()?;
             }
         }
         self.settle()?;
@@ -492,7 +491,12 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    fn wait(&mut self) -> Result<(), ServiceError> {
+    /// Waits until there may be an input, a twentieth of a second at most.
+    ///
+    /// # Errors
+    /// A journal cannot be read.
+    pub fn rest(&mut self) -> Result<(), ServiceError> {
+        self.settle()?;
         let due = self.timers.iter().map(|timer| timer.due_ns).min();
         let left = |due| Duration::from_nanos(i64::max(due - self.host.time_ns() as i64, 0) as u64);
         let mut limit = due.map_or(LOOK, left).min(LOOK);

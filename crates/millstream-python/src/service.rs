@@ -1,0 +1,16 @@
+//! Services whose components are Python objects, on the runner of the crate `millstream`.
+//!
+//! The Python half (`_service.py`) reads interfaces from annotations; here values go between Python objects and records, field by
+//! field, with no text or dict between.
+
+mod decode;
+mod encode;
+mod interface;
+mod outlet;
+mod runner;
+mod test;
+
+pub(crate) use interface::Interface;
+pub(crate) use outlet::{Outlet, Recorder};
+pub(crate) use runner::{Clock, Service};
+pub(crate) use test::{service_export, service_history, service_test};

@@ -1,0 +1,160 @@
+//! Records into Python objects.
+
+use millstream::wire::{Schema, Type, Unpacker, WireError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
+use pyo3::{IntoPyObjectExt, sync::PyOnceLock};
+
+use super::interface::{Named, PyField};
+
+/// Why an object cannot be made: the record is broken, or the class refused.
+pub(super) enum DecodeError {
+    Record(Box<WireError>),
+    Python(PyErr),
+}
+
+impl From<Box<WireError>> for DecodeError {
+    fn from(error: Box<WireError>) -> Self {
+        Self::Record(error)
+    }
+}
+
+impl From<PyErr> for DecodeError {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+type Result<T> = std::result::Result<T, DecodeError>;
+
+/// Reads a value of the type.
+pub(super) fn decode<'py>(
+    py: Python<'py>,
+    values: &mut Unpacker<'_>,
+    ty: &Type,
+    named: &[Named],
+    schema: &Schema,
+) -> Result<Bound<'py, PyAny>> {
+    Ok(match ty {
+        Type::Str => PyString::new(py, values.str()?).into_any(),
+        Type::F64 => PyFloat::new(py, values.f64()?).into_any(),
+        Type::F32 => PyFloat::new(py, values.f32()?.into()).into_any(),
+        Type::Bool => values.bool()?.into_bound_py_any(py)?,
+        Type::Char => values.char()?.into_bound_py_any(py)?,
+        Type::Bytes => PyBytes::new(py, values.bytes()?).into_any(),
+        Type::U64 => values.uint()?.into_bound_py_any(py)?,
+        Type::Decimal => decimal(py)?.call1((values.str()?,))?,
+        Type::Option(_) if values.take_nil()? => py.None().into_bound(py),
+        Type::Option(inner) => decode(py, values, inner, named, schema)?,
+        Type::List(inner) => {
+            let len = values.array()?;
+            let list = PyList::empty(py);
+            for _ in 0..len {
+                list.append(deeper(py, values, inner, named, schema)?)?;
+            }
+            list.into_any()
+        }
+        Type::Map(key, inner) => {
+            let len = values.map()?;
+            let dict = PyDict::new(py);
+            for _ in 0..len {
+                let key = deeper(py, values, key, named, schema)?;
+                dict.set_item(key, deeper(py, values, inner, named, schema)?)?;
+            }
+            dict.into_any()
+        }
+        Type::Named(index) => decode_named(py, values, &named[*index], named, schema)?,
+        _ => values.int()?.into_bound_py_any(py)?,
+    })
+}
+
+/// Reads a value within another one. The depth is that of the schema, and of lists and maps within it, which is limited.
+fn deeper<'py>(
+    py: Python<'py>,
+    values: &mut Unpacker<'_>,
+    ty: &Type,
+    named: &[Named],
+    schema: &Schema,
+) -> Result<Bound<'py, PyAny>> {
+    let mut failed = None;
+    let read = values.deeper(|values| match decode(py, values, ty, named, schema) {
+        Ok(value) => Ok(Some(value)),
+        Err(DecodeError::Record(error)) => Err(error),
+        Err(error) => {
+            failed = Some(error);
+            Ok(None)
+        }
+    })?;
+    match (read, failed) {
+        (Some(value), _) => Ok(value),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(py.None().into_bound(py)), // one of the two is there
+    }
+}
+
+fn decimal(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static DECIMAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = DECIMAL.get_or_try_init(py, || {
+        Ok::<_, PyErr>(py.import("decimal")?.getattr("Decimal")?.unbind())
+    })?;
+    Ok(class.bind(py))
+}
+
+fn decode_named<'py>(
+    py: Python<'py>,
+    values: &mut Unpacker<'_>,
+    own: &Named,
+    named: &[Named],
+    schema: &Schema,
+) -> Result<Bound<'py, PyAny>> {
+    match own {
+        Named::Struct {
+            class,
+            fields,
+            positional,
+        } => {
+            values.array_of(fields.len())?;
+            if *positional {
+                let arguments = decode_fields(py, values, fields, named, schema)?;
+                return Ok(class.bind(py).call1(arguments)?);
+            }
+            let arguments = PyDict::new(py);
+            let given = decode_fields(py, values, fields, named, schema)?;
+            for (PyField { name, .. }, value) in fields.iter().zip(given.iter()) {
+                arguments.set_item(name, value)?;
+            }
+            Ok(class.bind(py).call((), Some(&arguments))?)
+        }
+        Named::Enum(members) => {
+            let (number, found) = values.variant()?;
+            values.variant_fields(found, 0)?;
+            let member = usize::try_from(number).ok().and_then(|at| members.get(at));
+            let member = member.ok_or_else(|| values.no_variant(number))?;
+            Ok(member.bind(py).clone())
+        }
+    }
+}
+
+/// Reads the fields of a struct or the arguments of a call.
+pub(super) fn decode_fields<'py>(
+    py: Python<'py>,
+    values: &mut Unpacker<'_>,
+    fields: &[PyField],
+    named: &[Named],
+    schema: &Schema,
+) -> Result<Bound<'py, PyTuple>> {
+    let mut read = Vec::with_capacity(fields.len());
+    for PyField { name, ty } in fields {
+        let value = match ty {
+            Type::Option(_) | Type::List(_) | Type::Map(..) | Type::Named(_) => {
+                deeper(py, values, ty, named, schema)
+            }
+            scalar => decode(py, values, scalar, named, schema),
+        };
+        read.push(value.map_err(|error| match error {
+            DecodeError::Record(error) => DecodeError::Record(error.within(name)),
+            other => other,
+        })?);
+    }
+    Ok(PyTuple::new(py, read)?)
+}

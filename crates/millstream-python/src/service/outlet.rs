@@ -1,0 +1,108 @@
+//! Where a Python publisher's calls go: a journal, or a list for tests.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream::journal::{Journal, Options};
+use millstream::service as native;
+use millstream::wire::{self, Call, Cause, Head, Packer, Transport};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::encode::{EncodeError, encode, packed};
+use super::interface::Interface;
+use crate::error::{service_cause, service_error};
+
+/// The transports that a Python publisher can have.
+pub(super) enum End {
+    Journal(native::Outlet),
+    Recorder(wire::Recorder),
+}
+
+/// One end of a journal or a recorder, for the calls of one interface.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Outlet {
+    interface: Py<Interface>,
+    end: Mutex<End>,
+}
+
+impl Outlet {
+    pub(super) fn make(py: Python<'_>, interface: Py<Interface>, mut end: End) -> PyResult<Self> {
+        let schema = Arc::new(interface.get().schema.clone());
+        let announced = match &mut end {
+            End::Journal(outlet) => outlet.announce(&schema),
+            End::Recorder(recorder) => recorder.announce(&schema),
+        };
+        announced.map_err(|cause| service_cause(py, cause))?;
+        let end = Mutex::new(end);
+        Ok(Self { interface, end })
+    }
+}
+
+#[pymethods]
+impl Outlet {
+    /// Opens the journal at `path` for calls from outside a service.
+    #[new]
+    fn new(py: Python<'_>, interface: Py<Interface>, path: PathBuf) -> PyResult<Self> {
+        let journal =
+            Journal::open(&path, Options::default()).map_err(|error| service_error(py, &error))?;
+        let outlet =
+            native::Outlet::outside(&journal).map_err(|error| service_error(py, &error))?;
+        Self::make(py, interface, End::Journal(outlet))
+    }
+
+    /// Publishes a call of the method of this number, from 1.
+    fn call(&self, py: Python<'_>, number: usize, arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let interface = self.interface.get();
+        let method = &interface.methods[number - 1];
+        let head = Head {
+            schema: interface.schema.id(),
+            method: number as u64,
+            arguments: method.arguments.len(),
+        };
+        let body = packed(|out: &mut Packer<'_>| {
+            head.pack(out)?;
+            for (field, value) in method.arguments.iter().zip(arguments.iter_borrowed()) {
+                let encoded = encode(&value, &field.ty, &interface.named, &interface.schema, out);
+                encoded.map_err(|error| match error {
+                    EncodeError::Full => error,
+                    error => error.into_python(py, &field.name.to_string()).into(),
+                })?;
+            }
+            Ok(())
+        });
+        let body = body.map_err(|error| error.into_python(py, &method.name))?;
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let write = |out: &mut Packer<'_>| out.raw(&body);
+        let published: Result<(), Cause> = match &mut *end {
+            End::Journal(outlet) => outlet.publish(body.len(), write),
+            End::Recorder(recorder) => recorder.publish(body.len(), write),
+        };
+        published.map_err(|cause| service_cause(py, cause))
+    }
+}
+
+/// Keeps the calls of publishers, for tests.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Recorder {
+    pub(super) recorder: wire::Recorder,
+}
+
+#[pymethods]
+impl Recorder {
+    #[new]
+    fn new() -> Self {
+        let recorder = wire::Recorder::default();
+        Self { recorder }
+    }
+
+    /// An end that keeps the calls of an interface here.
+    fn outlet(&self, py: Python<'_>, interface: Py<Interface>) -> PyResult<Outlet> {
+        Outlet::make(py, interface, End::Recorder(self.recorder.clone()))
+    }
+
+    /// The calls since the last look, each as YAML.
+    fn take(&self) -> Vec<String> {
+        self.recorder.take().iter().map(Call::to_text).collect()
+    }
+}

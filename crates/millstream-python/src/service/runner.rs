@@ -1,0 +1,217 @@
+//! The runner of a service whose component is a Python object.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use millstream::journal::{Journal, Options, Wait};
+use millstream::service::{self as native, OnError, Settings, Setup, Stop, Taken};
+use millstream::wire::{CallError, Unpacker};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::decode::{DecodeError, decode_fields};
+use super::interface::Interface;
+use super::outlet::{End, Outlet};
+use crate::error::{cause, service_cause, service_error, service_failed};
+use crate::gil::{locked, unlocked};
+
+/// How many calls are made before signals are looked at.
+const CALLS: u32 = 256;
+
+/// A service before it runs: makes the outlets and the clock of its component.
+#[pyclass(module = "millstream._millstream")]
+pub(crate) struct Service {
+    service: Option<native::Service>,
+}
+
+/// The recorded time that a component may see.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Clock {
+    clock: native::Clock,
+}
+
+#[pymethods]
+impl Clock {
+    /// Nanoseconds since 1970.
+    fn now_ns(&self) -> i64 {
+        self.clock.now_ns()
+    }
+}
+
+/// What a service is told about its inputs: the journal, the interface, and the component's methods for it.
+type Input<'py> = (PathBuf, Py<Interface>, Vec<Py<PyAny>>);
+
+pub(super) fn open(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
+    Journal::open(path, Options::default()).map_err(|error| service_error(py, &error))
+}
+
+#[pymethods]
+impl Service {
+    #[new]
+    #[pyo3(signature = (out))]
+    fn new(py: Python<'_>, out: Option<PathBuf>) -> PyResult<Self> {
+        let service = match out {
+            Some(out) => {
+                native::Service::new(&open(py, &out)?).map_err(|error| service_error(py, &error))?
+            }
+            None => native::Service::without_output(),
+        };
+        let service = Some(service);
+        Ok(Self { service })
+    }
+
+    /// A publisher's end of the output journal.
+    fn outlet(&self, py: Python<'_>, interface: Py<Interface>) -> PyResult<Outlet> {
+        let outlet = self
+            .waiting()?
+            .outlet()
+            .map_err(|cause| service_cause(py, cause))?;
+        Outlet::make(py, interface, End::Journal(outlet))
+    }
+
+    /// The time that the component may see.
+    fn clock(&self) -> PyResult<Clock> {
+        let clock = self.waiting()?.clock();
+        Ok(Clock { clock })
+    }
+
+    /// Runs: until all inputs are taken when `drain` is set, else until Ctrl-C. `until` ends it behind so many calls. Gives the numbers of
+    /// calls, ticks, skipped records and dead letters.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "called from one place in the package, by keyword"
+    )]
+    fn run(
+        &mut self,
+        py: Python<'_>,
+        inputs: Vec<Input<'_>>,
+        timers: Vec<(u64, Py<PyAny>)>,
+        wait: &str,
+        on_error: &str,
+        dead_letters: Option<PathBuf>,
+        rebuild: bool,
+        drain: bool,
+        until: Option<u64>,
+    ) -> PyResult<(u64, u64, u64, u64)> {
+        let service = self
+            .service
+            .take()
+            .ok_or_else(|| PyValueError::new_err("a service runs once"))?;
+        let mut setup = service.component(());
+        for (path, interface, methods) in inputs {
+            let journal = open(py, &path)?;
+            let schema = interface.get().schema.clone();
+            setup = setup
+                .input_with(&journal, schema, dispatch(interface, methods))
+                .map_err(|error| service_error(py, &error))?;
+        }
+        for (period_ns, call) in timers {
+            setup = setup.every(Duration::from_nanos(period_ns), move |(), now_ns| {
+                locked(|py| call.call1(py, (now_ns,)).map(drop).map_err(cause))
+            });
+        }
+        let settings = Settings {
+            wait: match wait {
+                "spin" => Wait::Spin,
+                "back-off" => Wait::BackOff,
+                _ => Wait::Block,
+            },
+            on_error: match (on_error, dead_letters) {
+                (_, Some(path)) => OnError::DeadLetter(open(py, &path)?),
+                ("skip", None) => OnError::Skip,
+                _ => OnError::Fail,
+            },
+            rebuild,
+        };
+        let report = run(py, setup, settings, drain, until)?;
+        Ok((
+            report.calls,
+            report.ticks,
+            report.skipped,
+            report.dead_letters,
+        ))
+    }
+}
+
+impl Service {
+    fn waiting(&self) -> PyResult<&native::Service> {
+        let service = self.service.as_ref();
+        service.ok_or_else(|| PyValueError::new_err("the service is running already"))
+    }
+}
+
+fn run(
+    py: Python<'_>,
+    setup: Setup<()>,
+    settings: Settings,
+    drain: bool,
+    until: Option<u64>,
+) -> PyResult<native::Report> {
+    let mut runner = setup
+        .start(settings)
+        .map_err(|error| service_failed(py, error))?;
+    let (never, mut calls) = (Stop::default(), 0u32);
+    loop {
+        if until.is_some_and(|until| runner.report().calls >= until) {
+            return Ok(runner.report());
+        }
+        let taken = runner.turn().map_err(|error| service_failed(py, error))?;
+        calls += 1;
+        if taken == Taken::Nothing && drain {
+            return runner.drain().map_err(|error| service_failed(py, error));
+        }
+        if taken == Taken::Nothing {
+            unlocked(|| runner.rest()).map_err(|error| service_failed(py, error))?;
+        }
+        if calls >= CALLS || taken == Taken::Nothing {
+            calls = 0;
+            if let Err(signal) = py.check_signals() {
+                if signal.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
+                    never.stop();
+                    return runner
+                        .run(&never)
+                        .map_err(|error| service_failed(py, error));
+                }
+                return Err(signal);
+            }
+        }
+    }
+}
+
+/// What calls the component's methods with the arguments of records.
+pub(super) fn dispatch<C>(
+    interface: Py<Interface>,
+    methods: Vec<Py<PyAny>>,
+) -> impl FnMut(&mut C, u64, Unpacker<'_>) -> Result<(), CallError> + Send + 'static {
+    move |_, number, mut arguments| {
+        locked(|py| {
+            let interface = interface.get();
+            let at = usize::try_from(number)
+                .unwrap_or(usize::MAX)
+                .wrapping_sub(1);
+            let (Some(method), Some(call)) = (interface.methods.get(at), methods.get(at)) else {
+                return Err(CallError::unknown_method(
+                    interface.schema.interface(),
+                    number,
+                ));
+            };
+            let values = &mut arguments;
+            let read = decode_fields(
+                py,
+                values,
+                &method.arguments,
+                &interface.named,
+                &interface.schema,
+            );
+            let read = read.and_then(|read| Ok(values.end().map(|()| read)?));
+            let given = read.map_err(|error| match error {
+                DecodeError::Record(error) => CallError::Record(error.within(&method.name)),
+                DecodeError::Python(error) => CallError::component(&method.name, cause(error)),
+            })?;
+            let called = call.bind(py).call1(given);
+            called
+                .map(drop)
+                .map_err(|error| CallError::component(&method.name, cause(error)))
+        })
+    }
+}

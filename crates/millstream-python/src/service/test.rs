@@ -1,0 +1,136 @@
+//! Tests of Python components as YAML files, and journals as YAML.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use millstream::journal::{Journal, Options};
+use millstream::service::history;
+use millstream::service::testing::{Mode, check};
+use millstream::wire::{Call, Catalog, Cause, Record, Timestamp};
+use pyo3::prelude::*;
+
+use super::interface::Interface;
+use super::outlet::Recorder;
+use super::runner::dispatch;
+use crate::error::{cause, service_error, service_failed_test};
+
+/// The interfaces of a component and its methods for each.
+type Made = Vec<(Py<Interface>, Vec<Py<PyAny>>)>;
+
+/// Runs the test of a folder. `make(recorder)` makes a component and gives its interfaces and methods. Returns how many runs passed, the
+/// differences by file, and the files that were rewritten.
+#[pyfunction]
+#[expect(
+    clippy::type_complexity,
+    reason = "three lists, taken apart at once by the package"
+)]
+pub(crate) fn service_test(
+    py: Python<'_>,
+    folder: PathBuf,
+    inputs: Vec<Py<Interface>>,
+    outputs: Vec<Py<Interface>>,
+    update: bool,
+    agitate: bool,
+    make: &Bound<'_, PyAny>,
+) -> PyResult<(usize, Vec<(PathBuf, String)>, Vec<PathBuf>)> {
+    let schemas = |interfaces: &[Py<Interface>]| -> Vec<_> {
+        interfaces
+            .iter()
+            .map(|interface| interface.get().schema.clone())
+            .collect()
+    };
+    let run = |setup: &[Call], input: &[Call]| -> Result<Vec<Call>, Cause> {
+        let recorder = Bound::new(
+            py,
+            Recorder {
+                recorder: Default::default(),
+            },
+        )
+        .map_err(cause)?;
+        let made: Made = make
+            .call1((&recorder,))
+            .and_then(|made| made.extract())
+            .map_err(cause)?;
+        let mut interfaces = Vec::new();
+        for (interface, methods) in made {
+            let schema = interface.get().schema.clone();
+            interfaces.push((schema, dispatch::<()>(interface, methods)));
+        }
+        let mut call = |call: &Call| -> Result<(), Cause> {
+            let known = interfaces
+                .iter_mut()
+                .find(|(schema, _)| schema.method_named(&call.method).is_ok());
+            let (schema, dispatch) = known.ok_or("the component has no such method")?;
+            let body = call.to_bytes(schema, None)?;
+            match Record::read(&body)? {
+                Record::Call(_, head, arguments) => Ok(dispatch(&mut (), head.method, arguments)?),
+                Record::Note(_) => Ok(()),
+            }
+        };
+        setup.iter().try_for_each(&mut call)?;
+        recorder.get().recorder.take();
+        input.iter().try_for_each(&mut call)?;
+        Ok(recorder.get().recorder.take())
+    };
+    let mode = Mode { update, agitate };
+    let outcome = check(&folder, &schemas(&inputs), &schemas(&outputs), mode, run);
+    let outcome = outcome.map_err(|error| service_failed_test(py, error))?;
+    Ok((outcome.passed, outcome.failed, outcome.updated))
+}
+
+/// The calls of a journal from one record to another, as YAML with their times and, as comments, their sequence numbers.
+#[pyfunction]
+pub(crate) fn service_export(
+    py: Python<'_>,
+    path: PathBuf,
+    from: u64,
+    to: Option<u64>,
+) -> PyResult<String> {
+    let failed = |error: millstream::journal::Error| service_error(py, &error);
+    let journal = Journal::open(&path, Options::read_only()).map_err(failed)?;
+    let mut reader = journal.reader().map_err(failed)?;
+    let (mut catalog, mut text) = (Catalog::default(), String::new());
+    while let Some(record) = reader.next().map_err(failed)? {
+        if to.is_some_and(|to| record.sequence > to) {
+            break;
+        }
+        let sequence = record.sequence;
+        let call = catalog.read(record.body);
+        let call = call.map_err(|error| {
+            service_error(
+                py,
+                &format!("{}, record {sequence}: {error}", path.display()),
+            )
+        })?;
+        if let (Some((_, call)), true) = (call, sequence >= from) {
+            let at = i64::try_from(record.time_ns).ok();
+            let separator = if text.is_empty() { "" } else { "---\n" };
+            let _ = write!(
+                text,
+                "{separator}# record {sequence}\n{}",
+                Call { at, ..call }.to_text()
+            );
+        }
+    }
+    Ok(text)
+}
+
+/// The way of a message: for each hop the journal, the record, its time in ns, and the call as YAML.
+#[pyfunction]
+pub(crate) fn service_history(
+    py: Python<'_>,
+    path: PathBuf,
+    sequence: u64,
+) -> PyResult<Vec<(String, u64, String, Option<String>)>> {
+    let hops = history(&path, sequence).map_err(|error| service_error(py, &error))?;
+    let hop = |hop: millstream::service::Hop| {
+        let time = Timestamp(hop.time_ns as i64).to_string();
+        (
+            hop.journal,
+            hop.sequence,
+            time,
+            hop.call.map(|call| call.to_text()),
+        )
+    };
+    Ok(hops.into_iter().map(hop).collect())
+}

@@ -13,8 +13,8 @@
 [('to', 2), ('be', 2), ('or', 1), ('not', 1)]
 """
 
-from . import files, tcp, testing, windows
-from ._errors import DeadLetter, FlowError, FlowUsageError, StepError, dead_letter
+from . import files, service, tcp, testing, windows
+from ._errors import DeadLetter, FlowError, FlowUsageError, ServiceError, StepError, dead_letter
 from ._flow import Flow, Stream
 from ._io import Sink, Source, generate, stdout
 from ._journal import Journal
@@ -43,6 +43,7 @@ from ._millstream import JournalCursor, JournalReader, JournalRecord, KeyContext
 from ._record import Record
 from ._run import run
 from ._windowed import Windows
+from .service import publisher, serve
 
 __all__ = [
     "DeadLetter",
@@ -76,6 +77,7 @@ __all__ = [
     "RecordPrunedError",
     "RecordTooLargeError",
     "Report",
+    "ServiceError",
     "Sink",
     "Source",
     "StepError",
@@ -84,7 +86,10 @@ __all__ = [
     "dead_letter",
     "files",
     "generate",
+    "publisher",
     "run",
+    "serve",
+    "service",
     "stdout",
     "tcp",
     "testing",

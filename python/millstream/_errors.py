@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["DeadLetter", "FlowError", "FlowUsageError", "StepError", "dead_letter"]
+__all__ = ["DeadLetter", "FlowError", "FlowUsageError", "ServiceError", "StepError", "dead_letter"]
 
 
 class FlowError(RuntimeError):
@@ -31,6 +31,13 @@ class StepError(FlowError):
         self.step = step
         self.key = key
         self.item = item
+
+
+class ServiceError(RuntimeError):
+    """A service that cannot start or go on; the text names journal, record, method and argument.
+
+    ``__cause__`` is the exception of the component, where it raised one.
+    """
 
 
 class DeadLetter:

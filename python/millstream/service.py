@@ -1,0 +1,432 @@
+"""Services: components whose inputs and outputs are method calls, every one recorded and replayable.
+
+An *interface* is a class with annotated methods, best a :class:`typing.Protocol`. A component implements some, and is given publishers
+of others by the annotations of its ``__init__``::
+
+    class Orders(Protocol):
+        def place(self, order: Order) -> None: ...
+
+    class Replies(Protocol):
+        def accepted(self, order_id: str) -> None: ...
+
+    class Desk(Orders):
+        def __init__(self, replies: Replies) -> None:
+            self.replies = replies
+
+        def place(self, order: Order) -> None:
+            self.replies.accepted(order.id)
+
+    ms.publisher(Orders, "orders").place(Order("A-1", ...))     # from anywhere
+    ms.serve(Desk, "orders", out="replies")                     # until Ctrl-C
+
+Arguments may be ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``decimal.Decimal``, dataclasses, ``msgspec.Struct``, enums,
+and ``list``, ``dict`` and ``Optional`` of these. :data:`char`, :data:`i32`, :data:`timestamp` and the like are ``str`` and ``int`` of a
+narrower type, as a publisher or a consumer in Rust may have it.
+
+>>> from typing import Protocol
+>>> class Prices(Protocol):
+...     def price(self, symbol: str, value: float) -> None: ...
+>>> recorder = Recorder()
+>>> recorder.publisher(Prices).price("VOD.L", 72.5)
+>>> recorder.take()
+['price:\\n  symbol: VOD.L\\n  value: 72.5\\n']
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import os
+import types
+import typing
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Annotated, Any, NamedTuple, TypeVar, Union
+
+from . import _millstream
+from ._errors import ServiceError
+from ._millstream import Clock
+
+__all__ = [
+    "Clock",
+    "Recorder",
+    "Report",
+    "ServiceError",
+    "TestReport",
+    "aliases",
+    "char",
+    "every",
+    "f32",
+    "i8",
+    "i16",
+    "i32",
+    "publisher",
+    "serve",
+    "test",
+    "timestamp",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+]
+
+T = TypeVar("T")
+Path = Union[str, "os.PathLike[str]"]
+
+#: A string of one character.
+char = Annotated[str, "char"]
+#: Nanoseconds since 1970; RFC 3339 in YAML.
+timestamp = Annotated[int, "timestamp"]
+i8 = Annotated[int, "i8"]
+i16 = Annotated[int, "i16"]
+i32 = Annotated[int, "i32"]
+u8 = Annotated[int, "u8"]
+u16 = Annotated[int, "u16"]
+u32 = Annotated[int, "u32"]
+u64 = Annotated[int, "u64"]
+f32 = Annotated[float, "f32"]
+
+BUILTINS: dict[object, str] = {
+    bool: "bool",
+    int: "i64",
+    float: "f64",
+    str: "str",
+    bytes: "bytes",
+    Decimal: "decimal",
+}
+
+
+class aliases:
+    """Names that a field or an argument had in earlier versions: ``Annotated[int, aliases("qty")]``."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+
+class Report(NamedTuple):
+    """What a service has done, the rebuilding of its state included."""
+
+    calls: int
+    ticks: int
+    skipped: int
+    dead_letters: int
+
+
+class TestReport(NamedTuple):
+    """What came of the test in a folder: runs that passed, differences by file, files that were rewritten."""
+
+    __test__ = False  # no class of tests, whatever pytest makes of its name
+
+    passed: int
+    failed: list[tuple[os.PathLike[str], str]]
+    updated: list[os.PathLike[str]]
+
+
+# Reading an interface from annotations.
+
+
+class Described:
+    """Types of an interface as the native half takes them, each struct and enum once."""
+
+    def __init__(self, interface: type) -> None:
+        self.interface = interface
+        self.definitions: list[tuple[Any, ...]] = []
+        self.classes: list[type] = []
+
+    def type(self, annotation: Any, place: str) -> tuple[object, list[str]]:
+        """The type and the aliases that an annotation says."""
+        if typing.get_origin(annotation) is Annotated:
+            base, *notes = typing.get_args(annotation)
+            names = [name for note in notes if isinstance(note, aliases) for name in note.names]
+            narrow = [note for note in notes if isinstance(note, str)]
+            inner, more = self.type(base, place)
+            return (narrow[0] if narrow else inner), names + more
+        if annotation in BUILTINS:
+            return BUILTINS[annotation], []
+        return self.compound(annotation, place), []
+
+    def compound(self, annotation: Any, place: str) -> object:
+        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+        if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
+            inner = next(argument for argument in arguments if argument is not type(None))
+            return ("option", self.type(inner, place)[0])
+        if origin is list and len(arguments) == 1:
+            return ("list", self.type(arguments[0], place)[0])
+        if origin is dict and len(arguments) == 2:
+            return ("map", self.type(arguments[0], place)[0], self.type(arguments[1], place)[0])
+        if isinstance(annotation, type):
+            if annotation in self.classes:
+                return ("named", self.classes.index(annotation))
+            if issubclass(annotation, enum.Enum):
+                return self.define(annotation, lambda: (list(annotation.__members__.items()),))
+            if dataclasses.is_dataclass(annotation) or hasattr(annotation, "__struct_fields__"):
+                return self.define(annotation, lambda: self.struct(annotation))
+        shown = annotation.__name__ if isinstance(annotation, type) else annotation
+        raise ServiceError(f"interface {self.interface.__name__}, {place}: {shown} cannot be part of a record")
+
+    def define(self, of: type, parts: Callable[[], tuple[Any, ...]]) -> object:
+        index = len(self.classes)
+        self.classes.append(of)
+        self.definitions.append(())
+        self.definitions[index] = (of.__name__, *parts())
+        return ("named", index)
+
+    def struct(self, of: type) -> tuple[Any, ...]:
+        hints = typing.get_type_hints(of, include_extras=True)
+        fields = []
+        for name, default in struct_fields(of):
+            kind, names = self.type(hints[name], f"{of.__name__}.{name}")
+            fields.append((name, kind, names, default))
+        positional = not any(
+            parameter.kind is inspect.Parameter.KEYWORD_ONLY
+            for parameter in inspect.signature(of).parameters.values()
+        )
+        return (of, fields, positional)
+
+
+def struct_fields(of: type) -> list[tuple[str, tuple[Any, ...]]]:
+    """Each field's name, and its default in a tuple, which is empty where there is none."""
+    if not dataclasses.is_dataclass(of):
+        import msgspec
+
+        return [
+            (field.name, default_of(field.default, field.default_factory, msgspec.NODEFAULT))
+            for field in msgspec.structs.fields(of)
+        ]
+    return [
+        (field.name, default_of(field.default, field.default_factory, dataclasses.MISSING))
+        for field in dataclasses.fields(of)
+        if field.init
+    ]
+
+
+def default_of(default: Any, factory: Any, missing: Any) -> tuple[Any, ...]:
+    if default is not missing:
+        return (default,)
+    return () if factory is missing else (factory(),)
+
+
+def methods_of(interface: type) -> list[str]:
+    """The names of an interface's methods, in the order in which they are written, inherited ones first."""
+    names: dict[str, None] = {}
+    for base in reversed(interface.__mro__):
+        if base is not object and base is not typing.Protocol and base is not typing.Generic:
+            for name, member in vars(base).items():
+                if inspect.isfunction(member) and not name.startswith("_"):
+                    names[name] = None
+    return list(names)
+
+
+def described(interface: type) -> _millstream.Interface:
+    """The native form of an interface; made once for each class."""
+    known = vars(interface).get("__millstream_interface__")
+    if known is not None:
+        return typing.cast("_millstream.Interface", known)
+    parts = Described(interface)
+    methods = []
+    for name in methods_of(interface):
+        function = getattr(interface, name)
+        hints = typing.get_type_hints(function, include_extras=True)
+        fields = []
+        for argument in list(inspect.signature(function).parameters.values())[1:]:
+            place = f"{name}.{argument.name}"
+            if argument.name not in hints:
+                raise ServiceError(f"interface {interface.__name__}, {place}: has no annotation")
+            kind, names = parts.type(hints[argument.name], place)
+            default = () if argument.default is inspect.Parameter.empty else (argument.default,)
+            fields.append((argument.name, kind, names, default))
+        methods.append((name, list(getattr(function, "__millstream_aliases__", ())), fields))
+    if not methods:
+        raise ServiceError(f"{interface.__name__} is no interface: it has no methods")
+    version = getattr(interface, "__version__", 1)
+    made = _millstream.Interface(interface.__name__, version, parts.definitions, methods)
+    interface.__millstream_interface__ = made  # type: ignore[attr-defined]
+    return made
+
+
+# Publishers.
+
+
+def proxy(interface: type[T], outlet: _millstream.Outlet) -> T:
+    """An object that implements the interface by publishing."""
+    namespace = {
+        name: publishing(number, getattr(interface, name))
+        for number, name in enumerate(methods_of(interface), 1)
+    }
+    made = type(f"{interface.__name__}Publisher", (), {"__slots__": ("_call",), **namespace})()
+    made._call = outlet.call
+    return typing.cast(T, made)
+
+
+def publishing(number: int, function: Callable[..., Any]) -> Callable[..., None]:
+    """A method that publishes its call; arguments by name and defaults as the interface has them."""
+    signature = inspect.signature(function)
+    count = len(signature.parameters) - 1
+
+    def publish(self: Any, *arguments: Any, **named: Any) -> None:
+        if named or len(arguments) != count:
+            bound = signature.bind(self, *arguments, **named)
+            bound.apply_defaults()
+            arguments = bound.args[1:]
+        self._call(number, arguments)
+
+    publish.__name__ = function.__name__
+    publish.__doc__ = function.__doc__
+    return publish
+
+
+def publisher(interface: type[T], journal: Path) -> T:
+    """An object whose methods append their calls to a journal, which is made if there is none."""
+    return proxy(interface, _millstream.Outlet(described(interface), os.fspath(journal)))
+
+
+class Recorder:
+    """Keeps the calls of its publishers: a component's unit test needs no journal."""
+
+    def __init__(self) -> None:
+        self._native = _millstream.Recorder()
+
+    def publisher(self, interface: type[T]) -> T:
+        """A publisher whose calls are kept here."""
+        return proxy(interface, self._native.outlet(described(interface)))
+
+    def take(self) -> list[str]:
+        """The calls since the last look, each as YAML."""
+        return self._native.take()
+
+
+# Components.
+
+
+def every(seconds: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Marks a method of a component that is called again and again, with the recorded time in ns since 1970."""
+    if not seconds > 0:
+        raise ServiceError(f"every({seconds}): the period is more than 0 seconds")
+
+    def mark(method: Callable[..., None]) -> Callable[..., None]:
+        method.__millstream_every__ = seconds  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def is_interface(of: object) -> bool:
+    """A protocol or abstract class with methods."""
+    if not isinstance(of, type) or of is typing.Protocol:
+        return False
+    return bool(getattr(of, "_is_protocol", False) or inspect.isabstract(of)) and bool(methods_of(of))
+
+
+def interfaces_of(component: type) -> list[type]:
+    """The interfaces through which a component is called: the protocols and abstract classes that it derives from."""
+    found = [base for base in component.__mro__[1:] if is_interface(base)]
+    if not found:
+        raise ServiceError(f"{component.__name__} derives from no interface (a Protocol or an abstract class)")
+    return found
+
+
+def wanted(component: type) -> dict[str, type]:
+    """What a component is given, by the annotations of its ``__init__``: publishers of interfaces, and a clock."""
+    if component.__init__ is object.__init__:  # type: ignore[misc]
+        return {}
+    hints = typing.get_type_hints(component.__init__)
+    given: dict[str, type] = {}
+    for parameter in list(inspect.signature(component).parameters.values()):
+        kind = hints.get(parameter.name)
+        if kind is Clock or is_interface(kind):
+            given[parameter.name] = typing.cast(type, kind)
+        elif parameter.default is inspect.Parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
+            where = f"{component.__name__}.__init__, {parameter.name}"
+            raise ServiceError(f"{where}: is neither an interface nor a Clock, and has no default")
+    return given
+
+
+def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> Any:
+    """A component with its publishers."""
+    given = wanted(component)
+    return component(
+        **{
+            name: clock() if kind is Clock else proxy(kind, outlet(described(kind)))
+            for name, kind in given.items()
+        }
+    )
+
+
+def bound(component: Any) -> list[tuple[_millstream.Interface, list[Any]]]:
+    """The interfaces of a component, each with the component's own methods for it."""
+    return [
+        (described(interface), [getattr(component, name) for name in methods_of(interface)])
+        for interface in interfaces_of(type(component))
+    ]
+
+
+def serve(
+    component: type,
+    inputs: Path | Sequence[Path],
+    *,
+    out: Path | None = None,
+    wait: str = "block",
+    on_error: str = "fail",
+    dead_letters: Path | None = None,
+    rebuild: bool = True,
+    drain: bool = False,
+    until: int | None = None,
+) -> Report:
+    """Runs a component until Ctrl-C: calls it with the records of the input journals, records what it calls in ``out``.
+
+    :param component: a class that derives from interfaces, and takes publishers and a :class:`Clock` by annotation.
+    :param inputs: a journal or several, which are merged by time.
+    :param out: the output journal; only one service may write to it. Without, publishers are given a :class:`Recorder`'s end.
+    :param wait: ``block``, ``back-off``, or ``spin`` for a core of its own.
+    :param on_error: ``fail`` or ``skip``, for records that do not fit and calls that raise.
+    :param dead_letters: a journal for those records instead.
+    :param rebuild: call the component with all earlier inputs again when it starts, so that its state is what it was.
+    :param drain: end when all inputs are taken.
+    :param until: end behind so many calls.
+    :raises ServiceError: from the exception of the component, where there is one; the text names journal and record.
+    """
+    check_choice("wait", wait, ("block", "back-off", "spin"))
+    check_choice("on_error", on_error, ("fail", "skip"))
+    paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    native = _millstream.Service(None if out is None else os.fspath(out))
+    outlet = native.outlet if out is not None else _millstream.Recorder().outlet
+    instance = made(component, outlet, native.clock)
+    counts = native.run(
+        inputs=[(os.fspath(path), interface, methods) for path in paths for interface, methods in bound(instance)],
+        timers=timers(instance),
+        wait=wait,
+        on_error=on_error,
+        dead_letters=None if dead_letters is None else os.fspath(dead_letters),
+        rebuild=rebuild,
+        drain=drain,
+        until=until,
+    )
+    return Report(*counts)
+
+
+def check_choice(name: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise ServiceError(f"{name}={given!r}: it is one of {', '.join(known)}")
+
+
+def timers(component: Any) -> list[tuple[int, Any]]:
+    """The methods that are called again and again, with their periods in ns."""
+    found = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
+    return [(max(1, round(method.__millstream_every__ * 1e9)), method) for _, method in found]
+
+
+def test(component: type, folder: Path, *, update: bool = False, agitate: bool = False) -> TestReport:
+    """Runs the test in a folder (``setup.yaml``, ``in.yaml``, ``out.yaml``) on a new component.
+
+    :param update: rewrite what is expected instead of comparing; comments are kept.
+    :param agitate: run the variants too, whose calls are missing, doubled, swapped or empty; see ``agitated/`` in the folder.
+    """
+    outputs = [described(kind) for kind in wanted(component).values() if kind is not Clock]
+
+    def make(recorder: _millstream.Recorder) -> Any:
+        return bound(made(component, recorder.outlet, _millstream.Service(None).clock))
+
+    inputs = [described(interface) for interface in interfaces_of(component)]
+    counts = _millstream.service_test(os.fspath(folder), inputs, outputs, update, agitate, make)
+    return TestReport(*counts)

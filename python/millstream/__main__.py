@@ -1,5 +1,5 @@
-"""``python -m millstream`` and the command ``millstream``: ``run`` is Python, all else is the native
-program."""
+"""``python -m millstream`` and the command ``millstream``: ``run`` and ``service`` are Python,
+all else is the native program."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ def main(argv: list[str] | None = None) -> int:
         from ._program import run_file
 
         return run_file(arguments[1:])
+    if arguments[:1] == ["service"]:
+        from ._service_program import service
+
+        return service(arguments[1:])
     if arguments[:2] == ["bench", "flow"] and "--rust" not in arguments:
         from ._bench import bench_flow
 

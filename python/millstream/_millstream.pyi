@@ -22,18 +22,23 @@ else:
 __all__ = [
     "ByteSink",
     "ByteSource",
+    "Clock",
     "Field",
     "Flow",
+    "Interface",
     "Journal",
     "JournalCursor",
     "JournalReader",
     "JournalRecord",
     "KeyContext",
     "Layout",
+    "Outlet",
     "Pipe",
     "Record",
+    "Recorder",
     "Report",
     "Script",
+    "Service",
     "Stopper",
     "VirtualClock",
     "cli_main",
@@ -41,6 +46,9 @@ __all__ = [
     "file_write",
     "key_hash",
     "run",
+    "service_export",
+    "service_history",
+    "service_test",
     "tcp_connect",
     "tcp_listen",
     "tcp_send_to",
@@ -304,3 +312,62 @@ def file_write(
 ) -> ByteSink: ...
 def key_hash(key: object) -> int: ...
 def cli_main(argv: Sequence[str | PathLike[str]]) -> int: ...
+
+@final
+class Interface:
+    def __new__(
+        cls,
+        name: str,
+        version: int,
+        definitions: Sequence[tuple[Any, ...]],
+        methods: Sequence[tuple[str, list[str], Sequence[tuple[Any, ...]]]],
+    ) -> Interface: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+
+@final
+class Outlet:
+    def __new__(cls, interface: Interface, path: str | PathLike[str]) -> Outlet: ...
+    def call(self, number: int, arguments: tuple[Any, ...]) -> None: ...
+
+@final
+class Recorder:
+    def __new__(cls) -> Recorder: ...
+    def outlet(self, interface: Interface) -> Outlet: ...
+    def take(self) -> list[str]: ...
+
+@final
+class Clock:
+    """The recorded time: what a component may see, and a replay sees again."""
+
+    def now_ns(self) -> int: ...
+
+@final
+class Service:
+    def __new__(cls, out: str | PathLike[str] | None) -> Service: ...
+    def outlet(self, interface: Interface) -> Outlet: ...
+    def clock(self) -> Clock: ...
+    def run(
+        self,
+        inputs: Sequence[tuple[str | PathLike[str], Interface, Sequence[Callable[..., object]]]],
+        timers: Sequence[tuple[int, Callable[[int], object]]],
+        wait: str,
+        on_error: str,
+        dead_letters: str | PathLike[str] | None,
+        rebuild: bool,
+        drain: bool,
+        until: int | None,
+    ) -> tuple[int, int, int, int]: ...
+
+def service_test(
+    folder: str | PathLike[str],
+    inputs: Sequence[Interface],
+    outputs: Sequence[Interface],
+    update: bool,
+    agitate: bool,
+    make: Callable[[Recorder], object],
+) -> tuple[int, list[tuple[PathLike[str], str]], list[PathLike[str]]]: ...
+def service_export(path: str | PathLike[str], first: int, last: int | None) -> str: ...
+def service_history(path: str | PathLike[str], sequence: int) -> list[tuple[str, int, str, str | None]]: ...

@@ -1,7 +1,7 @@
 """Services: components whose inputs and outputs are method calls, every one recorded and replayable.
 
-An *interface* is a class with annotated methods, best a :class:`typing.Protocol`. A component implements some, and is given publishers
-of others by the annotations of its ``__init__``::
+An *interface* is a class with annotated methods, best a :class:`typing.Protocol`. A component implements
+some, and is given publishers of others by the annotations of its ``__init__``::
 
     class Orders(Protocol):
         def place(self, order: Order) -> None: ...
@@ -19,9 +19,10 @@ of others by the annotations of its ``__init__``::
     ms.publisher(Orders, "orders").place(Order("A-1", ...))     # from anywhere
     ms.serve(Desk, "orders", out="replies")                     # until Ctrl-C
 
-Arguments may be ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``decimal.Decimal``, dataclasses, ``msgspec.Struct``, enums,
-and ``list``, ``dict`` and ``Optional`` of these. :data:`char`, :data:`i32`, :data:`timestamp` and the like are ``str`` and ``int`` of a
-narrower type, as a publisher or a consumer in Rust may have it.
+Arguments may be ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``decimal.Decimal``, dataclasses,
+``msgspec.Struct``, enums, and ``list``, ``dict`` and ``Optional`` of these. :data:`char`, :data:`i32`,
+:data:`timestamp` and the like are ``str`` and ``int`` of a narrower type, as a publisher or a consumer in Rust
+may have it.
 
 >>> from typing import Protocol
 >>> class Prices(Protocol):
@@ -49,21 +50,22 @@ from ._errors import ServiceError
 from ._millstream import Clock
 
 __all__ = [
+    "Checked",
     "Clock",
     "Recorder",
     "Report",
     "ServiceError",
-    "TestReport",
     "aliases",
     "char",
+    "check",
     "every",
     "f32",
     "i8",
     "i16",
     "i32",
     "publisher",
+    "replay",
     "serve",
-    "test",
     "timestamp",
     "u8",
     "u16",
@@ -113,10 +115,8 @@ class Report(NamedTuple):
     dead_letters: int
 
 
-class TestReport(NamedTuple):
+class Checked(NamedTuple):
     """What came of the test in a folder: runs that passed, differences by file, files that were rewritten."""
-
-    __test__ = False  # no class of tests, whatever pytest makes of its name
 
     passed: int
     failed: list[tuple[os.PathLike[str], str]]
@@ -134,13 +134,13 @@ class Described:
         self.definitions: list[tuple[Any, ...]] = []
         self.classes: list[type] = []
 
-    def type(self, annotation: Any, place: str) -> tuple[object, list[str]]:
+    def kind(self, annotation: Any, place: str) -> tuple[object, list[str]]:
         """The type and the aliases that an annotation says."""
         if typing.get_origin(annotation) is Annotated:
             base, *notes = typing.get_args(annotation)
             names = [name for note in notes if isinstance(note, aliases) for name in note.names]
             narrow = [note for note in notes if isinstance(note, str)]
-            inner, more = self.type(base, place)
+            inner, more = self.kind(base, place)
             return (narrow[0] if narrow else inner), names + more
         if annotation in BUILTINS:
             return BUILTINS[annotation], []
@@ -150,11 +150,11 @@ class Described:
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
             inner = next(argument for argument in arguments if argument is not type(None))
-            return ("option", self.type(inner, place)[0])
+            return ("option", self.kind(inner, place)[0])
         if origin is list and len(arguments) == 1:
-            return ("list", self.type(arguments[0], place)[0])
+            return ("list", self.kind(arguments[0], place)[0])
         if origin is dict and len(arguments) == 2:
-            return ("map", self.type(arguments[0], place)[0], self.type(arguments[1], place)[0])
+            return ("map", self.kind(arguments[0], place)[0], self.kind(arguments[1], place)[0])
         if isinstance(annotation, type):
             if annotation in self.classes:
                 return ("named", self.classes.index(annotation))
@@ -163,7 +163,9 @@ class Described:
             if dataclasses.is_dataclass(annotation) or hasattr(annotation, "__struct_fields__"):
                 return self.define(annotation, lambda: self.struct(annotation))
         shown = annotation.__name__ if isinstance(annotation, type) else annotation
-        raise ServiceError(f"interface {self.interface.__name__}, {place}: {shown} cannot be part of a record")
+        raise ServiceError(
+            f"interface {self.interface.__name__}, {place}: {shown} cannot be part of a record"
+        )
 
     def define(self, of: type, parts: Callable[[], tuple[Any, ...]]) -> object:
         index = len(self.classes)
@@ -176,7 +178,7 @@ class Described:
         hints = typing.get_type_hints(of, include_extras=True)
         fields = []
         for name, default in struct_fields(of):
-            kind, names = self.type(hints[name], f"{of.__name__}.{name}")
+            kind, names = self.kind(hints[name], f"{of.__name__}.{name}")
             fields.append((name, kind, names, default))
         positional = not any(
             parameter.kind is inspect.Parameter.KEYWORD_ONLY
@@ -300,7 +302,7 @@ class Recorder:
 
 
 def every(seconds: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Marks a method of a component that is called again and again, with the recorded time in ns since 1970."""
+    """Marks a method that is called again and again, with the recorded time in ns since 1970."""
     if not seconds > 0:
         raise ServiceError(f"every({seconds}): the period is more than 0 seconds")
 
@@ -319,24 +321,30 @@ def is_interface(of: object) -> bool:
 
 
 def interfaces_of(component: type) -> list[type]:
-    """The interfaces through which a component is called: the protocols and abstract classes that it derives from."""
+    """The interfaces of a component: the protocols and abstract classes that it derives from."""
     found = [base for base in component.__mro__[1:] if is_interface(base)]
     if not found:
-        raise ServiceError(f"{component.__name__} derives from no interface (a Protocol or an abstract class)")
+        raise ServiceError(
+            f"{component.__name__} derives from no interface (a Protocol or an abstract class)"
+        )
     return found
 
 
 def wanted(component: type) -> dict[str, type]:
-    """What a component is given, by the annotations of its ``__init__``: publishers of interfaces, and a clock."""
-    if component.__init__ is object.__init__:  # type: ignore[misc]
+    """What a component is given by the annotations of its ``__init__``: publishers, and a clock."""
+    init = vars(component).get("__init__") or component.__init__  # type: ignore[misc]
+    if init is object.__init__:
         return {}
-    hints = typing.get_type_hints(component.__init__)
+    hints = typing.get_type_hints(init)
     given: dict[str, type] = {}
-    for parameter in list(inspect.signature(component).parameters.values()):
+    for parameter in inspect.signature(component).parameters.values():
         kind = hints.get(parameter.name)
         if kind is Clock or is_interface(kind):
             given[parameter.name] = typing.cast(type, kind)
-        elif parameter.default is inspect.Parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
+        elif parameter.default is inspect.Parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
             where = f"{component.__name__}.__init__, {parameter.name}"
             raise ServiceError(f"{where}: is neither an interface nor a Clock, and has no default")
     return given
@@ -373,18 +381,18 @@ def serve(
     drain: bool = False,
     until: int | None = None,
 ) -> Report:
-    """Runs a component until Ctrl-C: calls it with the records of the input journals, records what it calls in ``out``.
+    """Runs a component until Ctrl-C: calls it with the records of the inputs, records what it calls in ``out``.
 
-    :param component: a class that derives from interfaces, and takes publishers and a :class:`Clock` by annotation.
+    :param component: a class that derives from interfaces; publishers and a :class:`Clock` are given to it.
     :param inputs: a journal or several, which are merged by time.
-    :param out: the output journal; only one service may write to it. Without, publishers are given a :class:`Recorder`'s end.
+    :param out: the output journal; only one service may write to it. Without one, calls go nowhere.
     :param wait: ``block``, ``back-off``, or ``spin`` for a core of its own.
     :param on_error: ``fail`` or ``skip``, for records that do not fit and calls that raise.
     :param dead_letters: a journal for those records instead.
-    :param rebuild: call the component with all earlier inputs again when it starts, so that its state is what it was.
+    :param rebuild: call the component with all earlier inputs again at the start, so that its state is back.
     :param drain: end when all inputs are taken.
     :param until: end behind so many calls.
-    :raises ServiceError: from the exception of the component, where there is one; the text names journal and record.
+    :raises ServiceError: from the exception of the component, where there is one; names journal and record.
     """
     check_choice("wait", wait, ("block", "back-off", "spin"))
     check_choice("on_error", on_error, ("fail", "skip"))
@@ -392,12 +400,57 @@ def serve(
     native = _millstream.Service(None if out is None else os.fspath(out))
     outlet = native.outlet if out is not None else _millstream.Recorder().outlet
     instance = made(component, outlet, native.clock)
-    counts = native.run(
-        inputs=[(os.fspath(path), interface, methods) for path in paths for interface, methods in bound(instance)],
-        timers=timers(instance),
+    return run_native(
+        native,
+        instance,
+        paths,
+        timers(instance),
         wait=wait,
         on_error=on_error,
         dead_letters=None if dead_letters is None else os.fspath(dead_letters),
+        rebuild=rebuild,
+        drain=drain,
+        until=until,
+    )
+
+
+def replay(component: type, inputs: Path | Sequence[Path], *, until: int | None = None) -> list[str]:
+    """Calls a new component with recorded inputs and gives what it calls, each as YAML. Nothing is written.
+
+    Several inputs are merged by their times; timers do not fire.
+    """
+    paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    for path in paths:
+        if not os.path.isdir(path):
+            raise ServiceError(f"{os.fspath(path)}: there is no journal here")
+    native, recorder = _millstream.Service(None), _millstream.Recorder()
+    instance = made(component, recorder.outlet, native.clock)
+    run_native(native, instance, paths, [], drain=True, until=until)
+    return recorder.take()
+
+
+def run_native(
+    native: _millstream.Service,
+    instance: Any,
+    paths: Sequence[Path],
+    timers: list[tuple[int, Any]],
+    *,
+    wait: str = "block",
+    on_error: str = "fail",
+    dead_letters: str | None = None,
+    rebuild: bool = True,
+    drain: bool,
+    until: int | None,
+) -> Report:
+    inputs = [
+        (os.fspath(path), interface, methods) for path in paths for interface, methods in bound(instance)
+    ]
+    counts = native.run(
+        inputs=inputs,
+        timers=timers,
+        wait=wait,
+        on_error=on_error,
+        dead_letters=dead_letters,
         rebuild=rebuild,
         drain=drain,
         until=until,
@@ -416,11 +469,12 @@ def timers(component: Any) -> list[tuple[int, Any]]:
     return [(max(1, round(method.__millstream_every__ * 1e9)), method) for _, method in found]
 
 
-def test(component: type, folder: Path, *, update: bool = False, agitate: bool = False) -> TestReport:
+def check(component: type, folder: Path, *, update: bool = False, agitate: bool = False) -> Checked:
     """Runs the test in a folder (``setup.yaml``, ``in.yaml``, ``out.yaml``) on a new component.
 
     :param update: rewrite what is expected instead of comparing; comments are kept.
-    :param agitate: run the variants too, whose calls are missing, doubled, swapped or empty; see ``agitated/`` in the folder.
+    :param agitate: run the variants too, whose calls are missing, doubled, swapped or empty; what is expected
+        of them is in the folder ``agitated``.
     """
     outputs = [described(kind) for kind in wanted(component).values() if kind is not Clock]
 
@@ -429,4 +483,4 @@ def test(component: type, folder: Path, *, update: bool = False, agitate: bool =
 
     inputs = [described(interface) for interface in interfaces_of(component)]
     counts = _millstream.service_test(os.fspath(folder), inputs, outputs, update, agitate, make)
-    return TestReport(*counts)
+    return Checked(*counts)

@@ -83,15 +83,15 @@ pub(crate) fn service_test(
 pub(crate) fn service_export(
     py: Python<'_>,
     path: PathBuf,
-    from: u64,
-    to: Option<u64>,
+    first: u64,
+    last: Option<u64>,
 ) -> PyResult<String> {
     let failed = |error: millstream::journal::Error| service_error(py, &error);
     let journal = Journal::open(&path, Options::read_only()).map_err(failed)?;
     let mut reader = journal.reader().map_err(failed)?;
     let (mut catalog, mut text) = (Catalog::default(), String::new());
     while let Some(record) = reader.next().map_err(failed)? {
-        if to.is_some_and(|to| record.sequence > to) {
+        if last.is_some_and(|last| record.sequence > last) {
             break;
         }
         let sequence = record.sequence;
@@ -102,7 +102,7 @@ pub(crate) fn service_export(
                 &format!("{}, record {sequence}: {error}", path.display()),
             )
         })?;
-        if let (Some((_, call)), true) = (call, sequence >= from) {
+        if let (Some((_, call)), true) = (call, sequence >= first) {
             let at = i64::try_from(record.time_ns).ok();
             let separator = if text.is_empty() { "" } else { "---\n" };
             let _ = write!(

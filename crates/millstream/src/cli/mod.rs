@@ -15,6 +15,7 @@ mod receive;
 mod report;
 mod run;
 mod send;
+mod service;
 mod stop;
 
 use std::ffi::OsString;
@@ -39,6 +40,8 @@ enum Verb {
     Bench(bench::Args),
     /// Run a flow that is written in Python.
     Run(run::Args),
+    /// Run, test and replay services that are written in Python.
+    Service(service::Args),
     /// Send messages to a socket on a schedule that never waits for the receiver.
     Send(send::Args),
     /// Receive messages from sockets: count them, check them, write them to a file.
@@ -57,6 +60,7 @@ impl Verb {
             Self::Demo(args) => ("demo", bench::demo(&args)),
             Self::Bench(args) => ("bench", bench::run(args)),
             Self::Run(args) => ("run", run::run(&args)),
+            Self::Service(args) => ("service", service::run(&args)),
             Self::Send(args) => ("send", send::run(args)),
             Self::Receive(args) => ("receive", receive::run(args)),
             Self::Generate(args) => ("generate", generate::run(&args)),

@@ -23,16 +23,21 @@ pub(super) struct Args {
     rest: Vec<OsString>,
 }
 
-/// Becomes `python -m millstream run ...`. `MILLSTREAM_PYTHON` names another interpreter than
-/// `python3`.
+/// Becomes `python -m millstream run ...`.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    become_python("run", &args.rest, "flows")
+}
+
+/// Becomes `python -m millstream VERB ...`. `MILLSTREAM_PYTHON` names another interpreter than
+/// `python3`.
+pub(super) fn become_python(verb: &str, rest: &[OsString], what: &str) -> Result<(), Failure> {
     let python = interpreter();
     let error = Command::new(&python)
-        .args(["-m", "millstream", "run"])
-        .args(&args.rest)
+        .args(["-m", "millstream", verb])
+        .args(rest)
         .exec();
     Err(Failure::failed(format!(
-        "flows in Python need Python with the package millstream: cannot start {}: {error}",
+        "{what} in Python need Python with the package millstream: cannot start {}: {error}",
         python.display()
     )))
 }

@@ -1,0 +1,259 @@
+"""``millstream service run|test|replay|diff|export|history``.
+
+Exit code 0 when done or stopped by Ctrl-C, 2 for bad usage, 1 for a failure or a difference, with one line
+on standard error; if the component raised, its traceback stands above that line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from ._errors import ServiceError
+from ._program import UsageError, users_frames
+
+__all__ = ["component_of", "load", "service"]
+
+
+def service(arguments: Sequence[str]) -> int:
+    """The verb ``service``."""
+    verb = "service"
+    try:
+        options = parser().parse_args(arguments)
+        verb = f"service {options.verb}"
+        return int(options.run(options))
+    except UsageError as error:
+        return told(verb, str(error), 2)
+    except KeyboardInterrupt:
+        return 0
+    except Exception as error:
+        return failed(verb, error)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of all verbs."""
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise UsageError(f"{message} (see {self.prog} --help)")
+
+    top = Parser(prog="millstream service", description="Run, test and replay services.", allow_abbrev=False)
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def verb(name: str, run: Callable[[Any], int], text: str, example: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(
+            name, help=text, description=text, epilog=f"example: millstream service {name} {example}"
+        )
+        made.set_defaults(run=run)
+        return made
+
+    run = verb("run", run_verb, "Run a component until Ctrl-C.", "desk:Desk --in orders --out replies")
+    component(run)
+    inputs(run)
+    run.add_argument("--out", metavar="DIR", help="the output journal; one service only may write to it")
+    run.add_argument(
+        "--wait", choices=["block", "back-off", "spin"], default="block", help="how to wait for input"
+    )
+    run.add_argument("--on-error", choices=["fail", "skip"], default="fail", help="what a bad record does")
+    run.add_argument("--dead-letters", metavar="DIR", help="a journal for bad records")
+    run.add_argument("--no-rebuild", action="store_true", help="the component keeps no state")
+    run.add_argument("--drain", action="store_true", help="end when all inputs are taken")
+    run.add_argument("--until", type=count, metavar="N", help="end behind N calls")
+
+    test = verb("test", test_verb, "Compare what components do with YAML files.", "tests/* --agitate")
+    test.add_argument(
+        "folders", metavar="DIR", nargs="+", help="holds in.yaml, out.yaml and perhaps setup.yaml"
+    )
+    test.add_argument("--component", metavar="MODULE:CLASS", help="default: what the file `component` says")
+    test.add_argument("--update", action="store_true", help="rewrite what is expected; comments are kept")
+    test.add_argument("--agitate", action="store_true", help="calls missing, doubled, swapped, empty")
+
+    again = verb(
+        "replay", replay_verb, "Show what a component does with recorded calls.", "desk:Desk --in orders"
+    )
+    component(again)
+    inputs(again)
+    again.add_argument("--until", type=count, metavar="N", help="end behind N calls")
+
+    diff = verb(
+        "diff",
+        diff_verb,
+        "Show which outputs differ between two components.",
+        "desk:Old desk:New --in orders",
+    )
+    diff.add_argument("a", metavar="A", help="MODULE:CLASS, or FILE.py:CLASS")
+    diff.add_argument("b", metavar="B", help="the same")
+    inputs(diff)
+
+    export = verb("export", export_verb, "Show the calls of a journal as YAML.", "orders --from 10 --to 20")
+    export.add_argument("journal", metavar="DIR")
+    export.add_argument("--from", dest="first", type=count, default=0, metavar="SEQ", help="the first record")
+    export.add_argument("--to", dest="last", type=count, metavar="SEQ", help="the last record")
+
+    history = verb("history", history_verb, "Show what led to a record.", "replies 7")
+    history.add_argument("journal", metavar="DIR")
+    history.add_argument("sequence", type=count, metavar="SEQ")
+    return top
+
+
+def component(to: argparse.ArgumentParser) -> None:
+    to.add_argument("component", metavar="MODULE:CLASS", help="a module or FILE.py, and the class in it")
+
+
+def inputs(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--in", dest="inputs", action="append", required=True, metavar="DIR", help="an input journal"
+    )
+
+
+def count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+    return int(text)
+
+
+# Finding components.
+
+
+def load(place: str, folder: str = ".") -> type:
+    """The class of ``MODULE:CLASS`` or ``FILE.py:CLASS``, looked for from a folder."""
+    module, colon, name = place.rpartition(":")
+    if not colon:
+        raise UsageError(f"{place}: expected MODULE:CLASS")
+    folder = os.path.abspath(folder)
+    if module.endswith(".py"):
+        path = os.path.join(folder, module)
+        if not os.path.isfile(path):
+            raise UsageError(f"{path}: no such file")
+        folder, file = os.path.split(path)
+        module = file[: -len(".py")]
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise UsageError(f"there is no module {module}") from None
+    found = getattr(loaded, name, None)
+    if not isinstance(found, type):
+        raise UsageError(f"{module} has no class {name}")
+    return found
+
+
+def component_of(folder: str) -> type:
+    """The class that the nearest file ``component`` above a test names; its path starts at that file."""
+    at = os.path.abspath(folder)
+    while True:
+        path = os.path.join(at, "component")
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8") as file:
+                return load(file.read().strip(), at)
+        if os.path.dirname(at) == at:
+            raise UsageError(
+                f"{folder}: no file `component` here or above says MODULE:CLASS; give --component"
+            )
+        at = os.path.dirname(at)
+
+
+# The verbs.
+
+
+def run_verb(options: Any) -> int:
+    from .service import serve
+
+    report = serve(
+        load(options.component),
+        options.inputs,
+        out=options.out,
+        wait=options.wait,
+        on_error=options.on_error,
+        dead_letters=options.dead_letters,
+        rebuild=not options.no_rebuild,
+        drain=options.drain,
+        until=options.until,
+    )
+    print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
+    return 0
+
+
+def test_verb(options: Any) -> int:
+    from .service import check
+
+    passed, bad = 0, 0
+    for folder in options.folders:
+        if not os.path.isdir(folder):
+            raise UsageError(f"{folder}: no such folder")
+        made = load(options.component) if options.component else component_of(folder)
+        outcome = check(made, folder, update=options.update, agitate=options.agitate)
+        passed, bad = passed + outcome.passed, bad + len(outcome.failed)
+        for path, difference in outcome.failed:
+            print(f"{os.fspath(path)}:\n{difference}")
+        for path in outcome.updated:
+            print(f"{os.fspath(path)}: rewritten")
+    print(f"passed {passed}, failed {bad}")
+    return 1 if bad else 0
+
+
+def replay_verb(options: Any) -> int:
+    from .service import replay
+
+    print("---\n".join(replay(load(options.component), options.inputs, until=options.until)), end="")
+    return 0
+
+
+def diff_verb(options: Any) -> int:
+    import difflib
+
+    from .service import replay
+
+    a_lines, b_lines = (
+        "---\n".join(replay(load(place), options.inputs)).splitlines(keepends=True)
+        for place in (options.a, options.b)
+    )
+    differences = list(difflib.unified_diff(a_lines, b_lines, fromfile=options.a, tofile=options.b))
+    sys.stdout.writelines(differences)
+    return 1 if differences else 0
+
+
+def export_verb(options: Any) -> int:
+    from ._millstream import service_export
+
+    print(service_export(options.journal, options.first, options.last), end="")
+    return 0
+
+
+def history_verb(options: Any) -> int:
+    from ._millstream import service_history
+
+    for journal, sequence, time, call in service_history(options.journal, options.sequence):
+        print(f"{time}  {journal}, record {sequence}")
+        print("".join(f"    {line}\n" for line in (call or "timer").splitlines()), end="")
+    return 0
+
+
+# Errors.
+
+
+def told(verb: str, message: str, code: int) -> int:
+    """Says what is wrong in one line."""
+    print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def failed(verb: str, error: Exception) -> int:
+    """Shows the traceback of the component, and says what failed."""
+    cause = error.__cause__ or error
+    frames = users_frames(cause.__traceback__)
+    if frames is not None:
+        import traceback
+
+        shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
+        print("".join(shown.format()), file=sys.stderr, end="")
+    ours = isinstance(error, (ServiceError, OSError))
+    return told(verb, str(error) if ours else f"{type(error).__name__}: {error}", 1)

@@ -1,0 +1,63 @@
+"""Collects the YAML tests of services: each ``in.yaml`` below a file ``component`` that says ``MODULE:CLASS``.
+
+``pytest --millstream-update`` rewrites what is expected, ``--millstream-agitate`` runs the variants too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["pytest_addoption", "pytest_collect_file"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("millstream")
+    group.addoption(
+        "--millstream-update", action="store_true", help="rewrite the expected calls of service tests"
+    )
+    group.addoption(
+        "--millstream-agitate", action="store_true", help="run service tests with wrong calls too"
+    )
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.name != "in.yaml" or not any((above / "component").is_file() for above in file_path.parents):
+        return None
+    return CallsFile.from_parent(parent, path=file_path)
+
+
+class CallsFile(pytest.File):
+    """The test of a folder."""
+
+    def collect(self) -> Any:
+        yield CallsItem.from_parent(self, name=self.path.parent.name)
+
+
+class Difference(Exception):
+    """What a component did differently, as text."""
+
+
+class CallsItem(pytest.Item):
+    """A run of the test."""
+
+    def runtest(self) -> None:
+        from ._service_program import component_of
+        from .service import check
+
+        folder = self.path.parent
+        update = self.config.getoption("--millstream-update")
+        agitate = self.config.getoption("--millstream-agitate")
+        outcome = check(component_of(str(folder)), folder, update=update, agitate=agitate)
+        if outcome.failed:
+            raise Difference("\n".join(f"{path}:\n{difference}" for path, difference in outcome.failed))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, Difference):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, f"service: {self.name}"

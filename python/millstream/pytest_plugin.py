@@ -1,4 +1,4 @@
-"""Collects the YAML tests of services: each ``in.yaml`` below a file ``component`` that says ``MODULE:CLASS``.
+"""Collects tests of services: each ``in.yaml`` below a file ``component``, which says ``MODULE:CLASS``.
 
 ``pytest --millstream-update`` rewrites what is expected, ``--millstream-agitate`` runs the variants too.
 """

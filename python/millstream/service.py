@@ -21,8 +21,8 @@ some, and is given publishers of others by the annotations of its ``__init__``::
 
 Arguments may be ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``decimal.Decimal``, dataclasses,
 ``msgspec.Struct``, enums, and ``list``, ``dict`` and ``Optional`` of these. :data:`char`, :data:`i32`,
-:data:`timestamp` and the like are ``str`` and ``int`` of a narrower type, as a publisher or a consumer in Rust
-may have it.
+:data:`timestamp` and the like are ``str`` and ``int`` of a narrower type, as a publisher or a consumer in
+Rust may have it.
 
 >>> from typing import Protocol
 >>> class Prices(Protocol):
@@ -235,7 +235,7 @@ def described(interface: type) -> _millstream.Interface:
             place = f"{name}.{argument.name}"
             if argument.name not in hints:
                 raise ServiceError(f"interface {interface.__name__}, {place}: has no annotation")
-            kind, names = parts.type(hints[argument.name], place)
+            kind, names = parts.kind(hints[argument.name], place)
             default = () if argument.default is inspect.Parameter.empty else (argument.default,)
             fields.append((argument.name, kind, names, default))
         methods.append((name, list(getattr(function, "__millstream_aliases__", ())), fields))
@@ -352,6 +352,7 @@ def wanted(component: type) -> dict[str, type]:
 
 def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> Any:
     """A component with its publishers."""
+    interfaces_of(component)  # what is no component is told so before what it lacks
     given = wanted(component)
     return component(
         **{
@@ -381,7 +382,7 @@ def serve(
     drain: bool = False,
     until: int | None = None,
 ) -> Report:
-    """Runs a component until Ctrl-C: calls it with the records of the inputs, records what it calls in ``out``.
+    """Runs a component until Ctrl-C: calls it with what the inputs hold, records what it calls in ``out``.
 
     :param component: a class that derives from interfaces; publishers and a :class:`Clock` are given to it.
     :param inputs: a journal or several, which are merged by time.
@@ -478,8 +479,8 @@ def check(component: type, folder: Path, *, update: bool = False, agitate: bool 
     """
     outputs = [described(kind) for kind in wanted(component).values() if kind is not Clock]
 
-    def make(recorder: _millstream.Recorder) -> Any:
-        return bound(made(component, recorder.outlet, _millstream.Service(None).clock))
+    def make(recorder: _millstream.Recorder, clock: Clock) -> Any:
+        return bound(made(component, recorder.outlet, lambda: clock))
 
     inputs = [described(interface) for interface in interfaces_of(component)]
     counts = _millstream.service_test(os.fspath(folder), inputs, outputs, update, agitate, make)

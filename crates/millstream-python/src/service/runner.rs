@@ -27,7 +27,7 @@ pub(crate) struct Service {
 /// The recorded time that a component may see.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Clock {
-    clock: native::Clock,
+    pub(super) clock: native::Clock,
 }
 
 #[pymethods]

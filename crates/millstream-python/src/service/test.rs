@@ -11,13 +11,13 @@ use pyo3::prelude::*;
 
 use super::interface::Interface;
 use super::outlet::Recorder;
-use super::runner::dispatch;
+use super::runner::{Clock, dispatch};
 use crate::error::{cause, service_error, service_failed_test};
 
 /// The interfaces of a component and its methods for each.
 type Made = Vec<(Py<Interface>, Vec<Py<PyAny>>)>;
 
-/// Runs the test of a folder. `make(recorder)` makes a component and gives its interfaces and methods. Returns how many runs passed, the
+/// Runs the test of a folder. `make(recorder, clock)` makes a component and gives its interfaces and methods. Returns how many runs passed, the
 /// differences by file, and the files that were rewritten.
 #[pyfunction]
 #[expect(
@@ -47,8 +47,12 @@ pub(crate) fn service_test(
             },
         )
         .map_err(cause)?;
+        let clock = millstream::service::Clock::of_test();
+        let py_clock = Clock {
+            clock: clock.clone(),
+        };
         let made: Made = make
-            .call1((&recorder,))
+            .call1((&recorder, py_clock))
             .and_then(|made| made.extract())
             .map_err(cause)?;
         let mut interfaces = Vec::new();
@@ -61,6 +65,7 @@ pub(crate) fn service_test(
                 .iter_mut()
                 .find(|(schema, _)| schema.method_named(&call.method).is_ok());
             let (schema, dispatch) = known.ok_or("the component has no such method")?;
+            call.at.into_iter().for_each(|at| clock.set(at));
             let body = call.to_bytes(schema, None)?;
             match Record::read(&body)? {
                 Record::Call(_, head, arguments) => Ok(dispatch(&mut (), head.method, arguments)?),

@@ -99,6 +99,19 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// A clock outside a service, for tests; it shows what it is [`set`](Self::set) to, at first 0.
+    #[must_use]
+    pub fn of_test() -> Self {
+        Self {
+            current: Arc::default(),
+        }
+    }
+
+    /// Sets the time. In a service the next input sets it again.
+    pub fn set(&self, now_ns: i64) {
+        self.current.time_ns.store(now_ns, Relaxed);
+    }
+
     /// Nanoseconds since 1970.
     #[must_use]
     pub fn now_ns(&self) -> i64 {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use millstream::service::Service;
+use millstream::service::Clock;
 use millstream::service::testing::{Mode, Outcome, TestError, check};
 use millstream::wire::{Call, Cause, Dispatch, Interface, Publisher, Record, Recorder, Schema};
 
@@ -18,11 +18,12 @@ fn schemas() -> (Vec<Schema>, Vec<Schema>) {
 }
 
 fn run(setup: &[Call], input: &[Call]) -> Result<Vec<Call>, Cause> {
-    let recorder = Recorder::default();
+    let (recorder, clock) = (Recorder::default(), Clock::of_test());
     let replies = Publisher::<dyn Replies, _>::new(recorder.clone())?;
-    let mut desk = Desk::new(replies, Service::without_output().clock());
+    let mut desk = Desk::new(replies, clock.clone());
     let schema = <dyn Orders as Interface>::schema()?;
     let mut call = |call: &Call| -> Result<(), Cause> {
+        call.at.into_iter().for_each(|at| clock.set(at));
         let body = call.to_bytes(&schema, None)?;
         let Record::Call(_, head, arguments) = Record::read(&body)? else {
             return Err("a call is a call".into());
@@ -60,10 +61,10 @@ fn a_difference_is_shown_and_taken_over_with_the_comments() {
     .unwrap();
     fs::write(
         path("in.yaml"),
-        "place: {id: 2, symbol: A, quantity: 500}\n---\nplace: {id: 3, symbol: B, quantity: 600}\n",
+        "place: {id: 2, symbol: A, quantity: 500}\n---\nat: 1970-01-01T00:00:00.000000007Z\nplace: {id: 3, symbol: B, quantity: 600}\n",
     )
     .unwrap();
-    let old = "# What the desk says.\naccepted: {id: 2, total: 9500} # below the limit\n---\nrejected:\n  id: 3\n  # why\n  reason: size\n  at: 0\n";
+    let old = "# What the desk says.\naccepted: {id: 2, total: 9500} # below the limit\n---\nrejected:\n  id: 3\n  # why\n  reason: size\n  at: 7\n";
     fs::write(path("out.yaml"), old).unwrap();
 
     let outcome = test(folder.path(), Mode::default()).unwrap();

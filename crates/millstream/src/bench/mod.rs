@@ -7,3 +7,4 @@ pub mod journal;
 pub mod market_spread;
 pub mod peers;
 pub mod queue;
+pub mod service;

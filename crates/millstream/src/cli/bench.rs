@@ -9,7 +9,7 @@ use super::stop::Stop;
 use super::{Failure, report};
 use crate::bench::figures::median_index;
 use crate::bench::market_spread::{self, Outcome, Plan};
-use crate::bench::{flow, idle, journal, queue};
+use crate::bench::{flow, idle, journal, queue, service};
 
 /// The options of `millstream bench`.
 #[derive(clap::Args, Debug)]
@@ -29,6 +29,11 @@ enum Name {
     JournalPeer(journal::Role),
     /// Single steps of Rust flows, what a second worker brings, and what an idle flow costs.
     Flow(FlowArgs),
+    /// Typed calls over a journal, from one process to another.
+    Service(ServiceArgs),
+    /// The other process of `bench service`.
+    #[command(hide = true)]
+    ServiceConsumer(ServiceConsumer),
     /// The queue server: sets and gets over sockets, memory with a backlog, restart.
     Queue(QueueArgs),
 }
@@ -55,6 +60,40 @@ struct QueueArgs {
     /// Report as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// The options of `millstream bench service`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  millstream bench service --rate 100000 --folder /dev/shm")]
+struct ServiceArgs {
+    /// Calls per second; 0 for as many as go.
+    #[arg(long, value_name = "N", default_value_t = 10_000.0)]
+    rate: f64,
+    /// Seconds that are measured.
+    #[arg(long, value_name = "T", default_value_t = 20.0)]
+    seconds: f64,
+    /// Seconds before that.
+    #[arg(long, value_name = "T", default_value_t = 5.0)]
+    warm_up: f64,
+    /// How many runs; the one with the median p50 is reported.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Call a method with one integer instead of an order with 28 fields.
+    #[arg(long)]
+    ticks: bool,
+    /// Where the journal is made, and removed again.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    folder: std::path::PathBuf,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The options of the consumer.
+#[derive(clap::Args, Debug)]
+struct ServiceConsumer {
+    folder: std::path::PathBuf,
+    measured_from: u64,
 }
 
 /// The options of `millstream bench flow`.
@@ -181,12 +220,43 @@ fn check(rate: f64, seconds: f64) -> Result<(), Failure> {
     Ok(())
 }
 
+fn service(args: &ServiceArgs) -> Result<(), Failure> {
+    check(args.rate, args.seconds)?;
+    check(0.0, args.warm_up)?;
+    let stop = Stop::on_signals()?;
+    let plan = service::Plan {
+        what: if args.ticks {
+            service::What::Ticks
+        } else {
+            service::What::Orders
+        },
+        rate: args.rate,
+        seconds: args.seconds,
+        warm_up: args.warm_up,
+        folder: args.folder.clone(),
+    };
+    match service::run(&plan, args.runs, &stop.flag()) {
+        Ok(Some(figures)) => report::print(&figures, &figures.to_string(), args.json),
+        Ok(None) => nothing_measured("bench"),
+        Err(_) if stop.requested() => nothing_measured("bench"),
+        Err(error) => Err(Failure::failed(error)),
+    }
+}
+
+fn service_consumer(args: &ServiceConsumer) -> Result<(), Failure> {
+    let stop = Stop::on_signals()?;
+    let consumed = service::consume(&args.folder, args.measured_from, &stop.flag());
+    report::print(&consumed.map_err(Failure::failed)?, "", true)
+}
+
 /// Run a benchmark.
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     match args.name {
         Name::Journal(args) => args.run(),
         Name::JournalPeer(role) => journal::play(&role).map_err(Failure::failed),
         Name::MarketSpread(args) => market_spread(&args),
+        Name::Service(args) => service(&args),
+        Name::ServiceConsumer(args) => service_consumer(&args),
         Name::Flow(args) => {
             let steps = flow::run(args.runs).map_err(Failure::failed)?;
             let idle = idle::run(idle::WATCHED, idle::SAMPLES).map_err(Failure::failed)?;

@@ -1,0 +1,413 @@
+//! Typed calls over a journal, from one process to another: an order of 28 FIX fields, and a single integer.
+//!
+//! The publisher has a schedule and never waits for the consumer. Latency runs from the moment at which a call was due to the moment at which
+//! the consumer's method has read every field into a digest. The consumer is this program again, with a hidden verb.
+
+use std::fmt::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use hdrhistogram::Histogram;
+use millstream_flow::clock::now_ns;
+use millstream_journal::{Journal, Options, Retention, Wait};
+use millstream_wire::{Cause, Publisher, Wire, interface};
+use serde::{Deserialize, Serialize};
+
+use super::figures::{Latency, median_index};
+use super::peers::Program;
+use crate::service::{Outlet, Service, Settings, publisher};
+
+/// FIX NewOrderSingle. Each name is that of the field; the tags are in the order of FIX 4.4.
+#[derive(Debug, Wire)]
+#[expect(missing_docs, reason = "FIX explains its fields")]
+pub struct NewOrderSingle<'a> {
+    pub sender_comp_id: &'a str,
+    pub target_comp_id: &'a str,
+    pub msg_seq_num: i64,
+    pub sending_time: i64,
+    pub poss_dup_flag: bool,
+    pub cl_ord_id: &'a str,
+    pub account: &'a str,
+    pub settl_type: char,
+    pub settl_date: i32,
+    pub handl_inst: char,
+    pub exec_inst: &'a str,
+    pub min_qty: f64,
+    pub max_floor: f64,
+    pub ex_destination: &'a str,
+    pub symbol: &'a str,
+    pub security_id_source: char,
+    pub security_id: &'a str,
+    pub side: char,
+    pub transact_time: i64,
+    pub order_qty: f64,
+    pub ord_type: char,
+    pub price: f64,
+    pub stop_px: f64,
+    pub currency: &'a str,
+    pub time_in_force: char,
+    pub expire_time: i64,
+    pub order_capacity: char,
+    pub text: &'a str,
+}
+
+/// What the publisher calls.
+#[interface]
+pub trait Orders {
+    /// An order, due at its sending time.
+    fn new_order_single(&mut self, order: &NewOrderSingle<'_>);
+    /// The smallest call: the time at which it was due.
+    fn tick(&mut self, due_ns: i64);
+    /// Nothing more comes.
+    fn end(&mut self);
+}
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// The method with an order.
+    Orders,
+    /// The method with one integer.
+    Ticks,
+}
+
+/// A measurement.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What is called.
+    pub what: What,
+    /// Calls per second; 0 for as many as go.
+    pub rate: f64,
+    /// Seconds that are measured.
+    pub seconds: f64,
+    /// Seconds before that.
+    pub warm_up: f64,
+    /// The folder in which the journal is made and removed again.
+    pub folder: PathBuf,
+}
+
+/// What a consumer has seen.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Consumed {
+    /// From due to read, for the calls behind the warm-up.
+    pub latency: Latency,
+    /// Calls per second, from the first to the last of them.
+    pub rate: f64,
+    /// Of all fields.
+    pub digest: u64,
+}
+
+/// One figure: the run with the median p50 of several.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figures {
+    what: What,
+    /// Calls per second that were asked for; 0 for as many as go.
+    asked: f64,
+    median: Consumed,
+    runs: Vec<Consumed>,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.what {
+            What::Orders => "orders of 28 fields",
+            What::Ticks => "one integer",
+        };
+        writeln!(f, "{}", Latency::heading())?;
+        let name = match self.asked {
+            0.0 => format!("{what}, flat out"),
+            rate => format!("{what}, {rate}/s"),
+        };
+        writeln!(f, "{}", self.median.latency.row(&name))?;
+        write!(f, "consumed {:.0} calls/s", self.median.rate)
+    }
+}
+
+/// Runs a measurement several times.
+///
+/// # Errors
+/// A process or a journal that fails, in words.
+pub fn run(plan: &Plan, runs: u32, stop: &AtomicBool) -> Result<Option<Figures>, String> {
+    let mut done = Vec::new();
+    for _ in 0..runs {
+        if stop.load(Relaxed) {
+            break;
+        }
+        done.push(measure(plan, stop)?);
+    }
+    let p50s: Vec<f64> = done.iter().map(|run| run.latency.p50_us).collect();
+    let median = done.get(median_index(&p50s)).cloned();
+    Ok(median.map(|median| Figures {
+        what: plan.what,
+        asked: plan.rate,
+        median,
+        runs: done,
+    }))
+}
+
+fn measure(plan: &Plan, stop: &AtomicBool) -> Result<Consumed, String> {
+    let folder = plan
+        .folder
+        .join(format!("millstream-bench-service-{}", std::process::id()));
+    let measured = publish_and_consume(plan, &folder, stop);
+    // A measurement of many gigabytes leaves nothing behind.
+    let removed = std::fs::remove_dir_all(&folder);
+    let measured = measured.map_err(|cause| cause.to_string())?;
+    removed.map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(measured)
+}
+
+fn publish_and_consume(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<Consumed, Cause> {
+    let retention = Retention {
+        bytes: Some(1 << 30),
+        ..Retention::default()
+    };
+    let journal = Journal::open(folder, Options::default().with_retention(retention))?;
+    let program = Program::this()?;
+    let from = now_ns() + START_NS;
+    let measured_from = from + (plan.warm_up * 1e9) as u64;
+    let arguments = [
+        "bench".to_owned(),
+        "service-consumer".to_owned(),
+        folder.display().to_string(),
+        measured_from.to_string(),
+    ];
+    std::thread::scope(|scope| {
+        let consumer = scope.spawn(|| program.run_json(&arguments, stop));
+        let published = publish(plan, &journal, from, stop);
+        let consumed = consumer
+            .join()
+            .map_err(|_| "the consumer's thread panicked")??;
+        published?;
+        Ok(serde_json::from_value(consumed)?)
+    })
+}
+
+/// How long the consumer has to start.
+const START_NS: u64 = 500_000_000;
+
+fn publish(plan: &Plan, journal: &Journal, from: u64, stop: &AtomicBool) -> Result<(), Cause> {
+    let mut out = publisher::<dyn Orders>(journal)?;
+    let mut maker = Maker::new(plan.what);
+    let until = from + ((plan.warm_up + plan.seconds) * 1e9) as u64;
+    let gap = if plan.rate > 0.0 {
+        1e9 / plan.rate
+    } else {
+        0.0
+    };
+    let mut number = 0u64;
+    while now_ns() < from {
+        std::hint::spin_loop();
+    }
+    loop {
+        let now = now_ns();
+        let due = if gap > 0.0 {
+            from + (number as f64 * gap) as u64
+        } else {
+            now
+        };
+        if due >= until || stop.load(Relaxed) {
+            break;
+        }
+        while now_ns() < due {
+            std::hint::spin_loop();
+        }
+        maker.call(&mut out, number, due);
+        number += 1;
+    }
+    out.end();
+    out.check()
+}
+
+/// Makes the calls, with memory that is used again.
+struct Maker {
+    what: What,
+    id: String,
+    account: String,
+}
+
+const SYMBOLS: [&str; 8] = [
+    "VOD.L", "BP.L", "HSBA.L", "AZN.L", "SHEL.L", "ULVR.L", "GSK.L", "RIO.L",
+];
+
+impl Maker {
+    fn new(what: What) -> Self {
+        Self {
+            what,
+            id: String::new(),
+            account: String::new(),
+        }
+    }
+
+    #[inline]
+    fn call(&mut self, out: &mut Publisher<dyn Orders, Outlet>, number: u64, due: u64) {
+        if self.what == What::Ticks {
+            return out.tick(due as i64);
+        }
+        self.id.clear();
+        self.account.clear();
+        // Writing to a string does not fail.
+        let _ = write!(self.id, "20261121-{number:08}");
+        let _ = write!(self.account, "ACCT-00{:03}", number % 1000);
+        out.new_order_single(&NewOrderSingle {
+            sender_comp_id: "CLIENT01",
+            target_comp_id: "EXCHANGE",
+            msg_seq_num: number as i64,
+            sending_time: due as i64,
+            poss_dup_flag: false,
+            cl_ord_id: &self.id,
+            account: &self.account,
+            settl_type: '0',
+            settl_date: 20_261_123,
+            handl_inst: '1',
+            exec_inst: "G",
+            min_qty: 100.0,
+            max_floor: 500.0,
+            ex_destination: "XLON",
+            symbol: SYMBOLS[number as usize % SYMBOLS.len()],
+            security_id_source: '4',
+            security_id: "GB00BH4HKS39",
+            side: if number.is_multiple_of(2) { '1' } else { '2' },
+            transact_time: due as i64,
+            order_qty: (100 + number % 900) as f64,
+            ord_type: '2',
+            price: 72.0 + (number % 100) as f64 / 100.0,
+            stop_px: 0.0,
+            currency: "GBP",
+            time_in_force: '0',
+            expire_time: due as i64 + 86_400_000_000_000,
+            order_capacity: 'A',
+            text: "algo=VWAP;parent=0000042",
+        });
+    }
+}
+
+/// The component of the consumer.
+struct Digest {
+    measured_from: i64,
+    histogram: Histogram<u64>,
+    first_ns: u64,
+    last_ns: u64,
+    digest: u64,
+    ended: bool,
+}
+
+impl Digest {
+    #[inline]
+    fn add(&mut self, value: u64) {
+        self.digest = self.digest.rotate_left(5) ^ value;
+    }
+
+    #[inline]
+    fn add_str(&mut self, text: &str) {
+        let ends = text.as_bytes().first().zip(text.as_bytes().last());
+        let ends = ends.map_or(0, |(first, last)| u64::from(*first) << 8 | u64::from(*last));
+        self.add(ends ^ (text.len() as u64) << 16);
+    }
+
+    #[inline]
+    fn read(&mut self, due_ns: i64) {
+        let now = now_ns();
+        if due_ns < self.measured_from {
+            return;
+        }
+        if self.first_ns == 0 {
+            self.first_ns = now;
+        }
+        self.last_ns = now;
+        self.histogram
+            .saturating_record(now.saturating_sub(due_ns as u64));
+    }
+}
+
+impl Orders for Digest {
+    fn new_order_single(&mut self, order: &NewOrderSingle<'_>) {
+        for text in [
+            order.sender_comp_id,
+            order.target_comp_id,
+            order.cl_ord_id,
+            order.account,
+            order.exec_inst,
+            order.ex_destination,
+            order.symbol,
+            order.security_id,
+            order.currency,
+            order.text,
+        ] {
+            self.add_str(text);
+        }
+        for char in [
+            order.settl_type,
+            order.handl_inst,
+            order.security_id_source,
+            order.side,
+            order.ord_type,
+            order.time_in_force,
+            order.order_capacity,
+        ] {
+            self.add(char.into());
+        }
+        for number in [
+            order.min_qty,
+            order.max_floor,
+            order.order_qty,
+            order.price,
+            order.stop_px,
+        ] {
+            self.add(number.to_bits());
+        }
+        for number in [
+            order.msg_seq_num,
+            order.sending_time,
+            order.transact_time,
+            order.expire_time,
+        ] {
+            self.add(number as u64);
+        }
+        self.add(order.settl_date as u64);
+        self.add(order.poss_dup_flag.into());
+        self.read(order.sending_time);
+    }
+
+    fn tick(&mut self, due_ns: i64) {
+        self.add(due_ns as u64);
+        self.read(due_ns);
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+    }
+}
+
+/// The consumer: reads the journal until the publisher has ended.
+///
+/// # Errors
+/// The journal or a record of it cannot be read.
+pub fn consume(folder: &Path, measured_from: u64, stop: &AtomicBool) -> Result<Consumed, Cause> {
+    let journal = Journal::open(folder, Options::default())?;
+    let digest = Digest {
+        measured_from: measured_from as i64,
+        histogram: Histogram::new_with_bounds(1, 100_000_000_000, 3)?,
+        first_ns: 0,
+        last_ns: 0,
+        digest: 0,
+        ended: false,
+    };
+    let settings = Settings {
+        wait: Wait::Spin,
+        rebuild: false,
+        ..Settings::default()
+    };
+    let setup = Service::without_output().component(digest);
+    let mut runner = setup.input::<dyn Orders>(&journal)?.start(settings)?;
+    while !runner.component().ended && !stop.load(Relaxed) {
+        runner.turn()?;
+    }
+    let digest = runner.component();
+    let seconds = digest.last_ns.saturating_sub(digest.first_ns) as f64 / 1e9;
+    Ok(Consumed {
+        latency: Latency::of(&digest.histogram),
+        rate: digest.histogram.len().saturating_sub(1) as f64 / seconds.max(1e-9),
+        digest: digest.digest,
+    })
+}

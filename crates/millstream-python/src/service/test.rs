@@ -120,13 +120,16 @@ pub(crate) fn service_export(
     Ok(text)
 }
 
-/// The way of a message: for each hop the journal, the record, its time in ns, and the call as YAML.
+/// A hop as Python gets it: the journal, the record, its time, and the call as YAML.
+type PyHop = (String, u64, String, Option<String>);
+
+/// The way of a message, its origin last.
 #[pyfunction]
 pub(crate) fn service_history(
     py: Python<'_>,
     path: PathBuf,
     sequence: u64,
-) -> PyResult<Vec<(String, u64, String, Option<String>)>> {
+) -> PyResult<Vec<PyHop>> {
     let hops = history(&path, sequence).map_err(|error| service_error(py, &error))?;
     let hop = |hop: millstream::service::Hop| {
         let time = Timestamp(hop.time_ns as i64).to_string();

@@ -166,6 +166,9 @@ fn make_journal<'py>(
     match class.and_then(|class| class.call1(arguments)) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
+    }
+}
+
 /// Something wrong with a service, its interfaces or its journals.
 pub(crate) fn service_error(py: Python<'_>, error: &dyn fmt::Display) -> PyErr {
     make(py, "ServiceError", &error.to_string())

@@ -83,7 +83,7 @@ struct ServiceArgs {
     ticks: bool,
     /// Where the journal is made, and removed again.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    folder: std::path::PathBuf,
+    folder: PathBuf,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -92,7 +92,7 @@ struct ServiceArgs {
 /// The options of the consumer.
 #[derive(clap::Args, Debug)]
 struct ServiceConsumer {
-    folder: std::path::PathBuf,
+    folder: PathBuf,
     measured_from: u64,
 }
 

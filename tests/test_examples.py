@@ -277,7 +277,7 @@ def python_blocks(path: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
 
 
-GUIDES = ("flows.md", "journal.md")
+GUIDES = ("flows.md", "time-and-windows.md", "joins.md", "journal.md")
 
 
 @pytest.mark.parametrize(

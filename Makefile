@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench wheel docs clean
+.PHONY: help build demo test lint crash bench wheel docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ lint: $(READY)  ## check format, lints and types
 	$(BIN)/ruff check $(PYSRC)
 	$(BIN)/ruff format --check $(PYSRC)
 	$(BIN)/mypy --strict python/millstream
+
+crash: build  ## kill the queue server and its clients, hundreds of times
+	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s tests/process/test_queue_kills.py
 
 bench: build  ## measure this machine
 	$(BIN)/millstream bench market-spread

@@ -1,10 +1,9 @@
-"""Fixtures that every test may use: the program, a way to run it, a free port, a server of queues."""
+"""Fixtures that every test may use: the program, a way to run it, a free port."""
 
 import os
-import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,70 +44,3 @@ def free_port() -> Callable[[], int]:
             return int(server.getsockname()[1])
 
     return free_port
-
-
-class QueueServer:
-    """`millstream queue serve` on a folder that outlives it, so that it can be killed and started again."""
-
-    def __init__(self, program: Path, folder: Path, port: int, options: tuple[str, ...]) -> None:
-        self.folder = folder
-        self.port = port
-        self._command = [
-            str(program),
-            "queue",
-            "serve",
-            "--dir",
-            str(folder),
-            "--listen",
-            f"127.0.0.1:{port}",
-            *options,
-        ]
-        self.start()
-
-    def start(self) -> None:
-        """Start, and wait until it listens."""
-        self.process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr
-        self.log = ""
-        for line in self.process.stderr:
-            if line.startswith("listening on "):
-                return
-            self.log += line
-        raise AssertionError(f"the server did not start: {self.log}")
-
-    def kill(self) -> None:
-        """As a power cut of the process: no handler runs."""
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self, signal_number: int = signal.SIGTERM) -> int:
-        """Ask it to stop, for which it has 5 seconds and a loaded machine some more; its exit code."""
-        self.process.send_signal(signal_number)
-        return self.process.wait(timeout=10)
-
-    def connect(self) -> socket.socket:
-        """A connection that gives up after some seconds."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
-
-    def ask(self, request: bytes) -> bytes:
-        """What a connection gets that sends this, then `quit`. `|` is CR LF, both ways."""
-        with self.connect() as connection:
-            connection.sendall(request.replace(b"|", b"\r\n") + b"quit\r\n")
-            return b"".join(iter(lambda: connection.recv(65536), b"")).replace(b"\r\n", b"|")
-
-
-@pytest.fixture
-def serve_queues(
-    millstream_bin: Path, tmp_path: Path, free_port: Callable[[], int]
-) -> Iterator[Callable[..., QueueServer]]:
-    """Starts servers of queues, which end with the test."""
-    servers: list[QueueServer] = []
-
-    def serve(*options: str) -> QueueServer:
-        servers.append(QueueServer(millstream_bin, tmp_path / f"queues-{len(servers)}", free_port(), options))
-        return servers[-1]
-
-    yield serve
-    for server in servers:
-        if server.process.poll() is None:
-            server.kill()

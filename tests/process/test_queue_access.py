@@ -9,10 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Serve = Callable[..., Any]
+from queue_server import QueueServer, Serve
 
 
-def test_tls(serve_queues: Serve, tmp_path: Path) -> None:
+def plainly(server: QueueServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+
+
+def ask(server: QueueServer, request: bytes) -> bytes:
+    """What a connection gets that sends this, then `quit`. `|` is CR LF, both ways."""
+    with server.connect() as line:
+        line.send(request.replace(b"|", b"\r\n") + b"quit\r\n")
+        return line.file.read().replace(b"\r\n", b"|")
+
+
+def test_tls(serve: Serve, tmp_path: Path) -> None:
     """The certificate is made with openssl, which every system has."""
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
@@ -22,18 +33,18 @@ def test_tls(serve_queues: Serve, tmp_path: Path) -> None:
         check=True,
         capture_output=True,
     )
-    server = serve_queues("--tls-cert", str(certificate), "--tls-key", str(key))
+    server = serve("--tls-cert", str(certificate), "--tls-key", str(key))
     context = ssl.create_default_context(cafile=str(certificate))
     large = b"x" * 500_000
-    with server.connect() as plain, context.wrap_socket(plain, server_hostname="localhost") as client:
+    with plainly(server) as plain, context.wrap_socket(plain, server_hostname="localhost") as client:
         client.sendall(b"set q 0 0 %d\r\n%s\r\nget q\r\nquit\r\n" % (len(large), large))
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     assert answer == b"STORED\r\nVALUE q 0 500000\r\n" + large + b"\r\nEND\r\n"
     # Who does not speak TLS is turned away, and others are served.
-    with server.connect() as plain:
+    with plainly(server) as plain:
         plain.sendall(b"version\r\n" * 10)
         assert not plain.recv(100).startswith(b"VERSION")
-    with server.connect() as plain, context.wrap_socket(plain, server_hostname="localhost") as client:
+    with plainly(server) as plain, context.wrap_socket(plain, server_hostname="localhost") as client:
         client.sendall(b"version\r\n")
         assert client.recv(100).startswith(b"VERSION")
 
@@ -48,13 +59,13 @@ def test_a_key_that_is_none_is_named(run: Callable[..., Any], tmp_path: Path) ->
     )
 
 
-def test_name_and_password(serve_queues: Serve, tmp_path: Path) -> None:
+def test_name_and_password(serve: Serve, tmp_path: Path) -> None:
     known = tmp_path / "known"
     known.write_text("ann:secret\nbob:word\n")
-    server = serve_queues("--auth-file", str(known))
-    assert server.ask(b"get q|") == b"CLIENT_ERROR unauthenticated|"
-    assert server.ask(b"set auth 0 0 9|ann wrong|get q|").startswith(b"CLIENT_ERROR authentication failure|")
-    assert server.ask(b"set auth 0 0 8|bob word|get q|") == b"STORED|END|"
+    server = serve("--auth-file", str(known))
+    assert ask(server, b"get q|") == b"CLIENT_ERROR unauthenticated|"
+    assert ask(server, b"set auth 0 0 9|ann wrong|get q|").startswith(b"CLIENT_ERROR authentication failure|")
+    assert ask(server, b"set auth 0 0 8|bob word|get q|") == b"STORED|END|"
 
 
 # What systemd does before it becomes the service.

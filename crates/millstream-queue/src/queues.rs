@@ -307,9 +307,10 @@ impl<S: Storage> Queues<S> {
     /// Remove a queue with all its items; whether there was one.
     ///
     /// # Errors
-    /// The storage refuses. The queue will be there again after a restart.
+    /// The queue is kept closed. Or the storage refuses: then the queue will be there again after a restart.
     pub fn delete(&mut self, name: &str) -> Result<bool, QueueError> {
         let Some(id) = self.names.remove(name) else {
+            self.refuse_closed(name)?;
             return Ok(false);
         };
         self.counters.queue_deletes += 1;
@@ -342,7 +343,7 @@ impl<S: Storage> Queues<S> {
     /// Remove all items of a queue but those that are open; whether there is such a queue.
     ///
     /// # Errors
-    /// The storage refuses; the items are still there.
+    /// The queue is kept closed, or the storage refuses; the items are still there.
     pub fn flush(&mut self, name: &str) -> Result<bool, QueueError> {
         let Some(queue) = self
             .names
@@ -350,6 +351,7 @@ impl<S: Storage> Queues<S> {
             .copied()
             .and_then(|id| self.queue_mut(id))
         else {
+            self.refuse_closed(name)?;
             return Ok(false);
         };
         queue.flush()?;
@@ -394,14 +396,21 @@ impl<S: Storage> Queues<S> {
         }
     }
 
+    /// A queue that is kept closed is not an empty one.
     #[cold]
-    fn create(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
-        if let Some(reason) = self.closed.get(name) {
-            return Err(QueueError::Closed {
+    fn refuse_closed(&self, name: &str) -> Result<(), QueueError> {
+        match self.closed.get(name) {
+            None => Ok(()),
+            Some(reason) => Err(QueueError::Closed {
                 queue: name.to_owned(),
                 reason: reason.clone(),
-            });
+            }),
         }
+    }
+
+    #[cold]
+    fn create(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
+        self.refuse_closed(name)?;
         name::check(name.as_bytes()).map_err(|fault| QueueError::Name {
             name: name.to_owned(),
             fault,

@@ -106,6 +106,8 @@ pub struct Session {
     need: usize,
     output: Vec<u8>,
     state: State,
+    foreign: bool,
+    answered: u64,
     demand: Option<Demand>,
 }
 
@@ -157,6 +159,8 @@ impl Session {
             input: Vec::new(),
             need: 1,
             output: Vec::new(),
+            foreign: false,
+            answered: 0,
             demand: None,
         }
     }
@@ -221,6 +225,16 @@ impl Session {
     /// Whether the connection is to be closed once the output is sent.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
+    }
+
+    /// How many requests have ended, well or not.
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// Whether it was closed because the peer speaks another protocol.
+    pub fn is_foreign(&self) -> bool {
+        self.foreign
     }
 
     /// Whether a request has begun to arrive and is not whole: the peer must go on soon.
@@ -292,7 +306,10 @@ impl Session {
         {
             match self.parser.parse(&input[at..]) {
                 Parsed::Request { request, used } => match self.answer(queues, &request, now) {
-                    Progress::Done => at += used,
+                    Progress::Done => {
+                        at += used;
+                        self.answered += 1;
+                    }
                     Progress::Blocked => break,
                 },
                 Parsed::Answer { reply, used } => {
@@ -303,13 +320,17 @@ impl Session {
                         reply::UNAUTHENTICATED
                     });
                     at += used;
+                    self.answered += 1;
                 }
                 Parsed::Dropped { used } => at += used,
                 Parsed::More { need } => {
                     self.need = need;
                     break;
                 }
-                Parsed::Foreign => self.state = State::Closed,
+                Parsed::Foreign => {
+                    self.state = State::Closed;
+                    self.foreign = true;
+                }
             }
         }
         at

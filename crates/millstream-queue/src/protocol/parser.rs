@@ -82,6 +82,8 @@ struct Line<'a> {
 }
 
 const WORD_BYTES_MAX: usize = 17;
+/// With this byte each request of memcache's binary protocol begins.
+const BINARY: u8 = 0x80;
 
 impl Parser {
     /// A parser at the start of a connection.
@@ -154,7 +156,7 @@ impl Parser {
 
     #[cold]
     fn no_line<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
-        if input.first() == Some(&0x80) {
+        if input.first() == Some(&BINARY) {
             return Parsed::Foreign;
         }
         // Without its end, CR included, a line may be one longer than the limit.
@@ -179,6 +181,9 @@ impl Parser {
                 used,
             };
         };
+        if verb.first() == Some(&BINARY) {
+            return Parsed::Foreign;
+        }
         let mut lower = [0; WORD_BYTES_MAX];
         let Some(lower) = lower.get_mut(..verb.len()) else {
             return Parsed::Answer {
@@ -197,7 +202,7 @@ impl Parser {
             }
             b"cas" => self.block(line, input, Block::Unstored(reply::NOT_FOUND)),
             b"ms" => self.meta_set(line, input),
-            [0x80, ..] | b"post" | b"host:" => Parsed::Foreign,
+            b"post" | b"host:" => Parsed::Foreign,
             other => match rest(other, line.words) {
                 Ok(request) => Parsed::Request { request, used },
                 Err(reply) => Parsed::Answer { reply, used },
@@ -349,6 +354,8 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
             queue: words.next().ok_or(reply::ERROR)?,
         },
         b"flush_all_expired" => Request::FlushAllExpired,
+        // As memcached: what is never to be seen need not be told.
+        b"stats" if words.clone().next() == Some(b"noreply") => return Err(reply::ERROR),
         b"stats" => Request::Stats {
             queue: words.next(),
         },
@@ -378,10 +385,7 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
             count: words.next().and_then(number).ok_or(reply::BAD_FORMAT)?,
         },
         b"incr" | b"decr" | b"touch" => {
-            let (_key, _number) = (
-                words.next().ok_or(reply::ERROR)?,
-                words.next().ok_or(reply::ERROR)?,
-            );
+            let _number = words.nth(1).ok_or(reply::ERROR)?;
             return Err(if words.next() == Some(b"noreply") {
                 b""
             } else {

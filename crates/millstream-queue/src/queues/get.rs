@@ -75,7 +75,10 @@ impl<S: Storage> Queues<S> {
             None if begins && self.config.alias(key.name).is_none() => {
                 self.create(key.name, now)?
             }
-            None => return Ok(self.missed()),
+            None => {
+                self.refuse_closed(key.name)?;
+                return Ok(self.missed());
+            }
         };
         if key.close {
             self.close_oldest(by, id);

@@ -119,8 +119,13 @@ impl<S: Storage> Queues<S> {
         ] {
             tell(key, value.to_string());
         }
-        tell("children", self.children_names(id).join(","));
-        tell("sync", promise(queue.settings.sync));
+        let children = self.children_names(id);
+        if !children.is_empty() {
+            tell("children", children.join(","));
+        }
+        let sync = queue.settings.sync;
+        tell("sync", sync.to_string().replace(' ', ""));
+        tell("promise", promise(sync).to_owned());
         true
     }
 
@@ -133,13 +138,11 @@ impl<S: Storage> Queues<S> {
     }
 }
 
-/// The setting and what it promises.
-fn promise(sync: Sync) -> String {
+/// What the setting promises. One word, since some clients refuse a line of `stats` with more than three.
+fn promise(sync: Sync) -> &'static str {
     match sync {
-        Sync::Never => "never (survives the process)".to_owned(),
-        Sync::Every(_) => {
-            format!("{sync} (survives the process; power loss costs at most this time)")
-        }
-        Sync::Always => "always (survives power loss)".to_owned(),
+        Sync::Never => "survives-process-death",
+        Sync::Every(_) => "survives-process-death,power-loss-costs-at-most-this-time",
+        Sync::Always => "survives-power-loss",
     }
 }

@@ -16,6 +16,10 @@ use super::core::{Core, Place, State};
 use crate::moment::Moment;
 use crate::session::Session;
 
+/// A connection that always has more to do lets others do theirs after so many rounds: each is a read or a wait that
+/// ended, and the writing of its answers.
+const ROUNDS_MAX: usize = 4;
+
 /// Serve a connection until it ends.
 pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     core: Rc<Core>,
@@ -35,6 +39,9 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     };
     let outcome = poll_fn(|context| connection.poll(context)).await;
     connection.end();
+    if connection.session.is_foreign() {
+        turned_away(peer, "not the memcache text protocol");
+    }
     if let Err(error) = outcome {
         debug!("{peer}: {error}");
     }
@@ -66,6 +73,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
 
     fn poll_with(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.take_place(state, context);
+        // First of all, since a peer that takes no answer is one that uses up its time.
         if state
             .place(self.session.id())
             .is_none_or(|place| place.doomed)
@@ -73,7 +81,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             let error = io::Error::new(io::ErrorKind::TimedOut, "used up its time");
             return Poll::Ready(Err(error));
         }
-        loop {
+        for _ in 0..ROUNDS_MAX {
             if !self.session.output().is_empty() {
                 match self.poll_send(state, context) {
                     Poll::Ready(Ok(())) => {}
@@ -110,6 +118,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
             }
         }
+        // There is more to do, after the others.
+        context.waker().wake_by_ref();
+        self.pause(state)
     }
 
     #[inline]
@@ -124,8 +135,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         let now = self.read_clock();
         let sets = state.queues.counters().cmd_set;
         state.queues.counters().bytes_read += length as u64;
+        let answered = self.session.answered();
         self.session
             .receive(&mut state.queues, &state.buffer[..length], now);
+        if self.session.answered() > answered {
+            // What is half there now is another request.
+            self.half_since_us = None;
+        }
         self.begun = Some((now.steady_us, state.queues.counters().cmd_set > sets));
         self.worked(state, now);
     }

@@ -3,11 +3,14 @@
 //! The name of the folder is the name of the queue. What begins with a dot is none: a queue that is being removed is
 //! renamed to such a name first, so that a crash leaves no half of it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use millstream_journal::{Cursor, Journal, Options, Reader, Retention, Share, Sync, Writer};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::{Log, Storage};
 use crate::error::Cause;
@@ -18,6 +21,7 @@ const FRAME_BYTES: u64 = 16;
 /// The cursor up to which a queue's records are no longer needed.
 const CURSOR: &str = "consumed";
 const REMOVED: &str = ".removed-";
+const LOCK: &str = ".lock";
 /// A record must fit into a segment several times, or much of each would stay empty.
 const RECORDS_PER_SEGMENT_MIN: u64 = 8;
 const SEGMENT_BYTES: u64 = 16 << 20;
@@ -29,6 +33,8 @@ const RECORD_BYTES: u64 = 1 << 10;
 pub struct JournalStorage {
     folder: PathBuf,
     options: Options,
+    /// Held as long as the queues are open: two servers would each take half of them.
+    _lock: Arc<File>,
 }
 
 /// The journal of one queue.
@@ -58,10 +64,18 @@ impl JournalStorage {
     /// The queues in `folder`, which is made if need be. No item will be longer than `item_bytes_max`.
     ///
     /// # Errors
-    /// The folder cannot be made or read.
+    /// The folder cannot be made or read, or another process has it open.
     pub fn open(folder: impl Into<PathBuf>, item_bytes_max: usize) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder)?;
+        let lock = File::create(folder.join(LOCK))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "another process serves these queues",
+            ),
+            other => other.into(),
+        })?;
         let record_bytes_max = item_bytes_max as u64 + RECORD_BYTES;
         let segment_bytes =
             (record_bytes_max * RECORDS_PER_SEGMENT_MIN).next_multiple_of(SEGMENT_BYTES);
@@ -79,7 +93,11 @@ impl JournalStorage {
                 fs::remove_dir_all(entry.path())?;
             }
         }
-        Ok(JournalStorage { folder, options })
+        Ok(JournalStorage {
+            folder,
+            options,
+            _lock: Arc::new(lock),
+        })
     }
 
     /// Where the queues are.

@@ -90,7 +90,8 @@ fn stats_count() {
         "STAT queue_q_items 1|",
         "STAT queue_q_open_transactions 1|",
         "STAT queue_q_mem_bytes 2|",
-        "STAT queue_q_sync never (survives the process)|",
+        "STAT queue_q_sync never|",
+        "STAT queue_q_promise survives-process-death|",
         "STAT queue_p+q_items 0|",
     ] {
         assert!(stats.contains(line), "{line} is not in {stats}");
@@ -109,4 +110,5 @@ fn stats_count() {
         "{dump}"
     );
     world.play("a> stats slabs|\na< END|");
+    world.play("a> stats noreply|\na< ERROR|");
 }

@@ -143,7 +143,11 @@ fn a_deleted_queue_leaves_nothing() {
         server.ask("set q 0 0 1|1|delete q|get q|set q 0 0 1|2|delete q|"),
         "STORED|DELETED|END|STORED|DELETED|"
     );
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left, [".lock"]);
     drop(server);
     fs::create_dir(folder.path().join(".removed-0")).unwrap();
     fs::create_dir(folder.path().join("~not a queue")).unwrap();
@@ -158,12 +162,17 @@ fn a_deleted_queue_leaves_nothing() {
 }
 
 #[test]
-fn two_servers_do_not_share_a_queue() {
+fn two_servers_do_not_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());
     server.ask("set q 0 0 1|1|");
-    let second = Server::start(folder.path());
-    let closed: Vec<_> = second.queues.closed().collect();
-    assert_eq!(closed.len(), 1, "{closed:?}");
+    let second = JournalStorage::open(folder.path(), ITEM_BYTES_MAX).unwrap_err();
+    assert_eq!(second.kind(), std::io::ErrorKind::WouldBlock);
     assert_eq!(server.ask("get q|"), "VALUE q 0 1|1|END|");
+    drop(server);
+    assert_eq!(
+        Server::start(folder.path()).ask("get q|"),
+        "END|",
+        "the lock ends with its server"
+    );
 }

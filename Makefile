@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint crash bench wheel docs clean
+.PHONY: help build demo test lint crash sim bench wheel docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,11 @@ bench: build  ## measure this machine
 	$(BIN)/millstream bench flow
 	$(or $(CARGO_TARGET_DIR),target)/release/millstream bench flow
 	$(or $(CARGO_TARGET_DIR),target)/release/millstream bench queue
+
+SEED    ?= 1
+SECONDS ?= 60
+sim:  ## crash journals in simulated worlds: SEED=1 SECONDS=60, or WORLDS=1 to repeat one
+	cargo run --release --quiet -p millstream-sim -- crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $(SECONDS))
 
 wheel: $(READY)  ## build a wheel into dist/
 	$(BIN)/maturin build --release --out dist

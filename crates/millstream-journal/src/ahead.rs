@@ -43,8 +43,9 @@ struct Work<S: Storage> {
     preparing: bool,
     ready: Option<(u64, Result<SegmentOf<S>>)>,
     retired: Vec<SegmentOf<S>>,
-    /// How far the oldest segment that was ended is synced, while there is one that is not.
-    ended: Option<u64>,
+    /// The oldest segment that was ended, and how far it is synced, while there is one that is not.
+    ended: Option<(u64, u64)>,
+    syncs: Syncs,
     stop: bool,
 }
 
@@ -71,6 +72,7 @@ impl<S: Storage> Ahead<S> {
             ready: None,
             retired: Vec::new(),
             ended: None,
+            syncs: Syncs::new(&core),
             stop: false,
         };
         let threads = core.options.host.has_threads();
@@ -155,7 +157,7 @@ impl<S: Storage> Ahead<S> {
         if self.has_thread() {
             let mut work = lock(&self.shared.work);
             work.retired.push(segment);
-            work.ended = work.ended.or(Some(0));
+            work.ended = work.ended.or(Some((0, 0)));
             self.shared.changed.notify_all();
         } else {
             self.shared.prune();
@@ -183,6 +185,16 @@ impl<S: Storage> Ahead<S> {
         }
     }
 
+    /// What the thread would do now, where there is none.
+    #[cfg(feature = "simulation")]
+    pub fn turn(&self) {
+        let mut from = Some((0, 0));
+        while let Some(done) = from {
+            from = self.shared.durable.sync_ended(done, STEP).unwrap_or(None);
+        }
+        let _work = self.shared.sync_if_due(lock(&self.shared.work));
+    }
+
     fn has_thread(&self) -> bool {
         self.shared.core.options.host.has_threads()
     }
@@ -190,31 +202,16 @@ impl<S: Storage> Ahead<S> {
 
 impl<S: Storage> Shared<S> {
     fn run(&self) {
-        let every = match self.core.options.sync {
-            Sync::Every(time) => Some(time),
-            Sync::Never | Sync::Always => None,
-        };
-        let mut due = every.map(|every| self.now() + every);
         let mut work = lock(&self.work);
         while !work.stop {
-            if let (Some(moment), Some(every)) = (due, every)
-                && self.now() >= moment
-            {
-                drop(work);
-                // A failure poisons the journal, which the next append reports.
-                let _poisoned = self.durable.sync();
-                due = Some(self.now() + every);
-                work = lock(&self.work);
-            } else if work.has_some() {
+            if work.has_some() {
                 work = self.one(work);
             } else {
-                work = self.idle(work, due);
+                let left = work.syncs.left(&self.core);
+                work = self.idle(work, left);
             }
+            work = self.sync_if_due(work);
         }
-    }
-
-    fn now(&self) -> Duration {
-        self.core.options.host.monotonic()
     }
 
     /// Do one piece of work, the most pressing one.
@@ -255,18 +252,34 @@ impl<S: Storage> Shared<S> {
         lock(&self.work)
     }
 
-    /// Wait for work, or until a sync is due.
+    fn sync_if_due<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+        if work
+            .syncs
+            .left(&self.core)
+            .is_none_or(|left| !left.is_zero())
+        {
+            return work;
+        }
+        work.syncs.next(&self.core);
+        drop(work);
+        // A failure poisons the journal, which the next append reports.
+        let _poisoned = self.durable.sync();
+        lock(&self.work)
+    }
+
+    /// Wait for work, or until the next sync is due.
     fn idle<'a>(
         &'a self,
         work: MutexGuard<'a, Work<S>>,
-        due: Option<Duration>,
+        left: Option<Duration>,
     ) -> MutexGuard<'a, Work<S>> {
-        let Some(due) = due else {
-            return wait(&self.changed, work);
-        };
-        let left = due.saturating_sub(self.now());
-        let waited = self.changed.wait_timeout(work, left);
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        match left {
+            None => wait(&self.changed, work),
+            Some(left) => {
+                let waited = self.changed.wait_timeout(work, left);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
     }
 
     /// Remove what may go. What fails now is tried again at the next roll, and reported to who prunes by hand.
@@ -279,7 +292,7 @@ impl<S: Storage> Shared<S> {
 
     fn prepare(&self, number: u64) -> Result<SegmentOf<S>> {
         let core = &self.core;
-        match core.segment(number) {
+        match self.adopt(number) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             result => return result,
         }
@@ -295,13 +308,61 @@ impl<S: Storage> Shared<S> {
             Ok(segment) => Ok(core.keep(segment)),
             // Another process was faster.
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
-                core.segment(number)
+                self.adopt(number)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// A segment that another process has prepared. That one may have died before it made the name durable.
+    fn adopt(&self, number: u64) -> Result<SegmentOf<S>> {
+        let segment = self.core.segment(number)?;
+        let storage = &self.core.storage;
+        storage.sync_names().map_err(|source| Error::Io {
+            verb: "sync",
+            path: storage.path(""),
+            source,
+        })?;
+        Ok(segment)
     }
 }
 
 fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// When to sync, if from time to time.
+///
+/// Syncs begin a fixed time apart, whatever else there is to do: a busy background does not put them off.
+struct Syncs {
+    every: Option<Duration>,
+    due: Duration,
+}
+
+impl Syncs {
+    fn new<S: Storage>(core: &Core<S>) -> Self {
+        let every = match core.options.sync {
+            Sync::Every(time) => Some(time),
+            Sync::Never | Sync::Always => None,
+        };
+        let mut syncs = Syncs {
+            every,
+            due: Duration::ZERO,
+        };
+        syncs.next(core);
+        syncs
+    }
+
+    /// The time until the next sync.
+    fn left<S: Storage>(&self, core: &Core<S>) -> Option<Duration> {
+        self.every
+            .map(|_| self.due.saturating_sub(core.options.host.monotonic()))
+    }
+
+    /// A sync begins now.
+    fn next<S: Storage>(&mut self, core: &Core<S>) {
+        if let Some(every) = self.every {
+            self.due = core.options.host.monotonic().saturating_add(every);
+        }
+    }
 }

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::frame::{self, Head, Kind, frame_bytes};
 use crate::index;
 use crate::lock::{Slot, Taken};
+use crate::planted::{self, Bug};
 use crate::segment::{self, Mark};
 use crate::storage::Storage;
 
@@ -80,6 +81,12 @@ impl<S: Storage> Appender<S> {
         let body_crc = frame::body_crc(body);
         let mut held = self.lock()?;
         let (mark, sequence) = held.room(frame_bytes(length))?;
+        if planted::has(Bug::PublishFirst) {
+            let segment = Arc::clone(&held.tail().segment);
+            held.commit(mark, sequence, length, body_crc, time_ns);
+            segment.store_body(mark.offset, body);
+            return Ok(sequence);
+        }
         let segment = &held.tail().segment;
         segment.store_body(mark.offset, body);
         held.commit(mark, sequence, length, body_crc, time_ns);
@@ -112,7 +119,7 @@ impl<S: Storage> Appender<S> {
     ) -> Result<Range<u64>> {
         let mut held = self.lock()?;
         let (mark, first) = held.room(0)?;
-        let mut batch = Batch::new(mark);
+        let mut batch = held.begin(mark);
         let mut sequence = first;
         for body in bodies {
             let body = body.as_ref();
@@ -123,7 +130,8 @@ impl<S: Storage> Appender<S> {
                 .fits(batch.end.offset, frame_bytes(length))
             {
                 held.finish(&batch);
-                batch = Batch::new(held.room(frame_bytes(length))?.0);
+                let (mark, _) = held.room(frame_bytes(length))?;
+                batch = held.begin(mark);
             }
             held.tail().segment.store_body(batch.end.offset, body);
             held.add(&mut batch, sequence, length, frame::body_crc(body), time_ns);
@@ -147,6 +155,12 @@ impl<S: Storage> Appender<S> {
         let mut held = self.lock()?;
         self.ahead.discard();
         cut::cut(&self.core, &mut held, sequence)
+    }
+
+    /// Do what the background thread would do now.
+    #[cfg(feature = "simulation")]
+    pub fn background(&self) {
+        self.ahead.turn();
     }
 
     #[inline]
@@ -194,6 +208,9 @@ impl<S: Storage> Appender<S> {
     #[cold]
     fn repaired<'a>(&'a self, control: &'a Control<S::Region>, dead: u64) -> Result<Held<'a, S>> {
         let mut held = self.held(control);
+        if planted::has(Bug::NoRepair) {
+            return Ok(held);
+        }
         match held.repair() {
             Ok(()) => Ok(held),
             Err(error) => {
@@ -208,6 +225,7 @@ impl<S: Storage> Appender<S> {
         Held {
             appender: self,
             control,
+            has_unseen: false,
         }
     }
 }
@@ -216,6 +234,8 @@ impl<S: Storage> Appender<S> {
 pub(crate) struct Held<'a, S: Storage> {
     appender: &'a Appender<S>,
     control: &'a Control<S::Region>,
+    /// A batch is under way.
+    has_unseen: bool,
 }
 
 /// Frames that are complete but for the first word of the first one.
@@ -224,17 +244,6 @@ struct Batch {
     end: Mark,
     first: Option<Head>,
     time_ns: u64,
-}
-
-impl Batch {
-    fn new(start: Mark) -> Self {
-        Batch {
-            start,
-            end: start,
-            first: None,
-            time_ns: 0,
-        }
-    }
 }
 
 impl<S: Storage> Held<'_, S> {
@@ -288,6 +297,19 @@ impl<S: Storage> Held<'_, S> {
         }
     }
 
+    /// A batch begins at `mark`. Until it is published its later frames look whole. Should it be given up, and other records be
+    /// appended in its place, the disk could bring them back after a loss of power: so they are cleared before.
+    fn begin(&mut self, mark: Mark) -> Batch {
+        self.has_unseen = true;
+        self.control.set_unseen(true);
+        Batch {
+            start: mark,
+            end: mark,
+            first: None,
+            time_ns: 0,
+        }
+    }
+
     /// Put a frame behind those of the batch, unseen.
     #[inline]
     fn add(&self, batch: &mut Batch, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
@@ -324,13 +346,38 @@ impl<S: Storage> Held<'_, S> {
 
     /// Publish a batch.
     fn finish(&mut self, batch: &Batch) {
-        let Some(head) = batch.first else { return };
-        let segment = &self.tail().segment;
-        segment.publish(batch.start.offset, head);
-        segment.set_tail(batch.end, batch.time_ns);
+        if let Some(head) = batch.first {
+            let segment = &self.tail().segment;
+            segment.publish(batch.start.offset, head);
+            segment.set_tail(batch.end, batch.time_ns);
+        }
+        self.control.set_unseen(false);
+        self.has_unseen = false;
         if batch.end.offset >= self.tail().notice_at {
             self.notice(batch.end.offset);
         }
+    }
+
+    /// Clear what a batch has left that was not published.
+    #[cold]
+    fn scrub(&self) -> Result<()> {
+        let segment = &self.tail().segment;
+        let path = || {
+            self.appender
+                .core
+                .storage
+                .path(&segment::name(segment.number()))
+        };
+        segment.clear(segment.tail().offset).map_err(|source| {
+            self.control.poison();
+            Error::Io {
+                verb: "sync",
+                path: path(),
+                source,
+            }
+        })?;
+        self.control.set_unseen(false);
+        Ok(())
     }
 
     /// The slice of a claimed frame's body.
@@ -416,7 +463,11 @@ impl<S: Storage> Held<'_, S> {
             };
             segment.set_tail(mark, time_ns);
             if !ended {
-                return Ok(());
+                return if self.control.has_unseen() {
+                    self.scrub()
+                } else {
+                    Ok(())
+                };
             }
             self.control.set_tail_segment(segment.number() + 1);
             self.follow()?;
@@ -427,6 +478,10 @@ impl<S: Storage> Held<'_, S> {
 impl<S: Storage> Drop for Held<'_, S> {
     #[inline]
     fn drop(&mut self) {
+        if self.has_unseen {
+            // A failure poisons the journal, which the next append reports.
+            let _poisoned = self.scrub();
+        }
         self.appender.slot.unlock(self.control);
     }
 }

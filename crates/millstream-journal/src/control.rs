@@ -25,6 +25,7 @@ const CUTS: u64 = 56;
 const LOCK: u64 = 64;
 const WAITING: u64 = 72;
 const WAKE: u64 = 80;
+const UNSEEN: u64 = 88;
 
 const TAIL_SEGMENT: u64 = 128;
 const FIRST_SEGMENT: u64 = 136;
@@ -93,6 +94,7 @@ impl<R: Region> Control<R> {
             (OWNER, 0),
             (LOCK, 0),
             (WAITING, 0),
+            (UNSEEN, 0),
             (TAIL_SEGMENT, facts.tail_segment),
             (FIRST_SEGMENT, facts.first_segment),
             (DURABLE, facts.durable),
@@ -171,6 +173,15 @@ impl<R: Region> Control<R> {
         if self.region.load(WAITING) != 0 {
             self.wake_readers();
         }
+    }
+
+    /// Behind the tail there may be frames that look whole, and nobody was to see them yet.
+    pub fn has_unseen(&self) -> bool {
+        self.region.load(UNSEEN) != 0
+    }
+
+    pub fn set_unseen(&self, unseen: bool) {
+        self.region.publish(UNSEEN, unseen.into());
     }
 
     #[cold]

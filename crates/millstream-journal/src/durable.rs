@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::frame;
 use crate::gate::Gate;
 use crate::options::Sync;
+use crate::planted::{self, Bug};
 use crate::segment::{self, Mark};
 use crate::storage::{Region, Storage};
 
@@ -68,6 +69,9 @@ impl<S: Storage> Durable<S> {
 
     fn wait_or_lead(&self, next: u64) -> Result<()> {
         let control = self.core.control()?;
+        if planted::has(Bug::AcknowledgeBeforeSync) {
+            return Ok(());
+        }
         loop {
             let round = self.gate.round();
             if control.is_poisoned() {
@@ -120,15 +124,18 @@ impl<S: Storage> Durable<S> {
                 segment => segment?,
             };
             let mark = segment.tail();
+            if planted::has(Bug::WatermarkBeforeSync) {
+                segment.raise_durable(mark);
+            }
             self.sync_range(&segment, 0, mark.offset + frame::HEADER)?;
             self.raise(&segment, mark, number < last)?;
         }
         Ok(())
     }
 
-    /// Sync the next bytes of the oldest segment that was ended and is not durable, from `from` on, `bytes` at most. Gives where to
-    /// go on, or `None` when there is nothing to do.
-    pub fn sync_ended(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
+    /// Sync the next bytes of the oldest segment that was ended and is not durable, `bytes` at most. `from` is the segment and the
+    /// offset up to which that was done. Gives where to go on, or `None` when there is nothing to do.
+    pub fn sync_ended(&self, from: (u64, u64), bytes: u64) -> Result<Option<(u64, u64)>> {
         let core = &self.core;
         let control = core.control()?;
         let number = control.durable_segment();
@@ -138,13 +145,15 @@ impl<S: Storage> Durable<S> {
         let segment = core.segment(number)?;
         let mark = segment.tail();
         let end = mark.offset + frame::HEADER;
+        // Somebody else may have synced that segment to its end meanwhile, and this is the one behind it.
+        let from = if from.0 == number { from.1 } else { 0 };
         let to = end.min(from + bytes);
         self.sync_range(&segment, from, to)?;
         if to < end {
-            return Ok(Some(to));
+            return Ok(Some((number, to)));
         }
         self.raise(&segment, mark, true)?;
-        Ok(Some(0))
+        Ok(Some((number + 1, 0)))
     }
 
     /// Let the journal be closed: the watermark of the last sync goes to disk too.
@@ -164,7 +173,9 @@ impl<S: Storage> Durable<S> {
         let Err(source) = segment.region().sync(from, to) else {
             return Ok(());
         };
-        self.core.control()?.poison();
+        if !planted::has(Bug::ForgetFailedSync) {
+            self.core.control()?.poison();
+        }
         let path = self.core.storage.path(&segment::name(segment.number()));
         Err(Error::Io {
             verb: "sync",

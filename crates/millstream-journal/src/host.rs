@@ -28,6 +28,7 @@ pub struct Host {
 #[derive(Clone)]
 struct Simulated {
     time_ns: Source,
+    monotonic_ns: Source,
     random: Source,
 }
 
@@ -49,8 +50,10 @@ impl Host {
         time_ns: impl Fn() -> u64 + Send + Sync + 'static,
         random: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Self {
+        let time_ns: Source = Arc::new(time_ns);
         let simulated = Simulated {
-            time_ns: Arc::new(time_ns),
+            monotonic_ns: Arc::clone(&time_ns),
+            time_ns,
             random: Arc::new(random),
         };
         Host {
@@ -58,6 +61,19 @@ impl Host {
             boot: 1,
             namespace: 0,
         }
+    }
+
+    /// The same simulated host with a clock for durations, in ns, beside the one for times: that one may be set, this one never goes
+    /// back. A real host stays as it is.
+    #[must_use]
+    pub fn with_monotonic(
+        mut self,
+        monotonic_ns: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        if let Some(simulated) = &mut self.simulated {
+            simulated.monotonic_ns = Arc::new(monotonic_ns);
+        }
+        self
     }
 
     /// The same host after it was started again, when `boot` differs. 0 is unknown: never the same boot.
@@ -79,7 +95,7 @@ impl Host {
     pub(crate) fn monotonic(&self) -> Duration {
         Duration::from_nanos(match &self.simulated {
             None => read(ClockId::Monotonic),
-            Some(simulated) => (simulated.time_ns)(),
+            Some(simulated) => (simulated.monotonic_ns)(),
         })
     }
 

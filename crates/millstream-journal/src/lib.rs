@@ -46,6 +46,10 @@ mod lock;
 mod open;
 mod options;
 mod pinned;
+#[cfg(feature = "simulation")]
+pub mod planted;
+#[cfg(not(feature = "simulation"))]
+mod planted;
 mod reader;
 mod recover;
 mod retention;

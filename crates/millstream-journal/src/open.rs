@@ -131,7 +131,8 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
     }
     let control = Control::create(storage)?;
     control.begin_recovery();
-    recover::act(storage, &plan, options)?;
+    // A sync that fails now must be known to the next recovery.
+    recover::act(storage, &plan, options).inspect_err(|_| control.poison())?;
     control.end_recovery(&plan.facts);
     Ok(())
 }

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::frame::Kind;
 use crate::index;
 use crate::options::Options;
+use crate::planted::{self, Bug};
 use crate::segment::{self, Mark, Segment};
 use crate::storage::{Access, Region, Storage};
 
@@ -135,7 +136,8 @@ pub(crate) fn plan<S: Storage>(
         last,
         boot,
         steps,
-        refresh: false,
+        // Without a finished control page nothing is known of earlier syncs.
+        refresh: control.is_none(),
     };
     if let Some(control) = control {
         let trusted = boot != 0 && control.is_ready(boot) && !control.is_poisoned();
@@ -277,6 +279,12 @@ impl<S: Storage> Survey<'_, S> {
                 return Ok(None);
             }
         };
+        if control.has_unseen() {
+            self.steps.push(Step::Clear {
+                number: end.number,
+                from: end.mark.offset,
+            });
+        }
         self.remove_after(end.number + 1);
         let facts = Facts {
             segment_bytes,
@@ -298,7 +306,7 @@ impl<S: Storage> Survey<'_, S> {
         let (from, segment_bytes) = (segment.number(), segment.bytes());
         let (end, _torn) = self.scan(segment, base, mark)?;
         let tail = self.open(end.number)?;
-        if !is_zero(&tail, end.mark.offset) {
+        if !is_zero(&tail, end.mark.offset) && !planted::has(Bug::KeepTorn) {
             self.steps.push(Step::Clear {
                 number: end.number,
                 from: end.mark.offset,
@@ -347,7 +355,11 @@ impl<S: Storage> Survey<'_, S> {
     fn watermark(&self) -> Result<(Segment<S::Region>, u64, Mark)> {
         for number in (self.first..=self.last).rev() {
             let segment = self.open(number)?;
-            let mark = segment.durable();
+            let mark = if planted::has(Bug::TrustTail) {
+                segment.tail()
+            } else {
+                segment.durable()
+            };
             let Some(base) = segment.base() else { continue };
             if mark.offset == 0 && mark.records == 0 {
                 continue;

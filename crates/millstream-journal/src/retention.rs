@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::cursor;
 use crate::error::{Error, Result};
 use crate::options::Retention;
+use crate::recover;
 use crate::segment;
 use crate::storage::Storage;
 
@@ -26,10 +27,28 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
     let control = core.control()?;
     let from = control.first_segment();
     let to = keep_from(core, retention, from)?;
+    if to == from {
+        return Ok(Pruned {
+            first: core.first()?,
+            ..Pruned::default()
+        });
+    }
+    // The number of the first record that is left must not follow only from those that go.
+    let kept = core.segment(to)?;
+    kept.sync(0).map_err(|source| {
+        control.poison();
+        Error::Io {
+            verb: "sync",
+            path: core.storage.path(&segment::name(to)),
+            source,
+        }
+    })?;
     // Readers are told first, so that a file which is gone is never taken for damage.
     control.raise_first_segment(to);
     control.raise_durable_segment(to);
-    for number in from..to {
+    // From the oldest file on: a prune before this one may have been interrupted, and must leave no gap.
+    let oldest = recover::segments(&core.storage)?;
+    for number in oldest.into_iter().take_while(|number| *number < to) {
         let name = segment::name(number);
         let failed = |source| Error::Io {
             verb: "remove",

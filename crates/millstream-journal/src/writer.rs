@@ -159,6 +159,12 @@ impl<S: Storage> Writer<S> {
         self.appender.durable.wait(sequence + 1)
     }
 
+    /// Do what the background thread would do now; a simulated host has none.
+    #[cfg(feature = "simulation")]
+    pub fn background(&self) {
+        self.appender.background();
+    }
+
     #[inline]
     fn settle(&self, next: u64) -> Result<()> {
         if self.relaxed {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::{Plan, Step};
 use crate::error::{Error, Result};
+use crate::frame;
 use crate::options::Options;
 use crate::segment::{self, Segment};
 use crate::storage::{Access, Region, Storage};
@@ -70,12 +71,17 @@ impl<S: Storage> Recovery<'_, S> {
             }
             Step::Clear { number, from } => {
                 let segment = self.open(*number)?;
-                store_again(&segment, *from, segment.bytes(), |_| 0);
-                self.sync(&segment, segment.bytes())
+                let path = || self.storage.path(&segment::name(*number));
+                segment.clear(*from).map_err(|source| Error::Io {
+                    verb: "sync",
+                    path: path(),
+                    source,
+                })
             }
             Step::Refresh { number, to } => {
                 let segment = self.open(*number)?;
-                store_again(&segment, 0, *to, |word| word);
+                // With the end frame that may stand there.
+                store_again(&segment, (to + frame::HEADER).min(segment.bytes()));
                 self.sync(&segment, *to)
             }
             Step::Durable { number, mark } => {
@@ -128,12 +134,12 @@ impl<S: Storage> Recovery<'_, S> {
     }
 }
 
-/// Store each word that is not zero.
-fn store_again<R: Region>(segment: &Segment<R>, from: u64, to: u64, word: impl Fn(u64) -> u64) {
-    for at in (from..to).step_by(8) {
+/// Store each word that is not zero once more.
+fn store_again<R: Region>(segment: &Segment<R>, to: u64) {
+    for at in (0..to).step_by(8) {
         let found = segment.region().load(at);
         if found != 0 {
-            segment.region().publish(at, word(found));
+            segment.region().publish(at, found);
         }
     }
 }

@@ -22,8 +22,9 @@
 //! # Ok::<(), millstream_journal::Error>(())
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,6 +35,7 @@ use super::{Access, Hold, Region, Storage};
 use crate::core::lock;
 
 const PAGE: u64 = 4096;
+const SECTOR: u64 = 512;
 
 /// A machine, or one process on it: see [`process`](Self::process).
 #[derive(Clone)]
@@ -111,6 +113,12 @@ impl Process {
             Ok(())
         }
     }
+
+    /// Count a call of the system like a store.
+    fn step(&self) -> io::Result<()> {
+        self.may_store();
+        self.check()
+    }
 }
 
 struct File {
@@ -123,6 +131,8 @@ struct History {
     disk: Vec<u8>,
     /// By page, the stores since it was synced.
     stores: BTreeMap<u64, Vec<Store>>,
+    /// Pages of which a sync has failed: as kernels do, this one takes them for clean until they are stored to again.
+    given_up: BTreeSet<u64>,
 }
 
 struct Store {
@@ -144,42 +154,67 @@ impl History {
                 word,
             };
             self.stores.entry(page).or_default().push(store);
+            self.given_up.remove(&page);
             from = to;
         }
     }
 
-    fn sync(&mut self, from: u64, to: u64, to_disk: bool) {
+    fn sync(&mut self, from: u64, to: u64) {
         for page in from / PAGE..to.div_ceil(PAGE) {
+            if self.given_up.contains(&page) {
+                continue;
+            }
             for store in self.stores.remove(&page).into_iter().flatten() {
-                if to_disk {
-                    put(&mut self.disk, &store, store.bytes.len());
-                }
+                put(&mut self.disk, &store, store.bytes.len(), &(0..u64::MAX));
             }
         }
     }
 
-    /// What the disk may hold: of each page some of its stores, and of the last one some bytes.
+    fn fail_sync(&mut self, from: u64, to: u64) {
+        self.given_up.extend(from / PAGE..to.div_ceil(PAGE));
+    }
+
+    /// What the disk may hold: of each page some of its stores, and of the last one some bytes. A page that was being written when
+    /// the power went shows a moment for each of its sectors.
     fn after_power_loss(&self, random: &mut dyn FnMut(u64) -> u64) -> Vec<u8> {
         let mut disk = self.disk.clone();
-        for stores in self.stores.values() {
-            let whole = random(stores.len() as u64 + 1) as usize;
-            for store in &stores[..whole] {
-                put(&mut disk, store, store.bytes.len());
-            }
-            if let Some(torn) = stores.get(whole).filter(|store| !store.word) {
-                put(
-                    &mut disk,
-                    torn,
-                    random(torn.bytes.len() as u64 + 1) as usize,
-                );
+        for (page, stores) in &self.stores {
+            let part = if random(4) == 0 { SECTOR } else { PAGE };
+            let end = (disk.len() as u64).min((page + 1) * PAGE);
+            for from in (page * PAGE..end).step_by(part as usize) {
+                let part = from..end.min(from + part);
+                let whole = moment(stores.len() as u64, random) as usize;
+                for store in &stores[..whole] {
+                    put(&mut disk, store, store.bytes.len(), &part);
+                }
+                if let Some(torn) = stores.get(whole).filter(|store| !store.word) {
+                    let length = random(torn.bytes.len() as u64 + 1) as usize;
+                    put(&mut disk, torn, length, &part);
+                }
             }
         }
         disk
     }
 }
 
-fn put(disk: &mut [u8], store: &Store, length: usize) {
-    disk[store.at as usize..][..length].copy_from_slice(&store.bytes[..length]);
+/// One of `stores` + 1 moments; the first and the last are the likely ones: not written back at all, or just now.
+fn moment(stores: u64, random: &mut dyn FnMut(u64) -> u64) -> u64 {
+    match random(4) {
+        0 => 0,
+        1 => stores,
+        _ => random(stores + 1),
+    }
+}
+
+/// Put the first bytes of a store onto the disk, as far as they belong to a part of it.
+fn put(disk: &mut [u8], store: &Store, length: usize, part: &Range<u64>) {
+    let from = store.at.max(part.start);
+    let to = (store.at + length as u64).min(part.end);
+    if from < to {
+        let skipped = (from - store.at) as usize;
+        disk[from as usize..to as usize]
+            .copy_from_slice(&store.bytes[skipped..][..(to - from) as usize]);
+    }
 }
 
 impl Default for Simulated {
@@ -235,8 +270,8 @@ impl Simulated {
         self.machine.lies.store(true, Ordering::SeqCst);
     }
 
-    /// Let the `nth` sync of a file from now on fail (1 is the next). As kernels do, it forgets what it could not write: a
-    /// later sync succeeds without it.
+    /// Let the `nth` sync of a file from now on fail (1 is the next). As kernels do, it takes
+    /// what it could not write for written: a later sync succeeds without it, unless the page was stored to again.
     pub fn fail_sync(&self, nth: u32) {
         self.machine.syncs_left.store(nth.into(), Ordering::SeqCst);
     }
@@ -305,7 +340,7 @@ impl File {
             memory,
             history: Mutex::new(History {
                 disk,
-                stores: BTreeMap::new(),
+                ..History::default()
             }),
         })
     }
@@ -350,7 +385,7 @@ impl Storage for Simulated {
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<SimulatedRegion> {
-        self.process.check()?;
+        self.process.step()?;
         let mut names = lock(&self.machine.names);
         let file = match names.seen.get(name) {
             Some(file) if lock(&file.history).disk.len() as u64 >= bytes => Arc::clone(file),
@@ -379,7 +414,7 @@ impl Storage for Simulated {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.process.check()?;
+        self.process.step()?;
         let mut names = lock(&self.machine.names);
         if names.seen.contains_key(to) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -390,12 +425,13 @@ impl Storage for Simulated {
             .cloned()
             .ok_or(io::ErrorKind::NotFound)?;
         names.change(to, Some(file));
+        self.process.step()?;
         names.change(from, None);
         Ok(())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.process.check()?;
+        self.process.step()?;
         let mut names = lock(&self.machine.names);
         if !names.seen.contains_key(name) {
             return Err(io::ErrorKind::NotFound.into());
@@ -405,7 +441,7 @@ impl Storage for Simulated {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        self.process.check()?;
+        self.process.step()?;
         if !self.machine.lies.load(Ordering::SeqCst) {
             let mut names = lock(&self.machine.names);
             names.changes.clear();
@@ -415,7 +451,7 @@ impl Storage for Simulated {
     }
 
     fn lock(&self, name: &str, hold: Hold) -> io::Result<Option<SimulatedLock>> {
-        self.process.check()?;
+        self.process.step()?;
         let mut names = lock(&self.machine.names);
         if !names.seen.contains_key(name) {
             let empty = File::of(Vec::new())?;
@@ -542,17 +578,18 @@ impl Region for SimulatedRegion {
     }
 
     fn sync(&self, from: u64, to: u64) -> io::Result<()> {
-        self.process.check()?;
+        self.process.step()?;
         let fails = self.machine.syncs_left.fetch_sub(1, Ordering::SeqCst) == 1;
         let lies = self.machine.lies.load(Ordering::SeqCst);
-        if fails || !lies {
-            lock(&self.file.history).sync(from, to, !fails);
-        }
+        let mut history = lock(&self.file.history);
         if fails {
-            Err(io::Error::other("the disk failed"))
-        } else {
-            Ok(())
+            history.fail_sync(from, to);
+            return Err(io::Error::other("the disk failed"));
         }
+        if !lies {
+            history.sync(from, to);
+        }
+        Ok(())
     }
 
     fn populate(&self, _from: u64, _to: u64) {}

@@ -1,0 +1,71 @@
+//! Bugs that can be planted, to show that the simulation would find them. Without the feature `simulation` there are none.
+//!
+//! A bug is planted for one thread, which is where a simulated world lives.
+
+/// What is done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "simulation"),
+    allow(dead_code, reason = "named, and never planted")
+)]
+pub enum Bug {
+    /// Checksums are not looked at.
+    NoChecksum,
+    /// `append` does not wait for its sync.
+    AcknowledgeBeforeSync,
+    /// Recovery believes the tail of the last segment, and scans nothing.
+    TrustTail,
+    /// The durable watermark is stored before the sync that makes it true.
+    WatermarkBeforeSync,
+    /// A new segment's name is not synced.
+    NamesNotSynced,
+    /// What is torn is left behind the end.
+    KeepTorn,
+    /// A frame's first word is stored before its body.
+    PublishFirst,
+    /// A writer that takes the lock of a dead one repairs nothing.
+    NoRepair,
+    /// A sync that failed is forgotten.
+    ForgetFailedSync,
+}
+
+#[cfg(feature = "simulation")]
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 9] = [
+        Bug::NoChecksum,
+        Bug::AcknowledgeBeforeSync,
+        Bug::TrustTail,
+        Bug::WatermarkBeforeSync,
+        Bug::NamesNotSynced,
+        Bug::KeepTorn,
+        Bug::PublishFirst,
+        Bug::NoRepair,
+        Bug::ForgetFailedSync,
+    ];
+}
+
+#[cfg(feature = "simulation")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plant a bug in this thread, or none.
+#[cfg(feature = "simulation")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether this bug is planted.
+#[cfg(feature = "simulation")]
+#[inline]
+pub(crate) fn has(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Whether this bug is planted: no.
+#[cfg(not(feature = "simulation"))]
+#[inline(always)]
+pub(crate) const fn has(_bug: Bug) -> bool {
+    false
+}

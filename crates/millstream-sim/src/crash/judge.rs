@@ -1,0 +1,99 @@
+//! What a disk must hold after a loss of power, judged for many of the disks that could be left.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use millstream_journal::storage::Simulated;
+use millstream_journal::{Error, Journal, Options, Share};
+
+use super::model::{Judged, Model, broken};
+use super::world::{World, failed, read_on};
+
+/// How many disks are judged for each loss of power.
+const IMAGES: u64 = 16;
+/// How often power is lost again during a recovery, at most.
+const RELAPSES: u64 = 3;
+
+/// Judge the disks that could be left, and let the world go on with the last of them.
+pub fn images(world: &mut World) -> Judged<()> {
+    let (machine, model) = (world.machine.clone(), world.model.clone());
+    for _ in 0..IMAGES {
+        let mut left = model.clone();
+        world.machine = image(world, &machine, &mut left)?;
+        world.model = left;
+    }
+    Ok(())
+}
+
+fn after_power_loss(world: &mut World, machine: &Simulated) -> Simulated {
+    world.boot += 1;
+    let random = &mut world.random;
+    machine.lose_power(&mut |limit| random.below(limit))
+}
+
+/// Recover from one disk, perhaps not at the first try, and compare with the model. Gives the machine as it was left.
+fn image(world: &mut World, before: &Simulated, model: &mut Model) -> Judged<Simulated> {
+    let mut machine = after_power_loss(world, before);
+    world.tally.images += 1;
+    for _ in 0..world.random.below(RELAPSES + 1) {
+        let process = machine.process();
+        process.kill_after(world.random.below(60));
+        let options = world.options();
+        let opened = catch_unwind(AssertUnwindSafe(|| {
+            Journal::open_in(process.clone(), options).map(drop)
+        }));
+        if process.is_dead() {
+            world.tally.relapses += 1;
+        } else {
+            let opened = opened.or_else(|_| broken(3, "recovery panicked"))?;
+            opened.map_err(|error| failed("recover", &error))?;
+        }
+        machine = after_power_loss(world, &machine);
+    }
+    let seen = look(world, &machine, model)?;
+    let journal = Journal::open_in(machine.process(), world.options())
+        .map_err(|error| failed("recover", &error))?;
+    let mut reader = journal.reader().map_err(|error| failed("read", &error))?;
+    let first = reader.position();
+    let next = read_on(&mut reader, model)?;
+    if seen.is_some_and(|seen| seen != (first, next)) {
+        return broken(
+            3,
+            format!("a reader saw {seen:?}, recovery left {first} to {next}"),
+        );
+    }
+    let promised = journal.next().map_err(|error| failed("ask", &error))?;
+    if promised != next {
+        return broken(3, format!("{promised} records should be there, {next} are"));
+    }
+    model.settle_after_power_loss(next)?;
+    model.settle_first(first)?;
+    if !model.is_cursor_lost() {
+        check_cursor(&journal, model)?;
+    }
+    Ok(machine)
+}
+
+fn check_cursor(journal: &Journal<Simulated>, model: &Model) -> Judged<()> {
+    let cursor = journal
+        .cursor("reader", Share::Exclusive)
+        .map_err(|error| failed("open a cursor", &error))?;
+    let position = cursor
+        .position()
+        .map_err(|error| failed("read a cursor", &error))?;
+    model.check_cursor(position)
+}
+
+/// Read without recovering; there may be no journal yet. Gives the first record and the end.
+fn look(world: &mut World, machine: &Simulated, model: &mut Model) -> Judged<Option<(u64, u64)>> {
+    let options = Options {
+        read_only: true,
+        create: false,
+        ..world.options()
+    };
+    let journal = match Journal::open_in(machine.process(), options) {
+        Err(Error::NotFound { .. }) => return Ok(None),
+        opened => opened.map_err(|error| failed("look", &error))?,
+    };
+    let mut reader = journal.reader().map_err(|error| failed("read", &error))?;
+    Ok(Some((reader.position(), read_on(&mut reader, model)?)))
+}

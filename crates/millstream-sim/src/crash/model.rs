@@ -1,0 +1,253 @@
+//! What a journal must hold, kept as plain vectors.
+//!
+//! Records are appended, then acknowledged, then perhaps durable. What is in flight when a process or the power ends may be
+//! there afterwards, from its first record on, or not.
+
+/// Why a world failed: the promise that was broken, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The number of the promise.
+    pub promise: u32,
+    /// What was found.
+    pub what: String,
+}
+
+/// No promise: a sync was made to fail, and said so.
+pub const SYNC_FAILED: u32 = 0;
+
+/// A result of playing or judging.
+pub type Judged<T> = Result<T, Broken>;
+
+/// A broken promise as an error.
+pub fn broken<T>(promise: u32, what: impl Into<String>) -> Judged<T> {
+    Err(Broken {
+        promise,
+        what: what.into(),
+    })
+}
+
+/// A record and what is known of it.
+#[derive(Clone, Debug)]
+struct Expected {
+    body: Vec<u8>,
+    /// Known once it was read.
+    time_ns: Option<u64>,
+    /// By the steady clock.
+    appended_ns: u64,
+}
+
+/// What must be there.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    records: Vec<Expected>,
+    /// Appended by a call that has not returned.
+    in_flight: Vec<Expected>,
+    /// All before this survives a loss of power.
+    durable: u64,
+    /// The oldest record, once as it surely was, once as it may be after a loss of power.
+    first: [u64; 2],
+    /// Where the cursor may be found, and where it was moved to last.
+    cursor: Vec<u64>,
+    moved: Option<u64>,
+    is_cursor_lost: bool,
+    /// How many of the last records were published by a process that died before it could say so.
+    orphans: u64,
+}
+
+impl Model {
+    /// How many records were acknowledged.
+    pub fn len(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    /// The end, as far as writers know: the next append counts what a dead one has published.
+    pub fn known(&self) -> u64 {
+        self.len() - self.orphans
+    }
+
+    /// An append begins.
+    pub fn begin(&mut self, bodies: &[Vec<u8>], now_ns: u64) {
+        let expected = bodies.iter().map(|body| Expected {
+            body: body.clone(),
+            time_ns: None,
+            appended_ns: now_ns,
+        });
+        self.in_flight = expected.collect();
+    }
+
+    /// The append was given up by its caller.
+    pub fn give_up(&mut self) {
+        self.in_flight.clear();
+    }
+
+    /// The append has returned this sequence number.
+    pub fn acknowledge(&mut self, first: u64) -> Judged<()> {
+        if first != self.len() {
+            return broken(
+                3,
+                format!("an append got number {first}, not {}", self.len()),
+            );
+        }
+        if !self.in_flight.is_empty() {
+            self.orphans = 0;
+        }
+        self.records.append(&mut self.in_flight);
+        Ok(())
+    }
+
+    /// All before `sequence` is promised to survive a loss of power.
+    pub fn promise(&mut self, sequence: u64) {
+        self.durable = self.durable.max(sequence);
+    }
+
+    /// How many records were appended at `now_ns` or before.
+    pub fn appended_by(&self, now_ns: u64) -> u64 {
+        self.records
+            .partition_point(|record| record.appended_ns <= now_ns) as u64
+    }
+
+    /// A record was read: it must be one that was appended there.
+    pub fn check(&mut self, sequence: u64, time_ns: u64, body: &[u8]) -> Judged<()> {
+        let acknowledged = self.records.len();
+        let index = sequence as usize;
+        let before = index.checked_sub(1).and_then(|before| {
+            self.records
+                .get(before)
+                .or_else(|| self.in_flight.get(before - acknowledged))
+        });
+        let earliest = before.and_then(|record| record.time_ns).unwrap_or(0);
+        let expected = if index < acknowledged {
+            self.records.get_mut(index)
+        } else {
+            self.in_flight.get_mut(index - acknowledged)
+        };
+        let Some(expected) = expected else {
+            return broken(3, format!("record {sequence} was never appended"));
+        };
+        if expected.body != body {
+            let what = format!(
+                "record {sequence} has {} bytes that are not the {} appended",
+                body.len(),
+                expected.body.len()
+            );
+            return broken(3, what);
+        }
+        if expected.time_ns.is_some_and(|known| known != time_ns) || time_ns < earliest {
+            return broken(3, format!("the time of record {sequence} has changed"));
+        }
+        expected.time_ns = Some(time_ns);
+        Ok(())
+    }
+
+    /// Records may vanish from the front now.
+    pub fn begin_prune(&mut self) {
+        self.first[1] = self.len();
+    }
+
+    /// Records before this one were pruned. A loss of power may bring them back: to remove is no promise.
+    pub fn prune(&mut self, first: u64) -> Judged<()> {
+        self.check_first(first)?;
+        self.first[1] = first;
+        Ok(())
+    }
+
+    /// After a loss of power this is the oldest record.
+    pub fn settle_first(&mut self, first: u64) -> Judged<()> {
+        self.check_first(first)?;
+        self.first = [first; 2];
+        Ok(())
+    }
+
+    /// The oldest record is this one.
+    pub fn check_first(&self, first: u64) -> Judged<()> {
+        let [low, high] = self.first;
+        if (low..=high).contains(&first) {
+            Ok(())
+        } else {
+            broken(
+                3,
+                format!("the oldest record is {first}, not {low} to {high}"),
+            )
+        }
+    }
+
+    /// The cursor is on its way to this place.
+    pub fn begin_move(&mut self, from: u64, sequence: u64) {
+        self.cursor.extend([from, sequence]);
+        self.moved = None;
+    }
+
+    /// It has come there, for all processes to see.
+    pub fn end_move(&mut self) {
+        self.moved = self.cursor.last().copied();
+    }
+
+    /// It will be found there after a loss of power, or at a place that it comes to later.
+    pub fn settle_cursor(&mut self, sequence: u64) {
+        self.cursor = vec![sequence];
+    }
+
+    /// A sync has failed, perhaps that of the cursor, which is then found anywhere or damaged.
+    pub fn lose_cursor(&mut self) {
+        self.is_cursor_lost = true;
+    }
+
+    /// Whether nothing is known of the cursor any more.
+    pub fn is_cursor_lost(&self) -> bool {
+        self.is_cursor_lost
+    }
+
+    /// The cursor was found there.
+    pub fn check_cursor(&self, position: u64) -> Judged<()> {
+        let is_known = match self.moved {
+            Some(moved) => position == moved,
+            // A new cursor is at the first record; one that lost its way behind the end is at the end.
+            None => {
+                self.cursor.is_empty()
+                    || self.cursor.contains(&position)
+                    || (self.first[0]..=self.first[1]).contains(&position)
+                    || position == self.len()
+            }
+        };
+        if is_known {
+            Ok(())
+        } else {
+            let known = &self.cursor;
+            broken(
+                3,
+                format!("a cursor is at {position}, where it never was: {known:?}"),
+            )
+        }
+    }
+
+    /// Processes have ended, the machine has not: all that was acknowledged is there, and of what was in flight a beginning.
+    pub fn settle(&mut self, next: u64) -> Judged<()> {
+        if next < self.len() {
+            let what = format!("{} records were acknowledged, {next} are there", self.len());
+            return broken(1, what);
+        }
+        self.orphans += next - self.len();
+        self.keep(next)
+    }
+
+    /// Power was lost: what was durable is there.
+    pub fn settle_after_power_loss(&mut self, next: u64) -> Judged<()> {
+        if next < self.durable {
+            let what = format!("{} records were durable, {next} are there", self.durable);
+            return broken(2, what);
+        }
+        self.durable = next;
+        self.orphans = 0;
+        self.moved = None;
+        self.keep(next)
+    }
+
+    fn keep(&mut self, next: u64) -> Judged<()> {
+        self.records.append(&mut self.in_flight);
+        if next > self.len() {
+            return broken(3, format!("record {} was never appended", self.len()));
+        }
+        self.records.truncate(next as usize);
+        Ok(())
+    }
+}

@@ -1,0 +1,480 @@
+//! One world: a few processes that append to one journal, die, come back, and lose power together.
+//!
+//! A world has lives. In each life processes take turns at random; any of them may be killed between any two stores. The life ends
+//! with a loss of power, also between any two stores, and the next one begins with one of the disks that could be left.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millstream::random::Random;
+use millstream_journal::planted::Bug;
+use millstream_journal::storage::Simulated;
+use millstream_journal::{Error, Host, Journal, Options, Reader, Retention, Share, Sync, Writer};
+
+use super::bodies::Bodies;
+use super::judge;
+use super::model::{Broken, Judged, Model, SYNC_FAILED, broken};
+use super::{Kind, Tally};
+
+/// The smallest segments, so that everything rolls.
+const SEGMENT_BYTES: u64 = 64 << 10;
+/// The longest step of the clock.
+const STEP: Duration = Duration::from_millis(10);
+const PROCESSES: u64 = 3;
+/// A process that is not to be killed.
+const NEVER: u64 = i64::MAX as u64;
+
+/// A process that has the journal open.
+struct Process {
+    storage: Simulated,
+    writer: Writer<Simulated>,
+    tail: Reader<Simulated>,
+}
+
+/// Processes, a machine, and what must be true of it.
+pub struct World {
+    pub random: Random,
+    pub machine: Simulated,
+    pub clock: Arc<Clock>,
+    pub boot: u128,
+    pub model: Model,
+    pub tally: Tally,
+    kind: Kind,
+    sync: Sync,
+    bodies: Bodies,
+    processes: Vec<Process>,
+    /// A sync is going to fail.
+    may_fail: bool,
+    /// How long there has been a process, by the steady clock.
+    attended_ns: u64,
+    now_ns: u64,
+}
+
+/// The clocks of a world: one that somebody may set, one that nobody can.
+pub struct Clock {
+    wall_ns: AtomicU64,
+    steady_ns: AtomicU64,
+}
+
+impl World {
+    pub fn new(seed: u64, kind: Kind) -> Self {
+        let mut random = Random::new(seed);
+        let sync = match random.below(4) {
+            0 => Sync::Never,
+            1 => Sync::Every(STEP * (1 + random.below(20) as u32)),
+            _ => Sync::Always,
+        };
+        let bodies = Bodies::new(&mut random);
+        World {
+            machine: Simulated::new(),
+            clock: Arc::new(Clock {
+                wall_ns: AtomicU64::new(1_700_000_000_000_000_000),
+                steady_ns: AtomicU64::new(0),
+            }),
+            boot: 1,
+            model: Model::default(),
+            tally: Tally::default(),
+            kind,
+            sync,
+            bodies,
+            processes: Vec::new(),
+            may_fail: false,
+            attended_ns: 0,
+            now_ns: 0,
+            random,
+        }
+    }
+
+    /// Play all lives.
+    pub fn play(&mut self) -> Judged<()> {
+        for _ in 0..=self.random.below(3) {
+            if self.kind == Kind::Lying {
+                self.machine.lie();
+            }
+            let fails = self.random.below(4) == 0;
+            self.may_fail = fails
+                && matches!(
+                    self.kind,
+                    Kind::FailingSyncs | Kind::Planted(Bug::ForgetFailedSync)
+                );
+            if self.may_fail {
+                self.machine.fail_sync(1 + self.random.below(30) as u32);
+            }
+            self.live()?;
+            judge::images(self)?;
+            self.attended_ns = 0;
+        }
+        Ok(())
+    }
+
+    /// One life, from the start of the machine to a loss of power, which comes in the middle of the last turn.
+    fn live(&mut self) -> Judged<()> {
+        for _ in 0..self.random.below(60) {
+            let kill = self.random.below(10) == 0;
+            let steps = if kill { self.random.below(40) } else { NEVER };
+            if self.turn(steps)? {
+                self.tally.kills += 1;
+                self.after_kill()?;
+            }
+        }
+        let steps = self.random.below(60);
+        self.turn(steps)?;
+        for process in &self.processes {
+            process.storage.kill();
+        }
+        // What destructors do has no effect any more.
+        self.processes.clear();
+        Ok(())
+    }
+
+    /// Something happens, as a process that is killed after so many steps. Gives whether it was.
+    fn turn(&mut self, steps: u64) -> Judged<bool> {
+        let room = self.processes.len() < PROCESSES as usize;
+        if self.processes.is_empty() || room && self.random.below(16) == 0 {
+            let storage = self.machine.process();
+            return self.guard(&storage.clone(), steps, |world| world.start(storage));
+        }
+        let index = self.random.below(self.processes.len() as u64) as usize;
+        let storage = self.processes[index].storage.clone();
+        let was_killed = self.guard(&storage, steps, |world| world.act(index))?;
+        if was_killed {
+            self.processes.retain(|process| !process.storage.is_dead());
+        }
+        Ok(was_killed)
+    }
+
+    /// Do something as a process. What one that was killed gives, or suffers, means nothing.
+    fn guard(
+        &mut self,
+        storage: &Simulated,
+        steps: u64,
+        action: impl FnOnce(&mut Self) -> Judged<()>,
+    ) -> Judged<bool> {
+        storage.kill_after(steps);
+        let outcome = catch_unwind(AssertUnwindSafe(|| action(self)));
+        if storage.is_dead() {
+            return Ok(true);
+        }
+        storage.kill_after(NEVER);
+        match outcome {
+            Ok(Err(failure)) if failure.promise == SYNC_FAILED && self.may_fail => {
+                // Nothing is acknowledged until all have closed the journal and one has recovered it.
+                self.may_fail = false;
+                self.model.lose_cursor();
+                self.processes.clear();
+                Ok(false)
+            }
+            Ok(done) => done.map(|()| false),
+            Err(_) => broken(3, "the journal panicked"),
+        }
+    }
+
+    /// A process was killed: what it had published is there for all others, or for the next one.
+    fn after_kill(&mut self) -> Judged<()> {
+        if self.processes.is_empty() {
+            // The next turn starts one, and settles what is there.
+            self.attended_ns = 0;
+            return Ok(());
+        }
+        let World {
+            processes, model, ..
+        } = self;
+        let next = read_on(&mut processes[0].tail, model)?;
+        self.model.settle(next)
+    }
+
+    fn start(&mut self, storage: Simulated) -> Judged<()> {
+        let options = self.options().with_sync(self.sync);
+        let journal =
+            Journal::open_in(storage.clone(), options).map_err(|error| failed("open", &error))?;
+        let writer = journal.writer().map_err(|error| failed("open", &error))?;
+        let mut tail = journal.reader().map_err(|error| failed("read", &error))?;
+        // In flight is nothing unless all processes died, and then this one has recovered.
+        let next = read_on(&mut tail, &mut self.model)?;
+        if storage.is_dead() {
+            return Ok(());
+        }
+        self.model.settle(next)?;
+        self.processes.push(Process {
+            storage,
+            writer,
+            tail,
+        });
+        Ok(())
+    }
+
+    /// One call, of a process that is running.
+    fn act(&mut self, index: usize) -> Judged<()> {
+        match self.random.below(24) {
+            0..6 => self.append(index, false),
+            6..8 => self.append(index, true),
+            8..11 => self.append_many(index),
+            11..13 => self.claim(index),
+            13 => self.sync(index),
+            14 => {
+                self.processes.remove(index);
+                Ok(())
+            }
+            15 => self.seek(index),
+            16 => self.set_clock(),
+            17 => self.pass_time(),
+            18 => self.prune(index),
+            19 => self.move_cursor(index),
+            _ => {
+                let World {
+                    processes, model, ..
+                } = self;
+                read_on(&mut processes[index].tail, model).map(drop)
+            }
+        }
+    }
+
+    fn append(&mut self, index: usize, unsynced: bool) -> Judged<()> {
+        let body = self.bodies.make(&mut self.random);
+        self.model.begin(std::slice::from_ref(&body), self.now_ns);
+        let writer = &self.processes[index].writer;
+        let appended = if unsynced {
+            writer.write(&body)
+        } else {
+            writer.append(&body)
+        };
+        let sequence = appended.map_err(|error| failed("append", &error))?;
+        self.alive(index)?;
+        self.model.acknowledge(sequence)?;
+        if !unsynced {
+            self.promise_appended();
+        }
+        Ok(())
+    }
+
+    fn append_many(&mut self, index: usize) -> Judged<()> {
+        let count = self.random.below(30);
+        let bodies: Vec<Vec<u8>> = (0..count)
+            .map(|_| self.bodies.make(&mut self.random))
+            .collect();
+        self.model.begin(&bodies, self.now_ns);
+        let range = self.processes[index]
+            .writer
+            .append_many(&bodies)
+            .map_err(|error| failed("append", &error))?;
+        self.alive(index)?;
+        self.model.acknowledge(range.start)?;
+        if !bodies.is_empty() {
+            self.promise_appended();
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, index: usize) -> Judged<()> {
+        let body = self.bodies.make(&mut self.random);
+        let room = body.len() + self.random.below(100) as usize;
+        let is_committed = self.random.below(3) > 0;
+        let filled = self.random.below(room as u64 + 1) as usize;
+        self.model.begin(std::slice::from_ref(&body), self.now_ns);
+        let mut claim = self.processes[index]
+            .writer
+            .claim(room)
+            .map_err(|error| failed("claim", &error))?;
+        if !is_committed {
+            // Garbage, from the header on, as it may lie there when a claim is given up.
+            claim[..filled].fill(0xFF);
+            drop(claim);
+            self.alive(index)?;
+            self.model.give_up();
+            return Ok(());
+        }
+        claim[..body.len()].copy_from_slice(&body);
+        let sequence = claim
+            .commit(body.len())
+            .map_err(|error| failed("commit", &error))?;
+        self.alive(index)?;
+        self.model.acknowledge(sequence)?;
+        self.promise_appended();
+        Ok(())
+    }
+
+    /// What a process has done after it was killed is not to be judged.
+    fn alive(&self, index: usize) -> Judged<()> {
+        if self.processes[index].storage.is_dead() {
+            broken(1, "killed")
+        } else {
+            Ok(())
+        }
+    }
+
+    fn promise_appended(&mut self) {
+        if self.sync == Sync::Always {
+            self.model.promise(self.model.len());
+        }
+    }
+
+    fn sync(&mut self, index: usize) -> Judged<()> {
+        let next = self.model.known();
+        let writer = &self.processes[index].writer;
+        if next > 0 && self.random.below(2) == 0 {
+            let sequence = self.random.below(next);
+            writer
+                .wait_durable(sequence)
+                .map_err(|error| failed("wait", &error))?;
+            self.alive(index)?;
+            self.model.promise(sequence + 1);
+        } else {
+            let durable = writer.sync().map_err(|error| failed("sync", &error))?;
+            self.alive(index)?;
+            if durable < next || durable > self.model.len() {
+                return broken(3, format!("{durable} is durable, {next} were appended"));
+            }
+            self.model.promise(durable);
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, index: usize) -> Judged<()> {
+        let first = self.processes[index].writer.journal().first();
+        let first = first.map_err(|error| failed("ask", &error))?;
+        self.model.check_first(first)?;
+        let sequence = first + self.random.below(self.model.known() - first + 1);
+        let tail = &mut self.processes[index].tail;
+        tail.seek(sequence)
+            .map_err(|error| failed("seek", &error))?;
+        if tail.position() != sequence {
+            return broken(3, format!("sought {sequence}, came to {}", tail.position()));
+        }
+        Ok(())
+    }
+
+    fn prune(&mut self, index: usize) -> Judged<()> {
+        let retention = Retention {
+            bytes: Some((1 + self.random.below(8)) * SEGMENT_BYTES),
+            keep_for_cursors: self.random.below(2) == 0,
+            ..Retention::default()
+        };
+        self.model.begin_prune();
+        let journal = self.processes[index].writer.journal();
+        let pruned = journal
+            .prune(&retention)
+            .map_err(|error| failed("prune", &error))?;
+        self.alive(index)?;
+        self.model.prune(pruned.first)
+    }
+
+    fn move_cursor(&mut self, index: usize) -> Judged<()> {
+        if self.model.is_cursor_lost() {
+            return Ok(());
+        }
+        let journal = self.processes[index].writer.journal();
+        let cursor = journal
+            .cursor("reader", Share::Shared)
+            .map_err(|error| failed("open a cursor", &error))?;
+        let position = cursor
+            .position()
+            .map_err(|error| failed("read a cursor", &error))?;
+        self.alive(index)?;
+        self.model.check_cursor(position)?;
+        let sequence = self.random.below(self.model.known() + 1);
+        self.model.begin_move(position, sequence);
+        cursor
+            .set(sequence)
+            .map_err(|error| failed("move a cursor", &error))?;
+        let moved = cursor
+            .position()
+            .map_err(|error| failed("read a cursor", &error))?;
+        if moved != sequence {
+            return broken(
+                3,
+                format!("a cursor was moved to {sequence} and is at {moved}"),
+            );
+        }
+        self.model.end_move();
+        if self.random.below(2) == 0 {
+            cursor
+                .sync()
+                .map_err(|error| failed("sync a cursor", &error))?;
+            self.alive(index)?;
+            self.model.settle_cursor(sequence);
+        }
+        Ok(())
+    }
+
+    /// Somebody sets the wall clock.
+    fn set_clock(&mut self) -> Judged<()> {
+        const HOUR_NS: u64 = 3_600_000_000_000;
+        let now = self.clock.wall_ns.load(Ordering::Relaxed);
+        let set = match self.random.below(3) {
+            0 => now.saturating_sub(HOUR_NS),
+            1 => now + 24 * HOUR_NS,
+            _ => 0,
+        };
+        self.clock.wall_ns.store(set, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Time passes, and backgrounds get their turn.
+    fn pass_time(&mut self) -> Judged<()> {
+        let step_ns = STEP.as_nanos() as u64;
+        for _ in 0..self.random.below(30) {
+            self.clock.wall_ns.fetch_add(step_ns, Ordering::Relaxed);
+            self.clock.steady_ns.fetch_add(step_ns, Ordering::Relaxed);
+            self.now_ns += step_ns;
+            self.attended_ns += step_ns;
+            for process in &self.processes {
+                process.writer.background();
+            }
+            // A sync of the background that fails is told to the next append.
+            if let Sync::Every(every) = self.sync
+                && !self.may_fail
+            {
+                let limit = (every + STEP).as_nanos() as u64;
+                if self.attended_ns >= limit {
+                    let durable = self.model.appended_by(self.now_ns - limit);
+                    self.model.promise(durable);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Options of a process of this boot.
+    pub fn options(&mut self) -> Options {
+        let numbers = AtomicU64::new(self.random.next_u64());
+        let random = move || Random::new(numbers.fetch_add(1, Ordering::Relaxed)).next_u64();
+        let (wall, steady) = (Arc::clone(&self.clock), Arc::clone(&self.clock));
+        let host = Host::simulated(move || wall.wall_ns.load(Ordering::Relaxed), random)
+            .with_monotonic(move || steady.steady_ns.load(Ordering::Relaxed))
+            .with_boot(self.boot);
+        Options {
+            host,
+            ..Options::default().with_segment_bytes(SEGMENT_BYTES)
+        }
+    }
+}
+
+/// Read to the end; gives the position.
+pub fn read_on(reader: &mut Reader<Simulated>, model: &mut Model) -> Judged<u64> {
+    loop {
+        match reader.next() {
+            Ok(Some(record)) => model.check(record.sequence, record.time_ns, record.body)?,
+            Ok(None) => return Ok(reader.position()),
+            Err(Error::Pruned { first, .. }) => {
+                model.check_first(first)?;
+                reader.seek(first).map_err(|error| failed("seek", &error))?;
+            }
+            Err(error) => return Err(failed("read", &error)),
+        }
+    }
+}
+
+/// A call that had no reason to fail.
+pub fn failed(verb: &str, error: &Error) -> Broken {
+    let sync_failed = match error {
+        Error::Poisoned { .. } => true,
+        Error::Io { source, .. } => source.to_string() == "the disk failed",
+        _ => false,
+    };
+    Broken {
+        promise: if sync_failed { SYNC_FAILED } else { 3 },
+        what: format!("cannot {verb}: {error}"),
+    }
+}

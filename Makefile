@@ -44,6 +44,7 @@ crash: build  ## kill the queue server and its clients, hundreds of times
 
 bench: build  ## measure this machine
 	$(BIN)/millstream bench market-spread
+	$(BIN)/millstream bench journal
 	$(BIN)/millstream bench flow
 	$(or $(CARGO_TARGET_DIR),target)/release/millstream bench flow
 	$(or $(CARGO_TARGET_DIR),target)/release/millstream bench queue

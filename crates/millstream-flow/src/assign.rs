@@ -184,14 +184,19 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
     fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
         self.next.tick(cx)
     }
-    fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        self.next.epoch(epoch, cx)
+    }
+    fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
         cx.current = self.node;
         self.assign.close(cx)?;
-        if let Some(mark) = self.join(cx) {
+        if !cx.suspended()
+            && let Some(mark) = self.join(cx)
+        {
             cx.floor = mark.at;
             self.next.watermark(mark, cx)?;
         }
-        self.next.end(cx)
+        self.next.end(epoch, cx)
     }
 }
 

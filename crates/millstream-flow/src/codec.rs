@@ -13,7 +13,7 @@ use crate::error::{Cause, shorten};
 use crate::framing::Frames;
 use crate::policy::{OnError, Policy};
 use crate::poller::Io;
-use crate::sink::{Sink, Writer};
+use crate::sink::{Sink, Token, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
 
 /// A source of items: a source of frames with a decoder. Made by [`decode`].
@@ -192,6 +192,15 @@ where
             frames: Frames::default(),
         }))
     }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        self.sink.resume(tokens)
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        self.sink.sync()
+    }
+    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
+        self.sink.commit(epoch, tokens)
+    }
 }
 
 struct EncodedWriter<F> {
@@ -217,6 +226,9 @@ where
     }
     fn flush(&mut self) -> Result<(), Cause> {
         self.inner.flush()
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        self.inner.prepare(epoch)
     }
     fn close(&mut self) -> Result<(), Cause> {
         self.inner.close()

@@ -1,6 +1,6 @@
 //! What the workers of one run share: stopping, failing, waking, and how much is on its way.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +9,9 @@ use mio::Waker;
 use crate::error::FlowError;
 use crate::metrics::StepMetrics;
 use crate::run::Around;
+
+const ENDING: u8 = Phase::Ending as u8;
+const SUSPENDED: u8 = Phase::Suspended as u8;
 
 const RUNNING: u8 = 0;
 const DRAINING: u8 = 1;
@@ -43,6 +46,24 @@ pub struct Control {
     ended: Mutex<usize>,
     all_ended: Condvar,
     release: Option<Around>,
+    /// The epoch that sources are in; it stays 0 without recovery.
+    epoch: AtomicU64,
+    phase: AtomicU8,
+    /// Sources with input left, of all workers; counted with recovery only.
+    live_sources: AtomicUsize,
+    /// Raised when sources should look at the above.
+    bell: AtomicU64,
+}
+
+/// How far a run with recovery has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// There is input, or may be.
+    Running,
+    /// All sources have ended: steps give what they give at the end.
+    Ending,
+    /// The run was stopped before: it goes on with the next start, and nothing ends.
+    Suspended,
 }
 
 impl Control {
@@ -55,6 +76,10 @@ impl Control {
             ended: Mutex::new(0),
             all_ended: Condvar::new(),
             release,
+            epoch: AtomicU64::new(0),
+            phase: AtomicU8::new(Phase::Running as u8),
+            live_sources: AtomicUsize::new(0),
+            bell: AtomicU64::new(0),
         }
     }
 
@@ -67,8 +92,65 @@ impl Control {
         }
     }
 
+    /// The epoch that sources are to be in.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Begins the next epoch.
+    pub(crate) fn raise_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        self.bell.fetch_add(1, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// A number that changes when sources should look about themselves.
+    pub(crate) fn bell(&self) -> u64 {
+        self.bell.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::SeqCst) {
+            ENDING => Phase::Ending,
+            SUSPENDED => Phase::Suspended,
+            _ => Phase::Running,
+        }
+    }
+
+    /// Whether what the flow gives at its end is wanted: the first word counts.
+    fn enter(&self, phase: Phase) {
+        let running = Phase::Running as u8;
+        let (order, fails) = (Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self
+            .phase
+            .compare_exchange(running, phase as u8, order, fails);
+    }
+
+    pub(crate) fn source_begins(&self) {
+        self.live_sources.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn source_ends(&self) {
+        self.live_sources.fetch_sub(1, Ordering::SeqCst);
+        self.look_for_end();
+    }
+
+    /// Ends the flow if there is no input left.
+    pub(crate) fn look_for_end(&self) {
+        if self.phase() == Phase::Running && self.live_sources.load(Ordering::SeqCst) == 0 {
+            self.enter(Phase::Ending);
+            self.ring();
+        }
+    }
+
     /// Asks the sources to end; what has been read is processed and flushed.
     pub fn stop(&self) {
+        self.enter(Phase::Suspended);
+        self.bell.fetch_add(1, Ordering::SeqCst);
         let _ = self
             .state
             .compare_exchange(RUNNING, DRAINING, Ordering::SeqCst, Ordering::SeqCst);

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::path::PathBuf;
 
 /// The cause of a failure: any error that can cross threads.
 pub type Cause = Box<dyn StdError + Send + Sync>;
@@ -115,6 +116,52 @@ pub enum FlowError {
         /// What the system said.
         cause: Cause,
     },
+    /// The state directory cannot be read or written.
+    #[error("state in {}: {cause}", path.display())]
+    State {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong.
+        cause: Cause,
+    },
+    /// There is state of a step that the flow does not have.
+    #[error(
+        "state in {}: it holds state of {kind} \"{step}\", which flow \"{flow}\" does not have; name it as before, or forget its state with --drop-state \"{step}\"",
+        path.display()
+    )]
+    Vanished {
+        /// The directory.
+        path: PathBuf,
+        /// The flow.
+        flow: String,
+        /// `step`, `source` or `sink`.
+        kind: &'static str,
+        /// Its name.
+        step: String,
+    },
+    /// A step keeps a state that cannot be saved.
+    #[error("step \"{step}\": {cause}")]
+    Unsaved {
+        /// The step.
+        step: String,
+        /// Why not.
+        cause: Cause,
+    },
+    /// A saved state cannot be read by the step whose it is.
+    #[error(
+        "state of step \"{step}\", key {key}, cannot be read: {cause}; forget the state of this step with --drop-state \"{step}\""
+    )]
+    Unreadable {
+        /// The step.
+        step: String,
+        /// The key, as text.
+        key: String,
+        /// What is wrong with it.
+        cause: Cause,
+    },
+    /// The run was to end here, as if the process had died: asked for by a test.
+    #[error("the flow was ended behind epoch {0}, as a test asked for")]
+    Crashed(u64),
     /// A step failed while the flow ran.
     #[error(transparent)]
     Failed(#[from] Failure),

@@ -1,6 +1,6 @@
 //! Files as sources and sinks: lines or frames, read from any position.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
@@ -10,8 +10,9 @@ use crate::control::{Control, lock};
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::poller::Io;
-use crate::sink::{Sink, Writer};
+use crate::sink::{Sink, Token, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
+use crate::together::{Log, Together};
 
 /// How much of a file is read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -180,16 +181,20 @@ pub struct WriteFile {
     path: PathBuf,
     framing: Framing,
     /// The file as the workers of the current run share it.
-    file: Mutex<Weak<Mutex<BufWriter<File>>>>,
+    file: Mutex<Weak<Mutex<Together<Written>>>>,
+    /// Where a run that resumes goes on.
+    resume: Mutex<Option<u64>>,
 }
 
 /// Writes to a file, which is made anew. Lines unless told otherwise. All workers write to the one
-/// file, batch by batch.
+/// file, batch by batch. With recovery a run that resumes cuts the file back to the last committed epoch
+/// and goes on from there.
 pub fn write(path: impl AsRef<Path>) -> WriteFile {
     WriteFile {
         path: path.as_ref().to_owned(),
         framing: Framing::Lines,
         file: Mutex::default(),
+        resume: Mutex::default(),
     }
 }
 
@@ -200,45 +205,127 @@ impl WriteFile {
         self.framing = framing;
         self
     }
+
+    fn named(&self, error: &std::io::Error) -> Cause {
+        format!("{}: {error}", self.path.display()).into()
+    }
+
+    /// The file, cut back to `length`.
+    fn cut(&self, length: u64) -> std::io::Result<File> {
+        let mut file = OpenOptions::new().write(true).open(&self.path)?;
+        file.set_len(length)?;
+        file.seek(SeekFrom::Start(length))?;
+        Ok(file)
+    }
 }
 
 impl Sink<Frames> for WriteFile {
     fn describe(&self) -> String {
         format!("file {}, {}", self.path.display(), self.framing)
     }
-    fn open(&self, _: usize, _: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
         let mut shared = lock(&self.file);
         let file = match shared.upgrade() {
             Some(open) => open,
             None => {
-                let file = File::create(&self.path)
-                    .map_err(|error| format!("{}: {error}", self.path.display()))?;
-                let open = Arc::new(Mutex::new(BufWriter::with_capacity(READ_BYTES, file)));
+                let resume = lock(&self.resume).take();
+                let file = match resume {
+                    Some(length) => self.cut(length),
+                    None => File::create(&self.path),
+                };
+                let written = Written {
+                    file: BufWriter::with_capacity(
+                        READ_BYTES,
+                        file.map_err(|error| self.named(&error))?,
+                    ),
+                    length: resume.unwrap_or(0),
+                    path: self.path.clone(),
+                };
+                let open = Arc::new(Mutex::new(Together::new(written, control)));
                 *shared = Arc::downgrade(&open);
                 open
             }
         };
-        let framing = self.framing.clone();
+        let share = lock(&file).join();
         Ok(Box::new(FileWriter {
             file,
-            framing,
-            path: self.path.clone(),
+            share,
+            framing: self.framing.clone(),
             buffer: Vec::new(),
         }))
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        let length = match tokens {
+            [] => {
+                File::create(&self.path).map_err(|error| self.named(&error))?;
+                0
+            }
+            tokens => length_of(tokens)?,
+        };
+        let file = std::fs::metadata(&self.path).map_err(|error| self.named(&error))?;
+        if file.len() < length {
+            return Err(format!(
+                "{}: it has {} bytes, fewer than the {length} that were committed; put it back, or \
+                 begin it anew by forgetting the sink",
+                self.path.display(),
+                file.len()
+            )
+            .into());
+        }
+        *lock(&self.resume) = Some(length);
+        Ok(Some(length.to_le_bytes().to_vec()))
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        let Some(file) = lock(&self.file).upgrade() else {
+            return Ok(());
+        };
+        // Who writes meanwhile is not kept waiting.
+        let handle = lock(&file).log().file.get_ref().try_clone();
+        let synced = handle.and_then(|handle| handle.sync_data());
+        synced.map_err(|error| self.named(&error))
+    }
+}
+
+/// The furthest of the lengths that writers of one log have prepared.
+pub(crate) fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
+    let mut furthest = 0;
+    for token in tokens {
+        let bytes = token.as_slice().try_into();
+        let length = bytes.map_err(|_| "the token of its last epoch is not a length")?;
+        furthest = furthest.max(u64::from_le_bytes(length));
+    }
+    Ok(furthest)
+}
+
+/// A file that is written.
+struct Written {
+    file: BufWriter<File>,
+    length: u64,
+    path: PathBuf,
+}
+
+impl Log for Written {
+    type Piece = Vec<u8>;
+
+    fn append(&mut self, piece: &mut Vec<u8>) -> Result<(), Cause> {
+        let written = self.file.write_all(piece);
+        written.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        self.length += piece.len() as u64;
+        piece.clear();
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<u64, Cause> {
+        let flushed = self.file.flush();
+        flushed.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        Ok(self.length)
     }
 }
 
 struct FileWriter {
-    file: Arc<Mutex<BufWriter<File>>>,
+    file: Arc<Mutex<Together<Written>>>,
+    share: usize,
     framing: Framing,
-    path: PathBuf,
     buffer: Vec<u8>,
-}
-
-impl FileWriter {
-    fn named(&self, error: &std::io::Error) -> Cause {
-        format!("{}: {error}", self.path.display()).into()
-    }
 }
 
 impl Writer<Frames> for FileWriter {
@@ -247,11 +334,17 @@ impl Writer<Frames> for FileWriter {
         for frame in batch.iter() {
             encode(&self.framing, frame, &mut self.buffer)?;
         }
-        let written = lock(&self.file).write_all(&self.buffer);
-        written.map_err(|error| self.named(&error))
+        lock(&self.file).write(self.share, &mut self.buffer)
     }
     fn flush(&mut self) -> Result<(), Cause> {
-        let flushed = lock(&self.file).flush();
-        flushed.map_err(|error| self.named(&error))
+        lock(&self.file).flush()?;
+        Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let length = lock(&self.file).prepare(self.share, epoch)?;
+        Ok(length.map(|length| length.to_le_bytes().to_vec()))
+    }
+    fn close(&mut self) -> Result<(), Cause> {
+        lock(&self.file).leave(self.share)
     }
 }

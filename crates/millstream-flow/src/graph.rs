@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::control::lock;
 use crate::error::{Cause, FlowError};
 use crate::push::{Push, Tee};
+use crate::recovery::{Codecs, Sinks};
 use crate::segment::{SegmentBuild, WorkerBuild};
 
 /// The number of a node in its flow.
@@ -51,6 +52,10 @@ pub(crate) struct Graph {
     pub(crate) nodes: Vec<Node>,
     pub(crate) roots: Vec<Root>,
     pub(crate) edges: usize,
+    /// The sinks, as recovery sees them.
+    pub(crate) sinks: Sinks,
+    /// The types whose values can be saved.
+    pub(crate) codecs: Codecs,
     mistake: Option<Mistake>,
 }
 

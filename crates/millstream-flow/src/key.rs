@@ -69,31 +69,190 @@ pub fn worker_of(shard: usize, workers: usize) -> usize {
 pub trait Key: Data + Eq + Hash + Debug {
     /// The hash that every process and language agrees on.
     fn stable_hash(&self) -> u64;
+    /// Appends the key as MessagePack: text, bytes, an integer, or an array of those.
+    fn save(&self, out: &mut Vec<u8>);
+    /// Takes a saved key off the front of `bytes`; nothing when it is none of this type.
+    fn load(bytes: &mut &[u8]) -> Option<Self>;
+}
+
+/// The extension type of integers of more than 64 bits: 16 bytes, big-endian.
+const WIDE: i8 = 1;
+
+/// Appends a text key.
+pub fn save_text(text: &str, out: &mut Vec<u8>) {
+    // Writing to memory does not fail.
+    let _ = rmp::encode::write_str(out, text);
+}
+/// Appends a key of bytes.
+pub fn save_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    let _ = rmp::encode::write_bin(out, bytes);
+}
+/// Appends an integer key.
+pub fn save_integer(number: i128, out: &mut Vec<u8>) {
+    if let Ok(number) = u64::try_from(number) {
+        let _ = rmp::encode::write_uint(out, number);
+    } else if let Ok(number) = i64::try_from(number) {
+        let _ = rmp::encode::write_sint(out, number);
+    } else {
+        let _ = rmp::encode::write_ext_meta(out, 16, WIDE);
+        out.extend(number.to_be_bytes());
+    }
+}
+/// Appends the head of a tuple, whose members follow.
+pub fn save_tuple(members: u32, out: &mut Vec<u8>) {
+    let _ = rmp::encode::write_array_len(out, members);
+}
+
+/// A saved key of any type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnyKey {
+    /// Text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// An integer.
+    Integer(i128),
+    /// A tuple.
+    Tuple(Vec<AnyKey>),
+}
+
+impl AnyKey {
+    /// Takes a saved key off the front of `bytes`. Tuples are nested at most 16 deep.
+    #[must_use]
+    pub fn load(bytes: &mut &[u8]) -> Option<Self> {
+        Self::load_within(bytes, 16)
+    }
+
+    fn load_within(bytes: &mut &[u8], depth: usize) -> Option<Self> {
+        use rmp::Marker::{Array16, Array32, Bin8, Bin16, Bin32, FixArray, FixExt16};
+        use rmp::Marker::{FixStr, Str8, Str16, Str32};
+        let take = |bytes: &mut &[u8], length: usize| {
+            let (taken, rest) = bytes.split_at_checked(length)?;
+            *bytes = rest;
+            Some(taken.to_vec())
+        };
+        match rmp::Marker::from_u8(*bytes.first()?) {
+            FixStr(_) | Str8 | Str16 | Str32 => {
+                let length = rmp::decode::read_str_len(bytes).ok()?;
+                let text = take(bytes, length as usize)?;
+                Some(AnyKey::Text(String::from_utf8(text).ok()?))
+            }
+            Bin8 | Bin16 | Bin32 => {
+                let length = rmp::decode::read_bin_len(bytes).ok()?;
+                Some(AnyKey::Bytes(take(bytes, length as usize)?))
+            }
+            FixArray(_) | Array16 | Array32 => {
+                let members = rmp::decode::read_array_len(bytes).ok()?;
+                let depth = depth.checked_sub(1)?;
+                let members = (0..members).map(|_| Self::load_within(bytes, depth));
+                Some(AnyKey::Tuple(members.collect::<Option<_>>()?))
+            }
+            FixExt16 => {
+                let meta = rmp::decode::read_ext_meta(bytes).ok()?;
+                let number = take(bytes, 16)?.try_into().ok()?;
+                (meta.typeid == WIDE).then_some(AnyKey::Integer(i128::from_be_bytes(number)))
+            }
+            _ => {
+                let number = rmp::decode::read_int(bytes).ok()?;
+                Some(AnyKey::Integer(number))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for AnyKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AnyKey::Text(text) => write!(f, "{text:?}"),
+            AnyKey::Bytes(bytes) => write!(f, "b\"{}\"", bytes.escape_ascii()),
+            AnyKey::Integer(number) => write!(f, "{number}"),
+            AnyKey::Tuple(members) => {
+                write!(f, "(")?;
+                for (place, member) in members.iter().enumerate() {
+                    write!(f, "{}{member}", if place > 0 { ", " } else { "" })?;
+                }
+                write!(f, ")")
+            }
+        }
+    }
+}
+
+/// A saved key as text, for an error.
+#[must_use]
+pub fn show(mut saved: &[u8]) -> String {
+    match AnyKey::load(&mut saved) {
+        Some(key) => crate::error::shorten(&key.to_string()),
+        None => format!("of {} bytes that are no key", saved.len()),
+    }
+}
+
+/// The members of a saved tuple of so many.
+fn load_tuple(bytes: &mut &[u8], members: u32) -> Option<()> {
+    (rmp::decode::read_array_len(bytes).ok()? == members).then_some(())
 }
 
 impl Key for String {
     fn stable_hash(&self) -> u64 {
         hash_text(self.as_bytes())
     }
+    fn save(&self, out: &mut Vec<u8>) {
+        save_text(self, out);
+    }
+    fn load(bytes: &mut &[u8]) -> Option<Self> {
+        match AnyKey::load(bytes)? {
+            AnyKey::Text(text) => Some(text),
+            _ => None,
+        }
+    }
 }
+/// A key that is loaded lives as long as the process: those of a program are few.
 impl Key for &'static str {
     fn stable_hash(&self) -> u64 {
         hash_text(self.as_bytes())
+    }
+    fn save(&self, out: &mut Vec<u8>) {
+        save_text(self, out);
+    }
+    fn load(bytes: &mut &[u8]) -> Option<Self> {
+        Some(String::load(bytes)?.leak())
     }
 }
 impl Key for Vec<u8> {
     fn stable_hash(&self) -> u64 {
         hash_bytes(self)
     }
+    fn save(&self, out: &mut Vec<u8>) {
+        save_bytes(self, out);
+    }
+    fn load(bytes: &mut &[u8]) -> Option<Self> {
+        match AnyKey::load(bytes)? {
+            AnyKey::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
 }
 impl<const N: usize> Key for [u8; N] {
     fn stable_hash(&self) -> u64 {
         hash_bytes(self)
     }
+    fn save(&self, out: &mut Vec<u8>) {
+        save_bytes(self, out);
+    }
+    fn load(bytes: &mut &[u8]) -> Option<Self> {
+        Vec::load(bytes)?.try_into().ok()
+    }
 }
+/// A key that is loaded lives as long as the process: those of a program are few.
 impl<const N: usize> Key for &'static [u8; N] {
     fn stable_hash(&self) -> u64 {
         hash_bytes(&self[..])
+    }
+    fn save(&self, out: &mut Vec<u8>) {
+        save_bytes(&self[..], out);
+    }
+    fn load(bytes: &mut &[u8]) -> Option<Self> {
+        let key: Box<[u8; N]> = Box::new(<[u8; N]>::load(bytes)?);
+        Some(Box::leak(key))
     }
 }
 macro_rules! integer_keys {
@@ -106,6 +265,15 @@ macro_rules! integer_keys {
                     Err(_) => hash_integer(&wide.to_le_bytes()),
                 }
             }
+            fn save(&self, out: &mut Vec<u8>) {
+                save_integer(i128::try_from(*self).unwrap_or(i128::MAX), out);
+            }
+            fn load(bytes: &mut &[u8]) -> Option<Self> {
+                match AnyKey::load(bytes)? {
+                    AnyKey::Integer(number) => number.try_into().ok(),
+                    _ => None,
+                }
+            }
         }
     )*};
 }
@@ -115,6 +283,15 @@ impl<A: Key, B: Key> Key for (A, B) {
     fn stable_hash(&self) -> u64 {
         hash_tuple(&[self.0.stable_hash(), self.1.stable_hash()])
     }
+    fn save(&self, out: &mut Vec<u8>) {
+        save_tuple(2, out);
+        self.0.save(out);
+        self.1.save(out);
+    }
+    fn load(bytes: &mut &[u8]) -> Option<Self> {
+        load_tuple(bytes, 2)?;
+        Some((A::load(bytes)?, B::load(bytes)?))
+    }
 }
 impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
     fn stable_hash(&self) -> u64 {
@@ -123,6 +300,16 @@ impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
             self.1.stable_hash(),
             self.2.stable_hash(),
         ])
+    }
+    fn save(&self, out: &mut Vec<u8>) {
+        save_tuple(3, out);
+        self.0.save(out);
+        self.1.save(out);
+        self.2.save(out);
+    }
+    fn load(bytes: &mut &[u8]) -> Option<Self> {
+        load_tuple(bytes, 3)?;
+        Some((A::load(bytes)?, B::load(bytes)?, C::load(bytes)?))
     }
 }
 
@@ -155,6 +342,36 @@ mod tests {
         ] {
             assert_eq!(key, hash, "{key:#x}");
         }
+    }
+
+    #[test]
+    fn keys_are_saved_and_loaded() {
+        fn there_and_back<K: Key>(key: K, text: &str) {
+            let mut saved = Vec::new();
+            key.save(&mut saved);
+            assert_eq!(show(&saved), text);
+            let mut rest = &saved[..];
+            assert_eq!(K::load(&mut rest), Some(key));
+            assert!(rest.is_empty());
+            // Cut anywhere, it is no key.
+            for cut in 0..saved.len() {
+                assert_eq!(K::load(&mut &saved[..cut]), None);
+            }
+        }
+        there_and_back(String::from("ä"), "\"ä\"");
+        there_and_back("text", "\"text\"");
+        there_and_back(vec![0u8, 65], "b\"\\x00A\"");
+        there_and_back(*b"IBM ", "b\"IBM \"");
+        for number in [0i64, 127, 128, -1, -33, i64::MIN, i64::MAX] {
+            there_and_back(number, &number.to_string());
+        }
+        there_and_back(u64::MAX, &u64::MAX.to_string());
+        there_and_back(i128::MIN, &i128::MIN.to_string());
+        there_and_back(("a", 7u8), "(\"a\", 7)");
+        there_and_back((1u8, (b"b", -1i32), "c"), "(1, (b\"b\", -1), \"c\")");
+        let mut text = Vec::new();
+        "7".save(&mut text);
+        assert_eq!(u64::load(&mut &text[..]), None);
     }
 
     #[test]

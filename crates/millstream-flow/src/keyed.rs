@@ -25,20 +25,18 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
-use indexmap::IndexMap;
-
 use crate::batch::Data;
 use crate::control::lock;
-use crate::error::{Cause, Failure};
+use crate::error::{Cause, Failure, FlowError};
 use crate::key::{Key, shard, worker_of};
 use crate::policy::{OnError, Policy};
 use crate::push::{Context, Step};
+use crate::recovery::{Changes, Restore};
 use crate::segment::Route;
-use crate::state::{ByLogic, KeyLogic, KeyedStep, Logic, Ttl};
+use crate::state::{ByLogic, KeyLogic, KeyedStep, Logic, Plain, Ttl};
 use crate::stream::{Pipe, Stream};
 use crate::time::{Timed, nanos};
-use crate::verbs::{Fallible, each};
+use crate::verbs::each;
 
 /// When an aggregate gives its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +46,6 @@ pub enum Emit {
     /// After each item.
     Each,
 }
-
-/// The state of a step on one worker. Keys keep the order of their first item, so that what is
-/// emitted at the end does not depend on a hash seed.
-type States<K, S> = IndexMap<K, S, FixedState>;
 
 /// A stream whose items have a key beside them.
 #[derive(Clone)]
@@ -287,7 +281,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         self.keep("stateful", name, move || {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
             Stateful {
-                states: States::default(),
+                states: Plain::default(),
                 init: move |key: &K| init(key),
                 on_item: move |state: &mut S, key: &K, value: V, out: &mut Vec<(K, U)>| {
                     out.extend(
@@ -339,22 +333,14 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         lock(&placed.graph).demand_name("stateful", name);
         let stream = placed.step("stateful", name, move |making| {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
-            let mut states: States<K, S> = States::default();
-            let work = move |input: &mut Vec<(K, V)>,
-                             output: &mut Vec<(K, U)>,
-                             policy: &mut Policy,
-                             cx: &mut Context| {
-                for (key, value) in input.drain(..) {
-                    let state = states.entry(key.clone()).or_insert_with(|| init(&key));
-                    match f(state, &key, &value) {
-                        Ok(items) => output.extend(items.into_iter().map(|i| (key.clone(), i))),
-                        Err(error) => policy.settle_item(Some(&key), &value, error, cx)?,
-                    }
-                }
-                Ok(())
-            };
-            Ok(Fallible {
-                work,
+            Ok(TryStateful {
+                states: Plain::default(),
+                init: move |key: &K| init(key),
+                on_item: move |state: &mut S, key: &K, value: &V, out: &mut Vec<(K, U)>| {
+                    let items = f(state, key, value).map_err(Into::into)?;
+                    out.extend(items.into_iter().map(|item| (key.clone(), item)));
+                    Ok(())
+                },
                 policy: making.policy(&on_error)?,
             })
         });
@@ -453,7 +439,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         self.keep(kind, name, move || {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
             Stateful {
-                states: States::default(),
+                states: Plain::default(),
                 init: move |key: &K| init(key),
                 on_item: move |acc: &mut A, key: &K, value: V, out: &mut Vec<(K, U)>| {
                     f(acc, value);
@@ -521,7 +507,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
 
 /// A step with a state for each key.
 struct Stateful<K, S, I, F, E> {
-    states: States<K, S>,
+    states: Plain<K, S>,
     init: I,
     on_item: F,
     on_end: E,
@@ -544,20 +530,66 @@ where
         _: &mut Context,
     ) -> Result<(), Failure> {
         for (key, value) in input.drain(..) {
-            if let Some(state) = self.states.get_mut(&key) {
-                (self.on_item)(state, &key, value, output);
-            } else {
-                let mut state = (self.init)(&key);
-                (self.on_item)(&mut state, &key, value, output);
-                self.states.insert(key, state);
-            }
+            let state = self.states.touch(&key, &self.init);
+            (self.on_item)(state, &key, value, output);
         }
         Ok(())
     }
     fn end(&mut self, output: &mut Vec<(K, U)>, _: &mut Context) -> Result<(), Failure> {
-        for (key, state) in &mut self.states {
+        for (key, state) in self.states.iter_mut() {
             (self.on_end)(state, key, output);
         }
         Ok(())
+    }
+    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
+        self.states.save(&cx.step_name(), changes)
+    }
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        self.states.restore(from)
+    }
+}
+
+/// A step with a state for each key and a function that may fail.
+struct TryStateful<K, S, I, F> {
+    states: Plain<K, S>,
+    init: I,
+    on_item: F,
+    policy: Policy,
+}
+
+impl<K, V, U, S, I, F> Step<Vec<(K, V)>, Vec<(K, U)>> for TryStateful<K, S, I, F>
+where
+    K: Key,
+    V: Data + Debug,
+    U: Data,
+    S: 'static,
+    I: Fn(&K) -> S + 'static,
+    F: Fn(&mut S, &K, &V, &mut Vec<(K, U)>) -> Result<(), Cause> + 'static,
+{
+    fn apply(
+        &mut self,
+        input: &mut Vec<(K, V)>,
+        output: &mut Vec<(K, U)>,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        for (key, value) in input.drain(..) {
+            let state = self.states.touch(&key, &self.init);
+            if let Err(error) = (self.on_item)(state, &key, &value, output) {
+                self.policy.settle_item(Some(&key), &value, error, cx)?;
+            }
+        }
+        Ok(())
+    }
+    fn end(&mut self, _: &mut Vec<(K, U)>, cx: &mut Context) -> Result<(), Failure> {
+        self.policy.close(cx)
+    }
+    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.policy.close(cx)
+    }
+    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
+        self.states.save(&cx.step_name(), changes)
+    }
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        self.states.restore(from)
     }
 }

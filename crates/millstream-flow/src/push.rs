@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::clock::{Clock, now_ns};
-use crate::control::Control;
-use crate::error::Failure;
+use crate::control::{Control, Phase};
+use crate::error::{Failure, FlowError};
 use crate::metrics::StepMetrics;
+use crate::recovery::{Changes, Keeping, Restore};
 use crate::time::{BEFORE_ALL, NEVER, Watermark};
 
 /// The worker's side of a step: who it is, what time it is, where its counters are.
@@ -30,6 +31,8 @@ pub struct Context {
     pub(crate) now: i64,
     pub(crate) deadline: i64,
     pub(crate) clock: Arc<dyn Clock>,
+    /// This worker's hold on recovery, if the run has a state directory.
+    pub(crate) keeping: Option<Keeping>,
     /// Stop, failure and wake-up, shared by all workers.
     pub control: Arc<Control>,
 }
@@ -55,8 +58,23 @@ impl Context {
             now: BEFORE_ALL,
             deadline: NEVER,
             clock,
+            keeping: None,
             control,
         }
+    }
+
+    /// True when the run ends before its input: it goes on with the next start.
+    pub(crate) fn suspended(&self) -> bool {
+        self.keeping.is_some() && self.control.phase() == Phase::Suspended
+    }
+
+    /// The number of an epoch of this run among all epochs of the flow.
+    pub(crate) fn epoch_number(&self, epoch: u64) -> u64 {
+        let before = self
+            .keeping
+            .as_ref()
+            .map_or(0, |keeping| keeping.resume.epoch);
+        before + 1 + epoch
     }
 
     /// Processing time when this turn of the operator began; nanoseconds since 1970. It is read for
@@ -145,11 +163,17 @@ pub trait Push<B> {
     /// # Errors
     /// As for `push`.
     fn tick(&mut self, cx: &mut Context) -> Result<(), Failure>;
-    /// All input has been seen: last outputs, then close.
+    /// Epoch `epoch` ends; all its batches have been pushed. States that changed and what sinks have
+    /// prepared go to the worker's part of the epoch.
+    ///
+    /// # Errors
+    /// As for `push`; a state that cannot be saved.
+    fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure>;
+    /// All input has been seen: last outputs, then close. It is the end of epoch `epoch` too.
     ///
     /// # Errors
     /// As for `push`.
-    fn end(&mut self, cx: &mut Context) -> Result<(), Failure>;
+    fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure>;
 }
 
 /// A step of a flow, on one worker: batches in, batches out.
@@ -186,6 +210,28 @@ pub trait Step<I, O>: 'static {
     fn end(&mut self, _output: &mut O, _cx: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
+    /// The run ends before the input, to go on with the next start: close what is open.
+    ///
+    /// # Errors
+    /// As for `apply`.
+    fn suspend(&mut self, _cx: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// An epoch ends: write the keys whose state has changed since the last one.
+    ///
+    /// # Errors
+    /// A state that cannot be saved, with its key.
+    fn save(&mut self, _changes: &mut Changes, _cx: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// A run with recovery begins: take up what was saved. Called once, before anything else; from then
+    /// on changes are to be noted.
+    ///
+    /// # Errors
+    /// A state that cannot be read, or is of a type that cannot be saved.
+    fn restore(&mut self, _from: &Restore<'_>) -> Result<(), FlowError> {
+        Ok(())
+    }
 }
 
 /// A step joined to what follows it.
@@ -219,11 +265,35 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
         self.send(cx)?;
         self.next.tick(cx)
     }
-    fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
         cx.current = self.node;
-        self.step.end(&mut self.output, cx)?;
-        self.send(cx)?;
-        self.next.end(cx)
+        self.save(cx)?;
+        self.next.epoch(epoch, cx)
+    }
+    fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        cx.current = self.node;
+        self.save(cx)?;
+        if cx.suspended() {
+            self.step.suspend(cx)?;
+        } else {
+            self.step.end(&mut self.output, cx)?;
+            self.send(cx)?;
+        }
+        self.next.end(epoch, cx)
+    }
+}
+
+impl<I: Batch, O: Batch> Joined<O, Box<dyn Step<I, O>>> {
+    fn save(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if cx.keeping.is_none() {
+            return Ok(());
+        }
+        let mut changes = Changes::new(&cx.metrics[self.node].name);
+        self.step.save(&mut changes, cx)?;
+        if let Some(keeping) = &mut cx.keeping {
+            keeping.part.changes.extend(changes.records());
+        }
+        Ok(())
     }
 }
 
@@ -267,8 +337,15 @@ impl<B: Batch> Push<B> for Tee<B> {
     fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
         self.0.iter_mut().try_for_each(|reader| reader.tick(cx))
     }
-    fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.0.iter_mut().try_for_each(|reader| reader.end(cx))
+    fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        self.0
+            .iter_mut()
+            .try_for_each(|reader| reader.epoch(epoch, cx))
+    }
+    fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        self.0
+            .iter_mut()
+            .try_for_each(|reader| reader.end(epoch, cx))
     }
 }
 
@@ -297,8 +374,12 @@ impl<A: Batch, B: Batch> Push<(A, B)> for Halves<A, B> {
         self.0.tick(cx)?;
         self.1.tick(cx)
     }
-    fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.0.end(cx)?;
-        self.1.end(cx)
+    fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        self.0.epoch(epoch, cx)?;
+        self.1.epoch(epoch, cx)
+    }
+    fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        self.0.end(epoch, cx)?;
+        self.1.end(epoch, cx)
     }
 }

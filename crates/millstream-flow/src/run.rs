@@ -9,8 +9,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use timely::WorkerConfig;
@@ -26,6 +28,7 @@ use crate::graph::{Node, Root};
 use crate::metrics::{Report, StepMetrics};
 use crate::poller::Poller;
 use crate::push::Context;
+use crate::recovery::{self, Codecs, Committer, Keeping, Part, Recovery, Resume, Sinks, Told};
 use crate::segment::{Deadline, Epoch, WorkerBuild};
 use crate::stream::Flow;
 use crate::time::NEVER;
@@ -59,6 +62,8 @@ pub struct Options {
     pub release: Option<Around>,
     /// Drain and end on SIGINT and SIGTERM.
     pub signals: bool,
+    /// Where to keep state, to go on after a crash.
+    pub recovery: Option<Recovery>,
     /// Processing time; a [`WallClock`] unless something else is handed in.
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -73,6 +78,7 @@ impl Default for Options {
             hold: None,
             release: None,
             signals: false,
+            recovery: None,
             clock: None,
         }
     }
@@ -95,13 +101,19 @@ pub struct Running {
     started: u64,
     control: Arc<Control>,
     threads: Option<timely::communication::WorkerGuards<()>>,
+    committer: Option<JoinHandle<()>>,
     options: Options,
 }
 
 struct Plan {
     nodes: Vec<Node>,
     roots: Vec<Root>,
+    sinks: Sinks,
+    codecs: Codecs,
 }
+
+/// What workers get of recovery: what there was, and whom to tell what there is.
+type Kept = Option<(Arc<Resume>, Mutex<Sender<Told>>)>;
 
 /// Starts `flow`; see [`Flow::start`].
 pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError> {
@@ -117,6 +129,8 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
         Plan {
             nodes: graph.nodes.clone(),
             roots: graph.roots.clone(),
+            sinks: graph.sinks.clone(),
+            codecs: graph.codecs.clone(),
         }
     };
     let control = Arc::new(Control::new(options.workers, options.release.clone()));
@@ -133,23 +147,84 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
         Some(clock) => Arc::clone(clock),
         None => Arc::new(WallClock::default()),
     };
+    let name = lock(&flow.graph).name.clone();
+    let mut running = Running {
+        name,
+        started: now_ns(),
+        control,
+        threads: None,
+        committer: None,
+        options,
+    };
+    let (kept, committer) = keep(&running, &plan, &clock)?;
+    if kept.as_ref().is_some_and(|(resume, _)| resume.finished) {
+        (0..running.options.workers).for_each(|_| shared.worker_ended());
+        return Ok(running);
+    }
     let threads = timely::execute(config, move |worker| {
-        let mut life = || guarded(worker, &plan, &shared, &settings, &clock);
+        let mut life = || guarded(worker, &plan, &shared, &settings, &clock, &kept);
         match &settings.around {
             Some(around) => around(&mut life),
             None => life(),
         }
+        if let Some((_, told)) = &kept {
+            // A committer that has gone has failed the flow.
+            let _ = lock(told).send(Told::Ended);
+        }
         shared.worker_ended();
     })
     .map_err(FlowError::Usage)?;
-    let name = lock(&flow.graph).name.clone();
-    Ok(Running {
-        name,
-        started: now_ns(),
-        control,
-        threads: Some(threads),
-        options,
-    })
+    running.threads = Some(threads);
+    running.committer = committer;
+    Ok(running)
+}
+
+/// Opens the state directory, if the run has one, and starts the thread that commits epochs.
+fn keep(
+    running: &Running,
+    plan: &Plan,
+    clock: &Arc<dyn Clock>,
+) -> Result<(Kept, Option<JoinHandle<()>>), FlowError> {
+    let Some(recovery) = &running.options.recovery else {
+        return Ok((None, None));
+    };
+    let workers = running.options.workers;
+    let (store, resume, commit) = recovery::resume(
+        &running.name,
+        (&plan.nodes, &plan.sinks, plan.codecs.clone()),
+        recovery,
+        workers,
+        clock.time_ns(),
+    )?;
+    let (teller, told) = channel();
+    if resume.finished {
+        eprintln!(
+            "millstream: flow \"{}\" has come to its end; remove {} to run it anew",
+            running.name,
+            recovery.dir.display()
+        );
+        return Ok((Some((Arc::new(resume), Mutex::new(teller))), None));
+    }
+    let committer = Committer {
+        store,
+        base: commit.epoch,
+        commit,
+        nodes: plan.nodes.clone(),
+        sinks: plan.sinks.clone(),
+        options: recovery.clone(),
+        control: Arc::clone(&running.control),
+        clock: Arc::clone(clock),
+        workers,
+        roots: plan.roots.len(),
+    };
+    let thread = std::thread::Builder::new()
+        .name("millstream-epochs".to_owned())
+        .spawn(move || committer.run(&told))
+        .map_err(|cause| FlowError::State {
+            path: recovery.dir.clone(),
+            cause: cause.into(),
+        })?;
+    Ok((Some((Arc::new(resume), Mutex::new(teller))), Some(thread)))
 }
 
 /// Runs a worker and turns a panic of a step into the flow's failure.
@@ -159,6 +234,7 @@ fn guarded(
     control: &Arc<Control>,
     options: &Options,
     clock: &Arc<dyn Clock>,
+    kept: &Kept,
 ) {
     let metrics: Vec<StepMetrics> = plan
         .nodes
@@ -166,7 +242,12 @@ fn guarded(
         .map(|node| StepMetrics::new(&node.name, node.kind))
         .collect();
     let place = (worker.index(), worker.peers());
-    let context = Context::new(place, metrics, Arc::clone(clock), Arc::clone(control));
+    let mut context = Context::new(place, metrics, Arc::clone(clock), Arc::clone(control));
+    context.keeping = kept.as_ref().map(|(resume, told)| Keeping {
+        part: Part::default(),
+        resume: Arc::clone(resume),
+        told: lock(told).clone(),
+    });
     let context = Rc::new(RefCell::new(context));
     let outcome = catch_unwind(AssertUnwindSafe(|| work(worker, plan, &context, options)));
     match outcome {
@@ -243,6 +324,7 @@ fn work(
         deadlines,
         options,
         seen: 0,
+        bell: 0,
         next_report: now_ns(),
         stop_seen: false,
     };
@@ -266,6 +348,8 @@ struct Cycle<'a> {
     deadlines: Rc<RefCell<Vec<Deadline>>>,
     options: &'a Options,
     seen: u64,
+    /// What the bell showed when sources last looked about themselves.
+    bell: u64,
     next_report: u64,
     stop_seen: bool,
 }
@@ -360,6 +444,11 @@ impl Cycle<'_> {
             self.stop_seen = true;
             self.activate_sources();
         }
+        let bell = self.control.bell();
+        if bell != self.bell {
+            self.bell = bell;
+            self.activate_sources();
+        }
         let alarm = *self.alarm.borrow();
         if let Some(at) = alarm
             && now_ns() >= at
@@ -447,6 +536,13 @@ impl Running {
         let threads = self.threads.take();
         // A panic was caught inside the worker and stands in `control`.
         let _ = threads.map(|threads| threads.join());
+        // The last epoch is committed by then, or its failure stands in `control`.
+        if let Some(committer) = self.committer.take()
+            && committer.join().is_err()
+        {
+            let (step, message) = ("commit".to_owned(), "no message".to_owned());
+            self.control.fail(FlowError::Panicked { step, message });
+        }
         match self.control.take_failure() {
             Some(error) => Err(error),
             None => {

@@ -4,7 +4,7 @@
 //! what it emits at the end is still in time; the operators behind it see the end only then.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,17 +13,20 @@ use timely::dataflow::channels::pushers::Output;
 use timely::dataflow::operators::Capability;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::dataflow::{Scope, Stream};
+use timely::progress::frontier::MutableAntichain;
 use timely::scheduling::Activator;
 
 use crate::batch::Batch;
 use crate::clock::now_ns;
+use crate::control::Phase;
 use crate::error::{Cause, Failure, FlowError};
 use crate::graph::{EdgeId, Node, NodeId, Outlet, Root, open_error};
 use crate::packet::{ByAddress, Packet};
 use crate::poller::Poller;
-use crate::push::{Context, Push};
+use crate::push::{Context, Push, Step};
+use crate::recovery::Restore;
 use crate::run::Around;
-use crate::source::{Events, Next, Partition, Source};
+use crate::source::{Events, Next, Partition, Position, Source};
 use crate::time::{BEFORE_ALL, NEVER, Watermark, Watermarks};
 
 /// The time of the engine's progress tracking.
@@ -93,6 +96,24 @@ pub trait Route<B>: Send + 'static {
 }
 
 impl<'s> SegmentBuild<'_, 's> {
+    /// Lets a step take up what was saved of it, in a run with recovery.
+    pub(crate) fn restore<I: 'static, O: 'static>(
+        &self,
+        node: NodeId,
+        step: &mut dyn Step<I, O>,
+    ) -> Result<(), FlowError> {
+        let cx = self.context.borrow();
+        let Some(keeping) = &cx.keeping else {
+            return Ok(());
+        };
+        step.restore(&Restore {
+            resume: &keeping.resume,
+            step: &self.nodes[node].name,
+            worker: cx.worker,
+            workers: cx.workers,
+        })
+    }
+
     /// Ends the chain in a connection to another operator.
     pub(crate) fn leave<B: Batch>(
         &mut self,
@@ -190,7 +211,10 @@ impl<B: Batch> Push<B> for Departure<B> {
     fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
-    fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn epoch(&mut self, _: Epoch, cx: &mut Context) -> Result<(), Failure> {
+        self.flush(cx)
+    }
+    fn end(&mut self, _: Epoch, cx: &mut Context) -> Result<(), Failure> {
         self.flush(cx)
     }
 }
@@ -285,6 +309,9 @@ pub(crate) fn arrival_root<B: Batch>(
             routed,
             chain: made.chain,
             deadline: made.deadline,
+            epoch: 0,
+            waiting: VecDeque::new(),
+            capabilities: Rc::clone(&capabilities),
         };
         let context = Rc::clone(&build.context);
         let hold = build.hold.clone();
@@ -299,8 +326,12 @@ pub(crate) fn arrival_root<B: Batch>(
                     }
                     let mut outcome = arrival.tick(cx);
                     for (index, input) in inputs.iter_mut().enumerate() {
-                        input.for_each(|_, packet| {
-                            if outcome.is_ok() {
+                        input.for_each(|capability, packet| {
+                            let epoch = capability.least().copied().unwrap_or(arrival.epoch);
+                            let packet = std::mem::take(packet);
+                            if epoch > arrival.epoch {
+                                arrival.waiting.push_back((epoch, index, packet));
+                            } else if outcome.is_ok() {
                                 outcome = arrival.receive(index, packet, cx);
                             }
                         });
@@ -308,10 +339,15 @@ pub(crate) fn arrival_root<B: Batch>(
                     if outcome.is_ok() {
                         outcome = arrival.chain.flush(cx);
                     }
-                    if outcome.is_ok() && frontiers.iter().all(|frontier| frontier.is_empty()) {
-                        outcome = finish(&mut *arrival.chain, cx);
+                    while outcome.is_ok() && !ended && arrival.epoch_is_over(frontiers) {
+                        ended = arrival.is_over(frontiers);
+                        outcome = match ended {
+                            true => finish(node, &mut *arrival.chain, arrival.epoch, cx),
+                            false => arrival.end_epoch(cx),
+                        };
+                    }
+                    if ended {
                         capabilities.borrow_mut().clear();
-                        ended = true;
                     }
                     rest(arrival.deadline.as_ref(), ended, cx);
                     report(outcome, cx);
@@ -372,20 +408,53 @@ struct Arrival<B> {
     routed: bool,
     chain: Box<dyn Push<B>>,
     deadline: Option<Rc<Cell<i64>>>,
+    /// The epoch that this operator is in.
+    epoch: Epoch,
+    /// What came of later epochs, in the order in which it came, with the input it came by.
+    waiting: VecDeque<(Epoch, usize, Packet)>,
+    capabilities: Capabilities,
 }
 
 impl<B: Batch> Arrival<B> {
+    /// Whether all that belongs to this epoch has come.
+    fn epoch_is_over(&self, frontiers: &[MutableAntichain<Epoch>]) -> bool {
+        frontiers
+            .iter()
+            .all(|frontier| !frontier.less_equal(&self.epoch))
+    }
+
+    /// Whether all there is has come.
+    fn is_over(&self, frontiers: &[MutableAntichain<Epoch>]) -> bool {
+        self.waiting.is_empty() && frontiers.iter().all(|frontier| frontier.is_empty())
+    }
+
+    /// Goes on to the next epoch, and takes what has been waiting for it.
+    fn end_epoch(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        end_epoch(
+            self.node,
+            &mut *self.chain,
+            &mut self.epoch,
+            &self.capabilities,
+            cx,
+        )?;
+        for _ in 0..self.waiting.len() {
+            let Some((epoch, input, packet)) = self.waiting.pop_front() else {
+                break;
+            };
+            if epoch > self.epoch {
+                self.waiting.push_back((epoch, input, packet));
+            } else {
+                self.receive(input, packet, cx)?;
+            }
+        }
+        self.chain.flush(cx)
+    }
+
     fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
         tick(self.deadline.as_ref(), &mut *self.chain, cx)
     }
 
-    fn receive(
-        &mut self,
-        input: usize,
-        packet: &mut Packet,
-        cx: &mut Context,
-    ) -> Result<(), Failure> {
-        let packet = std::mem::take(packet);
+    fn receive(&mut self, input: usize, packet: Packet, cx: &mut Context) -> Result<(), Failure> {
         let sender = match self.routed {
             true => input * cx.workers + packet.from,
             false => input,
@@ -413,11 +482,46 @@ impl<B: Batch> Arrival<B> {
     }
 }
 
-fn finish<B: Batch>(chain: &mut dyn Push<B>, cx: &mut Context) -> Result<(), Failure> {
+/// Ends an epoch of an operator: its part goes to the committer, and what it sends from now on belongs to
+/// the next epoch.
+fn end_epoch<B: Batch>(
+    node: NodeId,
+    chain: &mut dyn Push<B>,
+    epoch: &mut Epoch,
+    capabilities: &Capabilities,
+    cx: &mut Context,
+) -> Result<(), Failure> {
+    chain.flush(cx)?;
+    let now = now_ns();
+    cx.begin(now, now);
+    chain.epoch(*epoch, cx)?;
+    let worker = cx.worker;
+    if let Some(keeping) = &mut cx.keeping {
+        keeping.hand_over(node, worker, *epoch, false);
+    }
+    *epoch += 1;
+    for capability in capabilities.borrow_mut().iter_mut() {
+        capability.downgrade(epoch);
+    }
+    Ok(())
+}
+
+/// Ends an operator.
+fn finish<B: Batch>(
+    node: NodeId,
+    chain: &mut dyn Push<B>,
+    epoch: Epoch,
+    cx: &mut Context,
+) -> Result<(), Failure> {
     let now = now_ns();
     cx.begin(now, now);
     cx.floor = NEVER;
-    chain.end(cx)
+    chain.end(epoch, cx)?;
+    let worker = cx.worker;
+    if let Some(keeping) = &mut cx.keeping {
+        keeping.hand_over(node, worker, epoch, true);
+    }
+    Ok(())
 }
 
 fn report(outcome: Result<(), Failure>, cx: &Context) {
@@ -439,15 +543,29 @@ pub(crate) fn source_root<B: Batch>(
         let io = build
             .poller
             .io(build.scope.activator_for(builder.operator_info().address));
-        let count = source.partitions().map(|names| names.len());
-        let feeding = count.as_ref().map_or(0, |count| build.workers.min(*count));
+        let names = source.partitions();
+        let feeding = names
+            .as_ref()
+            .map_or(0, |names| build.workers.min(names.len()));
+        let context = build.context.borrow();
+        let resume = context.keeping.as_ref().map(|keeping| &keeping.resume);
         let open = || {
-            (build.worker..count?)
-                .step_by(build.workers)
-                .map(|partition| Ok((partition, source.open(partition, None, &io)?)))
-                .collect::<Result<Vec<_>, Cause>>()
+            let mut opened = Vec::new();
+            for (index, name) in names?.into_iter().enumerate() {
+                if index % build.workers == build.worker {
+                    let position = resume.and_then(|resume| resume.position(&this.name, &name));
+                    let input = source.open(index, position, &io)?;
+                    opened.push(Open { index, name, input });
+                }
+            }
+            Ok::<_, Cause>(opened)
         };
         let opened = open().map_err(|cause| open_error(&this, cause));
+        let lockstep = resume.is_some_and(|resume| resume.lockstep);
+        if resume.is_some() && opened.as_ref().is_ok_and(|opened| !opened.is_empty()) {
+            context.control.source_begins();
+        }
+        drop(context);
         let (partitions, made) = segment(build, builder, &outlet, feeding, opened)?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         build
@@ -463,6 +581,11 @@ pub(crate) fn source_root<B: Batch>(
             alarm: Rc::clone(&build.alarm),
             deadline: made.deadline,
             ended: false,
+            lockstep,
+            has_read: false,
+            epoch: 0,
+            closed: Vec::new(),
+            capabilities: Rc::clone(&capabilities),
         };
         let context = Rc::clone(&build.context);
         let hold = build.hold.clone();
@@ -494,23 +617,44 @@ const BATCHES_PER_TURN: usize = 256;
 /// How long a source waits before it looks again whether a congested worker has caught up.
 const CONGESTED_NS: u64 = 50_000;
 
+/// A partition that is open.
+struct Open<B> {
+    index: usize,
+    name: String,
+    input: Box<dyn Partition<B>>,
+}
+
 /// A source's partitions on one worker, and the chain they feed.
 struct Reader<B> {
     node: NodeId,
-    partitions: Vec<(usize, Box<dyn Partition<B>>)>,
+    partitions: Vec<Open<B>>,
     chain: Box<dyn Push<B>>,
     batch: B,
     activator: Activator,
     alarm: Rc<RefCell<Option<u64>>>,
     deadline: Option<Rc<Cell<i64>>>,
     ended: bool,
+    /// True when no more than one batch belongs to an epoch.
+    lockstep: bool,
+    has_read: bool,
+    /// The epoch that this source is in.
+    epoch: Epoch,
+    /// Where the partitions stood that have ended.
+    closed: Vec<(String, Position)>,
+    capabilities: Capabilities,
 }
 
 impl<B: Batch> Reader<B> {
     fn turn(&mut self, cx: &mut Context) -> Result<(), Failure> {
         tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
         self.tell_partitions(cx);
-        if cx.control.stopping() {
+        if cx.keeping.is_some() {
+            self.keep_up(cx)?;
+            if self.ended || self.partitions.is_empty() || (self.lockstep && self.has_read) {
+                return Ok(());
+            }
+        }
+        if cx.control.stopping() && cx.keeping.is_none() {
             self.partitions.clear();
         } else if cx.workers > 1 && cx.control.congested() {
             self.wake_at(now_ns() + CONGESTED_NS);
@@ -519,25 +663,67 @@ impl<B: Batch> Reader<B> {
         let mut index = 0;
         while index < self.partitions.len() {
             match self.read(index, cx)? {
-                Next::End => drop(self.partitions.remove(index)),
+                Next::End => self.close(index, cx),
                 Next::Batch => {
                     self.activator.activate();
                     index += 1;
                 }
                 _ => {
-                    if let Some(at) = self.partitions[index].1.next_awake() {
+                    if let Some(at) = self.partitions[index].input.next_awake() {
                         self.wake_at(at);
                     }
                     index += 1;
                 }
             }
         }
-        if self.partitions.is_empty() {
-            self.ended = true;
-            cx.live.clear();
-            return finish(&mut *self.chain, cx);
+        if self.partitions.is_empty() && cx.keeping.is_none() {
+            return self.finish(cx);
         }
         self.flush(cx)
+    }
+
+    /// Ends the epoch when it is time, and the source when all sources of the flow have ended: what steps
+    /// give at the end is to belong to one epoch, the last.
+    fn keep_up(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if cx.control.epoch() > self.epoch {
+            self.note_positions(cx);
+            let (chain, epoch) = (&mut *self.chain, &mut self.epoch);
+            end_epoch(self.node, chain, epoch, &self.capabilities, cx)?;
+            self.has_read = false;
+        }
+        if self.partitions.is_empty() {
+            cx.control.look_for_end();
+        }
+        if cx.control.phase() != Phase::Running {
+            self.note_positions(cx);
+            return self.finish(cx);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.ended = true;
+        cx.live.clear();
+        finish(self.node, &mut *self.chain, self.epoch, cx)
+    }
+
+    fn note_positions(&self, cx: &mut Context) {
+        if let Some(keeping) = &mut cx.keeping {
+            let open = self.partitions.iter();
+            let open = open.map(|open| (open.name.clone(), open.input.position()));
+            keeping.part.positions.extend(self.closed.iter().cloned());
+            keeping.part.positions.extend(open);
+        }
+    }
+
+    fn close(&mut self, index: usize, cx: &mut Context) {
+        let ended = self.partitions.remove(index);
+        if cx.keeping.is_some() {
+            self.closed.push((ended.name, ended.input.position()));
+            if self.partitions.is_empty() {
+                cx.control.source_ends();
+            }
+        }
     }
 
     fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
@@ -548,7 +734,7 @@ impl<B: Batch> Reader<B> {
     fn tell_partitions(&self, cx: &mut Context) {
         cx.live.clear();
         cx.live
-            .extend(self.partitions.iter().map(|(partition, _)| *partition));
+            .extend(self.partitions.iter().map(|open| open.index));
     }
 
     /// Reads one partition for one turn.
@@ -562,20 +748,21 @@ impl<B: Batch> Reader<B> {
                 node: self.node,
             };
             let next = self.partitions[index]
-                .1
+                .input
                 .next_batch(&mut self.batch, &mut events);
             match next.map_err(|cause| self.failure(cause, cx))? {
                 Next::Batch => {
                     let now = now_ns();
                     cx.begin(now, now);
-                    cx.partition = self.partitions[index].0;
+                    cx.partition = self.partitions[index].index;
                     let size = self.batch.len();
                     let metrics = &mut cx.metrics[self.node];
                     metrics.items_out += size as u64;
                     metrics.batches += 1;
                     self.chain.push(&mut self.batch, cx)?;
                     items += size;
-                    if items >= ITEMS_PER_TURN {
+                    self.has_read = true;
+                    if items >= ITEMS_PER_TURN || self.lockstep {
                         break;
                     }
                 }

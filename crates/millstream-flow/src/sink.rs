@@ -14,6 +14,58 @@ pub trait Sink<B>: Send + Sync + 'static {
     /// # Errors
     /// A refused connection, a file that cannot be made.
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause>;
+
+    /// A run with recovery begins, and nothing is open. `tokens` is what the writers had prepared for the
+    /// last committed epoch: make that final if it is not yet, and take back all that came behind it. At
+    /// the very first run there are none. Gives a token for the state that the sink is in now, if it can
+    /// say so. May be called again for the same epoch.
+    ///
+    /// # Errors
+    /// As for `open`; output that is no longer there.
+    fn resume(&self, _tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        Ok(None)
+    }
+    /// All writers have prepared an epoch: make what they wrote survive a loss of power. Called in the
+    /// background.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync(&self) -> Result<(), Cause> {
+        Ok(())
+    }
+    /// Epoch `epoch` counts, with what the writers had prepared. Called in the background; after a crash
+    /// [`resume`](Sink::resume) takes its place.
+    ///
+    /// # Errors
+    /// What ends the flow.
+    fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
+        Ok(())
+    }
+}
+
+/// What a writer has prepared, in a sink's own words: a length, the name of a transaction.
+pub type Token = Vec<u8>;
+
+/// A sink of any type of batch, as recovery sees it.
+pub(crate) trait Settle: Send + Sync {
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
+    fn sync(&self) -> Result<(), Cause>;
+    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
+}
+
+/// A sink without its type.
+pub(crate) struct Settled<B>(pub(crate) Arc<dyn Sink<B>>);
+
+impl<B: 'static> Settle for Settled<B> {
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        self.0.resume(tokens)
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        self.0.sync()
+    }
+    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
+        self.0.commit(epoch, tokens)
+    }
 }
 
 /// A sink on one worker.
@@ -28,6 +80,15 @@ pub trait Writer<B> {
     /// # Errors
     /// As for `write_batch`.
     fn flush(&mut self) -> Result<(), Cause>;
+    /// An epoch ends: hands on what belongs to it, so that it can be made final or taken back as a whole.
+    /// Gives a token that says how, if the sink can do that. What comes next belongs to later epochs.
+    ///
+    /// # Errors
+    /// As for `write_batch`.
+    fn prepare(&mut self, _epoch: u64) -> Result<Option<Token>, Cause> {
+        self.flush()?;
+        Ok(None)
+    }
     /// Flushes and closes, at the end of the flow.
     ///
     /// # Errors

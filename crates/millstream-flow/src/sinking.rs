@@ -73,7 +73,22 @@ impl<B: Batch> Push<B> for Drain<B> {
     fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
-    fn end(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        if cx.keeping.is_none() {
+            return Ok(());
+        }
+        cx.current = self.node;
+        let number = cx.epoch_number(epoch);
+        let prepared = self.writer.prepare(number);
+        let token = prepared.map_err(|cause| self.failure(cause, cx))?;
+        self.book(cx);
+        if let (Some(keeping), Some(token)) = (&mut cx.keeping, token) {
+            keeping.part.tokens.push((self.node, token));
+        }
+        Ok(())
+    }
+    fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        self.epoch(epoch, cx)?;
         cx.current = self.node;
         self.writer
             .close()

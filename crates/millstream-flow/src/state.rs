@@ -11,6 +11,7 @@
 
 mod agenda;
 mod logic;
+mod plain;
 mod step;
 mod table;
 mod timers;
@@ -20,6 +21,7 @@ pub use table::{Fault, Keyed};
 pub use timers::{Attended, Due, Timer, Timers, Ttl};
 
 pub(crate) use logic::ByLogic;
+pub(crate) use plain::Plain;
 pub(crate) use step::KeyedStep;
 
 use crate::time::{NEVER, Timed};

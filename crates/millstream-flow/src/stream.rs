@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::batch::Batch;
 use crate::control::{Control, lock};
 use crate::error::{Failure, FlowError};
@@ -11,7 +14,7 @@ use crate::policy::{OnError, Policy};
 use crate::push::{Context, Halves, Joined, Push, Step};
 use crate::run::{Options, Running, start};
 use crate::segment::{Route, SegmentBuild, arrival_root, source_root};
-use crate::sink::Sink;
+use crate::sink::{Settled, Sink};
 use crate::sinking::Drain;
 use crate::source::Source;
 use crate::verbs::Each;
@@ -59,6 +62,13 @@ impl Flow {
             node,
             outlet,
         }
+    }
+
+    /// Announces a type of state, so that steps which keep it can be saved with
+    /// [recovery](crate::recovery): states of [`stateful`](crate::KeyedStream::stateful), accumulators of
+    /// folds, values that are reduced. Numbers, text and lists of them need not be announced.
+    pub fn saves<T: Serialize + DeserializeOwned + 'static>(&self) {
+        lock(&self.graph).codecs.add::<T>();
     }
 
     /// The first mistake in the description so far, if there is one.
@@ -178,7 +188,8 @@ impl<B: Batch> Pipe<B> {
         let after = outlet.clone();
         self.outlet.read_by(Arc::new(move |segment| {
             let making = Making::new(node, segment);
-            let step: Box<dyn Step<B, O>> = Box::new(make(&making)?);
+            let mut step: Box<dyn Step<B, O>> = Box::new(make(&making)?);
+            segment.restore(node, &mut *step)?;
             segment.keeps_time |= step.keeps_time();
             let next = after.build(segment)?;
             let joined: Box<dyn Push<B>> = Box::new(Joined {
@@ -281,6 +292,8 @@ impl<B: Batch> Pipe<B> {
             let mut graph = lock(&self.graph);
             let node = graph.add("sink", name, vec![self.node]);
             graph.nodes[node].detail = sink.describe();
+            let settled = Arc::new(Settled(Arc::clone(&sink)));
+            graph.sinks.push((node, settled));
             node
         };
         self.outlet.read_by(Arc::new(move |segment| {

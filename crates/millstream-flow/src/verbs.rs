@@ -61,6 +61,9 @@ where
     fn end(&mut self, _: &mut O, cx: &mut Context) -> Result<(), Failure> {
         self.policy.close(cx)
     }
+    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.policy.close(cx)
+    }
 }
 
 impl<T: Data> Stream<T> {

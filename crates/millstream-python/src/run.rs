@@ -78,6 +78,7 @@ pub(crate) fn run(
         hold: Some(gil::around_turn()),
         release: Some(gil::around_wait()),
         signals: false,
+        recovery: None,
         clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
     };
     let engine = flow.get().engine.clone();

@@ -22,6 +22,7 @@ mod lifecycle;
 mod metrics;
 mod panics;
 mod policies;
+mod recovery;
 mod sequence_window;
 mod tcp_faults;
 mod tcp_framing;

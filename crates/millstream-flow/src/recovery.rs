@@ -1,0 +1,156 @@
+//! Recovery: a flow that is killed goes on from its last committed epoch.
+//!
+//! With [`Options::recovery`](crate::Options) a run is divided into *epochs*, which are the timestamps of
+//! the engine. When an epoch ends, each source notes its positions. An operator has an epoch behind it when
+//! all its inputs have (alignment: what comes of a later epoch until then waits); it hands over the keys
+//! that changed and what its sinks have prepared. A background thread ([`commit`]) writes all of that to
+//! one journal ([`store`]), and the epoch counts once the commit behind it is durable.
+//!
+//! Invariant: state, source positions and output are always those of the same epoch. What came after the
+//! last commit is cut off when the flow starts again, from the state journal and from the sinks, and
+//! happens again.
+//!
+//! ```
+//! use millstream_flow::{Emit, Flow, Options, Recovery, codec, files};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+//! # let state = folder.path().join("state");
+//! std::fs::write(&input, "a\nb\na\n").unwrap();
+//! let flow = Flow::new("word-count");
+//! flow.source("words", files::lines(&input))
+//!     .key_by(|word| word.clone())
+//!     .count(Emit::Each)
+//!     .items()
+//!     .map(|(word, count)| format!("{word} {count}"))
+//!     .sink("out", codec::encode(files::write(&output), codec::display));
+//! let mut options = Options::default();
+//! options.recovery = Some(Recovery::new(&state));
+//! flow.run(options)?; // after kill -9 the same line goes on where the flow was
+//! assert_eq!(std::fs::read_to_string(&output).unwrap(), "a 1\nb 1\na 2\n");
+//! # Ok::<(), millstream_flow::FlowError>(())
+//! ```
+//!
+//! Asynchronous barrier snapshots (Carbone et al., 2015) have the same idea; here the barrier is the
+//! progress that timely tracks anyway.
+
+pub mod codec;
+mod commit;
+mod record;
+mod resume;
+mod store;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+pub use record::{Commit, SinkMark, SourceMark};
+pub use store::{Saved, SavedKey};
+
+pub use codec::{Codec, Codecs};
+pub(crate) use commit::Committer;
+pub use record::Changes;
+pub use resume::Restore;
+pub(crate) use resume::{Resume, Sinks, resume};
+
+use crate::graph::NodeId;
+
+/// Where a run keeps its state, and how often.
+#[derive(Clone, Debug)]
+pub struct Recovery {
+    pub(crate) dir: PathBuf,
+    pub(crate) epoch: Duration,
+    pub(crate) sync: bool,
+    pub(crate) drop: Vec<String>,
+    pub(crate) crash_after: Option<u64>,
+}
+
+impl Recovery {
+    /// Keeps state in the directory `dir`; an epoch takes a second.
+    #[must_use]
+    pub fn new(dir: impl AsRef<Path>) -> Self {
+        Recovery {
+            dir: dir.as_ref().to_owned(),
+            epoch: Duration::from_secs(1),
+            sync: true,
+            drop: Vec::new(),
+            crash_after: None,
+        }
+    }
+    /// How long an epoch takes. With none at all each source reads one batch in an epoch: for tests.
+    #[must_use]
+    pub fn epoch(mut self, epoch: Duration) -> Self {
+        self.epoch = epoch;
+        self
+    }
+    /// Whether a commit waits until it survives a loss of power, as it does unless told otherwise. What is
+    /// committed survives the death of the process in any case.
+    #[must_use]
+    pub fn sync(mut self, sync: bool) -> Self {
+        self.sync = sync;
+        self
+    }
+    /// Forgets what is saved of a step, source or sink.
+    #[must_use]
+    pub fn drop_state(mut self, step: &str) -> Self {
+        self.drop.push(step.to_owned());
+        self
+    }
+    /// Ends the run with an error behind its n-th commit, as if the process had died. For tests.
+    #[must_use]
+    pub fn crash_after(mut self, commits: u64) -> Self {
+        self.crash_after = Some(commits);
+        self
+    }
+}
+
+/// What an operator hands over at the end of an epoch.
+#[derive(Default)]
+pub(crate) struct Part {
+    /// The operator.
+    pub(crate) root: NodeId,
+    pub(crate) worker: usize,
+    /// The epoch that is behind it.
+    pub(crate) epoch: u64,
+    /// True when no other will follow.
+    pub(crate) last: bool,
+    /// Positions of partitions of the source, if it is one.
+    pub(crate) positions: Vec<(String, u64)>,
+    /// The keys that changed, as records.
+    pub(crate) changes: Vec<Vec<u8>>,
+    /// What the sinks have prepared.
+    pub(crate) tokens: Vec<(NodeId, Vec<u8>)>,
+}
+
+/// What the committer is told.
+pub(crate) enum Told {
+    /// An operator has an epoch behind it.
+    Part(Part),
+    /// A worker has ended.
+    Ended,
+}
+
+/// A worker's hold on recovery.
+pub(crate) struct Keeping {
+    /// What the operator at work will hand over.
+    pub(crate) part: Part,
+    /// What there was when the run began.
+    pub(crate) resume: Arc<Resume>,
+    pub(crate) told: Sender<Told>,
+}
+
+impl Keeping {
+    /// Hands over the part of an operator.
+    pub(crate) fn hand_over(&mut self, root: NodeId, worker: usize, epoch: u64, last: bool) {
+        let part = Part {
+            root,
+            worker,
+            epoch,
+            last,
+            ..std::mem::take(&mut self.part)
+        };
+        // A committer that has gone has failed the flow.
+        let _ = self.told.send(Told::Part(part));
+    }
+}

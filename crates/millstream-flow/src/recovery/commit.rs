@@ -1,0 +1,204 @@
+//! The background thread that ends epochs and commits them.
+//!
+//! It raises the epoch when it is time and no other is under way, gathers the parts of all operators of
+//! all workers, and appends them with a commit when the last one has come. At most two epochs are not
+//! committed at any time: the one whose parts are being gathered and the one that runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use super::record::{Commit, SinkMark, SourceMark};
+use super::resume::Sinks;
+use super::store::Store;
+use super::{Part, Recovery, Told};
+use crate::clock::{Clock, now_ns};
+use crate::control::{Control, Phase};
+use crate::error::FlowError;
+use crate::graph::{Node, open_error};
+
+/// The pace of epochs that are to take no time.
+const PACE_NS: u64 = 100_000;
+/// How often the thread looks whether the flow has failed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Commits the epochs of a run.
+pub(crate) struct Committer {
+    pub(crate) store: Store,
+    /// The last commit.
+    pub(crate) commit: Commit,
+    /// The epoch before the first of this run.
+    pub(crate) base: u64,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) sinks: Sinks,
+    pub(crate) options: Recovery,
+    pub(crate) control: Arc<Control>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) workers: usize,
+    /// How many operators each worker has.
+    pub(crate) roots: usize,
+}
+
+/// What has been handed over and is not committed.
+struct Gathered {
+    parts: BTreeMap<u64, Vec<Part>>,
+    /// How many operators have no more to hand over.
+    ended: usize,
+    workers_ended: usize,
+    /// The epoch that is to be committed next, counted from the beginning of the run.
+    next: u64,
+    commits: u64,
+}
+
+impl Committer {
+    /// Works until all workers have ended.
+    pub(crate) fn run(mut self, told: &Receiver<Told>) {
+        if let Err(error) = self.work(told) {
+            self.control.fail(error);
+        }
+    }
+
+    fn work(&mut self, told: &Receiver<Told>) -> Result<(), FlowError> {
+        let mut gathered = Gathered {
+            parts: BTreeMap::new(),
+            ended: 0,
+            workers_ended: 0,
+            next: 0,
+            commits: 0,
+        };
+        let mut since = now_ns();
+        while gathered.workers_ended < self.workers {
+            let left = self.left(since);
+            if left.is_zero() && self.control.epoch() == gathered.next {
+                since = now_ns();
+                self.control.raise_epoch();
+            }
+            let wait = if left.is_zero() { LOOK } else { left.min(LOOK) };
+            match told.recv_timeout(wait) {
+                Ok(Told::Part(part)) => gathered.take(part),
+                Ok(Told::Ended) => gathered.workers_ended += 1,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            while !self.control.aborted() && gathered.is_whole(self.roots * self.workers) {
+                self.commit(&mut gathered)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How long the running epoch still takes.
+    fn left(&self, since: u64) -> Duration {
+        let length = match self.options.epoch.as_nanos() as u64 {
+            0 => PACE_NS,
+            length => length,
+        };
+        Duration::from_nanos((since + length).saturating_sub(now_ns()))
+    }
+
+    fn commit(&mut self, gathered: &mut Gathered) -> Result<(), FlowError> {
+        let all = gathered.ended == self.roots * self.workers;
+        let mut parts = Vec::new();
+        // Behind the last part of all nothing is held back.
+        let until = if all { u64::MAX } else { gathered.next };
+        while let Some(entry) = gathered.parts.first_entry()
+            && *entry.key() <= until
+        {
+            parts.extend(entry.remove());
+        }
+        let mut next = self.commit.clone();
+        let mut changes = Vec::new();
+        for part in parts {
+            self.book(&part, &mut next);
+            changes.extend(part.changes);
+        }
+        next.finished = all && self.control.phase() == Phase::Ending;
+        let same = changes.is_empty() && next == self.commit;
+        let epoch = self.base + 1 + gathered.next;
+        gathered.next += 1;
+        if !same {
+            next.epoch = epoch;
+            next.workers = self.workers;
+            next.time_ns = self.clock.time_ns();
+            for (node, sink) in self.sinks.iter().filter(|_| self.options.sync) {
+                sink.sync()
+                    .map_err(|cause| open_error(&self.nodes[*node], cause))?;
+            }
+            self.store.append(changes, &next)?;
+            self.commit = next;
+            self.tell_sinks()?;
+            gathered.commits += 1;
+            if self.options.crash_after == Some(gathered.commits) {
+                return Err(FlowError::Crashed(self.commit.epoch));
+            }
+        }
+        if all {
+            gathered.ended = 0;
+        }
+        Ok(())
+    }
+
+    /// Takes what an operator has handed over into the next commit.
+    fn book(&self, part: &Part, next: &mut Commit) {
+        let source = &self.nodes[part.root].name;
+        for (name, position) in &part.positions {
+            let known = next
+                .sources
+                .iter_mut()
+                .find(|mark| mark.source == *source && mark.partition == *name);
+            match known {
+                Some(mark) => mark.position = *position,
+                None => next.sources.push(SourceMark {
+                    source: source.clone(),
+                    partition: name.clone(),
+                    position: *position,
+                }),
+            }
+        }
+        for (sink, token) in &part.tokens {
+            let name = &self.nodes[*sink].name;
+            let worker = part.worker;
+            let mark = SinkMark {
+                sink: name.clone(),
+                worker,
+                token: token.clone(),
+            };
+            match next
+                .sinks
+                .iter_mut()
+                .find(|mark| mark.sink == *name && mark.worker == worker)
+            {
+                Some(known) => *known = mark,
+                None => next.sinks.push(mark),
+            }
+        }
+    }
+
+    fn tell_sinks(&self) -> Result<(), FlowError> {
+        for (node, sink) in &self.sinks {
+            let name = &self.nodes[*node].name;
+            let marks = self.commit.sinks.iter().filter(|mark| mark.sink == *name);
+            let tokens: Vec<Vec<u8>> = marks.map(|mark| mark.token.clone()).collect();
+            sink.commit(self.commit.epoch, &tokens)
+                .map_err(|cause| open_error(&self.nodes[*node], cause))?;
+        }
+        Ok(())
+    }
+}
+
+impl Gathered {
+    fn take(&mut self, part: Part) {
+        if part.last {
+            self.ended += 1;
+        }
+        self.parts.entry(part.epoch).or_default().push(part);
+    }
+
+    /// Whether all operators have the next epoch behind them. Once the first has ended all will, and what
+    /// they give at the end counts as a whole.
+    fn is_whole(&self, operators: usize) -> bool {
+        let parts = self.parts.get(&self.next).map_or(0, Vec::len);
+        self.ended == operators || (self.ended == 0 && parts == operators)
+    }
+}

@@ -1,0 +1,383 @@
+//! The records of a state journal, byte by byte.
+//!
+//! ```text
+//! +---------+------+-------------------------------------------------------------+
+//! | version | kind |                                                             |
+//! +---------+------+-------------------------------------------------------------+
+//!      1       1     state: group u8, length of name u16, name of the step, entries
+//!              2     rebase: group u8; what was said of this group before is void
+//!              3     drop: name of the step; what was said of it before is void
+//!              4     commit: MessagePack; all before it counts
+//!
+//! entry: shard u8, tag u8, born u64, length of key u32, key, [length of state u32, state]
+//! ```
+//!
+//! Numbers are little-endian. The tag of an entry is 0 where the key was removed, else it says how the
+//! state is written (see [`codec`](super::codec)). Keys are MessagePack.
+
+use serde::{Deserialize, Serialize};
+
+use crate::key::SHARDS;
+
+/// The version of the records.
+const VERSION: u8 = 1;
+/// Shards are saved and rewritten in so many groups.
+pub(crate) const GROUPS: usize = 16;
+/// A record of state is ended once it has grown to this.
+const RECORD_BYTES: usize = 256 << 10;
+/// The tag of a key that was removed.
+pub(crate) const REMOVED: u8 = 0;
+
+const STATE: u8 = 1;
+const REBASE: u8 = 2;
+const DROP: u8 = 3;
+const COMMIT: u8 = 4;
+
+/// The group of a shard: neighbours are in different groups, as they are on different workers.
+pub(crate) fn group_of(shard: usize) -> usize {
+    shard % SHARDS % GROUPS
+}
+
+/// Where a partition of a source stood.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceMark {
+    /// The name of the source.
+    pub source: String,
+    /// The name of the partition.
+    pub partition: String,
+    /// Its position.
+    pub position: u64,
+}
+
+/// What a sink had prepared on one worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkMark {
+    /// The name of the sink.
+    pub sink: String,
+    /// The worker.
+    pub worker: usize,
+    /// What the sink called it.
+    pub token: Vec<u8>,
+}
+
+/// The end of an epoch that counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commit {
+    /// The number of the epoch; each is greater than the one before.
+    pub epoch: u64,
+    /// How many workers there were.
+    pub workers: usize,
+    /// When it was written; nanoseconds since 1970.
+    pub time_ns: i64,
+    /// True when the flow had come to its end.
+    pub finished: bool,
+    /// Where the sources stood.
+    pub sources: Vec<SourceMark>,
+    /// What the sinks had prepared.
+    pub sinks: Vec<SinkMark>,
+}
+
+/// A record as it is read.
+pub(crate) enum Record<'a> {
+    State {
+        group: usize,
+        step: &'a str,
+        entries: &'a [u8],
+    },
+    Rebase {
+        group: usize,
+    },
+    Drop {
+        step: &'a str,
+    },
+    Commit(Commit),
+}
+
+/// One key of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    pub(crate) shard: usize,
+    pub(crate) tag: u8,
+    /// Keys that are given in an order are given in that of these numbers.
+    pub(crate) born: u64,
+    pub(crate) key: &'a [u8],
+    pub(crate) state: &'a [u8],
+}
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+fn take_u8(bytes: &mut &[u8]) -> Option<u8> {
+    Some(take(bytes, 1)?[0])
+}
+
+fn take_u32(bytes: &mut &[u8]) -> Option<usize> {
+    let word = take(bytes, 4)?.try_into().ok()?;
+    Some(u32::from_le_bytes(word) as usize)
+}
+
+impl<'a> Record<'a> {
+    /// Reads a record; an error says what is wrong with it.
+    pub(crate) fn read(mut body: &'a [u8]) -> Result<Self, String> {
+        let short = || "it is too short".to_owned();
+        let rest = &mut body;
+        let version = take_u8(rest).ok_or_else(short)?;
+        if version != VERSION {
+            return Err(format!(
+                "version {version}, this program reads {VERSION}; use a newer Millstream"
+            ));
+        }
+        match take_u8(rest).ok_or_else(short)? {
+            STATE => {
+                let group = take_u8(rest).ok_or_else(short)? as usize;
+                let length = take(rest, 2).ok_or_else(short)?;
+                let length = u16::from_le_bytes([length[0], length[1]]) as usize;
+                let step = take(rest, length).ok_or_else(short)?;
+                let step = std::str::from_utf8(step).map_err(|error| error.to_string())?;
+                match group < GROUPS {
+                    true => Ok(Record::State {
+                        group,
+                        step,
+                        entries: rest,
+                    }),
+                    false => Err(format!("there is no group {group}")),
+                }
+            }
+            REBASE => match take_u8(rest).map(usize::from) {
+                Some(group) if group < GROUPS => Ok(Record::Rebase { group }),
+                _ => Err("no such group".to_owned()),
+            },
+            DROP => {
+                let step = std::str::from_utf8(rest).map_err(|error| error.to_string())?;
+                Ok(Record::Drop { step })
+            }
+            COMMIT => rmp_serde::from_slice(rest)
+                .map(Record::Commit)
+                .map_err(|error| error.to_string()),
+            kind => Err(format!("there is no kind {kind}")),
+        }
+    }
+}
+
+/// Whether a record is a commit.
+pub(crate) fn is_commit(body: &[u8]) -> bool {
+    body.get(1) == Some(&COMMIT)
+}
+
+/// A record that voids what was said of a group.
+pub(crate) fn rebase(group: usize) -> Vec<u8> {
+    vec![VERSION, REBASE, group as u8]
+}
+
+/// A record that voids what was said of a step.
+pub(crate) fn drop_step(step: &str) -> Vec<u8> {
+    [&[VERSION, DROP], step.as_bytes()].concat()
+}
+
+/// A record that makes all before it count.
+pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    let mut body = vec![VERSION, COMMIT];
+    rmp_serde::encode::write_named(&mut body, commit)?;
+    Ok(body)
+}
+
+/// The entries of a record of state.
+pub(crate) struct Entries<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Entries<'a> {
+    fn entry(&mut self) -> Option<Entry<'a>> {
+        let rest = &mut self.0;
+        let shard = take_u8(rest)? as usize;
+        let tag = take_u8(rest)?;
+        let born = u64::from_le_bytes(take(rest, 8)?.try_into().ok()?);
+        let length = take_u32(rest)?;
+        let key = take(rest, length)?;
+        let state = match tag {
+            REMOVED => &[],
+            _ => {
+                let length = take_u32(rest)?;
+                take(rest, length)?
+            }
+        };
+        Some(Entry {
+            shard,
+            tag,
+            born,
+            key,
+            state,
+        })
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let entry = self.entry();
+        if entry.is_none() {
+            self.0 = &[];
+        }
+        Some(entry.ok_or_else(|| "an entry breaks off".to_owned()))
+    }
+}
+
+/// Entries of one step on their way to the journal, as records by group.
+pub struct Changes {
+    step: String,
+    open: Vec<Vec<u8>>,
+    full: Vec<Vec<u8>>,
+}
+
+impl Changes {
+    pub(crate) fn new(step: &str) -> Self {
+        Changes {
+            step: step.to_owned(),
+            open: vec![Vec::new(); GROUPS],
+            full: Vec::new(),
+        }
+    }
+
+    /// The record to which an entry of `shard` is to be appended.
+    fn record(&mut self, shard: usize) -> &mut Vec<u8> {
+        let group = group_of(shard);
+        let open = &mut self.open[group];
+        if open.len() >= RECORD_BYTES {
+            self.full.push(std::mem::take(open));
+        }
+        if open.is_empty() {
+            open.extend([VERSION, STATE, group as u8]);
+            // Names are a line of a program; a longer one is cut, and found again cut.
+            let name = &self.step.as_bytes()[..self.step.len().min(usize::from(u16::MAX))];
+            open.extend((name.len() as u16).to_le_bytes());
+            open.extend(name);
+        }
+        open
+    }
+
+    /// Appends a key that changed. `key` writes it as MessagePack, `state` writes its state and gives the
+    /// tag of how it is written, or 0 when the key was removed. What fails leaves no trace.
+    ///
+    /// # Errors
+    /// What `state` says.
+    pub fn put<E>(
+        &mut self,
+        shard: usize,
+        born: u64,
+        key: impl FnOnce(&mut Vec<u8>),
+        state: impl FnOnce(&mut Vec<u8>) -> Result<u8, E>,
+    ) -> Result<(), E> {
+        let out = self.record(shard);
+        let start = out.len();
+        out.extend([shard as u8, REMOVED]);
+        out.extend(born.to_le_bytes());
+        measured(out, key);
+        let mut tag = Ok(REMOVED);
+        let before = out.len();
+        measured(out, |out| tag = state(out));
+        match tag {
+            Ok(REMOVED) => out.truncate(before),
+            Ok(tag) => out[start + 1] = tag,
+            Err(error) => {
+                out.truncate(start);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends an entry as it was read.
+    pub(crate) fn copy(&mut self, entry: &Entry<'_>) {
+        let tag: Result<(), ()> = self.put(
+            entry.shard,
+            entry.born,
+            |out| out.extend(entry.key),
+            |out| {
+                out.extend(entry.state);
+                Ok(entry.tag)
+            },
+        );
+        // Copying bytes does not fail.
+        let _ = tag;
+    }
+
+    /// The records.
+    pub(crate) fn records(self) -> impl Iterator<Item = Vec<u8>> {
+        let header = 5 + self.step.len().min(usize::from(u16::MAX));
+        let open = self.open.into_iter();
+        let open = open.filter(move |record| record.len() > header);
+        self.full.into_iter().chain(open)
+    }
+}
+
+/// Writes the length of what `write` appends before it.
+fn measured(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend([0; 4]);
+    write(out);
+    let length = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_by_group() {
+        let mut changes = Changes::new("count");
+        for shard in [3usize, 19, 4] {
+            let put: Result<(), ()> = changes.put(
+                shard,
+                shard as u64,
+                |out| out.extend(format!("key {shard}").as_bytes()),
+                |out| {
+                    out.extend([7; 3]);
+                    Ok(1)
+                },
+            );
+            put.expect("it is written");
+        }
+        let failed = changes.put(3, 9, |out| out.push(1), |_| Err("no"));
+        assert_eq!(failed, Err("no"));
+        let removed: Result<(), ()> = changes.put(4, 5, |out| out.push(1), |_| Ok(REMOVED));
+        removed.expect("it is written");
+        let records: Vec<_> = changes.records().collect();
+        assert_eq!(records.len(), 2);
+        let Ok(Record::State {
+            group,
+            step,
+            entries,
+        }) = Record::read(&records[0])
+        else {
+            panic!("it is a record of state");
+        };
+        assert_eq!((group, step), (3, "count"));
+        let read: Vec<_> = Entries(entries)
+            .map(|entry| entry.expect("whole"))
+            .collect();
+        assert_eq!((read[0].shard, read[1].shard), (3, 19));
+        assert_eq!(
+            (read[1].key, read[1].state),
+            (&b"key 19"[..], &[7, 7, 7][..])
+        );
+        let Ok(Record::State { entries, .. }) = Record::read(&records[1]) else {
+            panic!("it is a record of state");
+        };
+        let read: Vec<_> = Entries(entries)
+            .map(|entry| entry.expect("whole"))
+            .collect();
+        assert_eq!((read[1].tag, read[1].state), (REMOVED, &b""[..]));
+        // Cut anywhere, a record is an error or has fewer entries; nothing panics.
+        for cut in 0..records[0].len() {
+            if let Ok(Record::State { entries, .. }) = Record::read(&records[0][..cut]) {
+                assert!(Entries(entries).filter(Result::is_ok).count() < 2);
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a run begins with: the last commit, checked against the flow.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Recovery;
+use super::codec::Codecs;
+use super::record::{self, Commit, SinkMark};
+use super::store::{Saved, SavedKey, Store};
+use crate::error::{Cause, FlowError};
+use crate::graph::{Node, NodeId, open_error};
+use crate::key::worker_of;
+use crate::sink::Settle;
+
+/// What a run resumes from.
+pub(crate) struct Resume {
+    saved: Saved,
+    positions: HashMap<(String, String), u64>,
+    /// The epoch before the first of this run.
+    pub(crate) epoch: u64,
+    /// True when the flow had finished: there is nothing to do.
+    pub(crate) finished: bool,
+    /// True when shards are on other workers than before.
+    pub(crate) moved: bool,
+    /// True when each source reads one batch in an epoch.
+    pub(crate) lockstep: bool,
+    /// The types whose values can be saved.
+    pub(crate) codecs: Codecs,
+}
+
+impl Resume {
+    /// Where a partition of a source stood.
+    pub(crate) fn position(&self, source: &str, partition: &str) -> Option<u64> {
+        let key = (source.to_owned(), partition.to_owned());
+        self.positions.get(&key).copied()
+    }
+}
+
+/// What a step finds of itself when a run begins.
+pub struct Restore<'a> {
+    pub(crate) resume: &'a Resume,
+    pub(crate) step: &'a str,
+    pub(crate) worker: usize,
+    pub(crate) workers: usize,
+}
+
+impl Restore<'_> {
+    /// The name of the step.
+    #[must_use]
+    pub fn step(&self) -> &str {
+        self.step
+    }
+
+    /// The types whose values can be saved.
+    #[must_use]
+    pub fn codecs(&self) -> &Codecs {
+        &self.resume.codecs
+    }
+
+    /// True when the run has another number of workers than the one before, so that what each of them has
+    /// is no longer what it had.
+    #[must_use]
+    pub fn moved(&self) -> bool {
+        self.resume.moved
+    }
+
+    /// The step's keys that belong to this worker, in the order of their numbers.
+    ///
+    /// # Errors
+    /// A damaged state directory.
+    pub fn keys(&self) -> Result<Vec<SavedKey>, FlowError> {
+        let mine = |shard| worker_of(shard, self.workers) == self.worker;
+        self.resume.saved.keys(self.step, mine)
+    }
+
+    /// All keys of the step, those of other workers too.
+    ///
+    /// # Errors
+    /// A damaged state directory.
+    pub fn all_keys(&self) -> Result<Vec<SavedKey>, FlowError> {
+        self.resume.saved.keys(self.step, |_| true)
+    }
+
+    /// The state of this step cannot be saved.
+    #[must_use]
+    pub fn unsaved(&self, cause: Cause) -> FlowError {
+        FlowError::Unsaved {
+            step: self.step.to_owned(),
+            cause,
+        }
+    }
+
+    /// A key of this step cannot be read.
+    #[must_use]
+    pub fn unreadable(&self, key: &SavedKey, cause: impl Into<Cause>) -> FlowError {
+        FlowError::Unreadable {
+            step: self.step.to_owned(),
+            key: crate::key::show(&key.key),
+            cause: cause.into(),
+        }
+    }
+}
+
+/// The sinks of a flow, as recovery sees them.
+pub(crate) type Sinks = Vec<(NodeId, Arc<dyn Settle>)>;
+
+/// Opens the state directory, checks that it is of this flow, and takes the sinks back to the last commit.
+/// A first run commits an epoch of its own before it reads anything, so that sinks know where they began.
+pub(crate) fn resume(
+    flow: &str,
+    (nodes, sinks, codecs): (&[Node], &Sinks, Codecs),
+    options: &Recovery,
+    workers: usize,
+    time_ns: i64,
+) -> Result<(Store, Resume, Commit), FlowError> {
+    let mut store = Store::open(&options.dir, options.sync)?;
+    let mut commit = store.saved().commit().cloned().unwrap_or_default();
+    let first = store.saved().commit().is_none();
+    let mut changes = Vec::new();
+    for step in &options.drop {
+        changes.push(record::drop_step(step));
+        commit.sources.retain(|mark| mark.source != *step);
+        commit.sinks.retain(|mark| mark.sink != *step);
+    }
+    check(flow, nodes, &store, &commit, options)?;
+    if !commit.finished {
+        let mut marks = Vec::new();
+        for (node, sink) in sinks {
+            let name = &nodes[*node].name;
+            let of_sink = commit.sinks.iter().filter(|mark| mark.sink == *name);
+            let tokens: Vec<Vec<u8>> = of_sink.map(|mark| mark.token.clone()).collect();
+            let token = sink
+                .resume(&tokens)
+                .map_err(|cause| open_error(&nodes[*node], cause))?;
+            marks.extend(token.map(|token| SinkMark {
+                sink: name.clone(),
+                worker: 0,
+                token,
+            }));
+        }
+        // A sink that has resumed has one state, whatever each worker had prepared.
+        commit.sinks = marks;
+    }
+    let moved = !first && workers != commit.workers;
+    if first || !changes.is_empty() {
+        commit.epoch += 1;
+        commit.time_ns = time_ns;
+        commit.workers = workers;
+        store.append(changes, &commit)?;
+    }
+    let positions = commit
+        .sources
+        .iter()
+        .map(|mark| ((mark.source.clone(), mark.partition.clone()), mark.position));
+    let resume = Resume {
+        saved: store.saved().clone(),
+        positions: positions.collect(),
+        epoch: commit.epoch,
+        finished: commit.finished,
+        moved,
+        lockstep: options.epoch.is_zero(),
+        codecs,
+    };
+    Ok((store, resume, commit))
+}
+
+/// Finds what is saved and no longer in the flow.
+fn check(
+    flow: &str,
+    nodes: &[Node],
+    store: &Store,
+    commit: &Commit,
+    options: &Recovery,
+) -> Result<(), FlowError> {
+    let has = |name: &str, fits: fn(&Node) -> bool| {
+        nodes.iter().any(|node| node.name == name && fits(node))
+            || options.drop.iter().any(|dropped| dropped == name)
+    };
+    let steps = store.saved().steps().map(|name| ("step", name));
+    let sources = commit.sources.iter().map(|m| ("source", m.source.as_str()));
+    let sinks = commit.sinks.iter().map(|m| ("sink", m.sink.as_str()));
+    for (kind, name) in steps.chain(sources).chain(sinks) {
+        let fits: fn(&Node) -> bool = match kind {
+            "source" => |node| node.kind == "source",
+            "sink" => |node| node.kind == "sink",
+            _ => |node| node.kind != "source" && node.kind != "sink",
+        };
+        if !has(name, fits) {
+            return Err(FlowError::Vanished {
+                path: options.dir.clone(),
+                flow: flow.to_owned(),
+                kind,
+                step: name.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}

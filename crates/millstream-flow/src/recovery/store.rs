@@ -1,0 +1,408 @@
+//! The state journal of a flow: what it holds, appending an epoch, rewriting bases, pruning.
+//!
+//! One journal, `DIR/epochs`, holds everything. An epoch is a run of records that ends in a commit; what
+//! follows the last commit never happened and is cut when the flow starts. For each group of shards the
+//! index knows which records still count: a base, if there is one, and the changes since. When the changes
+//! have outgrown their base, the group is rewritten as a new base in front of the next epoch's records,
+//! and the journal is pruned up to the oldest record that counts. So a disk holds a small multiple of the
+//! state, however long the flow runs.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use foldhash::fast::FixedState;
+use millstream_journal::{Cursor, Journal, Options, Retention, Share, Writer};
+
+use super::record::{self, Changes, Commit, Entries, Entry, GROUPS, REMOVED, Record};
+use crate::error::{Cause, FlowError};
+
+/// The size of a segment of the state journal.
+const SEGMENT_BYTES: u64 = 16 << 20;
+/// The longest record: the largest state of a key, with its key.
+const RECORD_BYTES_MAX: u32 = 12 << 20;
+/// Changes of a group may grow to this before they are held against their base.
+const CHANGES_BYTES_MIN: u64 = 64 << 10;
+/// Behind the oldest record that counts may lie so much more than the state itself.
+const SLACK_BYTES: u64 = 8 << 20;
+/// The cursor that stands at the oldest record that counts.
+const NEEDED: &str = "needed";
+
+/// What counts of one group of shards.
+#[derive(Clone, Default)]
+struct Group {
+    /// The records, oldest first, each with the place of its step among the names.
+    records: Vec<(u64, usize)>,
+    /// How long the first of them, the base, are together.
+    base_bytes: u64,
+    /// How long those behind the base are.
+    changes_bytes: u64,
+    /// How many bytes the journal had taken before the first of them.
+    at: u64,
+}
+
+impl Group {
+    fn add(&mut self, record: (u64, usize), bytes: u64, at: u64, base: bool) {
+        if self.records.is_empty() {
+            self.at = at;
+        }
+        self.records.push(record);
+        match base {
+            true => self.base_bytes += bytes,
+            false => self.changes_bytes += bytes,
+        }
+    }
+}
+
+/// What a state journal holds that counts.
+#[derive(Clone, Default)]
+pub(crate) struct Index {
+    groups: Vec<Group>,
+    /// The names of all steps that ever had state.
+    names: Vec<String>,
+    /// Those that have.
+    steps: BTreeSet<String>,
+    /// The record behind which what is said of a step counts, where one was dropped.
+    dropped: HashMap<String, u64>,
+    commit: Option<Commit>,
+    /// The record of the last commit.
+    committed: u64,
+    /// All bytes taken so far.
+    bytes: u64,
+    /// The groups that are being rewritten: what is added to them in this epoch is their base.
+    rebasing: [bool; GROUPS],
+}
+
+impl Index {
+    fn new() -> Self {
+        Index {
+            groups: vec![Group::default(); GROUPS],
+            ..Index::default()
+        }
+    }
+
+    /// Takes note of a record.
+    fn add(&mut self, sequence: u64, body: &[u8]) -> Result<(), String> {
+        let (at, bytes) = (self.bytes, body.len() as u64);
+        self.bytes += bytes;
+        match Record::read(body)? {
+            Record::State { group, step, .. } => {
+                let name = self.name(step);
+                let base = self.rebasing[group];
+                self.groups[group].add((sequence, name), bytes, at, base);
+                if !self.steps.contains(step) {
+                    self.steps.insert(step.to_owned());
+                }
+            }
+            Record::Rebase { group } => {
+                self.groups[group] = Group::default();
+                self.rebasing[group] = true;
+            }
+            Record::Drop { step } => {
+                self.steps.remove(step);
+                self.dropped.insert(step.to_owned(), sequence);
+            }
+            Record::Commit(commit) => {
+                self.commit = Some(commit);
+                self.committed = sequence;
+                self.rebasing = [false; GROUPS];
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of a step among the names.
+    fn name(&mut self, step: &str) -> usize {
+        let known = self.names.iter().position(|name| name == step);
+        known.unwrap_or_else(|| {
+            self.names.push(step.to_owned());
+            self.names.len() - 1
+        })
+    }
+
+    /// Whether what a record says of a step counts.
+    fn counts(&self, sequence: u64, step: &str) -> bool {
+        let dropped = self.dropped.get(step);
+        self.steps.contains(step) && dropped.is_none_or(|before| sequence > *before)
+    }
+
+    /// The oldest record that counts.
+    fn needed(&self) -> u64 {
+        let first = self.groups.iter().filter_map(|group| group.records.first());
+        first
+            .map(|(sequence, _)| *sequence)
+            .min()
+            .unwrap_or(self.committed)
+    }
+
+    /// The groups to be rewritten before so many bytes of changes are appended: those that have outgrown
+    /// their base, for about as many bytes as the changes take; and the one that keeps the journal from
+    /// being pruned.
+    fn outgrown(&self, changes: u64) -> Vec<usize> {
+        let live: u64 = self
+            .groups
+            .iter()
+            .map(|g| g.base_bytes + g.changes_bytes)
+            .sum();
+        let oldest = (0..GROUPS)
+            .filter(|group| !self.groups[*group].records.is_empty())
+            .min_by_key(|group| self.groups[*group].at);
+        let pins = |group: &usize| self.bytes - self.groups[*group].at > 2 * live + SLACK_BYTES;
+        let mut chosen: Vec<usize> = oldest.filter(pins).into_iter().collect();
+        let mut budget = changes;
+        let mut rest: Vec<usize> = (0..GROUPS).collect();
+        rest.sort_by_key(|group| self.groups[*group].at);
+        for group in rest {
+            let this = &self.groups[group];
+            if this.changes_bytes > this.base_bytes.max(CHANGES_BYTES_MIN)
+                && budget > 0
+                && !chosen.contains(&group)
+            {
+                budget = budget.saturating_sub(this.base_bytes + this.changes_bytes);
+                chosen.push(group);
+            }
+        }
+        chosen
+    }
+}
+
+/// A key of a step, as it was saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedKey {
+    /// Keys that are given in an order are given in that of these numbers.
+    pub born: u64,
+    /// The key's shard.
+    pub shard: usize,
+    /// The key, MessagePack.
+    pub key: Vec<u8>,
+    /// How the state is written.
+    pub tag: u8,
+    /// The state.
+    pub state: Vec<u8>,
+}
+
+/// A reader of what a state directory holds, as of its last commit.
+#[derive(Clone)]
+pub struct Saved {
+    journal: Journal,
+    index: Index,
+}
+
+impl Saved {
+    /// Looks into a state directory without changing it; a flow may be at work on it.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    pub fn open(dir: &Path) -> Result<Self, FlowError> {
+        let journal = Journal::open(path(dir), Options::read_only());
+        let journal = journal.map_err(|cause| failed(dir, cause))?;
+        let (index, _) = scan(&journal).map_err(|cause| failed(dir, cause))?;
+        Ok(Saved { journal, index })
+    }
+
+    /// The last epoch that counts.
+    #[must_use]
+    pub fn commit(&self) -> Option<&Commit> {
+        self.index.commit.as_ref()
+    }
+
+    /// The names of the steps that have state.
+    pub fn steps(&self) -> impl Iterator<Item = &str> {
+        self.index.steps.iter().map(String::as_str)
+    }
+
+    /// How many bytes of records count.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let groups = self.index.groups.iter();
+        groups.map(|g| g.base_bytes + g.changes_bytes).sum()
+    }
+
+    /// The keys of a step that are in one of the shards that `wanted` picks, in the order of their numbers.
+    ///
+    /// # Errors
+    /// Damage, which is named.
+    pub fn keys(
+        &self,
+        step: &str,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<Vec<SavedKey>, FlowError> {
+        let mut keys = Vec::new();
+        for group in 0..GROUPS {
+            self.group(group, Some(step), |_, entry| {
+                if wanted(entry.shard) {
+                    keys.push(SavedKey {
+                        born: entry.born,
+                        shard: entry.shard,
+                        key: entry.key.to_vec(),
+                        tag: entry.tag,
+                        state: entry.state.to_vec(),
+                    });
+                }
+            })
+            .map_err(|cause| failed(&self.journal.path(), cause))?;
+        }
+        keys.sort_by(|a, b| (a.born, &a.key).cmp(&(b.born, &b.key)));
+        Ok(keys)
+    }
+
+    /// Hands over each key of a group that is there, with its step, once; of all steps or of one.
+    fn group(
+        &self,
+        group: usize,
+        only: Option<&str>,
+        mut each: impl FnMut(&str, &Entry<'_>),
+    ) -> Result<(), Cause> {
+        let mut reader = self.journal.reader()?;
+        let mut bodies = Vec::new();
+        for &(sequence, name) in &self.index.groups[group].records {
+            if only.is_none_or(|only| self.index.names[name] == only) {
+                bodies.push((sequence, reader.read(sequence)?.body.to_vec()));
+            }
+        }
+        let mut seen: HashMap<&str, HashSet<&[u8], FixedState>> = HashMap::new();
+        // What was said last of a key is what counts.
+        for (sequence, body) in bodies.iter().rev() {
+            let Record::State { step, entries, .. } = Record::read(body)? else {
+                continue;
+            };
+            if !self.index.counts(*sequence, step) {
+                continue;
+            }
+            let seen = seen.entry(step).or_default();
+            for entry in Entries(entries) {
+                let entry = entry?;
+                if seen.insert(entry.key) && entry.tag != REMOVED {
+                    each(step, &entry);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The state journal of a flow that runs.
+pub(crate) struct Store {
+    dir: PathBuf,
+    saved: Saved,
+    writer: Writer,
+    needed: Cursor,
+    sync: bool,
+}
+
+impl Store {
+    /// Opens the directory, or makes it, and cuts off what follows the last commit.
+    pub(crate) fn open(dir: &Path, sync: bool) -> Result<Self, FlowError> {
+        let open = || {
+            std::fs::create_dir_all(dir)?;
+            let options = Options {
+                exclusive: true,
+                record_bytes_max: RECORD_BYTES_MAX,
+                ..Options::default().with_segment_bytes(SEGMENT_BYTES)
+            };
+            let journal = Journal::open(path(dir), options)?;
+            let (index, end) = scan(&journal)?;
+            journal.cut(end)?;
+            let writer = journal.writer()?;
+            let needed = journal.cursor(NEEDED, Share::Exclusive)?;
+            Ok(Store {
+                dir: dir.to_owned(),
+                saved: Saved { journal, index },
+                writer,
+                needed,
+                sync,
+            })
+        };
+        open().map_err(|cause: Cause| failed(dir, cause))
+    }
+
+    pub(crate) fn saved(&self) -> &Saved {
+        &self.saved
+    }
+
+    /// Appends the changes of an epoch and makes them count.
+    pub(crate) fn append(
+        &mut self,
+        changes: Vec<Vec<u8>>,
+        commit: &Commit,
+    ) -> Result<(), FlowError> {
+        let done = self.try_append(changes, commit);
+        done.map_err(|cause| failed(&self.dir, cause))
+    }
+
+    fn try_append(&mut self, changes: Vec<Vec<u8>>, commit: &Commit) -> Result<(), Cause> {
+        let bytes = changes.iter().map(|body| body.len() as u64).sum();
+        let mut bodies = Vec::new();
+        for group in self.saved.index.outgrown(bytes) {
+            self.rewrite(group, &mut bodies)?;
+        }
+        bodies.extend(changes);
+        bodies.push(record::commit(commit)?);
+        let range = self.writer.append_many(&bodies)?;
+        if self.sync {
+            self.writer.sync()?;
+        }
+        for (sequence, body) in range.zip(&bodies) {
+            self.saved.index.add(sequence, body)?;
+        }
+        let needed = self.saved.index.needed();
+        if needed > self.needed.position()? {
+            self.needed.set(needed)?;
+            self.saved.journal.prune(&Retention {
+                keep_for_cursors: true,
+                ..Retention::default()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Appends the base of a group to `bodies`.
+    fn rewrite(&self, group: usize, bodies: &mut Vec<Vec<u8>>) -> Result<(), Cause> {
+        let mut bases: BTreeMap<String, Changes> = BTreeMap::new();
+        self.saved.group(group, None, |step, entry| {
+            if !bases.contains_key(step) {
+                bases.insert(step.to_owned(), Changes::new(step));
+            }
+            if let Some(rewritten) = bases.get_mut(step) {
+                rewritten.copy(entry);
+            }
+        })?;
+        bodies.push(record::rebase(group));
+        for rewritten in bases.into_values() {
+            bodies.extend(rewritten.records());
+        }
+        Ok(())
+    }
+}
+
+fn path(dir: &Path) -> PathBuf {
+    dir.join("epochs")
+}
+
+fn failed(dir: &Path, cause: impl Into<Cause>) -> FlowError {
+    FlowError::State {
+        path: dir.to_owned(),
+        cause: cause.into(),
+    }
+}
+
+/// Reads the whole journal: the index as of the last commit, and where that ends.
+fn scan(journal: &Journal) -> Result<(Index, u64), Cause> {
+    let mut reader = journal.reader()?;
+    let start = reader.position();
+    let mut end = start;
+    while let Some(record) = reader.next()? {
+        if record::is_commit(record.body) {
+            end = record.sequence + 1;
+        }
+    }
+    let mut index = Index::new();
+    reader.seek(start)?;
+    while reader.position() < end
+        && let Some(record) = reader.next()?
+    {
+        let sequence = record.sequence;
+        let named = |what| format!("record {sequence}: {what}");
+        index.add(sequence, record.body).map_err(named)?;
+    }
+    Ok((index, end))
+}

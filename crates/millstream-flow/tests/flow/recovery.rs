@@ -1,0 +1,151 @@
+//! A flow that is killed at any commit, or suspended, goes on as if nothing had happened.
+
+use std::path::Path;
+use std::time::Duration;
+
+use millstream_flow::{Emit, Flow, FlowError, Options, Recovery, codec, files};
+
+use crate::support::{Random, finish};
+
+fn words(seed: u64, lines: usize) -> String {
+    let mut random = Random::new(seed);
+    let line = |random: &mut Random| -> String {
+        let words = (0..4).map(|_| format!("w{}", random.below(20)));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    (0..lines).map(|_| line(&mut random) + "\n").collect()
+}
+
+/// Each word with its count so far, and all counts at the end.
+fn word_count(inputs: &[&Path], out: &Path) -> Flow {
+    let flow = Flow::new("word-count");
+    let text = codec::decode(files::read(inputs), codec::text);
+    let keyed = flow
+        .source("lines", text)
+        .flat_map(|line: String| line.split(' ').map(String::from).collect::<Vec<_>>())
+        .key_by(|word| word.clone());
+    let show = |(word, count): (String, u64)| format!("{word} {count}");
+    let each = keyed.count(Emit::Each).named("each").items().map(show);
+    let end = keyed.count(Emit::End).named("end").items();
+    let end = end.map(move |pair| format!("end {}", show(pair)));
+    each.merge(&[end])
+        .sink("out", codec::encode(files::write(out), codec::display));
+    flow
+}
+
+fn run(flow: &Flow, workers: usize, recovery: Recovery) -> Result<(), FlowError> {
+    let mut options = Options::workers(workers);
+    options.recovery = Some(recovery);
+    finish(flow.start(options)?).map(drop)
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).expect("there is output");
+    text.lines().map(String::from).collect()
+}
+
+fn sorted(path: &Path) -> Vec<String> {
+    let mut lines = lines(path);
+    lines.sort();
+    lines
+}
+
+/// Runs until it ends, each time with the workers that `workers` gives, crashing behind each n-th commit.
+fn crash_everywhere(
+    flow: &Flow,
+    state: &Path,
+    commits: u64,
+    mut workers: impl FnMut() -> usize,
+) -> usize {
+    for crashes in 0.. {
+        assert!(crashes < 10_000, "it gets nowhere");
+        let recovery = Recovery::new(state).epoch(Duration::ZERO).sync(false);
+        match run(flow, workers(), recovery.crash_after(commits)) {
+            Ok(()) => return crashes,
+            Err(FlowError::Crashed(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    0
+}
+
+#[test]
+fn a_crash_at_every_commit_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in");
+    std::fs::write(&input, words(1, 40_000)).expect("it is written");
+    let whole = folder.path().join("whole");
+    word_count(&[&input], &whole)
+        .run(Options::default())
+        .expect("it runs");
+    for commits in [1, 2, 3] {
+        let (out, state) = (
+            folder.path().join(format!("out{commits}")),
+            folder.path().join(format!("state{commits}")),
+        );
+        let flow = word_count(&[&input], &out);
+        let crashes = crash_everywhere(&flow, &state, commits, || 1);
+        assert!(crashes > 1, "{crashes}");
+        assert_eq!(lines(&out), lines(&whole), "crashed behind {commits}");
+        // It has come to its end: another run does nothing.
+        run(&flow, 1, Recovery::new(&state)).expect("it runs");
+        assert_eq!(lines(&out), lines(&whole));
+    }
+}
+
+#[test]
+fn another_number_of_workers_goes_on_with_the_same_state() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let inputs: Vec<_> = (0..3)
+        .map(|i| folder.path().join(format!("in{i}")))
+        .collect();
+    for (seed, input) in (7..).zip(&inputs) {
+        std::fs::write(input, words(seed, 20_000)).expect("it is written");
+    }
+    let inputs: Vec<&Path> = inputs.iter().map(|path| path.as_path()).collect();
+    let whole = folder.path().join("whole");
+    word_count(&inputs, &whole)
+        .run(Options::default())
+        .expect("it runs");
+    for seed in 0..4 {
+        let (out, state) = (
+            folder.path().join(format!("out{seed}")),
+            folder.path().join(format!("state{seed}")),
+        );
+        let flow = word_count(&inputs, &out);
+        let mut random = Random::new(seed);
+        let crashes = crash_everywhere(&flow, &state, 2, || 1 + random.below(3) as usize);
+        assert!(crashes > 1, "seed {seed}: {crashes}");
+        assert_eq!(sorted(&out), sorted(&whole), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_goes_on_and_ends_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in");
+    std::fs::write(&input, words(3, 60_000)).expect("it is written");
+    let (whole, out) = (folder.path().join("whole"), folder.path().join("out"));
+    word_count(&[&input], &whole)
+        .run(Options::default())
+        .expect("it runs");
+    let flow = word_count(&[&input], &out);
+    let mut stops = 0;
+    loop {
+        let mut options = Options::workers(2);
+        options.recovery = Some(
+            Recovery::new(folder.path().join("state"))
+                .epoch(Duration::from_millis(5))
+                .sync(false),
+        );
+        let running = flow.start(options).expect("it starts");
+        if running.ended_within(Duration::from_millis(20)) || stops == 20 {
+            finish(running).expect("it ends well");
+            break;
+        }
+        running.stop();
+        finish(running).expect("it stops well");
+        stops += 1;
+    }
+    assert_eq!(sorted(&out), sorted(&whole), "{stops} stops");
+}

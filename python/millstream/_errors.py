@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["DeadLetter", "FlowError", "FlowUsageError", "ServiceError", "StepError", "dead_letter"]
+__all__ = ["DeadLetter", "FlowError", "FlowUsageError", "ServiceError", "SimulatedCrash", "StepError", "dead_letter"]
 
 
 class FlowError(RuntimeError):
@@ -18,6 +18,10 @@ class FlowError(RuntimeError):
 
 class FlowUsageError(FlowError, ValueError):
     """A mistake in how a flow is described or run: a name used twice, a stream that nobody reads."""
+
+
+class SimulatedCrash(FlowError):
+    """The run was ended behind a commit, as if the process had died: a test asked for it."""
 
 
 class StepError(FlowError):

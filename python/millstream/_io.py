@@ -63,12 +63,12 @@ class Sink:
 
 
 class _Generating:
-    def __init__(self, items: Iterator[Any], rate: float | None, batch_size: int) -> None:
+    def __init__(self, items: Iterator[Any], rate: float | None, batch_size: int, made: int) -> None:
         self.items = items
         self.rate = rate
         self.batch_size = batch_size
-        self.start = monotonic()
-        self.made = 0
+        self.start = monotonic() - (made / rate if rate else 0)
+        self.made = made
 
     def next_batch(self) -> list[Any] | None:
         size = self.batch_size
@@ -97,7 +97,7 @@ class _Generator(Source):
         items = iter(self.make())
         if position:
             next(islice(items, position, position), None)
-        return _Generating(items, self.rate, self.batch_size)
+        return _Generating(items, self.rate, self.batch_size, position or 0)
 
 
 def generate(make: Callable[[], Iterable[Any]], rate: float | None = None, batch_size: int = 1024) -> Source:

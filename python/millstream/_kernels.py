@@ -282,7 +282,7 @@ def stateful_function(f: Callable[[Any, Any], Any], state: Callable[[], Any], to
                     out.append(made)
             return out_keys, out
 
-        return each if tolerant else kernel
+        return (each if tolerant else kernel), None, states
 
     return make
 
@@ -336,7 +336,7 @@ def stateful_logic(make_logic: Callable[[], Any], tolerant: bool) -> Make:
 
             return at_end(logics, last, tolerant, bad)
 
-        return (each if tolerant else kernel), end
+        return (each if tolerant else kernel), end, logics
 
     return make
 
@@ -398,7 +398,7 @@ def aggregate(
             return out_keys, out
 
         step = each if tolerant else running if each_item else kernel
-        return step, lambda bad: ([], []) if each_item else (list(totals), list(totals.values()))
+        return step, lambda bad: ([], []) if each_item else (list(totals), list(totals.values())), totals
 
     return make
 
@@ -421,7 +421,7 @@ def count(each_item: bool) -> Make:
             return keys, out
 
         step = running if each_item else kernel
-        return step, lambda bad: ([], []) if each_item else (list(counts), list(counts.values()))
+        return step, lambda bad: ([], []) if each_item else (list(counts), list(counts.values())), counts
 
     return make
 
@@ -442,7 +442,7 @@ def sum_values(each_item: bool, tolerant: bool) -> Make:
                     totals[key] = item
             return [], []
 
-        return kernel, lambda bad: (list(totals), list(totals.values()))
+        return kernel, lambda bad: (list(totals), list(totals.values())), totals
 
     return make
 

@@ -288,6 +288,7 @@ def run(
     on_metrics: Callable[[Report], object] | None,
     metrics_interval: float,
     clock: VirtualClock | None,
+    recovery: object,
     stopper: Stopper,
 ) -> Report: ...
 def tcp_listen(

@@ -42,7 +42,15 @@ def run_file(arguments: list[str]) -> int:
     from ._run import run
 
     try:
-        report = run(flow, workers=options.workers, spin=options.spin)
+        report = run(
+            flow,
+            workers=options.workers,
+            spin=options.spin,
+            state=options.state,
+            epoch=options.epoch,
+            sync=options.sync == "always",
+            drop_state=options.drop_state,
+        )
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         return failed(error, f'flow "{flow.name}"')
     if options.metrics:
@@ -70,10 +78,36 @@ def parse(arguments: list[str]) -> Any:
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="threads (default 1)")
     parser.add_argument("--spin", action="store_true", help="never sleep: a core for each worker")
     parser.add_argument("--metrics", action="store_true", help="print the metrics of each step at the end")
+    parser.add_argument("--state", metavar="DIR", help="keep state here, and go on from there after a crash")
+    parser.add_argument(
+        "--epoch", type=length, default=1.0, metavar="TIME", help="how often state is committed (default 1s)"
+    )
+    parser.add_argument(
+        "--sync",
+        choices=("always", "never"),
+        default="always",
+        help="whether a commit waits until it survives a loss of power (default always)",
+    )
+    parser.add_argument(
+        "--drop-state", action="append", default=[], metavar="STEP", help="forget the saved state of a step"
+    )
     options = parser.parse_args(arguments)
+    if options.drop_state and options.state is None:
+        raise UsageError("--drop-state needs --state")
     if not 1 <= options.workers <= 256:
         raise UsageError(f"--workers is a number from 1 to 256, not {options.workers}")
     return options
+
+
+def length(text: str) -> float:
+    """A length of time in seconds: ``1s``, ``100ms``, ``2m``, ``0.5``."""
+    import argparse
+    import re
+
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time like 1s or 100ms")
+    return float(found[1]) * {"ms": 0.001, "m": 60.0}.get(found[2], 1.0)
 
 
 def load(place: str) -> Flow:
@@ -84,9 +118,14 @@ def load(place: str) -> Flow:
     if not os.path.isfile(path):
         raise UsageError(f"{path}: no such file")
     import runpy
+    from types import ModuleType
 
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     variables = runpy.run_path(path, run_name="__millstream__")
+    # The classes of the file are found again by name when saved state is read.
+    module = ModuleType("__millstream__")
+    module.__dict__.update(variables)
+    sys.modules["__millstream__"] = module
     if name:
         if not isinstance(variables.get(name), Flow):
             raise UsageError(f"{path}: {name} is no flow")

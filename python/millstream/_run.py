@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from . import _millstream
 from ._errors import FlowUsageError
 from ._flow import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import FrameType
     from typing import Any
 
@@ -22,12 +24,21 @@ def run(
     on_metrics: Callable[[_millstream.Report], object] | None = None,
     metrics_interval: float = 1.0,
     clock: _millstream.VirtualClock | None = None,
+    state: str | os.PathLike[str] | None = None,
+    epoch: float = 1.0,
+    sync: bool = True,
+    drop_state: Iterable[str] = (),
 ) -> _millstream.Report:
     """Runs ``flow`` until its sources have ended, and gives the metrics of its steps.
 
     ``workers`` is the number of threads; ``spin`` makes them never sleep. ``on_metrics`` is called with a
     report every ``metrics_interval`` seconds, and at the end. ``clock`` says which processing time it is:
     tests hand in one that they move themselves (``ms.testing.clock``).
+
+    ``state`` is a directory in which the flow keeps its state: every ``epoch`` seconds it commits where its
+    sources are, what has changed, and what its sinks have; started again, it goes on from the last commit.
+    ``sync=False`` leaves it to the system when that survives a loss of power. ``drop_state`` names steps whose
+    saved state is to be forgotten.
 
     SIGINT and SIGTERM drain the flow: its sources end, what was read is processed and flushed, and ``run``
     returns as usual. A second signal does not wait any longer: KeyboardInterrupt. In other threads than the
@@ -46,11 +57,44 @@ def run(
         raise FlowUsageError(f"workers is a number from 1 to 256, not {workers!r}")
     if not metrics_interval > 0:
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
+    saving = None
+    if state is not None:
+        if not epoch >= 0:
+            raise FlowUsageError(f"epoch is a number of seconds, not {epoch!r}")
+        saving = Saving(os.fspath(state), epoch, sync, list(drop_state))
+    elif drop_state:
+        raise FlowUsageError("drop_state needs the directory that holds the state: state=")
+    return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock)
+
+
+class Saving:
+    """Where a run keeps its state, and how."""
+
+    def __init__(
+        self, dir: str, epoch: float, sync: bool, drop: list[str], crash_after: int | None = None
+    ) -> None:
+        self.dir = dir
+        self.epoch = epoch
+        self.sync = sync
+        self.drop = drop
+        self.crash_after = crash_after
+
+
+def run_saving(
+    flow: Flow,
+    workers: int = 1,
+    saving: Saving | None = None,
+    spin: bool = False,
+    on_metrics: Callable[[_millstream.Report], object] | None = None,
+    metrics_interval: float = 1.0,
+    clock: _millstream.VirtualClock | None = None,
+) -> _millstream.Report:
+    """Runs a flow whose options are known to be good."""
     stopper = _millstream.Stopper()
     restore_signals = _hook_signals(stopper)
     restore_collector = _calm_collector()
     try:
-        return _millstream.run(flow._flow, workers, spin, on_metrics, metrics_interval, clock, stopper)
+        return _millstream.run(flow._flow, workers, spin, on_metrics, metrics_interval, clock, saving, stopper)
     finally:
         restore_collector()
         restore_signals()

@@ -287,7 +287,10 @@ impl Sink<Frames> for WriteFile {
 }
 
 /// The furthest of the lengths that writers of one log have prepared.
-pub(crate) fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
+///
+/// # Errors
+/// A token that is no length.
+pub fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
     let mut furthest = 0;
     for token in tokens {
         let bytes = token.as_slice().try_into();

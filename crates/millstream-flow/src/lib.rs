@@ -37,7 +37,7 @@ pub mod stream;
 pub mod tcp;
 pub mod testing;
 pub mod time;
-mod together;
+pub mod together;
 pub mod verbs;
 pub mod window;
 

@@ -17,6 +17,7 @@ mod table;
 mod timers;
 
 pub use logic::{KeyContext, Logic, may_follow, times_of};
+pub use step::UNSAVED;
 pub use table::{Fault, Keyed};
 pub use timers::{Attended, Due, Timer, Timers, Ttl};
 

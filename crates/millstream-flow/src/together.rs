@@ -11,12 +11,18 @@ use crate::control::Control;
 use crate::error::Cause;
 
 /// A place that only grows.
-pub(crate) trait Log: Send {
+pub trait Log: Send {
     /// What a batch becomes.
     type Piece: Default;
     /// Appends a batch, and leaves `piece` empty with its memory.
+    ///
+    /// # Errors
+    /// What the system says.
     fn append(&mut self, piece: &mut Self::Piece) -> Result<(), Cause>;
     /// Hands on what is buffered; gives where the log ends.
+    ///
+    /// # Errors
+    /// What the system says.
     fn flush(&mut self) -> Result<u64, Cause>;
 }
 
@@ -28,7 +34,7 @@ struct Share<P> {
 }
 
 /// A log and those who write to it.
-pub(crate) struct Together<L: Log> {
+pub struct Together<L: Log> {
     log: L,
     /// The earliest epoch that somebody writes.
     epoch: u64,
@@ -37,7 +43,8 @@ pub(crate) struct Together<L: Log> {
 }
 
 impl<L: Log> Together<L> {
-    pub(crate) fn new(log: L, control: &Arc<Control>) -> Self {
+    /// Nobody writes to `log` yet.
+    pub fn new(log: L, control: &Arc<Control>) -> Self {
         Together {
             log,
             epoch: 0,
@@ -47,12 +54,13 @@ impl<L: Log> Together<L> {
     }
 
     /// The log.
-    pub(crate) fn log(&self) -> &L {
+    #[must_use]
+    pub fn log(&self) -> &L {
         &self.log
     }
 
     /// Another writer; gives its number.
-    pub(crate) fn join(&mut self) -> usize {
+    pub fn join(&mut self) -> usize {
         self.shares.push(Share {
             epoch: 0,
             held: Vec::new(),
@@ -61,7 +69,10 @@ impl<L: Log> Together<L> {
     }
 
     /// Writes a batch, or holds it back.
-    pub(crate) fn write(&mut self, share: usize, piece: &mut L::Piece) -> Result<(), Cause> {
+    ///
+    /// # Errors
+    /// What the log says.
+    pub fn write(&mut self, share: usize, piece: &mut L::Piece) -> Result<(), Cause> {
         let this = &mut self.shares[share];
         if this.epoch > self.epoch {
             self.control.sent(0, 0);
@@ -71,17 +82,27 @@ impl<L: Log> Together<L> {
         self.log.append(piece)
     }
 
-    pub(crate) fn flush(&mut self) -> Result<u64, Cause> {
+    /// Hands on what is buffered.
+    ///
+    /// # Errors
+    /// What the log says, as for all verbs here.
+    pub fn flush(&mut self) -> Result<u64, Cause> {
         self.log.flush()
     }
 
     /// A writer has ended `epoch`; gives where the log ends if it was the last to do so.
-    pub(crate) fn prepare(&mut self, share: usize, epoch: u64) -> Result<Option<u64>, Cause> {
+    ///
+    /// # Errors
+    /// What the log says.
+    pub fn prepare(&mut self, share: usize, epoch: u64) -> Result<Option<u64>, Cause> {
         self.go_on(share, epoch + 1)
     }
 
     /// A writer has no more to write.
-    pub(crate) fn leave(&mut self, share: usize) -> Result<(), Cause> {
+    ///
+    /// # Errors
+    /// What the log says.
+    pub fn leave(&mut self, share: usize) -> Result<(), Cause> {
         self.go_on(share, u64::MAX)?;
         self.log.flush()?;
         Ok(())

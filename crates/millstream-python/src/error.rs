@@ -65,7 +65,16 @@ pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
     match error {
         FlowError::Failed(failure) => step_error(py, failure, &message),
         FlowError::Open { cause, .. } => open_error(py, cause, &message),
-        FlowError::Panicked { .. } => make(py, "FlowError", &message),
+        FlowError::Panicked { .. } | FlowError::State { .. } | FlowError::Vanished { .. } => {
+            make(py, "FlowError", &message)
+        }
+        FlowError::Crashed(_) => make(py, "SimulatedCrash", &message),
+        FlowError::Unreadable { cause, .. } => {
+            let error = make(py, "FlowError", &message);
+            let raised = cause.downcast::<Raised>().ok();
+            error.set_cause(py, raised.map(|raised| raised.0));
+            error
+        }
         _ => usage(py, &message),
     }
 }

@@ -7,6 +7,8 @@ use std::hash::{Hash, Hasher};
 use millstream_flow::batch::Batch;
 use millstream_flow::join::Side;
 use millstream_flow::push::{Context, Step};
+use millstream_flow::recovery::Restore;
+use millstream_flow::state::UNSAVED;
 use millstream_flow::state::{KeyLogic, Keyed, Outputs};
 use millstream_flow::stream::Making;
 use millstream_flow::time::BEFORE_ALL;
@@ -315,6 +317,12 @@ where
             self.advance(py, BEFORE_ALL, cx)?;
             self.emit(py, output, cx)
         })
+    }
+    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.policy.close(cx)
+    }
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        Err(from.unsaved(UNSAVED.into()))
     }
     fn end(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {

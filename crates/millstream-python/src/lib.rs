@@ -23,6 +23,7 @@ mod report;
 mod route;
 mod run;
 mod service;
+mod saving;
 mod show;
 mod sink;
 mod source;

@@ -3,12 +3,13 @@
 //! The thread that calls `run` waits without the interpreter lock and looks every 50 ms whether a
 //! signal came, so that Python's own handlers run as they always do.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream_flow::clock::{Clock, now_ns};
 use millstream_flow::control::Control;
-use millstream_flow::{Options, Running};
+use millstream_flow::{Options, Recovery, Running};
 use pyo3::prelude::*;
 
 use crate::clock::VirtualClock;
@@ -54,6 +55,31 @@ impl Stopper {
     }
 }
 
+/// Where a run keeps its state, and how.
+#[derive(FromPyObject)]
+pub(crate) struct Saving {
+    dir: PathBuf,
+    epoch: f64,
+    sync: bool,
+    drop: Vec<String>,
+    crash_after: Option<u64>,
+}
+
+impl Saving {
+    fn recovery(self) -> PyResult<Recovery> {
+        let mut recovery = Recovery::new(&self.dir)
+            .epoch(Duration::try_from_secs_f64(self.epoch)?)
+            .sync(self.sync);
+        for step in &self.drop {
+            recovery = recovery.drop_state(step);
+        }
+        Ok(match self.crash_after {
+            Some(commits) => recovery.crash_after(commits),
+            None => recovery,
+        })
+    }
+}
+
 /// Runs `flow` to its end.
 #[pyfunction]
 pub(crate) fn run(
@@ -63,6 +89,7 @@ pub(crate) fn run(
     on_metrics: Option<Bound<'_, PyAny>>,
     metrics_interval: f64,
     clock: Option<&Bound<'_, VirtualClock>>,
+    recovery: Option<Saving>,
     stopper: &Bound<'_, Stopper>,
 ) -> PyResult<Report> {
     let py = flow.py();
@@ -78,7 +105,7 @@ pub(crate) fn run(
         hold: Some(gil::around_turn()),
         release: Some(gil::around_wait()),
         signals: false,
-        recovery: None,
+        recovery: recovery.map(Saving::recovery).transpose()?,
         clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
     };
     let engine = flow.get().engine.clone();

@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::sink::{Sink, Writer};
+use millstream_flow::sink::{Sink, Token, Writer};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+
+use list::ListSink;
 
 pub(crate) use bytes::{ByteSink, file_write, tcp_send_to};
 
@@ -27,7 +29,7 @@ pub(crate) type Opened = Box<dyn Writer<PyBatch>>;
 #[derive(Clone)]
 pub(crate) enum AnySink {
     Bytes(Arc<ByteSink>),
-    List(Arc<Py<PyList>>),
+    List(Arc<ListSink>),
     Object(Arc<Py<PyAny>>),
 }
 
@@ -38,7 +40,7 @@ impl AnySink {
             return Ok(AnySink::Bytes(Arc::new(bytes.get().clone())));
         }
         if let Ok(list) = sink.cast::<PyList>() {
-            return Ok(AnySink::List(Arc::new(list.clone().unbind())));
+            return Ok(AnySink::List(Arc::new(ListSink::new(list))));
         }
         if sink.getattr("open").is_ok_and(|open| open.is_callable()) {
             return Ok(AnySink::Object(Arc::new(sink.clone().unbind())));
@@ -67,7 +69,7 @@ impl AnySink {
     ) -> Result<Opened, Cause> {
         match self {
             AnySink::Bytes(sink) => sink.open(name, worker, control),
-            AnySink::List(list) => Ok(Box::new(list::ListWriter(Arc::clone(list)))),
+            AnySink::List(list) => Ok(list.open(control)),
             AnySink::Object(object) => object::open(object, name, worker),
         }
     }
@@ -85,5 +87,25 @@ impl Sink<PyBatch> for Named {
     }
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Opened, Cause> {
         self.sink.open(&self.name, worker, control)
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        match &self.sink {
+            AnySink::Bytes(sink) => sink.engine().resume(tokens),
+            AnySink::List(list) => list.resume(tokens),
+            AnySink::Object(object) => object::resume(object, tokens),
+        }
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        match &self.sink {
+            AnySink::Bytes(sink) => sink.engine().sync(),
+            AnySink::List(_) | AnySink::Object(_) => Ok(()),
+        }
+    }
+    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
+        match &self.sink {
+            AnySink::Bytes(sink) => sink.engine().commit(epoch, tokens),
+            AnySink::List(_) => Ok(()),
+            AnySink::Object(object) => object::commit(object, epoch, tokens),
+        }
     }
 }

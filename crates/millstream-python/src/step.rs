@@ -6,9 +6,11 @@
 //! what is left in the iterator tells which item it failed on, at no cost for those that do not fail.
 
 use millstream_flow::push::{Context, Step};
+use millstream_flow::recovery::{Changes, Restore};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError, Timed};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyList, PyTuple};
@@ -18,6 +20,7 @@ use crate::error::cause;
 use crate::gil::locked;
 use crate::policy::{Settling, Wish};
 use crate::route::check_keys;
+use crate::saving;
 use crate::show::{show, type_name};
 
 /// How a kernel is called and what it gives.
@@ -85,12 +88,17 @@ impl<'a, 'py> Given<'a, 'py> {
 pub(crate) struct Kernel {
     kernel: Py<PyAny>,
     end: Option<Py<PyAny>>,
+    /// The states by key, of a kernel that keeps them.
+    states: Option<Py<PyAny>>,
+    /// What knows which of them have changed, in a run with recovery.
+    keeper: Option<Py<PyAny>>,
     shape: Shape,
     pub(crate) policy: Settling,
 }
 
 impl Kernel {
-    /// Makes the kernel by calling `make`, which gives it, or it and what is to be called at the end.
+    /// Makes the kernel by calling `make`, which gives it, or it, what is to be called at the end, and the
+    /// states that it keeps.
     pub(crate) fn make(
         make: &Py<PyAny>,
         shape: Shape,
@@ -101,15 +109,17 @@ impl Kernel {
         let made = locked(|py| {
             let made = make.bind(py).call0()?;
             match made.cast::<PyTuple>() {
-                Ok(pair) => Ok((pair.get_item(0)?.unbind(), Some(pair.get_item(1)?.unbind()))),
-                Err(_) => Ok((made.unbind(), None)),
+                Ok(parts) => parts.extract::<(Py<PyAny>, Option<Py<PyAny>>, Option<Py<PyAny>>)>(),
+                Err(_) => Ok((made.unbind(), None, None)),
             }
         });
-        let (kernel, end) =
+        let (kernel, end, states) =
             made.map_err(|error: PyErr| Failure::new(making.info.name.clone(), cause(error)))?;
         Ok(Kernel {
             kernel,
             end,
+            states,
+            keeper: None,
             shape,
             policy,
         })
@@ -349,7 +359,31 @@ impl Step<PyBatch, PyBatch> for Kernel {
         output: &mut PyBatch,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        *output = locked(|py| self.work(py, input, cx))?;
+        *output = locked(|py| {
+            if let (Some(keeper), Some(keys)) = (&self.keeper, &input.keys) {
+                let touched = keeper.call_method1(py, intern!(py, "touch"), (keys,));
+                touched.map_err(|error| Failure::new(cx.step_name(), cause(error)))?;
+            }
+            self.work(py, input, cx)
+        })?;
+        Ok(())
+    }
+
+    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.policy.close(cx)
+    }
+
+    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
+        match &self.keeper {
+            Some(keeper) => saving::save(keeper, &self.policy.step, changes),
+            None => Ok(()),
+        }
+    }
+
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        if let Some(states) = &self.states {
+            self.keeper = Some(saving::restore(states, from)?);
+        }
         Ok(())
     }
 

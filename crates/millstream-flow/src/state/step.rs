@@ -4,9 +4,13 @@ use std::fmt::Debug;
 use std::hash::Hash;
 
 use super::{KeyLogic, Keyed, Outputs};
-use crate::error::{Cause, Failure, shorten};
+use crate::error::{Cause, Failure, FlowError, shorten};
 use crate::push::{Context, Step};
+use crate::recovery::Restore;
 use crate::time::{BEFORE_ALL, Timed};
+
+/// What is said of steps whose states are not saved.
+pub const UNSAVED: &str = "the states of steps with timers and windows cannot be saved yet; run it without a state directory";
 
 type Items<K, T> = Vec<(K, Timed<T>)>;
 
@@ -139,6 +143,9 @@ where
     ) -> Result<(), Failure> {
         self.advance(BEFORE_ALL, output, cx)
     }
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        Err(from.unsaved(UNSAVED.into()))
+    }
     fn end(
         &mut self,
         output: &mut (Items<K, O>, Items<K, V>),
@@ -177,6 +184,9 @@ where
     }
     fn tick(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
         self.advance(BEFORE_ALL, &mut Plain(output), cx)
+    }
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        Err(from.unsaved(UNSAVED.into()))
     }
     fn end(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
         self.finish(&mut Plain(output), cx)

@@ -41,6 +41,11 @@ impl ByteSink {
         }
     }
 
+    /// The sink of the engine.
+    pub(crate) fn engine(&self) -> &dyn Sink<Frames> {
+        &*self.sink
+    }
+
     pub(crate) fn describe(&self) -> String {
         self.sink.describe()
     }

@@ -4,7 +4,7 @@ use millstream_flow::Failure;
 use millstream_flow::batch::Batch;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
-use millstream_flow::sink::Writer;
+use millstream_flow::sink::{Token, Writer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
@@ -85,6 +85,9 @@ impl Writer<PyBatch> for EncodedWriter {
     }
     fn flush(&mut self) -> Result<(), Cause> {
         unlocked(|| self.inner.flush())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        unlocked(|| self.inner.prepare(epoch))
     }
     fn close(&mut self) -> Result<(), Cause> {
         unlocked(|| self.inner.close())

@@ -1,35 +1,125 @@
-//! A list as a sink: what `millstream.testing.collect` stands on.
+//! A list as a sink: what `millstream.testing.collect` stands on. With recovery it is cut back to the last
+//! committed epoch, as a file is.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use millstream_flow::batch::Batch;
+use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::sink::Writer;
+use millstream_flow::files::length_of;
+use millstream_flow::sink::{Token, Writer};
+use millstream_flow::together::{Log, Together};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use super::Opened;
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 
-/// Appends each batch to a list.
-pub(crate) struct ListWriter(pub(crate) Arc<Py<PyList>>);
+/// The list as the workers of a run share it. Whoever locks it holds the interpreter already, and keeps it.
+type Shared = Mutex<Together<Growing>>;
 
-impl Writer<PyBatch> for ListWriter {
-    fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
+/// A list that a flow ends in.
+pub(crate) struct ListSink {
+    list: Py<PyList>,
+    shared: Mutex<Weak<Shared>>,
+}
+
+impl ListSink {
+    pub(crate) fn new(list: &Bound<'_, PyList>) -> Self {
+        ListSink {
+            list: list.clone().unbind(),
+            shared: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn open(&self, control: &Arc<Control>) -> Opened {
         locked(|py| {
-            let list = self.0.bind(py);
-            let values = batch.take_values(py);
-            batch.clear();
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let list = shared.upgrade().unwrap_or_else(|| {
+                let growing = Growing(self.list.clone_ref(py));
+                let list = Arc::new(Mutex::new(Together::new(growing, control)));
+                *shared = Arc::downgrade(&list);
+                list
+            });
+            let share = list.lock().unwrap_or_else(PoisonError::into_inner).join();
+            Box::new(ListWriter { list, share })
+        })
+    }
+
+    pub(crate) fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        locked(|py| {
+            let list = self.list.bind(py);
+            // What a list held before its first run is none of the flow's.
+            let length = match tokens {
+                [] => list.len(),
+                tokens => length_of(tokens)? as usize,
+            };
+            if list.len() < length {
+                let found = list.len();
+                return Err(format!(
+                    "the list has {found} items, fewer than the {length} that were committed"
+                )
+                .into());
+            }
+            list.del_slice(length, list.len()).map_err(cause)?;
+            Ok(Some((length as u64).to_le_bytes().to_vec()))
+        })
+    }
+}
+
+/// A list that is written.
+struct Growing(Py<PyList>);
+
+impl Log for Growing {
+    type Piece = Option<Py<PyList>>;
+
+    fn append(&mut self, piece: &mut Option<Py<PyList>>) -> Result<(), Cause> {
+        let Some(values) = piece.take() else {
+            return Ok(());
+        };
+        locked(|py| {
+            let (list, values) = (self.0.bind(py), values.bind(py));
             if values.len() == 1 {
                 list.append(values.get_item(0)?)
             } else {
-                list.set_slice(list.len(), list.len(), &values)
+                list.set_slice(list.len(), list.len(), values)
             }
         })
         .map_err(cause)
     }
+    fn flush(&mut self) -> Result<u64, Cause> {
+        Ok(locked(|py| self.0.bind(py).len()) as u64)
+    }
+}
+
+/// Appends each batch to a list.
+struct ListWriter {
+    list: Arc<Shared>,
+    share: usize,
+}
+
+impl ListWriter {
+    fn with<T>(&self, work: impl FnOnce(&mut Together<Growing>) -> T) -> T {
+        locked(|_| work(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl Writer<PyBatch> for ListWriter {
+    fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
+        let mut values = batch.values.take();
+        batch.clear();
+        self.with(|list| list.write(self.share, &mut values))
+    }
     fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let length = self.with(|list| list.prepare(self.share, epoch))?;
+        Ok(length.map(|length| length.to_le_bytes().to_vec()))
+    }
+    fn close(&mut self) -> Result<(), Cause> {
+        self.with(|list| list.leave(self.share))
     }
 }

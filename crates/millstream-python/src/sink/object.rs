@@ -6,9 +6,11 @@ use std::sync::Arc;
 use millstream_flow::Failure;
 use millstream_flow::batch::Batch;
 use millstream_flow::error::Cause;
-use millstream_flow::sink::Writer;
+use millstream_flow::sink::{Token, Writer};
+use pyo3::call::PyCallArgs;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
 
 use crate::batch::PyBatch;
 use crate::error::cause;
@@ -34,6 +36,47 @@ pub(crate) fn open(
         writer: writer.map_err(cause)?,
         name: name.to_owned(),
     }))
+}
+
+/// What a sink or writer gave when one of its optional verbs was called; nothing when it has none.
+fn call_if_there<'py>(
+    object: &Bound<'py, PyAny>,
+    verb: &str,
+    arguments: impl PyCallArgs<'py>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match object.getattr_opt(verb)? {
+        Some(verb) => Ok(Some(verb.call1(arguments)?).filter(|given| !given.is_none())),
+        None => Ok(None),
+    }
+}
+
+/// A token as it is kept: what the sink gave, pickled.
+fn written(token: &Bound<'_, PyAny>) -> PyResult<Token> {
+    let pickle = token.py().import(intern!(token.py(), "pickle"))?;
+    pickle.call_method1("dumps", (token, 5))?.extract()
+}
+
+fn read<'py>(py: Python<'py>, tokens: &[Token]) -> PyResult<Bound<'py, PyList>> {
+    let pickle = py.import(intern!(py, "pickle"))?;
+    let read = |token: &Token| pickle.call_method1("loads", (PyBytes::new(py, token),));
+    PyList::new(py, tokens.iter().map(read).collect::<PyResult<Vec<_>>>()?)
+}
+
+/// Takes a sink back to the last committed epoch.
+pub(crate) fn resume(sink: &Arc<Py<PyAny>>, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+    let resumed = |py: Python<'_>| {
+        let token = call_if_there(sink.bind(py), "resume", (read(py, tokens)?,))?;
+        token.map(|token| written(&token)).transpose()
+    };
+    locked(resumed).map_err(cause)
+}
+
+/// Tells a sink that an epoch counts.
+pub(crate) fn commit(sink: &Arc<Py<PyAny>>, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
+    let committed = |py: Python<'_>| {
+        call_if_there(sink.bind(py), "commit", (epoch, read(py, tokens)?)).map(drop)
+    };
+    locked(committed).map_err(cause)
 }
 
 impl Writer<PyBatch> for ObjectWriter {
@@ -63,6 +106,14 @@ impl Writer<PyBatch> for ObjectWriter {
                 .map(drop)
         })
         .map_err(cause)
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        self.flush()?;
+        let prepared = |py: Python<'_>| {
+            let token = call_if_there(self.writer.bind(py), "prepare", (epoch,))?;
+            token.map(|token| written(&token)).transpose()
+        };
+        locked(prepared).map_err(cause)
     }
     fn close(&mut self) -> Result<(), Cause> {
         locked(|py| {

@@ -80,14 +80,13 @@ impl Source<PyBatch> for Script {
     fn open(
         &self,
         partition: usize,
-        _: Option<Position>,
+        resume: Option<Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
         Ok(Box::new(Reading {
             pieces: Arc::clone(&self.partitions[partition]),
-            piece: 0,
-            item: 0,
-            read: 0,
+            piece: resume.map_or(0, |position| (position >> ITEM_BITS) as usize),
+            item: resume.map_or(0, |position| (position & ITEM_MASK) as usize),
             until: None,
             settled: false,
             batch: self.batch,
@@ -95,11 +94,14 @@ impl Source<PyBatch> for Script {
     }
 }
 
+/// A position is the number of a piece and, below it, that of an item in the piece.
+const ITEM_BITS: u32 = 32;
+const ITEM_MASK: Position = (1 << ITEM_BITS) - 1;
+
 struct Reading {
     pieces: Arc<Vec<Piece>>,
     piece: usize,
     item: usize,
-    read: u64,
     until: Option<u64>,
     /// True when the worker has rested since the batch before an `Advance`.
     settled: bool,
@@ -125,7 +127,6 @@ impl Partition<PyBatch> for Reading {
                     let count = taken.len();
                     if count > 0 {
                         self.item += count;
-                        self.read += count as u64;
                         *batch = taken;
                         return Ok(Next::Batch);
                     }
@@ -154,6 +155,6 @@ impl Partition<PyBatch> for Reading {
         Some(self.until.unwrap_or(0))
     }
     fn position(&self) -> Position {
-        self.read
+        (self.piece as u64) << ITEM_BITS | self.item as u64
     }
 }

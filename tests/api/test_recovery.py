@@ -1,0 +1,171 @@
+"""A flow with a state directory goes on from its last commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import millstream as ms
+from millstream._run import Saving, run_saving
+
+WORDS = [f"w{i * i % 17}" for i in range(200)]
+
+
+@dataclass
+class Seen:
+    times: int = 0
+
+
+def see(seen: Seen, word: str) -> int:
+    seen.times += 1
+    return seen.times
+
+
+class Longest:
+    """A logic that writes its own state."""
+
+    def __init__(self) -> None:
+        self.word = ""
+
+    def on_item(self, key: str, word: str) -> list[str]:
+        self.word = max(self.word, word, key=len)
+        return [self.word]
+
+    def on_end(self, key: str) -> list[str]:
+        return [f"end {self.word}"]
+
+    def snapshot(self) -> str:
+        return self.word
+
+    def restore(self, word: str) -> None:
+        self.word = word
+
+
+def verbs(keyed: ms.KeyedStream) -> list[ms.KeyedStream]:
+    numbers = keyed.map(len)
+    return [
+        keyed.stateful("see", see, state=Seen),
+        keyed.stateful("longest", Longest),
+        keyed.count(),
+        keyed.count("each", name="each"),
+        numbers.sum(),
+        numbers.max("each"),
+        numbers.fold("fold", list, lambda acc, n: [*acc, n]),
+    ]
+
+
+def build(out: list[Any]) -> ms.Flow:
+    """One sink for all: a list is cut as a whole."""
+    flow = ms.Flow("words")
+    keyed = flow.source("in", ms.testing.items(WORDS)).key_by(str)
+    tagged = [
+        stream.items().map(lambda pair, place=place: (place, *pair))
+        for place, stream in enumerate(verbs(keyed))
+    ]
+    tagged[0].merge(*tagged[1:]).sink("out", out)
+    return flow
+
+
+def runs(flow: ms.Flow, state: str, commits: int, workers: int = 1) -> int:
+    for crashes in range(1000):
+        try:
+            run_saving(flow, workers, Saving(state, 0.0, False, [], commits))
+        except ms.SimulatedCrash:
+            continue
+        return crashes
+    raise AssertionError("it gets nowhere")
+
+
+@pytest.mark.parametrize("commits", [1, 2, 5])
+def test_a_crash_at_every_commit_changes_nothing(tmp_path: Any, commits: int) -> None:
+    whole: list[Any] = []
+    ms.run(build(whole))
+    out: list[Any] = []
+    assert runs(build(out), str(tmp_path), commits) > 1
+    assert out == whole
+
+
+def test_with_other_numbers_of_workers(tmp_path: Any) -> None:
+    whole: list[Any] = []
+    ms.run(build(whole))
+    out: list[Any] = []
+    flow = build(out)
+    for workers in [2, 1, 3, 2, 1]:
+        with pytest.raises(ms.SimulatedCrash):
+            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 3))
+    runs(flow, str(tmp_path), 2, 2)
+    assert sorted(map(repr, out)) == sorted(map(repr, whole))
+
+
+def test_state_that_cannot_be_saved_names_step_and_key(tmp_path: Any) -> None:
+    flow, out = ms.Flow("bad"), ms.testing.collect()
+    keyed = flow.source("in", ms.testing.items(["a", "b"])).key_by(str)
+    keyed.stateful("locks", lambda state, item: None, state=lambda: (i for i in ())).sink("out", out)
+    with pytest.raises(ms.StepError, match="cannot pickle 'generator' object") as raised:
+        ms.run(flow, state=tmp_path, epoch=0)
+    assert (raised.value.step, raised.value.key) == ("locks", "'a'")
+
+
+def test_a_step_that_vanished_is_an_error_with_the_way_out(tmp_path: Any) -> None:
+    def renamed(name: str, out: list[Any]) -> ms.Flow:
+        flow = ms.Flow("renamed")
+        flow.source("in", ms.testing.items("abcabc")).key_by(str).count("each", name=name).sink("out", out)
+        return flow
+
+    first: list[Any] = []
+    with pytest.raises(ms.SimulatedCrash):
+        run_saving(renamed("old", first), 1, Saving(str(tmp_path), 0.0, False, [], 1))
+    with pytest.raises(ms.FlowError, match='"old".*--drop-state "old"'):
+        ms.run(renamed("new", first), state=tmp_path)
+    ms.run(renamed("new", first), state=tmp_path, drop_state=["old"])
+    assert len(first) == 6
+
+
+class TwoPhase(ms.Sink):
+    """What users write for a database: rows of an epoch become visible when it is committed."""
+
+    def __init__(self) -> None:
+        self.staged: dict[int, list[Any]] = {}
+        self.rows: list[Any] = []
+        self.done: set[int] = set()
+
+    def open(self, worker: int) -> TwoPhase:
+        self.pending: list[Any] = []
+        return self
+
+    def write_batch(self, items: list[Any]) -> None:
+        self.pending.extend(items)
+
+    def flush(self) -> None:
+        pass
+
+    close = flush
+
+    def prepare(self, epoch: int) -> int:
+        self.staged[epoch] = self.pending
+        self.pending = []
+        return epoch
+
+    def commit(self, epoch: int, tokens: list[int]) -> None:
+        for token in tokens:
+            if token not in self.done:
+                self.done.add(token)
+                self.rows.extend(self.staged[token])
+
+    def resume(self, tokens: list[int]) -> None:
+        self.commit(0, tokens)
+        self.staged.clear()
+
+
+def test_a_sink_with_two_phases(tmp_path: Any) -> None:
+    sink = TwoPhase()
+    flow = ms.Flow("two phases")
+    flow.source("in", ms.testing.items(WORDS)).key_by(str).count("each").sink("out", sink)
+    assert runs(flow, str(tmp_path), 2) > 1
+    whole: list[Any] = []
+    flow = ms.Flow("whole")
+    flow.source("in", ms.testing.items(WORDS)).key_by(str).count("each").sink("out", whole)
+    ms.run(flow)
+    assert sink.rows == whole

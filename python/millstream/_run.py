@@ -94,7 +94,9 @@ def run_saving(
     restore_signals = _hook_signals(stopper)
     restore_collector = _calm_collector()
     try:
-        return _millstream.run(flow._flow, workers, spin, on_metrics, metrics_interval, clock, saving, stopper)
+        return _millstream.run(
+            flow._flow, workers, spin, on_metrics, metrics_interval, clock, saving, stopper
+        )
     finally:
         restore_collector()
         restore_signals()

@@ -278,6 +278,7 @@ def python_blocks(path: Path) -> list[str]:
 
 
 GUIDES = ("flows.md", "time-and-windows.md", "joins.md", "journal.md")
+GUIDES = ("flows.md", "journal.md", "recovery.md")
 
 
 @pytest.mark.parametrize(

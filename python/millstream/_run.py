@@ -37,8 +37,8 @@ def run(
 
     ``state`` is a directory in which the flow keeps its state: every ``epoch`` seconds it commits where its
     sources are, what has changed, and what its sinks have; started again, it goes on from the last commit.
-    ``sync=False`` leaves it to the system when that survives a loss of power. ``drop_state`` names steps whose
-    saved state is to be forgotten.
+    ``sync=False`` leaves it to the system when that survives a loss of power. ``drop_state`` names steps
+    whose saved state is to be forgotten.
 
     SIGINT and SIGTERM drain the flow: its sources end, what was read is processed and flushed, and ``run``
     returns as usual. A second signal does not wait any longer: KeyboardInterrupt. In other threads than the

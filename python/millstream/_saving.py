@@ -1,7 +1,7 @@
 """Saving the states of a step: what changed since the last epoch, and how an object becomes bytes.
 
-A state is saved, in this order of preference, by its own ``snapshot()`` (an object of which gives a value that
-``restore(value)`` takes back), by msgspec if it is a ``msgspec.Struct``, or by pickle, protocol 5.
+A state is saved, in this order of preference, by its own ``snapshot()``, which gives a value that
+``restore(value)`` takes back; by msgspec if it is a ``msgspec.Struct``; or by pickle, protocol 5.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def read(how: int, written: bytes, make: Callable[[], Any] | None) -> Any:
     if how == PICKLE:
         return value
     if how == STRUCT:
-        import msgspec
+        from importlib import import_module
 
+        msgspec = import_module("msgspec")
         return msgspec.msgpack.decode(value[1], type=value[0])
     if how == SNAPSHOT:
         kind, snapshot = value

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 import millstream as ms
+import pytest
 from millstream._run import Saving, run_saving
 
 WORDS = [f"w{i * i % 17}" for i in range(200)]
@@ -112,16 +111,16 @@ def test_state_that_cannot_be_saved_names_step_and_key(tmp_path: Any) -> None:
 def test_a_step_that_vanished_is_an_error_with_the_way_out(tmp_path: Any) -> None:
     def renamed(name: str, out: list[Any]) -> ms.Flow:
         flow = ms.Flow("renamed")
-        flow.source("in", ms.testing.items("abcabc")).key_by(str).count("each", name=name).sink("out", out)
+        flow.source("in", ms.testing.items("abc" * 20)).key_by(str).count("each", name=name).sink("out", out)
         return flow
 
     first: list[Any] = []
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(renamed("old", first), 1, Saving(str(tmp_path), 0.0, False, [], 1))
+        run_saving(renamed("old", first), 1, Saving(str(tmp_path), 0.0, False, [], 3))
     with pytest.raises(ms.FlowError, match='"old".*--drop-state "old"'):
         ms.run(renamed("new", first), state=tmp_path)
     ms.run(renamed("new", first), state=tmp_path, drop_state=["old"])
-    assert len(first) == 6
+    assert len(first) == 60
 
 
 class TwoPhase(ms.Sink):

@@ -1,4 +1,4 @@
-"""Flows that are killed with -9 at random moments under load, and go on: output equals that of an unbroken run.
+"""Flows that are killed with -9 at random moments under load go on: output equals that of an unbroken run.
 
 ``make crash`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A failure prints the seed.
 """
@@ -25,7 +25,8 @@ import os
 import millstream as ms
 
 flow = ms.Flow("word-count")
-keyed = flow.source("lines", ms.files.lines(os.environ["BOOKS"].split(":"))).flat_map(str.split).key_by(str.lower)
+lines = flow.source("lines", ms.files.lines(os.environ["BOOKS"].split(":")))
+keyed = lines.flat_map(str.split).key_by(str.lower)
 each = keyed.count("each", name="each").items()
 last = keyed.count("end", name="last").items().map(lambda pair: ("end", *pair))
 each.merge(last).sink("out", ms.files.write(os.environ["OUT"]))

@@ -5,7 +5,7 @@
 //! threads and the channels between them are those of the `timely` crate.
 //!
 //! Start with [`Flow`]; the verbs are on [`Stream`] and [`KeyedStream`]; connectors are the
-//! modules [`tcp`], [`files`], [`generator`], [`stdout`] and [`testing`]; own ones implement
+//! modules [`tcp`], [`files`], [`journals`], [`generator`], [`stdout`] and [`testing`]; own ones implement
 //! [`Source`](source::Source) and [`Sink`](sink::Sink).
 pub mod assign;
 pub mod batch;
@@ -18,6 +18,7 @@ pub mod framing;
 pub mod generator;
 pub mod graph;
 pub mod join;
+pub mod journals;
 pub mod key;
 pub mod keyed;
 pub mod metrics;
@@ -25,6 +26,7 @@ mod packet;
 pub mod policy;
 pub mod poller;
 pub mod push;
+mod reading;
 pub mod recovery;
 pub mod run;
 mod segment;

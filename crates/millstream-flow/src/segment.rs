@@ -18,21 +18,19 @@ use timely::scheduling::Activator;
 
 use crate::batch::Batch;
 use crate::clock::now_ns;
-use crate::control::Phase;
-use crate::error::{Cause, Failure, FlowError};
-use crate::graph::{EdgeId, Node, NodeId, Outlet, Root, open_error};
+use crate::error::{Failure, FlowError};
+use crate::graph::{EdgeId, Node, NodeId, Outlet, Root};
 use crate::packet::{ByAddress, Packet};
 use crate::poller::Poller;
 use crate::push::{Context, Push, Step};
 use crate::recovery::Restore;
 use crate::run::Around;
-use crate::source::{Events, Next, Partition, Position, Source};
 use crate::time::{BEFORE_ALL, NEVER, Watermark, Watermarks};
 
 /// The time of the engine's progress tracking.
 pub(crate) type Epoch = u64;
 
-type Capabilities = Rc<RefCell<Vec<Capability<Epoch>>>>;
+pub(crate) type Capabilities = Rc<RefCell<Vec<Capability<Epoch>>>>;
 
 /// A connection between two operators, on one worker.
 pub(crate) struct Edge<'s> {
@@ -66,7 +64,7 @@ pub(crate) struct Deadline {
 }
 
 /// One turn of an operator, inside what the run wraps around it.
-fn turn(hold: Option<&Around>, mut body: impl FnMut() -> bool) -> bool {
+pub(crate) fn turn(hold: Option<&Around>, mut body: impl FnMut() -> bool) -> bool {
     let Some(hold) = hold else { return body() };
     let mut again = false;
     hold(&mut || again = body());
@@ -220,16 +218,16 @@ impl<B: Batch> Push<B> for Departure<B> {
 }
 
 /// An operator whose chain is made, ready to be given its work.
-struct Made<'s, B> {
-    builder: OperatorBuilder<'s, Epoch>,
-    capabilities: Capabilities,
-    chain: Box<dyn Push<B>>,
-    deadline: Option<Rc<Cell<i64>>>,
+pub(crate) struct Made<'s, B> {
+    pub(crate) builder: OperatorBuilder<'s, Epoch>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) chain: Box<dyn Push<B>>,
+    pub(crate) deadline: Option<Rc<Cell<i64>>>,
 }
 
 /// Makes the chain behind a root, once its `source` is open. An operator that was begun must be
 /// built: if something cannot be opened, it becomes one that does nothing.
-fn segment<'s, B: Batch, S>(
+pub(crate) fn segment<'s, B: Batch, S>(
     build: &mut WorkerBuild<'_, 's>,
     builder: OperatorBuilder<'s, Epoch>,
     outlet: &Outlet<B>,
@@ -327,24 +325,16 @@ pub(crate) fn arrival_root<B: Batch>(
                     let mut outcome = arrival.tick(cx);
                     for (index, input) in inputs.iter_mut().enumerate() {
                         input.for_each(|capability, packet| {
-                            let epoch = capability.least().copied().unwrap_or(arrival.epoch);
-                            let packet = std::mem::take(packet);
-                            if epoch > arrival.epoch {
-                                arrival.waiting.push_back((epoch, index, packet));
-                            } else if outcome.is_ok() {
-                                outcome = arrival.receive(index, packet, cx);
+                            let epoch = capability.least().copied();
+                            if outcome.is_ok() {
+                                outcome = arrival.take(index, epoch, packet, cx);
                             }
                         });
                     }
                     if outcome.is_ok() {
-                        outcome = arrival.chain.flush(cx);
-                    }
-                    while outcome.is_ok() && !ended && arrival.epoch_is_over(frontiers) {
-                        ended = arrival.is_over(frontiers);
-                        outcome = match ended {
-                            true => finish(node, &mut *arrival.chain, arrival.epoch, cx),
-                            false => arrival.end_epoch(cx),
-                        };
+                        let gone_on = arrival.go_on(frontiers, cx);
+                        ended = *gone_on.as_ref().unwrap_or(&false);
+                        outcome = gone_on.map(drop);
                     }
                     if ended {
                         capabilities.borrow_mut().clear();
@@ -378,7 +368,7 @@ fn expected(
 }
 
 /// Lets the steps of a chain that keep time see which time it is.
-fn tick<B: Batch>(
+pub(crate) fn tick<B: Batch>(
     deadline: Option<&Rc<Cell<i64>>>,
     chain: &mut dyn Push<B>,
     cx: &mut Context,
@@ -395,7 +385,7 @@ fn tick<B: Batch>(
 }
 
 /// Notes when an operator that keeps time wants its next turn.
-fn rest(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &Context) {
+pub(crate) fn rest(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &Context) {
     if let Some(at) = deadline {
         at.set(if ended { NEVER } else { cx.deadline });
     }
@@ -426,6 +416,41 @@ impl<B: Batch> Arrival<B> {
     /// Whether all there is has come.
     fn is_over(&self, frontiers: &[MutableAntichain<Epoch>]) -> bool {
         self.waiting.is_empty() && frontiers.iter().all(|frontier| frontier.is_empty())
+    }
+
+    /// A packet of an epoch has come: now or later is its time.
+    fn take(
+        &mut self,
+        input: usize,
+        epoch: Option<Epoch>,
+        packet: &mut Packet,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let packet = std::mem::take(packet);
+        match epoch {
+            Some(epoch) if epoch > self.epoch => {
+                self.waiting.push_back((epoch, input, packet));
+                Ok(())
+            }
+            _ => self.receive(input, packet, cx),
+        }
+    }
+
+    /// Ends the epochs that are over; true when all is over.
+    fn go_on(
+        &mut self,
+        frontiers: &[MutableAntichain<Epoch>],
+        cx: &mut Context,
+    ) -> Result<bool, Failure> {
+        self.chain.flush(cx)?;
+        while self.epoch_is_over(frontiers) {
+            if self.is_over(frontiers) {
+                finish(self.node, &mut *self.chain, self.epoch, cx)?;
+                return Ok(true);
+            }
+            self.end_epoch(cx)?;
+        }
+        Ok(false)
     }
 
     /// Goes on to the next epoch, and takes what has been waiting for it.
@@ -484,7 +509,7 @@ impl<B: Batch> Arrival<B> {
 
 /// Ends an epoch of an operator: its part goes to the committer, and what it sends from now on belongs to
 /// the next epoch.
-fn end_epoch<B: Batch>(
+pub(crate) fn end_epoch<B: Batch>(
     node: NodeId,
     chain: &mut dyn Push<B>,
     epoch: &mut Epoch,
@@ -507,7 +532,7 @@ fn end_epoch<B: Batch>(
 }
 
 /// Ends an operator.
-fn finish<B: Batch>(
+pub(crate) fn finish<B: Batch>(
     node: NodeId,
     chain: &mut dyn Push<B>,
     epoch: Epoch,
@@ -524,264 +549,8 @@ fn finish<B: Batch>(
     Ok(())
 }
 
-fn report(outcome: Result<(), Failure>, cx: &Context) {
+pub(crate) fn report(outcome: Result<(), Failure>, cx: &Context) {
     if let Err(failure) = outcome {
         cx.control.fail(FlowError::Failed(failure));
-    }
-}
-
-/// The root of a source.
-pub(crate) fn source_root<B: Batch>(
-    node: NodeId,
-    source: Arc<dyn Source<B>>,
-    outlet: Outlet<B>,
-) -> Root {
-    Arc::new(move |build| {
-        let this = build.nodes[node].clone();
-        let builder = OperatorBuilder::new(this.name.clone(), build.scope);
-        let activator = build.scope.activator_for(builder.operator_info().address);
-        let io = build
-            .poller
-            .io(build.scope.activator_for(builder.operator_info().address));
-        let names = source.partitions();
-        let feeding = names
-            .as_ref()
-            .map_or(0, |names| build.workers.min(names.len()));
-        let context = build.context.borrow();
-        let resume = context.keeping.as_ref().map(|keeping| &keeping.resume);
-        let open = || {
-            let mut opened = Vec::new();
-            for (index, name) in names?.into_iter().enumerate() {
-                if index % build.workers == build.worker {
-                    let position = resume.and_then(|resume| resume.position(&this.name, &name));
-                    let input = source.open(index, position, &io)?;
-                    opened.push(Open { index, name, input });
-                }
-            }
-            Ok::<_, Cause>(opened)
-        };
-        let opened = open().map_err(|cause| open_error(&this, cause));
-        let lockstep = resume.is_some_and(|resume| resume.lockstep);
-        if resume.is_some() && opened.as_ref().is_ok_and(|opened| !opened.is_empty()) {
-            context.control.source_begins();
-        }
-        drop(context);
-        let (partitions, made) = segment(build, builder, &outlet, feeding, opened)?;
-        let (builder, capabilities) = (made.builder, made.capabilities);
-        build
-            .sources
-            .borrow_mut()
-            .push(build.scope.activator_for(builder.operator_info().address));
-        let mut reader = Reader {
-            node,
-            partitions,
-            chain: made.chain,
-            batch: B::default(),
-            activator,
-            alarm: Rc::clone(&build.alarm),
-            deadline: made.deadline,
-            ended: false,
-            lockstep,
-            has_read: false,
-            epoch: 0,
-            closed: Vec::new(),
-            capabilities: Rc::clone(&capabilities),
-        };
-        let context = Rc::clone(&build.context);
-        let hold = build.hold.clone();
-        builder.build_reschedule(move |initial| {
-            *capabilities.borrow_mut() = initial;
-            move |_| {
-                turn(hold.as_ref(), || {
-                    let cx = &mut *context.borrow_mut();
-                    if reader.ended || cx.control.aborted() {
-                        return false;
-                    }
-                    let outcome = reader.turn(cx);
-                    rest(reader.deadline.as_ref(), reader.ended, cx);
-                    if outcome.is_err() || reader.ended {
-                        capabilities.borrow_mut().clear();
-                    }
-                    report(outcome, cx);
-                    !reader.ended
-                })
-            }
-        });
-        Ok(())
-    })
-}
-
-/// Items and batches that a source hands on before other operators get their turn.
-const ITEMS_PER_TURN: usize = 1024;
-const BATCHES_PER_TURN: usize = 256;
-/// How long a source waits before it looks again whether a congested worker has caught up.
-const CONGESTED_NS: u64 = 50_000;
-
-/// A partition that is open.
-struct Open<B> {
-    index: usize,
-    name: String,
-    input: Box<dyn Partition<B>>,
-}
-
-/// A source's partitions on one worker, and the chain they feed.
-struct Reader<B> {
-    node: NodeId,
-    partitions: Vec<Open<B>>,
-    chain: Box<dyn Push<B>>,
-    batch: B,
-    activator: Activator,
-    alarm: Rc<RefCell<Option<u64>>>,
-    deadline: Option<Rc<Cell<i64>>>,
-    ended: bool,
-    /// True when no more than one batch belongs to an epoch.
-    lockstep: bool,
-    has_read: bool,
-    /// The epoch that this source is in.
-    epoch: Epoch,
-    /// Where the partitions stood that have ended.
-    closed: Vec<(String, Position)>,
-    capabilities: Capabilities,
-}
-
-impl<B: Batch> Reader<B> {
-    fn turn(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
-        self.tell_partitions(cx);
-        if cx.keeping.is_some() {
-            self.keep_up(cx)?;
-            if self.ended || self.partitions.is_empty() || (self.lockstep && self.has_read) {
-                return Ok(());
-            }
-        }
-        if cx.control.stopping() && cx.keeping.is_none() {
-            self.partitions.clear();
-        } else if cx.workers > 1 && cx.control.congested() {
-            self.wake_at(now_ns() + CONGESTED_NS);
-            return self.flush(cx);
-        }
-        let mut index = 0;
-        while index < self.partitions.len() {
-            match self.read(index, cx)? {
-                Next::End => self.close(index, cx),
-                Next::Batch => {
-                    self.activator.activate();
-                    index += 1;
-                }
-                _ => {
-                    if let Some(at) = self.partitions[index].input.next_awake() {
-                        self.wake_at(at);
-                    }
-                    index += 1;
-                }
-            }
-        }
-        if self.partitions.is_empty() && cx.keeping.is_none() {
-            return self.finish(cx);
-        }
-        self.flush(cx)
-    }
-
-    /// Ends the epoch when it is time, and the source when all sources of the flow have ended: what steps
-    /// give at the end is to belong to one epoch, the last.
-    fn keep_up(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        if cx.control.epoch() > self.epoch {
-            self.note_positions(cx);
-            let (chain, epoch) = (&mut *self.chain, &mut self.epoch);
-            end_epoch(self.node, chain, epoch, &self.capabilities, cx)?;
-            self.has_read = false;
-        }
-        if self.partitions.is_empty() {
-            cx.control.look_for_end();
-        }
-        if cx.control.phase() != Phase::Running {
-            self.note_positions(cx);
-            return self.finish(cx);
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.ended = true;
-        cx.live.clear();
-        finish(self.node, &mut *self.chain, self.epoch, cx)
-    }
-
-    fn note_positions(&self, cx: &mut Context) {
-        if let Some(keeping) = &mut cx.keeping {
-            let open = self.partitions.iter();
-            let open = open.map(|open| (open.name.clone(), open.input.position()));
-            keeping.part.positions.extend(self.closed.iter().cloned());
-            keeping.part.positions.extend(open);
-        }
-    }
-
-    fn close(&mut self, index: usize, cx: &mut Context) {
-        let ended = self.partitions.remove(index);
-        if cx.keeping.is_some() {
-            self.closed.push((ended.name, ended.input.position()));
-            if self.partitions.is_empty() {
-                cx.control.source_ends();
-            }
-        }
-    }
-
-    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.tell_partitions(cx);
-        self.chain.flush(cx)
-    }
-
-    fn tell_partitions(&self, cx: &mut Context) {
-        cx.live.clear();
-        cx.live
-            .extend(self.partitions.iter().map(|open| open.index));
-    }
-
-    /// Reads one partition for one turn.
-    fn read(&mut self, index: usize, cx: &mut Context) -> Result<Next, Failure> {
-        let mut items = 0;
-        for _ in 0..BATCHES_PER_TURN {
-            cx.current = self.node;
-            self.batch.clear();
-            let mut events = Events {
-                cx,
-                node: self.node,
-            };
-            let next = self.partitions[index]
-                .input
-                .next_batch(&mut self.batch, &mut events);
-            match next.map_err(|cause| self.failure(cause, cx))? {
-                Next::Batch => {
-                    let now = now_ns();
-                    cx.begin(now, now);
-                    cx.partition = self.partitions[index].index;
-                    let size = self.batch.len();
-                    let metrics = &mut cx.metrics[self.node];
-                    metrics.items_out += size as u64;
-                    metrics.batches += 1;
-                    self.chain.push(&mut self.batch, cx)?;
-                    items += size;
-                    self.has_read = true;
-                    if items >= ITEMS_PER_TURN || self.lockstep {
-                        break;
-                    }
-                }
-                Next::Abort => return Err(self.failure("the input was aborted".into(), cx)),
-                quiet => return Ok(quiet),
-            }
-        }
-        Ok(Next::Batch)
-    }
-
-    fn failure(&self, cause: Cause, cx: &Context) -> Failure {
-        match cause.downcast::<Failure>() {
-            Ok(failure) => *failure,
-            Err(cause) => Failure::new(cx.metrics[self.node].name.clone(), cause),
-        }
-    }
-
-    fn wake_at(&self, at: u64) {
-        let mut alarm = self.alarm.borrow_mut();
-        *alarm = Some(alarm.map_or(at, |other| other.min(at)));
     }
 }

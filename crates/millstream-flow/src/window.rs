@@ -26,7 +26,7 @@
 //!     .key_by(|_| "all")
 //!     .window("minutes", Window::tumbling(Duration::from_secs(60)))
 //!     .count();
-//! minutes.results.values().map(|count| (count.start / second, count.value.value)).sink("out", out.sink());
+//! minutes.results.values().map(move |count| (count.start / second, count.value.value)).sink("out", out.sink());
 //! flow.run(Options::default())?;
 //! assert_eq!(out.take(), [(0, 2), (60, 1), (180, 1)]);
 //! # Ok::<(), millstream_flow::FlowError>(())

@@ -149,3 +149,54 @@ fn a_run_that_is_stopped_goes_on_and_ends_once() {
     }
     assert_eq!(sorted(&out), sorted(&whole), "{stops} stops");
 }
+
+#[test]
+fn journals_are_read_and_cut_at_the_commit() {
+    use millstream_flow::journals;
+    use millstream_journal::{Journal, Options as Opening};
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    let journal = Journal::open(&input, Opening::default()).expect("it is made");
+    let numbers = (0..20_000u64).map(|n| n.to_string());
+    journal
+        .writer()
+        .and_then(|writer| writer.append_many(numbers))
+        .expect("it is appended");
+    let flow = Flow::new("sums");
+    let text = codec::decode(journals::read(&input), |bytes: &[u8]| {
+        std::str::from_utf8(bytes)?
+            .parse::<u64>()
+            .map_err(millstream_flow::error::Cause::from)
+    });
+    flow.source("in", text)
+        .key_by(|n| n % 7)
+        .sum(Emit::Each)
+        .items()
+        .map(|(key, sum)| format!("{key} {sum}"))
+        .sink(
+            "out",
+            codec::encode(journals::append(&output), codec::display),
+        );
+    let mut random = Random::new(5);
+    let state = folder.path().join("state");
+    let crashes = crash_everywhere(&flow, &state, 2, || 1 + random.below(2) as usize);
+    assert!(crashes > 1, "{crashes}");
+    let mut found = Vec::new();
+    let mut reader = Journal::open(&output, Opening::read_only())
+        .and_then(|journal| journal.reader())
+        .expect("there is output");
+    while let Some(record) = reader.next().expect("it is sound") {
+        found.push(String::from_utf8_lossy(record.body).into_owned());
+    }
+    let mut sums = [0u64; 7];
+    let mut expected: Vec<String> = (0..20_000u64)
+        .map(|n| {
+            let key = n % 7;
+            sums[key as usize] += n;
+            format!("{key} {}", sums[key as usize])
+        })
+        .collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+}

@@ -1,0 +1,258 @@
+//! Journals as sources and sinks. With recovery both are exact: a source goes on behind the record it had
+//! read at the commit, a sink cuts the journal back to it.
+//!
+//! ```
+//! use millstream_flow::{Flow, Options, codec, journals, testing};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("numbers");
+//! let flow = Flow::new("write");
+//! flow.source("numbers", testing::items(1..4))
+//!     .sink("journal", codec::encode(journals::append(&path), codec::display));
+//! flow.run(Options::default())?;
+//!
+//! let (flow, out) = (Flow::new("read"), testing::Collected::new());
+//! flow.source("journal", codec::decode(journals::read(&path), codec::text))
+//!     .sink("out", out.sink());
+//! flow.run(Options::default())?;
+//! assert_eq!(out.take(), ["1", "2", "3"]);
+//! # Ok::<(), millstream_flow::FlowError>(())
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+
+use millstream_journal::{Journal, Options, Reader, Sync, Writer as Appender};
+
+use crate::clock::now_ns;
+use crate::control::{Control, lock};
+use crate::error::Cause;
+use crate::files::length_of;
+use crate::framing::Frames;
+use crate::poller::Io;
+use crate::sink::{Sink, Token, Writer};
+use crate::source::{Events, Next, Partition, Position, Source};
+use crate::together::{Log, Together};
+
+/// A batch is ended when it has so many bytes or records.
+const BATCH_BYTES: usize = 64 << 10;
+const BATCH_RECORDS: usize = 1024;
+/// How often a source at the end of its journal looks for more.
+const LOOK_NS: u64 = 1_000_000;
+
+/// A source of the records of a journal. See [`read`].
+#[derive(Clone, Debug)]
+pub struct ReadJournal {
+    path: PathBuf,
+    from: Position,
+    to: Option<Position>,
+    follow: bool,
+}
+
+/// Reads the records of a journal, each a frame, to its end as it is when the flow begins.
+pub fn read(path: impl AsRef<Path>) -> ReadJournal {
+    ReadJournal {
+        path: path.as_ref().to_owned(),
+        from: 0,
+        to: None,
+        follow: false,
+    }
+}
+
+impl ReadJournal {
+    /// Begins with the record of this number, or the oldest that is kept.
+    #[must_use]
+    pub fn from_sequence(mut self, sequence: u64) -> Self {
+        self.from = sequence;
+        self
+    }
+    /// Ends before the record of this number.
+    #[must_use]
+    pub fn to_sequence(mut self, sequence: u64) -> Self {
+        self.to = Some(sequence);
+        self
+    }
+    /// Goes on with what is appended later, and never ends by itself.
+    #[must_use]
+    pub fn follow(mut self) -> Self {
+        self.follow = true;
+        self
+    }
+}
+
+impl Source<Frames> for ReadJournal {
+    fn describe(&self) -> String {
+        format!("journal {}", self.path.display())
+    }
+    fn open(
+        &self,
+        _: usize,
+        resume: Option<Position>,
+        _: &Io,
+    ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        let journal = Journal::open(&self.path, Options::read_only())?;
+        let mut reader = journal.reader()?;
+        match resume {
+            // What was pruned meanwhile is an error: it would be lost without a word.
+            Some(sequence) => reader.seek(sequence)?,
+            None => reader.seek(self.from.max(journal.first()?))?,
+        }
+        let end = match (self.to, self.follow) {
+            (Some(to), _) => to,
+            (None, true) => u64::MAX,
+            (None, false) => journal.next()?,
+        };
+        Ok(Box::new(JournalPartition {
+            reader,
+            end,
+            awake: 0,
+        }))
+    }
+}
+
+struct JournalPartition {
+    reader: Reader,
+    end: u64,
+    awake: u64,
+}
+
+impl Partition<Frames> for JournalPartition {
+    fn next_batch(&mut self, batch: &mut Frames, _: &mut Events<'_>) -> Result<Next, Cause> {
+        batch.data.clear();
+        batch.offset = self.reader.position();
+        while self.reader.position() < self.end
+            && batch.data.len() < BATCH_BYTES
+            && batch.spans.len() < BATCH_RECORDS
+        {
+            let Some(record) = self.reader.next()? else {
+                break;
+            };
+            let start = batch.data.len() as u32;
+            batch.data.extend_from_slice(record.body);
+            batch.spans.push((start, batch.data.len() as u32));
+        }
+        if !batch.spans.is_empty() {
+            return Ok(Next::Batch);
+        }
+        if self.reader.position() >= self.end {
+            return Ok(Next::End);
+        }
+        self.awake = now_ns() + LOOK_NS;
+        Ok(Next::Idle)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        Some(self.awake)
+    }
+    fn position(&self) -> Position {
+        self.reader.position()
+    }
+}
+
+/// A sink that appends to a journal. See [`append`].
+pub struct AppendJournal {
+    path: PathBuf,
+    sync: Sync,
+    /// The journal as the workers of the current run share it.
+    journal: Mutex<Weak<Mutex<Together<Appending>>>>,
+}
+
+/// Appends each frame as a record. With recovery nobody else may write to the journal while the flow runs,
+/// and it is cut back to the last committed epoch when the flow resumes.
+pub fn append(path: impl AsRef<Path>) -> AppendJournal {
+    AppendJournal {
+        path: path.as_ref().to_owned(),
+        sync: Sync::Never,
+        journal: Mutex::default(),
+    }
+}
+
+impl AppendJournal {
+    /// When records survive a loss of power; with recovery they do at each commit in any case.
+    #[must_use]
+    pub fn sync(mut self, sync: Sync) -> Self {
+        self.sync = sync;
+        self
+    }
+
+    fn options(&self) -> Options {
+        Options::default().with_sync(self.sync)
+    }
+}
+
+impl Sink<Frames> for AppendJournal {
+    fn describe(&self) -> String {
+        format!("journal {}", self.path.display())
+    }
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        let mut shared = lock(&self.journal);
+        let journal = match shared.upgrade() {
+            Some(open) => open,
+            None => {
+                let appender = Journal::open(&self.path, self.options())?.writer()?;
+                let open = Arc::new(Mutex::new(Together::new(Appending(appender), control)));
+                *shared = Arc::downgrade(&open);
+                open
+            }
+        };
+        let share = lock(&journal).join();
+        Ok(Box::new(JournalWriter { journal, share }))
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        let exclusive = Options {
+            exclusive: true,
+            ..self.options()
+        };
+        let journal = Journal::open(&self.path, exclusive)?;
+        if !tokens.is_empty() {
+            journal.cut(length_of(tokens)?)?;
+        }
+        Ok(Some(journal.next()?.to_le_bytes().to_vec()))
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        let Some(shared) = lock(&self.journal).upgrade() else {
+            return Ok(());
+        };
+        // Who appends meanwhile is not kept waiting.
+        let journal = lock(&shared).log().0.journal().clone();
+        journal.sync()?;
+        Ok(())
+    }
+}
+
+/// A journal that is appended to.
+struct Appending(Appender);
+
+impl Log for Appending {
+    type Piece = Frames;
+
+    fn append(&mut self, piece: &mut Frames) -> Result<(), Cause> {
+        self.0.append_many(piece.iter())?;
+        piece.spans.clear();
+        piece.data.clear();
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<u64, Cause> {
+        Ok(self.0.journal().next()?)
+    }
+}
+
+struct JournalWriter {
+    journal: Arc<Mutex<Together<Appending>>>,
+    share: usize,
+}
+
+impl Writer<Frames> for JournalWriter {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        lock(&self.journal).write(self.share, batch)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let next = lock(&self.journal).prepare(self.share, epoch)?;
+        Ok(next.map(|next| next.to_le_bytes().to_vec()))
+    }
+    fn close(&mut self) -> Result<(), Cause> {
+        lock(&self.journal).leave(self.share)
+    }
+}

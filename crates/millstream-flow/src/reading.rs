@@ -1,0 +1,292 @@
+//! Reading sources: a source's partitions on one worker, and the chain they feed.
+//!
+//! With recovery a source is where an epoch ends first: it notes its positions, and what it reads next
+//! belongs to the next epoch.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::scheduling::Activator;
+
+use crate::batch::Batch;
+use crate::clock::now_ns;
+use crate::control::Phase;
+use crate::error::{Cause, Failure};
+use crate::graph::{Node, NodeId, Outlet, Root, open_error};
+use crate::poller::Io;
+use crate::push::{Context, Push};
+use crate::segment::{
+    Capabilities, Epoch, WorkerBuild, end_epoch, finish, report, rest, segment, tick, turn,
+};
+use crate::source::{Events, Next, Partition, Position, Source};
+
+/// The root of a source.
+pub(crate) fn source_root<B: Batch>(
+    node: NodeId,
+    source: Arc<dyn Source<B>>,
+    outlet: Outlet<B>,
+) -> Root {
+    Arc::new(move |build| {
+        let this = build.nodes[node].clone();
+        let builder = OperatorBuilder::new(this.name.clone(), build.scope);
+        let activator = build.scope.activator_for(builder.operator_info().address);
+        let io = build
+            .poller
+            .io(build.scope.activator_for(builder.operator_info().address));
+        let (opened, feeding) = open_partitions(build, &this, &*source, &io);
+        let opened = opened.map_err(|cause| open_error(&this, cause));
+        let lockstep = {
+            let cx = build.context.borrow();
+            cx.keeping.as_ref().is_some_and(|k| k.resume.lockstep)
+        };
+        let (partitions, made) = segment(build, builder, &outlet, feeding, opened)?;
+        let (builder, capabilities) = (made.builder, made.capabilities);
+        build
+            .sources
+            .borrow_mut()
+            .push(build.scope.activator_for(builder.operator_info().address));
+        let mut reader = Reader {
+            node,
+            partitions,
+            chain: made.chain,
+            batch: B::default(),
+            activator,
+            alarm: Rc::clone(&build.alarm),
+            deadline: made.deadline,
+            ended: false,
+            lockstep,
+            has_read: false,
+            epoch: 0,
+            closed: Vec::new(),
+            capabilities: Rc::clone(&capabilities),
+        };
+        let context = Rc::clone(&build.context);
+        let hold = build.hold.clone();
+        builder.build_reschedule(move |initial| {
+            *capabilities.borrow_mut() = initial;
+            move |_| {
+                turn(hold.as_ref(), || {
+                    let cx = &mut *context.borrow_mut();
+                    if reader.ended || cx.control.aborted() {
+                        return false;
+                    }
+                    let outcome = reader.turn(cx);
+                    rest(reader.deadline.as_ref(), reader.ended, cx);
+                    if outcome.is_err() || reader.ended {
+                        capabilities.borrow_mut().clear();
+                    }
+                    report(outcome, cx);
+                    !reader.ended
+                })
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Opens the partitions of a source that this worker reads, where they stood if the run resumes; and says
+/// how many workers have some.
+fn open_partitions<B: Batch>(
+    build: &WorkerBuild<'_, '_>,
+    this: &Node,
+    source: &dyn Source<B>,
+    io: &Io,
+) -> (Result<Vec<Open<B>>, Cause>, usize) {
+    let names = source.partitions();
+    let feeding = names.as_ref().map_or(0, Vec::len).min(build.workers);
+    let cx = build.context.borrow();
+    let resume = cx.keeping.as_ref().map(|keeping| &keeping.resume);
+    let open = || {
+        let mut opened = Vec::new();
+        for (index, name) in names?.into_iter().enumerate() {
+            if index % build.workers == build.worker {
+                let position = resume.and_then(|resume| resume.position(&this.name, &name));
+                let input = source.open(index, position, io)?;
+                opened.push(Open { index, name, input });
+            }
+        }
+        Ok(opened)
+    };
+    let opened: Result<Vec<Open<B>>, Cause> = open();
+    if resume.is_some() && opened.as_ref().is_ok_and(|opened| !opened.is_empty()) {
+        cx.control.source_begins();
+    }
+    (opened, feeding)
+}
+
+/// Items and batches that a source hands on before other operators get their turn.
+const ITEMS_PER_TURN: usize = 1024;
+const BATCHES_PER_TURN: usize = 256;
+/// How long a source waits before it looks again whether a congested worker has caught up.
+const CONGESTED_NS: u64 = 50_000;
+
+/// A partition that is open.
+struct Open<B> {
+    index: usize,
+    name: String,
+    input: Box<dyn Partition<B>>,
+}
+
+/// A source's partitions on one worker, and the chain they feed.
+struct Reader<B> {
+    node: NodeId,
+    partitions: Vec<Open<B>>,
+    chain: Box<dyn Push<B>>,
+    batch: B,
+    activator: Activator,
+    alarm: Rc<RefCell<Option<u64>>>,
+    deadline: Option<Rc<Cell<i64>>>,
+    ended: bool,
+    /// True when no more than one batch belongs to an epoch.
+    lockstep: bool,
+    has_read: bool,
+    /// The epoch that this source is in.
+    epoch: Epoch,
+    /// Where the partitions stood that have ended.
+    closed: Vec<(String, Position)>,
+    capabilities: Capabilities,
+}
+
+impl<B: Batch> Reader<B> {
+    fn turn(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
+        self.tell_partitions(cx);
+        if cx.keeping.is_some() {
+            self.keep_up(cx)?;
+            if self.ended || self.partitions.is_empty() || (self.lockstep && self.has_read) {
+                return Ok(());
+            }
+        }
+        if cx.control.stopping() && cx.keeping.is_none() {
+            self.partitions.clear();
+        } else if cx.workers > 1 && cx.control.congested() {
+            self.wake_at(now_ns() + CONGESTED_NS);
+            return self.flush(cx);
+        }
+        let mut index = 0;
+        while index < self.partitions.len() {
+            match self.read(index, cx)? {
+                Next::End => self.close(index, cx),
+                Next::Batch => {
+                    self.activator.activate();
+                    index += 1;
+                }
+                _ => {
+                    if let Some(at) = self.partitions[index].input.next_awake() {
+                        self.wake_at(at);
+                    }
+                    index += 1;
+                }
+            }
+        }
+        if self.partitions.is_empty() && cx.keeping.is_none() {
+            return self.finish(cx);
+        }
+        self.flush(cx)
+    }
+
+    /// Ends the epoch when it is time, and the source when all sources of the flow have ended: what steps
+    /// give at the end is to belong to one epoch, the last.
+    fn keep_up(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if cx.control.epoch() > self.epoch {
+            self.note_positions(cx);
+            let (chain, epoch) = (&mut *self.chain, &mut self.epoch);
+            end_epoch(self.node, chain, epoch, &self.capabilities, cx)?;
+            self.has_read = false;
+        }
+        if self.partitions.is_empty() {
+            cx.control.look_for_end();
+        }
+        if cx.control.phase() != Phase::Running {
+            self.note_positions(cx);
+            return self.finish(cx);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.ended = true;
+        cx.live.clear();
+        finish(self.node, &mut *self.chain, self.epoch, cx)
+    }
+
+    fn note_positions(&self, cx: &mut Context) {
+        if let Some(keeping) = &mut cx.keeping {
+            let open = self.partitions.iter();
+            let open = open.map(|open| (open.name.clone(), open.input.position()));
+            keeping.part.positions.extend(self.closed.iter().cloned());
+            keeping.part.positions.extend(open);
+        }
+    }
+
+    fn close(&mut self, index: usize, cx: &mut Context) {
+        let ended = self.partitions.remove(index);
+        if cx.keeping.is_some() {
+            self.closed.push((ended.name, ended.input.position()));
+            if self.partitions.is_empty() {
+                cx.control.source_ends();
+            }
+        }
+    }
+
+    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.tell_partitions(cx);
+        self.chain.flush(cx)
+    }
+
+    fn tell_partitions(&self, cx: &mut Context) {
+        cx.live.clear();
+        cx.live
+            .extend(self.partitions.iter().map(|open| open.index));
+    }
+
+    /// Reads one partition for one turn.
+    fn read(&mut self, index: usize, cx: &mut Context) -> Result<Next, Failure> {
+        let mut items = 0;
+        for _ in 0..BATCHES_PER_TURN {
+            cx.current = self.node;
+            self.batch.clear();
+            let mut events = Events {
+                cx,
+                node: self.node,
+            };
+            let next = self.partitions[index]
+                .input
+                .next_batch(&mut self.batch, &mut events);
+            match next.map_err(|cause| self.failure(cause, cx))? {
+                Next::Batch => {
+                    let now = now_ns();
+                    cx.begin(now, now);
+                    cx.partition = self.partitions[index].index;
+                    let size = self.batch.len();
+                    let metrics = &mut cx.metrics[self.node];
+                    metrics.items_out += size as u64;
+                    metrics.batches += 1;
+                    self.chain.push(&mut self.batch, cx)?;
+                    items += size;
+                    self.has_read = true;
+                    if items >= ITEMS_PER_TURN || self.lockstep {
+                        break;
+                    }
+                }
+                Next::Abort => return Err(self.failure("the input was aborted".into(), cx)),
+                quiet => return Ok(quiet),
+            }
+        }
+        Ok(Next::Batch)
+    }
+
+    fn failure(&self, cause: Cause, cx: &Context) -> Failure {
+        match cause.downcast::<Failure>() {
+            Ok(failure) => *failure,
+            Err(cause) => Failure::new(cx.metrics[self.node].name.clone(), cause),
+        }
+    }
+
+    fn wake_at(&self, at: u64) {
+        let mut alarm = self.alarm.borrow_mut();
+        *alarm = Some(alarm.map_or(at, |other| other.min(at)));
+    }
+}

@@ -336,9 +336,6 @@ pub(crate) fn arrival_root<B: Batch>(
                         ended = *gone_on.as_ref().unwrap_or(&false);
                         outcome = gone_on.map(drop);
                     }
-                    if ended {
-                        capabilities.borrow_mut().clear();
-                    }
                     rest(arrival.deadline.as_ref(), ended, cx);
                     report(outcome, cx);
                     !ended
@@ -446,6 +443,7 @@ impl<B: Batch> Arrival<B> {
         while self.epoch_is_over(frontiers) {
             if self.is_over(frontiers) {
                 finish(self.node, &mut *self.chain, self.epoch, cx)?;
+                self.capabilities.borrow_mut().clear();
                 return Ok(true);
             }
             self.end_epoch(cx)?;

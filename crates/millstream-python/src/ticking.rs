@@ -6,6 +6,8 @@
 //! is called when the flow is over, however it ended.
 
 use millstream_flow::push::{Context, Step};
+use millstream_flow::recovery::Restore;
+use millstream_flow::state::UNSAVED;
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::intern;
@@ -108,6 +110,9 @@ impl Step<PyBatch, PyBatch> for Ticking {
             let made = object.call_method1(intern!(py, "tick"), (seconds(cx.now()),));
             self.settle(py, made, output, cx)
         })
+    }
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        Err(from.unsaved(UNSAVED.into()))
     }
     fn end(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {

@@ -10,7 +10,7 @@ use crate::recovery::Restore;
 use crate::time::{BEFORE_ALL, Timed};
 
 /// What is said of steps whose states are not saved.
-pub const UNSAVED: &str = "the states of steps with timers and windows cannot be saved yet; run it without a state directory";
+pub const UNSAVED: &str = "the states of steps with timers, windows, joins or waiting items cannot be saved yet; run it without a state directory";
 
 type Items<K, T> = Vec<(K, Timed<T>)>;
 

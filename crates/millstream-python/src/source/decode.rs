@@ -140,4 +140,7 @@ impl Step<Frames, PyBatch> for DecodeStep {
     fn end(&mut self, _: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         self.policy.close(cx)
     }
+    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.policy.close(cx)
+    }
 }

@@ -14,7 +14,15 @@
 """
 
 from . import files, service, tcp, testing, windows
-from ._errors import DeadLetter, FlowError, FlowUsageError, ServiceError, SimulatedCrash, StepError, dead_letter
+from ._errors import (
+    DeadLetter,
+    FlowError,
+    FlowUsageError,
+    ServiceError,
+    SimulatedCrash,
+    StepError,
+    dead_letter,
+)
 from ._flow import Flow, Stream
 from ._io import Sink, Source, generate, stdout
 from ._journal import Journal

@@ -9,7 +9,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["DeadLetter", "FlowError", "FlowUsageError", "ServiceError", "SimulatedCrash", "StepError", "dead_letter"]
+__all__ = [
+    "DeadLetter",
+    "FlowError",
+    "FlowUsageError",
+    "ServiceError",
+    "SimulatedCrash",
+    "StepError",
+    "dead_letter",
+]
 
 
 class FlowError(RuntimeError):

@@ -82,6 +82,10 @@ impl Saving {
 
 /// Runs `flow` to its end.
 #[pyfunction]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "they are those of ms.run, which checks and names them"
+)]
 pub(crate) fn run(
     flow: &Bound<'_, Flow>,
     workers: usize,

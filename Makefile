@@ -14,7 +14,6 @@ unexport CONDA_PREFIX
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test lint crash sim bench wheel docs clean
-.PHONY: help build demo test lint bench crash wheel docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,8 +39,8 @@ lint: $(READY)  ## check format, lints and types
 	$(BIN)/ruff format --check $(PYSRC)
 	$(BIN)/mypy --strict python/millstream
 
-crash: build  ## kill the queue server and its clients, hundreds of times
-	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s tests/process/test_queue_kills.py
+crash: build  ## kill the queue server, its clients and flows, hundreds of times
+	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s tests/process/test_queue_kills.py tests/process/test_flow_kills.py
 
 bench: build  ## measure this machine
 	$(BIN)/millstream bench market-spread
@@ -54,9 +53,6 @@ SEED    ?= 1
 SECONDS ?= 60
 sim:  ## crash journals in simulated worlds: SEED=1 SECONDS=60, or WORLDS=1 to repeat one
 	cargo run --release --quiet -p millstream-sim -- crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $(SECONDS))
-crash: build  ## kill flows with -9 a hundred times each; output must equal that of an unbroken run
-	MILLSTREAM_KILLS=100 $(BIN)/pytest -s tests/test_crashes.py
-
 wheel: $(READY)  ## build a wheel into dist/
 	$(BIN)/maturin build --release --out dist
 

@@ -27,7 +27,7 @@ demo: build  ## run Market Spread, from generator to report
 
 # The crate millstream-python links only inside an interpreter, so its tests are those of pytest.
 test: build  ## run every test: Rust, stubs and types, docstrings, pytest
-	cargo test --release --workspace --exclude millstream-python
+	cargo test --profile checked --workspace --exclude millstream-python
 	$(BIN)/python -m mypy.stubtest millstream._millstream
 	$(BIN)/pytest --doctest-modules python/millstream
 	$(BIN)/pytest tests

@@ -33,8 +33,9 @@ EachLanguage = pytest.mark.parametrize("language", ["python", "rust"])
 @pytest.fixture(scope="session")
 def rust_examples(millstream_bin: Path) -> Path:
     """The folder of the compiled Rust examples."""
-    subprocess.run(["cargo", "build", "--release", "-p", "millstream", "--examples"], cwd=ROOT, check=True)
-    return millstream_bin.parent / "examples"
+    build = ["cargo", "build", "--profile", "checked", "-p", "millstream", "--examples"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    return millstream_bin.parent.parent / "checked" / "examples"
 
 
 def python_flow(name: str, workers: int) -> Command:

@@ -32,7 +32,7 @@ test: build  ## run every test: Rust, stubs and types, docstrings, pytest
 	$(BIN)/pytest --doctest-modules python/millstream
 	$(BIN)/pytest tests
 
-lint: $(READY)  ## check format, lints and types
+lint: $(READY) docs  ## check format, lints, types and the documentation of the crates
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check $(PYSRC)

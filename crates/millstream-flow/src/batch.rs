@@ -2,7 +2,7 @@
 //!
 //! A step never sees one item alone; it is handed a batch, so that every fixed cost (a clock
 //! read, a dynamic call, taking the interpreter lock) is paid per batch and not per item.
-//! Rust flows use `Vec<T>`, byte connectors use [`Frames`](crate::framing::Frames), and the
+//! Rust flows use `Vec<T>`, byte connectors use [`Frames`], and the
 //! Python face has its own. The engine asks no more of a batch than the few verbs below.
 
 use crate::framing::Frames;

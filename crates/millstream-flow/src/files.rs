@@ -176,7 +176,7 @@ impl Partition<Frames> for FilePartition {
     }
 }
 
-/// A sink of frames into a file. See [`write`].
+/// A sink of frames into a file. See [`write()`].
 pub struct WriteFile {
     path: PathBuf,
     framing: Framing,

@@ -3,8 +3,8 @@
 //! With [`Options::recovery`](crate::Options) a run is divided into *epochs*, which are the timestamps of
 //! the engine. When an epoch ends, each source notes its positions. An operator has an epoch behind it when
 //! all its inputs have (alignment: what comes of a later epoch until then waits); it hands over the keys
-//! that changed and what its sinks have prepared. A background thread ([`commit`]) writes all of that to
-//! one journal ([`store`]), and the epoch counts once the commit behind it is durable.
+//! that changed and what its sinks have prepared. A background thread (`commit`) writes all of that to
+//! one journal (`store`), and the epoch counts once the commit behind it is durable.
 //!
 //! Invariant: state, source positions and output are always those of the same epoch. What came after the
 //! last commit is cut off when the flow starts again, from the state journal and from the sinks, and

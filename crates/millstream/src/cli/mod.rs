@@ -4,7 +4,7 @@
 //! go to stdout, as JSON where `--json` is given. Ctrl-C is no failure: what was done is reported.
 //!
 //! A verb is a file with `Args` (its help is the user's manual) and `run(Args) -> Result<(), Failure>`, one variant of
-//! [`Verb`] and one arm of [`Verb::run`].
+//! `Verb` and one arm of `Verb::run`.
 
 mod address;
 mod bench;

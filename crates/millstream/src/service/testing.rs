@@ -7,7 +7,7 @@
 //! Each is a stream of YAML documents, a call each. `update` rewrites what is expected; documents that stay the same keep their text,
 //! and comments their places.
 //!
-//! Agitated, a test is run again with its calls a little wrong ([`agitate`](super::agitate)). Each variant whose outputs differ from
+//! Agitated, a test is run again with its calls a little wrong (`agitate`). Each variant whose outputs differ from
 //! `out.yaml` has its own file in the folder `agitated`.
 
 use std::fs;

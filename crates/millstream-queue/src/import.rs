@@ -21,6 +21,9 @@ mod reading;
 mod starling;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::Read;
+
+use reading::Reading;
 
 pub use folder::{Source, find};
 pub use kestrel::Kestrel;
@@ -34,6 +37,15 @@ pub struct OldItem {
     pub expiry_ms: u64,
     /// The bytes.
     pub body: Vec<u8>,
+}
+
+/// An item of the kind that both formats know: its size, with the date of its expiry in seconds, then its bytes.
+fn dated_item(file: &mut Reading<impl Read>) -> Result<OldItem, Damage> {
+    let (size, expiry_s) = (file.u32()?, file.u32()?);
+    Ok(OldItem {
+        expiry_ms: u64::from(expiry_s) * 1_000,
+        body: file.body(size, 4)?,
+    })
 }
 
 /// A queue as its files tell it so far.

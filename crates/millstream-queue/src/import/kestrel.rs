@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::reading::{Damage, Reading};
-use super::{OldItem, OldQueue};
+use super::{OldItem, OldQueue, dated_item};
 
 /// Reads what Kestrel wrote. The files of one queue are replayed in their order.
 #[derive(Clone, Copy, Debug)]
@@ -18,14 +18,7 @@ impl Kestrel {
         let mut file = Reading::new(file);
         while let Some(operation) = file.operation()? {
             match operation {
-                0 => {
-                    let (size, expiry_s) = (file.u32()?, file.u32()?);
-                    let body = file.body(size, 4)?;
-                    queue.items.push_back(OldItem {
-                        expiry_ms: u64::from(expiry_s) * 1_000,
-                        body,
-                    });
-                }
+                0 => queue.items.push_back(dated_item(&mut file)?),
                 1 => drop(queue.items.pop_front()),
                 2 => {
                     let item = timed_item(&mut file)?;

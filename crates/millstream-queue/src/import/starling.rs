@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::reading::{Damage, Reading};
-use super::{OldItem, OldQueue};
+use super::{OldQueue, dated_item};
 
 /// Reads what Starling wrote.
 #[derive(Clone, Copy, Debug)]
@@ -18,14 +18,7 @@ impl Starling {
         let mut file = Reading::new(file);
         while let Some(operation) = file.operation()? {
             match operation {
-                0 => {
-                    let (size, expiry_s) = (file.u32()?, file.u32()?);
-                    let body = file.body(size, 4)?;
-                    queue.items.push_back(OldItem {
-                        expiry_ms: u64::from(expiry_s) * 1_000,
-                        body,
-                    });
-                }
+                0 => queue.items.push_back(dated_item(&mut file)?),
                 // A pop of an empty queue was written by a get that found nothing.
                 1 => drop(queue.items.pop_front()),
                 other => return Err(file.damage(format!("there is no operation {other}"))),

@@ -137,6 +137,13 @@ impl<S: Storage> Ahead<S> {
             return self.shared.prepare(number);
         }
         let mut work = lock(&self.shared.work);
+        while work.preparing {
+            work = wait(&self.shared.changed, work);
+        }
+        // What failed ahead of time may succeed now: space may have come back.
+        if matches!(work.ready, Some((_, Err(_)))) {
+            work.ready = None;
+        }
         loop {
             match work.ready.take() {
                 Some((ready, result)) if ready == number => return result,

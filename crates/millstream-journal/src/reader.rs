@@ -247,9 +247,9 @@ impl<S: Storage> Reader<S> {
         if sequence != self.sequence {
             self.seek(sequence)?;
         }
-        let path = self.journal.path();
-        self.next()?.ok_or(Error::NotYet {
-            path,
+        let core = Arc::clone(self.journal.core());
+        self.next()?.ok_or_else(|| Error::NotYet {
+            path: core.path(),
             sequence,
             next: sequence,
         })

@@ -280,6 +280,9 @@ def test_retention_while_appending(tmp_path: Path) -> None:
             journal.append(b"more")
             time.sleep(0.01)
         assert journal.first > 0
+    # Retention works in the background of a writer: only a closed journal holds still.
+    with ms.Journal(tmp_path, mode="r") as journal:
+        assert 0 < journal.first < journal.next
         assert len(journal) == journal.next - journal.first
         assert next(iter(journal)).sequence == journal.first
 

@@ -50,6 +50,52 @@ pub enum QueueError {
         /// The damage, with file and offset.
         reason: String,
     },
+    /// The queue has as many items, or bytes, as it may have.
+    #[error("queue \"{queue}\" is full")]
+    Full {
+        /// The queue.
+        queue: String,
+    },
+    /// The item is larger than an item of this queue may be.
+    #[error("queue \"{queue}\" does not take an item of {bytes} bytes")]
+    TooLarge {
+        /// The queue.
+        queue: String,
+        /// The item's length.
+        bytes: usize,
+    },
+    /// Of several items some were stored before one was not.
+    #[error("{cause} (the first {stored} items are stored)")]
+    Partly {
+        /// How many.
+        stored: usize,
+        /// What was wrong with the next.
+        #[source]
+        cause: Box<QueueError>,
+    },
+    /// The directory is a server's, or another process has it.
+    #[error("{}: another process has these queues open", path.display())]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory is open in this process, with other settings.
+    #[error("{}: these queues are open already, with other settings", path.display())]
+    Differs {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory could not be opened.
+    #[error("{}: {source}", path.display())]
+    Folder {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The queues were opened before this process was forked from another.
+    #[error("these queues belong to the process that this one was forked from")]
+    Forked,
     /// One queue more than allowed.
     #[error("there are {0} queues already, the limit")]
     TooManyQueues(usize),

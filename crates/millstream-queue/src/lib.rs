@@ -6,6 +6,7 @@
 
 pub mod config;
 mod connection;
+pub mod embedded;
 mod error;
 pub mod import;
 mod item;

@@ -441,6 +441,11 @@ impl<L: Log> Queue<L> {
         self.log.sync().map_err(|cause| self.fault(cause))
     }
 
+    /// What makes all that was said durable, also from another thread.
+    pub(crate) fn syncing(&self) -> L::Syncing {
+        self.log.syncing()
+    }
+
     fn append(&mut self, operation: &Operation<'_>) -> Result<u64, Cause> {
         self.record.clear();
         operation.encode(&mut self.record);

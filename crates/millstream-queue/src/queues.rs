@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub use self::get::Got;
-pub use self::put::Put;
+pub use self::put::{Put, Refusal};
 use crate::config::{Config, Settings};
 use crate::connection::{Connection, ConnectionId, QueueId, Wait};
 use crate::error::QueueError;
@@ -45,7 +45,7 @@ use crate::moment::Moment;
 use crate::name;
 use crate::queue::Queue;
 use crate::stats::{Counters, Latencies};
-use crate::storage::Storage;
+use crate::storage::{Log, Storage};
 
 /// What the server does at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +76,9 @@ impl Default for QueuesLimits {
         }
     }
 }
+
+/// A queue whose log is to be synced.
+pub(crate) type Unsynced<S> = (Arc<str>, <<S as Storage>::Log as Log>::Syncing);
 
 /// All queues.
 #[derive(Debug)]
@@ -285,6 +288,22 @@ impl<S: Storage> Queues<S> {
         outcome
     }
 
+    /// The logs that [`commit`](Self::commit) would sync, for who syncs them without keeping others from the queues meanwhile.
+    pub(crate) fn take_unsynced(&mut self) -> Vec<Unsynced<S>> {
+        self.owes_commit = false;
+        let dirty = std::mem::take(&mut self.dirty);
+        let logs = dirty.into_iter().filter_map(|id| {
+            let slot = self.slots.get_mut(id.slot as usize)?;
+            if slot.generation != id.generation {
+                return None;
+            }
+            slot.dirty = false;
+            let queue = slot.queue.as_ref()?;
+            Some((Arc::clone(&queue.name), queue.syncing()))
+        });
+        logs.collect()
+    }
+
     /// Sync the queues that must be: one sync for all that came since the last.
     ///
     /// # Errors
@@ -398,7 +417,7 @@ impl<S: Storage> Queues<S> {
 
     /// A queue that is kept closed is not an empty one.
     #[cold]
-    fn refuse_closed(&self, name: &str) -> Result<(), QueueError> {
+    pub(crate) fn refuse_closed(&self, name: &str) -> Result<(), QueueError> {
         match self.closed.get(name) {
             None => Ok(()),
             Some(reason) => Err(QueueError::Closed {

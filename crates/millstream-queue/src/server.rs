@@ -12,7 +12,7 @@
 //! # Ok::<(), millstream_queue::server::ServerError>(())
 //! ```
 
-mod clock;
+pub(crate) mod clock;
 mod commit;
 mod connection;
 mod core;

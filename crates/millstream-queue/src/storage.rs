@@ -10,7 +10,7 @@ mod journal;
 mod memory;
 
 pub use journal::{JournalLog, JournalStorage};
-pub use memory::{MemoryLog, MemoryStorage};
+pub use memory::{MemoryLog, MemoryStorage, MemorySyncing};
 
 use crate::error::Cause;
 
@@ -38,8 +38,20 @@ pub trait Storage {
     fn remove(&mut self, name: &str) -> Result<(), Cause>;
 }
 
+/// Makes the records of a log durable while others append to it.
+pub trait Syncing {
+    /// As [`Log::sync`], of all that was appended before the call. Calls at the same time may share one sync.
+    ///
+    /// # Errors
+    /// As for [`Log::sync`].
+    fn sync(&self) -> Result<(), Cause>;
+}
+
 /// The records of one queue.
 pub trait Log {
+    /// See [`syncing`](Self::syncing).
+    type Syncing: Syncing;
+
     /// Append a record; it is safe from the death of this process, and after [`sync`](Self::sync) from that of the machine.
     ///
     /// # Errors
@@ -63,6 +75,9 @@ pub trait Log {
     /// # Errors
     /// Something may be lost. The log takes nothing more.
     fn sync(&mut self) -> Result<(), Cause>;
+
+    /// What syncs this log without keeping it.
+    fn syncing(&self) -> Self::Syncing;
 
     /// Give up the records before a position, as far as that frees memory or disk.
     ///

@@ -162,6 +162,12 @@ impl<S: Storage> Queues<S> {
         }
     }
 
+    /// Whether the wait of a connection has not ended.
+    pub fn is_waiting(&mut self, by: ConnectionId) -> bool {
+        self.connection(by)
+            .is_some_and(|connection| matches!(connection.wait, Wait::For { .. }))
+    }
+
     /// The connection no longer waits: what was held for it goes back.
     pub fn cancel_wait(&mut self, by: ConnectionId, now: Moment) {
         let Some(connection) = self.connection(by) else {

@@ -17,8 +17,19 @@ use crate::storage::Storage;
 pub enum Put {
     /// It is in all its queues.
     Stored,
-    /// It is in none: a queue is full, it is too large for one, or the server takes nothing.
-    Refused,
+    /// It is in none.
+    Refused(Refusal),
+}
+
+/// Why an item is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A queue has as many items, or bytes, as it may have.
+    Full,
+    /// The item is larger than an item of a queue may be.
+    TooLarge,
+    /// The server takes nothing.
+    Status,
 }
 
 impl<S: Storage> Queues<S> {
@@ -35,7 +46,7 @@ impl<S: Storage> Queues<S> {
     ) -> Result<Put, QueueError> {
         self.counters.cmd_set += 1;
         if self.status != Status::Up {
-            return Ok(Put::Refused);
+            return Ok(Put::Refused(Refusal::Status));
         }
         let mut targets = std::mem::take(&mut self.targets);
         let outcome = self.put_into(key, item, &mut targets, now);
@@ -63,11 +74,13 @@ impl<S: Storage> Queues<S> {
             item.due_ms = now.wall_ms.saturating_add(key.delay_ms);
         }
         for &target in &*targets {
-            if self
+            match self
                 .queue(target)
-                .is_some_and(|queue| queue.admits(item.body.len()) != Admission::Yes)
+                .map(|queue| queue.admits(item.body.len()))
             {
-                return Ok(Put::Refused);
+                Some(Admission::Full) => return Ok(Put::Refused(Refusal::Full)),
+                Some(Admission::TooLarge) => return Ok(Put::Refused(Refusal::TooLarge)),
+                Some(Admission::Yes) | None => {}
             }
         }
         let mut shared: Option<Arc<[u8]>> = None;

@@ -84,14 +84,9 @@ impl<S: Storage> Queues<S> {
         }
     }
 
-    fn queue_stats(&self, name: &str, mut tell: impl FnMut(&str, String)) -> bool {
-        let Some((&id, queue)) = self
-            .names
-            .get(name)
-            .and_then(|id| Some((id, self.queue(*id)?)))
-        else {
-            return false;
-        };
+    /// One queue's numbers by the names that `stats` gives them; `None` if there is no such queue.
+    pub fn numbers_of(&self, name: &str) -> Option<[(&'static str, u64); 16]> {
+        let queue = self.queue(*self.names.get(name)?)?;
         let counters = &queue.counters;
         let (mem_items, mem_bytes) = queue.held();
         let age_ms = if queue.items() == 0 {
@@ -99,7 +94,7 @@ impl<S: Storage> Queues<S> {
         } else {
             counters.age_ms
         };
-        for (key, value) in [
+        Some([
             ("items", queue.items()),
             ("bytes", queue.bytes()),
             ("total_items", counters.total_items),
@@ -116,7 +111,18 @@ impl<S: Storage> Queues<S> {
             ("canceled_transactions", counters.canceled_transactions),
             ("total_flushes", counters.total_flushes),
             ("journal_rotations", queue.log_rotations()),
-        ] {
+        ])
+    }
+
+    fn queue_stats(&self, name: &str, mut tell: impl FnMut(&str, String)) -> bool {
+        let Some((&id, queue)) = self
+            .names
+            .get(name)
+            .and_then(|id| Some((id, self.queue(*id)?)))
+        else {
+            return false;
+        };
+        for (key, value) in self.numbers_of(name).into_iter().flatten() {
             tell(key, value.to_string());
         }
         let children = self.children_names(id);

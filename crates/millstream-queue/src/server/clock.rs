@@ -11,7 +11,7 @@ use crate::moment::Moment;
     clippy::disallowed_methods,
     reason = "this is where the time that is handed in comes from"
 )]
-pub(super) fn now() -> Moment {
+pub(crate) fn now() -> Moment {
     let wall = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -27,7 +27,7 @@ pub(super) fn now() -> Moment {
     clippy::disallowed_methods,
     reason = "this is where the time that is handed in comes from"
 )]
-pub(super) fn steady_us() -> u64 {
+pub(crate) fn steady_us() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_micros() as u64
 }

@@ -51,7 +51,7 @@ impl Session {
                 };
                 match queues.put(&key, &item, now) {
                     Ok(Put::Stored) => self.say(reply::STORED),
-                    Ok(Put::Refused) => self.say(reply::NOT_STORED),
+                    Ok(Put::Refused(_)) => self.say(reply::NOT_STORED),
                     Err(error) => reply::server_error(&mut self.output, &error),
                 }
             }

@@ -12,7 +12,7 @@ use millstream_journal::{Cursor, Journal, Options, Reader, Retention, Share, Syn
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::{Log, Storage};
+use super::{Log, Storage, Syncing};
 use crate::error::Cause;
 use crate::name;
 
@@ -149,7 +149,16 @@ impl Storage for JournalStorage {
     }
 }
 
+impl Syncing for Journal {
+    fn sync(&self) -> Result<(), Cause> {
+        Journal::sync(self)?;
+        Ok(())
+    }
+}
+
 impl Log for JournalLog {
+    type Syncing = Journal;
+
     #[inline]
     fn append(&mut self, record: &[u8]) -> Result<u64, Cause> {
         let position = self.writer.write(record)?;
@@ -182,6 +191,10 @@ impl Log for JournalLog {
     fn sync(&mut self) -> Result<(), Cause> {
         self.writer.sync()?;
         Ok(())
+    }
+
+    fn syncing(&self) -> Journal {
+        self.journal.clone()
     }
 
     fn prune(&mut self, before: u64) -> Result<(), Cause> {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use super::{Log, Storage};
+use super::{Log, Storage, Syncing};
 use crate::error::Cause;
 
 /// Logs by the name of their queue.
@@ -93,7 +93,29 @@ impl Storage for MemoryStorage {
     }
 }
 
+impl Records {
+    fn sync(&mut self) -> Result<(), Cause> {
+        if self.failing {
+            return Err("input/output error".into());
+        }
+        self.synced = self.next();
+        Ok(())
+    }
+}
+
+/// Syncs the log of one queue in memory.
+#[derive(Debug)]
+pub struct MemorySyncing(Rc<RefCell<Records>>);
+
+impl Syncing for MemorySyncing {
+    fn sync(&self) -> Result<(), Cause> {
+        self.0.borrow_mut().sync()
+    }
+}
+
 impl Log for MemoryLog {
+    type Syncing = MemorySyncing;
+
     fn append(&mut self, record: &[u8]) -> Result<u64, Cause> {
         let mut records = self.records.borrow_mut();
         if records.failing {
@@ -128,12 +150,11 @@ impl Log for MemoryLog {
     }
 
     fn sync(&mut self) -> Result<(), Cause> {
-        let mut records = self.records.borrow_mut();
-        if records.failing {
-            return Err("input/output error".into());
-        }
-        records.synced = records.next();
-        Ok(())
+        self.records.borrow_mut().sync()
+    }
+
+    fn syncing(&self) -> MemorySyncing {
+        MemorySyncing(Rc::clone(&self.records))
     }
 
     fn prune(&mut self, before: u64) -> Result<(), Cause> {

@@ -10,6 +10,7 @@ mod script;
 
 mod compat;
 mod crashes;
+mod embedded;
 mod expiry;
 mod fanout;
 mod faults_of_others;

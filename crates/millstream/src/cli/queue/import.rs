@@ -143,7 +143,7 @@ fn import(args: &Args, queue: &str, files: &[PathBuf]) -> Result<Imported, Failu
         };
         match queues.put(&key, &new, now).map_err(Failure::failed)? {
             Put::Stored => imported.items += 1,
-            Put::Refused => {
+            Put::Refused(_) => {
                 return Err(Failure::failed(format!(
                     "queue \"{queue}\" does not take item {}",
                     imported.items

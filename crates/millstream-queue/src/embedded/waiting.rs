@@ -1,0 +1,122 @@
+//! A wait for an item, which keeps its place in the line while its owner looks at something else.
+
+use std::time::Duration;
+
+use super::queue::millis;
+use super::{OpenItem, Queue};
+use crate::connection::ConnectionId;
+use crate::error::QueueError;
+use crate::protocol::GetKey;
+use crate::queues::Got;
+
+/// So long a wait is without an end.
+const FOR_EVER_MS: u64 = u64::MAX / 2_000;
+
+/// Somebody in the line of a queue. Dropped, it waits no more, and what it was to get goes to the next.
+#[derive(Debug)]
+pub struct Waiting {
+    queue: Queue,
+    open: bool,
+    wait_ms: u64,
+    /// None once it has ended.
+    by: Option<ConnectionId>,
+    got: Option<OpenItem>,
+}
+
+impl Waiting {
+    pub(super) fn begin(queue: &Queue, wait: Duration, open: bool) -> Result<Self, QueueError> {
+        let mut waiting = Waiting {
+            queue: queue.clone(),
+            open,
+            wait_ms: millis(wait).min(FOR_EVER_MS),
+            by: None,
+            got: None,
+        };
+        let (by, got) = queue.queues().shared().touch(|queues, now| {
+            let by = queues.connect();
+            let key = waiting.key();
+            let got = match open {
+                // Each open item has a connection of its own: no limit on how many one may have.
+                true => queues.monitor(by, &key, usize::MAX, now),
+                false => queues.get(by, &key, now),
+            };
+            if !matches!(got, Ok(Got::Waiting)) && !(open && matches!(got, Ok(Got::Item(_)))) {
+                queues.disconnect(by, now);
+            }
+            Ok((by, got?))
+        })?;
+        waiting.end(by, got);
+        Ok(waiting)
+    }
+
+    fn key(&self) -> GetKey<'_> {
+        GetKey {
+            name: self.queue.name(),
+            wait_ms: self.wait_ms,
+            open: self.open,
+            ..GetKey::default()
+        }
+    }
+
+    /// Take what came of the wait.
+    fn end(&mut self, by: ConnectionId, got: Got) {
+        match got {
+            Got::Waiting => self.by = Some(by),
+            Got::Item(item) => {
+                let by = self.open.then_some(by);
+                self.got = Some(OpenItem::new(self.queue.clone(), item, by));
+            }
+            Got::Nothing | Got::NotNow => {}
+        }
+    }
+
+    /// Wait `limit` at most, and no longer than was said at the beginning; whether the wait has ended.
+    ///
+    /// # Errors
+    /// As for [`Queue::get`].
+    pub fn has_ended(&mut self, limit: Duration) -> Result<bool, QueueError> {
+        let Some(by) = self.by else {
+            return Ok(true);
+        };
+        let shared = self.queue.queues().shared();
+        shared.check_process()?;
+        shared.sleep(by, limit);
+        let key = self.key();
+        let got = shared.touch(|queues, now| {
+            let got = queues.resume(by, &key, now)?;
+            if got.is_some() && !(self.open && matches!(got, Some(Got::Item(_)))) {
+                queues.disconnect(by, now);
+            }
+            Ok(got)
+        })?;
+        let Some(got) = got else {
+            return Ok(false);
+        };
+        self.by = None;
+        self.end(by, got);
+        Ok(true)
+    }
+
+    /// What came of the wait, once it has ended. What was not opened is closed already.
+    pub fn take(&mut self) -> Option<OpenItem> {
+        self.got.take()
+    }
+
+    /// Wait to the end.
+    ///
+    /// # Errors
+    /// As for [`Queue::get`].
+    pub fn wait(mut self) -> Result<Option<OpenItem>, QueueError> {
+        while !self.has_ended(Duration::MAX)? {}
+        Ok(self.take())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(by) = self.by.take() {
+            // It waits no more: what is held for it goes back.
+            self.queue.disconnect(by);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Queues in process: threads share a folder, waits are fair, an open item comes back, and nothing acknowledged is lost.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use millstream_queue::QueueError;
+use millstream_queue::config::Sync;
+use millstream_queue::embedded::{Options, PutOptions, Queues, Waiting};
+use tempfile::TempDir;
+
+/// Longer than any wait that ends as it should.
+const LONG: Duration = Duration::from_secs(120);
+const NOW: Duration = Duration::ZERO;
+
+fn options(sync: Sync) -> Options {
+    Options {
+        sync,
+        ..Options::default()
+    }
+}
+
+fn open(folder: &TempDir) -> Queues {
+    Queues::open(folder.path(), &options(Sync::Never)).unwrap()
+}
+
+fn configured(text: &str) -> (TempDir, Queues) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join(".config");
+    std::fs::write(&config, text).unwrap();
+    let options = Options {
+        sync: Sync::Never,
+        config: Some(config),
+    };
+    let queues = Queues::open(folder.path(), &options).unwrap();
+    (folder, queues)
+}
+
+#[test]
+fn a_folder_is_shared_by_the_threads_of_a_process_and_closed_with_its_last_handle() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (open(&folder), open(&folder));
+    one.queue("q").unwrap().put(b"x").unwrap();
+    assert_eq!(two.queue("q").unwrap().len().unwrap(), 1);
+    assert!(matches!(
+        Queues::open(folder.path(), &options(Sync::Always)),
+        Err(QueueError::Differs { .. })
+    ));
+    let same = Queues::attach(folder.path()).unwrap();
+    assert_eq!(same.names(), [Arc::from("q")]);
+    let item = one.queue("q").unwrap().open(NOW).unwrap().unwrap();
+    drop((one, two, same));
+    // An open item keeps the folder open.
+    assert!(Queues::open(folder.path(), &options(Sync::Always)).is_err());
+    drop(item);
+    let queues = Queues::open(folder.path(), &options(Sync::Always)).unwrap();
+    assert_eq!(
+        queues.queue("q").unwrap().get(NOW).unwrap().as_deref(),
+        Some(&b"x"[..])
+    );
+}
+
+#[test]
+fn a_folder_is_opened_and_closed_by_many_threads_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    open(&folder).queue("q").unwrap().put(b"x").unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(open(&folder).queue("q").unwrap().len().unwrap(), 200);
+}
+
+#[test]
+fn an_open_item_goes_back_to_its_place_unless_it_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let queues = open(&folder);
+    let queue = queues.queue("q").unwrap();
+    queue
+        .put_many(["a", "b", "c"], &PutOptions::default())
+        .unwrap();
+    let (a, b) = (queue.open(NOW).unwrap(), queue.open(NOW).unwrap());
+    assert_eq!(queue.stats().unwrap()["open_transactions"], 2);
+    drop(a);
+    assert!(b.unwrap().close().unwrap());
+    let again = queue.open(NOW).unwrap().unwrap();
+    assert_eq!((again.body(), again.item().deliveries), (&b"a"[..], 1));
+    again.abort();
+    assert_eq!(queue.peek().unwrap().unwrap().body[..], b"a"[..]);
+    assert_eq!(queue.len().unwrap(), 2);
+    assert!(queue.flush().unwrap() && queue.is_empty().unwrap());
+    assert!(queue.delete().unwrap() && !queue.delete().unwrap());
+}
+
+#[test]
+fn who_waits_first_is_served_first_and_a_wait_can_end_early() {
+    let folder = tempfile::tempdir().unwrap();
+    let queue = open(&folder).queue("q").unwrap();
+    let mut line: VecDeque<Waiting> = (0..5).map(|_| queue.wait(LONG, false).unwrap()).collect();
+    assert!(!line[0].has_ended(Duration::from_millis(1)).unwrap());
+    drop(line.remove(1));
+    queue
+        .put_many(["1", "2", "3", "4"], &PutOptions::default())
+        .unwrap();
+    for expected in ["1", "2", "3", "4"] {
+        let item = line.pop_front().unwrap().wait().unwrap().unwrap();
+        assert_eq!(item.body(), expected.as_bytes());
+    }
+    assert_eq!(queue.get(Duration::from_millis(2)).unwrap(), None);
+    // What was held for a wait that is given up goes to the next.
+    let first = queue.wait(LONG, true).unwrap();
+    let second = queue.wait(LONG, true).unwrap();
+    queue.put(b"5").unwrap();
+    drop(first);
+    assert_eq!(second.wait().unwrap().unwrap().body(), b"5");
+}
+
+#[test]
+fn delays_end_and_items_expire_without_a_call() {
+    let (_folder, queues) = configured("[queue.q]\nexpire_to = \"late\"\n");
+    let queue = queues.queue("q").unwrap();
+    let soon = Duration::from_millis(20);
+    let expires = PutOptions {
+        expires: Some(soon),
+        ..PutOptions::default()
+    };
+    queue.put_with(b"old", &expires).unwrap();
+    let late = queues.queue("late").unwrap().get(LONG).unwrap();
+    assert_eq!(late.as_deref(), Some(&b"old"[..]));
+    let delayed = PutOptions {
+        delay: soon,
+        flags: 7,
+        ..PutOptions::default()
+    };
+    queue.put_with(b"slow", &delayed).unwrap();
+    assert_eq!(queue.get(NOW).unwrap(), None);
+    let item = queue.get_item(LONG).unwrap().unwrap();
+    assert_eq!((&item.body[..], item.flags), (&b"slow"[..], 7));
+}
+
+#[test]
+fn limits_are_errors_that_say_how_many_items_came_in() {
+    let (_folder, queues) = configured(
+        "[queue.q]\nmax_items = 3\nmax_item_bytes = 4\n[limits]\nitem_bytes = 100\n[alias]\nall = [\"a\", \"b\"]\n",
+    );
+    let queue = queues.queue("q").unwrap();
+    let error = queue
+        .put_many(["a", "b", "c", "d"], &PutOptions::default())
+        .unwrap_err();
+    assert!(
+        matches!(&error, QueueError::Partly { stored: 3, cause } if matches!(**cause, QueueError::Full { .. }))
+    );
+    assert_eq!(
+        error.to_string(),
+        "queue \"q\" is full (the first 3 items are stored)"
+    );
+    assert!(matches!(
+        queue.put(b"12345"),
+        Err(QueueError::TooLarge { bytes: 5, .. })
+    ));
+    assert!(matches!(
+        queues.queue("other").unwrap().put(&[0; 101]),
+        Err(QueueError::TooLarge { .. })
+    ));
+    assert!(matches!(queues.queue("a/b"), Err(QueueError::Name { .. })));
+    queues.queue("all").unwrap().put(b"x").unwrap();
+    assert_eq!(queues.queue("b").unwrap().len().unwrap(), 1);
+}
+
+#[test]
+fn a_damaged_queue_stays_closed_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let queues = Queues::open(folder.path(), &options(Sync::Always)).unwrap();
+    let items = ["aaaaa", "bbbbb"];
+    queues
+        .queue("bad")
+        .unwrap()
+        .put_many(items, &PutOptions::default())
+        .unwrap();
+    drop(queues);
+    let segment = folder.path().join("bad/segment-0000000000.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes.windows(5).position(|five| five == b"aaaaa").unwrap();
+    bytes[at] = b'b';
+    std::fs::write(&segment, bytes).unwrap();
+    let queues = open(&folder);
+    let closed = queues.closed();
+    assert!(
+        closed.len() == 1 && closed[0].1.contains("damaged at offset"),
+        "{closed:?}"
+    );
+    let bad = queues.queue("bad").unwrap();
+    assert!(matches!(bad.put(b"x"), Err(QueueError::Closed { .. })));
+    assert!(matches!(bad.get(NOW), Err(QueueError::Closed { .. })));
+    assert!(matches!(bad.len(), Err(QueueError::Closed { .. })));
+}
+
+/// Threads put and take with every policy: each item is taken once, and the items of one producer in their order.
+fn threads_put_and_take(sync: Sync) {
+    const EACH: u64 = 400;
+    let folder = tempfile::tempdir().unwrap();
+    let queues = Queues::open(folder.path(), &options(sync)).unwrap();
+    let queue = queues.queue("q").unwrap();
+    let taken = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for producer in 0..3u64 {
+            let queue = queue.clone();
+            scope.spawn(move || {
+                for n in 0..EACH {
+                    queue.put(format!("{producer} {n}").as_bytes()).unwrap();
+                }
+            });
+        }
+        for _ in 0..3 {
+            let (queue, taken) = (queue.clone(), &taken);
+            scope.spawn(move || {
+                let mut last = [None::<u64>; 3];
+                while taken.fetch_add(1, Ordering::SeqCst) < 3 * EACH {
+                    let item = queue.open(LONG).unwrap().unwrap();
+                    let text = String::from_utf8(item.body().to_vec()).unwrap();
+                    let (producer, n) = text.split_once(' ').unwrap();
+                    let n: u64 = n.parse().unwrap();
+                    let last = &mut last[producer.parse::<usize>().unwrap()];
+                    assert!(last.is_none_or(|last| last < n), "{text} after {last:?}");
+                    *last = Some(n);
+                    assert!(item.close().unwrap());
+                }
+            });
+        }
+    });
+    let stats = queue.stats().unwrap();
+    assert_eq!((stats["items"], stats["open_transactions"]), (0, 0));
+    assert_eq!(stats["total_items"], 3 * EACH);
+}
+
+#[test]
+fn threads_put_and_take_at_the_same_time() {
+    threads_put_and_take(Sync::Never);
+    threads_put_and_take(Sync::Every(Duration::from_millis(2)));
+}
+
+#[test]
+fn threads_share_the_syncs_of_what_they_put() {
+    threads_put_and_take(Sync::Always);
+}

@@ -47,7 +47,19 @@ from ._journal_errors import (
     RecordTooLargeError,
 )
 from ._keyed import KeyedStream, LateStream
-from ._millstream import JournalCursor, JournalReader, JournalRecord, KeyContext, Report
+from ._millstream import JournalCursor, JournalReader, JournalRecord, KeyContext, OpenItem, Report
+from ._queue_errors import (
+    QueueDamageError,
+    QueueError,
+    QueueFullError,
+    QueueIOError,
+    QueueItemTooLargeError,
+    QueuesBusyError,
+    QueuesClosedError,
+    QueuesForkedError,
+    QueueUsageError,
+)
+from ._queues import Queue, Queues
 from ._record import Record
 from ._run import run
 from ._windowed import Windows
@@ -80,6 +92,18 @@ __all__ = [
     "KeyedStream",
     "LateStream",
     "NotAJournalError",
+    "OpenItem",
+    "Queue",
+    "QueueDamageError",
+    "QueueError",
+    "QueueFullError",
+    "QueueIOError",
+    "QueueItemTooLargeError",
+    "QueueUsageError",
+    "Queues",
+    "QueuesBusyError",
+    "QueuesClosedError",
+    "QueuesForkedError",
     "Record",
     "RecordNotYetError",
     "RecordPrunedError",

@@ -1,6 +1,10 @@
 //! How a journal is opened: durability, sizes, limits, retention.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
+
+use jiff::SignedDuration;
 
 use crate::error::{Error, Result};
 use crate::frame;
@@ -21,6 +25,39 @@ pub enum Sync {
     Every(Duration),
     /// Before `append` returns. Appends at the same time share one sync.
     Always,
+}
+
+impl FromStr for Sync {
+    type Err = String;
+
+    /// `never`, `always`, or a time above 0 like `100ms`.
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "never" => return Ok(Sync::Never),
+            "always" => return Ok(Sync::Always),
+            _ => {}
+        }
+        let time = text.parse::<SignedDuration>().ok();
+        match time.and_then(|time| Duration::try_from(time).ok()) {
+            Some(time) if !time.is_zero() => Ok(Sync::Every(time)),
+            _ => Err(format!(
+                "\"{text}\" is none of never, always, or a time above 0 like 100ms"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Sync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sync::Never => f.write_str("never"),
+            Sync::Always => f.write_str("always"),
+            Sync::Every(every) => match SignedDuration::try_from(*every) {
+                Ok(every) => write!(f, "{every:#}"),
+                Err(_) => write!(f, "{every:?}"),
+            },
+        }
+    }
 }
 
 /// What may be removed from the front of a journal, whole segments at a time. A limit that is `None` removes nothing.
@@ -137,5 +174,27 @@ impl Options {
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sync_is_a_word_or_a_time() {
+        for (text, sync) in [
+            ("never", Sync::Never),
+            ("always", Sync::Always),
+            ("50ms", Sync::Every(Duration::from_millis(50))),
+        ] {
+            assert_eq!(text.parse(), Ok(sync));
+        }
+        for wrong in ["", "0s", "sometimes", "-1s"] {
+            assert!(wrong.parse::<Sync>().is_err(), "{wrong}");
+        }
+        let sync = Sync::Every(Duration::from_millis(1500));
+        assert_eq!(sync.to_string(), "1s 500ms");
+        assert_eq!(sync.to_string().parse(), Ok(sync));
     }
 }

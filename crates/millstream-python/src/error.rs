@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use millstream::queue::QueueError;
 use millstream::service::ServiceError;
 use millstream::service::testing::TestError;
 use millstream::wire::CallError;
@@ -169,13 +170,69 @@ fn make_journal<'py>(
     name: &str,
     arguments: impl pyo3::call::PyCallArgs<'py>,
 ) -> PyErr {
-    let class = py
-        .import("millstream._journal_errors")
-        .and_then(|package| package.getattr(name));
+    make_of(py, "millstream._journal_errors", name, arguments)
+}
+
+fn make_of<'py>(
+    py: Python<'py>,
+    package: &str,
+    name: &str,
+    arguments: impl pyo3::call::PyCallArgs<'py>,
+) -> PyErr {
+    let class = py.import(package).and_then(|package| package.getattr(name));
     match class.and_then(|class| class.call1(arguments)) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
     }
+}
+
+/// The exception for an error of queues.
+pub(crate) fn queue(py: Python<'_>, error: QueueError) -> PyErr {
+    use QueueError as E;
+    let message = error.to_string();
+    let (stored, error) = match error {
+        E::Partly { stored, cause } => (stored, *cause),
+        error => (0, error),
+    };
+    let name = match &error {
+        E::Full { .. } => "QueueFullError",
+        E::TooLarge { .. } => "QueueItemTooLargeError",
+        E::Busy { .. } => "QueuesBusyError",
+        E::Name { .. } | E::Differs { .. } | E::Config { .. } | E::TooManyQueues(_) => {
+            "QueueUsageError"
+        }
+        E::Closed { .. } | E::Record { .. } => "QueueDamageError",
+        E::Storage { .. } | E::Listing(_) | E::Folder { .. } => "QueueIOError",
+        E::Forked => "QueuesForkedError",
+        _ => "QueueError",
+    };
+    make_queue(py, name, (message, errno_of(&error), stored))
+}
+
+/// The number that the system gave, if it is at the bottom of it.
+fn errno_of(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return error.raw_os_error();
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// The exception for a call on queues that were closed.
+pub(crate) fn queues_closed(py: Python<'_>, path: &Path) -> PyErr {
+    let message = format!("{}: the queues are closed", path.display());
+    make_queue(py, "QueuesClosedError", (message,))
+}
+
+fn make_queue<'py>(
+    py: Python<'py>,
+    name: &str,
+    arguments: impl pyo3::call::PyCallArgs<'py>,
+) -> PyErr {
+    make_of(py, "millstream._queue_errors", name, arguments)
 }
 
 /// Something wrong with a service, its interfaces or its journals.

@@ -3,7 +3,7 @@
 //! The interpreter lock is let go around everything that may wait: opening, a sync, another writer, a new segment, the next records
 //! of a reader. A short append that has nothing to wait for keeps it, because letting it go costs as much as the append.
 
-mod body;
+pub(crate) mod body;
 mod cursor;
 mod reader;
 mod record;

@@ -18,6 +18,7 @@ mod keyed;
 mod logic;
 mod pipe;
 mod policy;
+mod queues;
 mod record;
 mod report;
 mod route;
@@ -47,6 +48,8 @@ mod _millstream {
     use crate::logic::KeyContext;
     #[pymodule_export]
     use crate::pipe::Pipe;
+    #[pymodule_export]
+    use crate::queues::{OpenItem, Queue, Queues};
     #[pymodule_export]
     use crate::record::{Field, Layout, Record};
     #[pymodule_export]

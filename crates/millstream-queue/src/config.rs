@@ -28,60 +28,17 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+pub use millstream_journal::Sync;
 use serde::{Deserialize, Deserializer};
 
 use crate::error::QueueError;
 use crate::name;
 use crate::server::ServerLimits;
 
-/// When an item is safe from the death of the machine. From that of the process it always is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
-    /// When the system writes it, some seconds later.
-    Never,
-    /// At the latest after this time.
-    Every(Duration),
-    /// Before it is acknowledged.
-    Always,
-}
-
-impl FromStr for Sync {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "never" => Ok(Sync::Never),
-            "always" => Ok(Sync::Always),
-            _ => match parse_time(text) {
-                Some(Duration::ZERO) => Ok(Sync::Always),
-                Some(every) => Ok(Sync::Every(every)),
-                None => Err(format!(
-                    "\"{text}\" is none of never, always, or a time such as 100ms"
-                )),
-            },
-        }
-    }
-}
-
-impl std::fmt::Display for Sync {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Sync::Never => f.write_str("never"),
-            Sync::Always => f.write_str("always"),
-            Sync::Every(every) => match SignedDuration::try_from(*every) {
-                Ok(every) => write!(f, "{every:#}"),
-                Err(_) => write!(f, "{every:?}"),
-            },
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Sync {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
+/// Read a [`Sync`]: a word or a time.
+fn sync<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sync>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Read a time such as `30s`.
@@ -159,6 +116,7 @@ struct Table {
     discard_old: Option<bool>,
     expire_to: Option<String>,
     fanout_only: Option<bool>,
+    #[serde(deserialize_with = "sync")]
     sync: Option<Sync>,
     memory_bytes: Option<u64>,
     max_opens: Option<usize>,
@@ -389,23 +347,6 @@ mod tests {
         );
         assert_eq!(b.max_age, Some(Duration::from_secs(2)));
         assert_eq!(late.expire_to, None);
-    }
-
-    #[test]
-    fn sync_is_a_word_or_a_time() {
-        for (text, sync) in [
-            ("never", Sync::Never),
-            ("always", Sync::Always),
-            ("0s", Sync::Always),
-            ("100ms", Sync::Every(Duration::from_millis(100))),
-        ] {
-            assert_eq!(text.parse(), Ok(sync));
-        }
-        assert!("sometimes".parse::<Sync>().is_err());
-        assert_eq!(
-            Sync::Every(Duration::from_millis(1500)).to_string(),
-            "1s 500ms"
-        );
     }
 
     #[test]

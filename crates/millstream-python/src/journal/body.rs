@@ -10,14 +10,14 @@ use crate::record::Record;
 use crate::show::type_name;
 
 /// The bytes of an object: where they lie if they cannot change there, a copy otherwise.
-pub(super) enum Body<'a> {
+pub(crate) enum Body<'a> {
     Still(&'a [u8]),
     Copied(Vec<u8>),
 }
 
 impl<'a> Body<'a> {
     #[inline]
-    pub(super) fn of(object: &'a Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of(object: &'a Bound<'_, PyAny>) -> PyResult<Self> {
         match object.cast::<PyBytes>() {
             Ok(bytes) => Ok(Body::Still(bytes.as_bytes())),
             Err(_) => Self::of_other(object),

@@ -1,0 +1,172 @@
+//! `Queues`: durable queues in a folder, used in this process.
+//!
+//! The interpreter lock is let go around every call of the queues: each may wait for a sync, for an item, or for another thread
+//! that has the queues.
+
+mod open_item;
+mod queue;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use millstream::journal::Sync;
+use millstream::queue::QueueError;
+use millstream::queue::embedded::{self as engine, Options};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+pub(crate) use open_item::OpenItem;
+pub(crate) use queue::Queue;
+
+use crate::error::{queue as to_python, queues_closed};
+use crate::gil::unlocked;
+
+/// A folder while it is open, as the objects that use it share it.
+pub(crate) struct Folder {
+    open: RwLock<Option<engine::Queues>>,
+    path: PathBuf,
+}
+
+impl Folder {
+    /// The queues, if nobody has closed them.
+    pub(crate) fn opened(&self, py: Python<'_>) -> PyResult<engine::Queues> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.clone().ok_or_else(|| queues_closed(py, &self.path))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn is_closed(&self) -> bool {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.is_none()
+    }
+}
+
+/// Runs a call of the queues without the interpreter lock.
+fn call<T>(py: Python<'_>, call: impl FnOnce() -> Result<T, QueueError>) -> PyResult<T> {
+    unlocked(call).map_err(|error| to_python(py, error))
+}
+
+/// A folder of durable queues, used in this process without a server.
+#[pyclass(frozen, subclass, module = "millstream._millstream")]
+pub(crate) struct Queues {
+    folder: Arc<Folder>,
+}
+
+impl Queues {
+    pub(crate) fn folder(&self) -> &Arc<Folder> {
+        &self.folder
+    }
+}
+
+#[pymethods]
+impl Queues {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        sync: Option<f64>,
+        config: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let sync = match sync {
+            None => Sync::Never,
+            Some(0.0) => Sync::Always,
+            Some(seconds) => Sync::Every(Duration::try_from_secs_f64(seconds)?),
+        };
+        let queues = call(py, || {
+            engine::Queues::open(&path, &Options { sync, config })
+        })?;
+        let folder = Folder {
+            open: RwLock::new(Some(queues)),
+            path,
+        };
+        Ok(Queues {
+            folder: Arc::new(folder),
+        })
+    }
+
+    /// The names of all queues that are open, sorted.
+    fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let queues = self.folder.opened(py)?;
+        let names = unlocked(|| queues.names());
+        Ok(names.iter().map(ToString::to_string).collect())
+    }
+
+    /// The queues that are kept closed because they are damaged: name, and what is wrong.
+    fn damaged<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let queues = self.folder.opened(py)?;
+        let damaged = PyDict::new(py);
+        for (name, reason) in unlocked(|| queues.closed()) {
+            damaged.set_item(name, reason)?;
+        }
+        Ok(damaged)
+    }
+
+    /// Read the configuration again. Items that are there keep their expiry.
+    fn reload(&self, py: Python<'_>) -> PyResult<()> {
+        let queues = self.folder.opened(py)?;
+        call(py, || queues.reload())
+    }
+
+    /// Make everything survive a loss of power, whatever ``sync`` says.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        let queues = self.folder.opened(py)?;
+        call(py, || queues.sync())
+    }
+
+    /// Close the folder. Waits end with an error; items that are open go back when their objects have gone.
+    fn close(&self) {
+        let mut open = self
+            .folder
+            .open
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let queues = open.take();
+        drop(open);
+        // The last handle syncs.
+        unlocked(|| drop(queues));
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.folder.is_closed()
+    }
+
+    /// The folder.
+    #[getter]
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.names(py)?.len())
+    }
+
+    fn __contains__(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        Ok(self.names(py)?.iter().any(|known| known == name))
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().folder.opened(slf.py())?;
+        Ok(slf)
+    }
+
+    fn __exit__(
+        &self,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        let closed = if self.closed() { ", closed" } else { "" };
+        format!("<queues '{}'{closed}>", self.folder.path().display())
+    }
+}

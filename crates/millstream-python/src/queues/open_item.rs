@@ -1,0 +1,135 @@
+//! `OpenItem`: an item that is somebody's own until it is confirmed.
+
+use std::sync::{Mutex, PoisonError};
+
+use millstream::queue::embedded as engine;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::call;
+use crate::gil::unlocked;
+
+/// An item that was opened: it goes back to its place unless it is closed.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct OpenItem {
+    open: Mutex<Option<engine::OpenItem>>,
+    body: Vec<u8>,
+    id: u64,
+    flags: u32,
+    deliveries: u32,
+    added_ms: u64,
+    expiry_ms: u64,
+}
+
+impl OpenItem {
+    pub(super) fn new(item: engine::OpenItem) -> Self {
+        let known = item.item();
+        OpenItem {
+            body: known.body.to_vec(),
+            id: known.id,
+            flags: known.flags,
+            deliveries: known.deliveries,
+            added_ms: known.added_ms,
+            expiry_ms: known.expiry_ms,
+            open: Mutex::new(Some(item)),
+        }
+    }
+
+    fn take(&self) -> Option<engine::OpenItem> {
+        self.open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+impl Drop for OpenItem {
+    fn drop(&mut self) {
+        if let Some(item) = self.take() {
+            unlocked(|| drop(item));
+        }
+    }
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1e3
+}
+
+#[pymethods]
+impl OpenItem {
+    /// The bytes.
+    #[getter]
+    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.body)
+    }
+
+    /// Its number in its queue.
+    #[getter]
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The number that came with it.
+    #[getter]
+    fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    /// How often it was delivered before and came back.
+    #[getter]
+    fn deliveries(&self) -> u32 {
+        self.deliveries
+    }
+
+    /// When it was put, in seconds since 1970.
+    #[getter]
+    fn added(&self) -> f64 {
+        seconds(self.added_ms)
+    }
+
+    /// When it expires, in seconds since 1970; None for never.
+    #[getter]
+    fn expires(&self) -> Option<f64> {
+        (self.expiry_ms != 0).then(|| seconds(self.expiry_ms))
+    }
+
+    /// Whether it is ours: neither closed nor aborted.
+    #[getter]
+    fn is_open(&self) -> bool {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.is_some()
+    }
+
+    /// Confirm it: it leaves the queue for good. False if it was closed or aborted before, or if its ``open_timeout`` is over.
+    fn close(&self, py: Python<'_>) -> PyResult<bool> {
+        match self.take() {
+            Some(item) => call(py, || item.close()),
+            None => Ok(false),
+        }
+    }
+
+    /// Give it back: it takes its place in the queue again, and counts as delivered once more.
+    fn abort(&self) {
+        if let Some(item) = self.take() {
+            unlocked(|| item.abort());
+        }
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        self.body(py)
+    }
+
+    fn __len__(&self) -> usize {
+        self.body.len()
+    }
+
+    /// An item is true, also an empty one.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.is_open() { "open" } else { "closed" };
+        format!("<item {}, {} bytes, {state}>", self.id, self.body.len())
+    }
+}

@@ -1,0 +1,79 @@
+"""What queues raise. Each class is a :class:`QueueError` and the builtin exception that fits.
+
+>>> import millstream as ms
+>>> from tempfile import TemporaryDirectory
+>>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+...     try:
+...         queues["a/b"]
+...     except ValueError as error:
+...         error
+QueueUsageError('"a/b": queue name has a character that is not allowed: ...)
+"""
+
+from __future__ import annotations
+
+import queue
+
+__all__ = [
+    "QueueDamageError",
+    "QueueError",
+    "QueueFullError",
+    "QueueIOError",
+    "QueueItemTooLargeError",
+    "QueueUsageError",
+    "QueuesBusyError",
+    "QueuesClosedError",
+    "QueuesForkedError",
+]
+
+
+class QueueError(Exception):
+    """Something went wrong with queues.
+
+    ``stored`` is how many items of a ``put_many`` are in the queue nevertheless. Those that are an
+    ``OSError`` have the system's ``errno``, where it gave one.
+    """
+
+    def __init__(self, message: str, errno: int | None = None, stored: int = 0) -> None:
+        super().__init__(message)
+        self.errno = errno
+        self.stored = stored
+
+    def __str__(self) -> str:
+        # An OSError would show its number and name once more.
+        return str(self.args[0])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+
+class QueueUsageError(QueueError, ValueError):
+    """A name, an option or a configuration that cannot be."""
+
+
+class QueuesClosedError(QueueError, ValueError):
+    """The queues were closed."""
+
+
+class QueueFullError(QueueError, queue.Full):
+    """The queue has as many items, or bytes, as it may have."""
+
+
+class QueueItemTooLargeError(QueueError, ValueError):
+    """The item is larger than an item of this queue may be."""
+
+
+class QueuesBusyError(QueueError, BlockingIOError):
+    """Another process has the folder open, a server for instance."""
+
+
+class QueueIOError(QueueError, OSError):
+    """The system failed, or the disk is full."""
+
+
+class QueueDamageError(QueueError, OSError):
+    """The queue is kept closed because it is damaged."""
+
+
+class QueuesForkedError(QueueError, RuntimeError):
+    """The queues were opened before a fork. The child has none of them."""

@@ -24,6 +24,7 @@
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
 
+mod numbered;
 mod open_item;
 mod queue;
 mod registry;

@@ -50,6 +50,9 @@ pub enum QueueError {
         /// The damage, with file and offset.
         reason: String,
     },
+    /// An alias, where one queue is needed.
+    #[error("\"{0}\" is an alias, not a queue")]
+    Alias(String),
     /// The queue has as many items, or bytes, as it may have.
     #[error("queue \"{queue}\" is full")]
     Full {

@@ -62,6 +62,9 @@ pub struct NewItem<'a> {
     pub expiry_ms: u64,
     /// Nobody gets it before; wall clock in milliseconds, 0: at once.
     pub due_ms: u64,
+    /// The number that a source of items has given it, so that it comes in once: who numbers, and the number. Such an item
+    /// is not delayed.
+    pub from: Option<(u64, u64)>,
     /// The bytes.
     pub body: &'a [u8],
 }

@@ -11,7 +11,12 @@
 //! REMOVE    4   0      bytes u32    id
 //! FLUSH     5   0      0            from: every item last written before this position is gone
 //! DELIVERED 6   0      count u32    id
+//! FROM      7   0      flags        added_ms   expiry_ms               source, index, item...
+//! MARK      8   0      0            source     index
 //! ```
+//!
+//! FROM adds an item that a source of items has numbered, so that it is put once: the queue has all of that source's items
+//! before `index` + 1. MARK says the same (all before `index`) when the records that said it are given up.
 
 const ADD: u8 = 1;
 const DELAYED: u8 = 2;
@@ -19,6 +24,8 @@ const AGAIN: u8 = 3;
 const REMOVE: u8 = 4;
 const FLUSH: u8 = 5;
 const DELIVERED: u8 = 6;
+const FROM: u8 = 7;
+const MARK: u8 = 8;
 
 /// What is kept about an item, besides its id and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +62,24 @@ pub enum Operation<'a> {
         deliveries: u32,
         /// The item.
         body: &'a [u8],
+    },
+    /// An item came that `source` has numbered `index`.
+    From {
+        /// Flags and times.
+        head: Head,
+        /// Whose number.
+        source: u64,
+        /// The number.
+        index: u64,
+        /// The item.
+        body: &'a [u8],
+    },
+    /// All items of `source` before `index` have come.
+    Mark {
+        /// Whose numbers.
+        source: u64,
+        /// The next number.
+        index: u64,
     },
     /// An item left for good.
     Remove {
@@ -108,6 +133,21 @@ impl<'a> Operation<'a> {
                 out.extend_from_slice(&deliveries.to_le_bytes());
                 out.extend_from_slice(body);
             }
+            Operation::From {
+                head,
+                source,
+                index,
+                body,
+            } => {
+                encode_head(out, FROM, head);
+                out.extend_from_slice(&source.to_le_bytes());
+                out.extend_from_slice(&index.to_le_bytes());
+                out.extend_from_slice(body);
+            }
+            Operation::Mark { source, index } => {
+                encode_short(out, MARK, 0, source);
+                out.extend_from_slice(&index.to_le_bytes());
+            }
             Operation::Remove { id, bytes } => encode_short(out, REMOVE, bytes, id),
             Operation::Flush { from } => encode_short(out, FLUSH, 0, from),
             Operation::Delivered { id, count } => encode_short(out, DELIVERED, count, id),
@@ -141,6 +181,13 @@ impl<'a> Operation<'a> {
                 },
             });
         }
+        if kind == MARK {
+            let (index, _) = self::word(rest).ok_or(SHORT)?;
+            return Ok(Operation::Mark {
+                source: word,
+                index,
+            });
+        }
         let (expiry_ms, rest) = self::word(rest).ok_or(SHORT)?;
         let head = Head {
             flags: number,
@@ -166,6 +213,16 @@ impl<'a> Operation<'a> {
                     due_ms,
                     id,
                     deliveries: u32::from_le_bytes(*deliveries),
+                    body,
+                })
+            }
+            FROM => {
+                let (source, rest) = self::word(rest).ok_or(SHORT)?;
+                let (index, body) = self::word(rest).ok_or(SHORT)?;
+                Ok(Operation::From {
+                    head,
+                    source,
+                    index,
                     body,
                 })
             }
@@ -202,7 +259,7 @@ mod tests {
         expiry_ms: 9,
     };
 
-    fn all() -> [Operation<'static>; 6] {
+    fn all() -> [Operation<'static>; 8] {
         [
             Operation::Add {
                 head: HEAD,
@@ -229,6 +286,16 @@ mod tests {
             Operation::Delivered {
                 id: 3,
                 count: u32::MAX,
+            },
+            Operation::From {
+                head: HEAD,
+                source: 1 << 63,
+                index: 5,
+                body: b"from a flow",
+            },
+            Operation::Mark {
+                source: 1 << 63,
+                index: 6,
             },
         ]
     }
@@ -257,7 +324,9 @@ mod tests {
             let mut record = Vec::new();
             operation.encode(&mut record);
             let body = match operation {
-                Operation::Add { body, .. } | Operation::Again { body, .. } => body.len(),
+                Operation::Add { body, .. }
+                | Operation::Again { body, .. }
+                | Operation::From { body, .. } => body.len(),
                 _ => 0,
             };
             for length in 0..record.len() - body {

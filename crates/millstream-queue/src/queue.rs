@@ -10,6 +10,8 @@
 mod compact;
 mod delayed;
 mod gone;
+mod lent;
+mod marks;
 mod ready;
 mod restore;
 
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use self::compact::{Compaction, Moved};
 use self::delayed::Delayed;
 use self::gone::Gone;
+use self::marks::Marks;
 use self::ready::{ITEM_OVERHEAD_BYTES, Ready};
 use crate::config::{Settings, Sync};
 use crate::connection::ConnectionId;
@@ -48,6 +51,8 @@ pub(crate) struct Queue<L> {
     open_deadlines: BTreeSet<(u64, u64)>,
     moved: Moved,
     compaction: Compaction,
+    /// How far numbered items have come.
+    marks: Marks,
     /// Items that are to go to another queue.
     leaving: Vec<Leaving>,
     /// Removals that could not be written, because the disk is full: id and length.
@@ -163,18 +168,28 @@ impl<L: Log> Queue<L> {
             added_ms: now.wall_ms,
             expiry_ms,
         };
-        let due_ms = if new.due_ms > now.wall_ms {
+        let due_ms = if new.due_ms > now.wall_ms && new.from.is_none() {
             new.due_ms
         } else {
             0
         };
-        let id = self
-            .append(&Operation::Add {
+        let operation = match new.from {
+            None => Operation::Add {
                 head,
                 due_ms,
                 body: new.body,
-            })
-            .map_err(|cause| self.fault(cause))?;
+            },
+            Some((source, index)) => Operation::From {
+                head,
+                source,
+                index,
+                body: new.body,
+            },
+        };
+        let id = self.append(&operation).map_err(|cause| self.fault(cause))?;
+        if let Some((source, index)) = new.from {
+            self.marks.set(source, index + 1, id);
+        }
         self.items += 1;
         self.bytes += new.body.len() as u64;
         self.counters.total_items += 1;
@@ -527,6 +542,9 @@ impl<L: Log> Queue<L> {
         match Operation::decode(record) {
             Ok(Operation::Add { head, due_ms, body }) => {
                 Ok(Some((Item::new(position, head, 0, body.into()), due_ms)))
+            }
+            Ok(Operation::From { head, body, .. }) => {
+                Ok(Some((Item::new(position, head, 0, body.into()), 0)))
             }
             Ok(Operation::Again {
                 head,

@@ -29,6 +29,7 @@
 //! ```
 
 mod get;
+mod lend;
 mod put;
 mod stats;
 mod turn;

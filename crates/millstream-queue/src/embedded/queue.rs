@@ -121,6 +121,7 @@ impl Queue {
                 .expires
                 .map_or(0, |after| now.wall_ms.saturating_add(millis(after))),
             due_ms: 0,
+            from: None,
             body,
         };
         let (queue, bytes) = (self.name.to_string(), body.len());

@@ -15,7 +15,7 @@ use super::{Options, registry};
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::moment::Moment;
-use crate::queues::{Queues, QueuesLimits};
+use crate::queues::{Queues, QueuesLimits, Unsynced};
 use crate::server::clock;
 use crate::storage::{JournalStorage, Syncing};
 
@@ -193,13 +193,15 @@ impl Shared {
         self.core.settle(&mut state);
         let unsynced = state.queues.take_unsynced();
         drop(state);
-        for (queue, log) in unsynced {
-            Syncing::sync(&log).map_err(|cause| QueueError::Storage {
-                queue: queue.to_string(),
-                cause,
-            })?;
-        }
+        sync(unsynced)?;
         outcome
+    }
+
+    /// Sync a queue and its fan-out queues; others have the queues meanwhile.
+    pub(super) fn sync_logs(&self, name: &str) -> Result<(), QueueError> {
+        self.check_process()?;
+        let logs = self.lock().queues.logs_of(name);
+        sync(logs)
     }
 
     /// Sleep until somebody may have ended the wait of this connection, `limit` at most.
@@ -212,6 +214,16 @@ impl Shared {
             state.bells.remove(&id);
         }
     }
+}
+
+fn sync(logs: Vec<Unsynced<JournalStorage>>) -> Result<(), QueueError> {
+    for (queue, log) in logs {
+        Syncing::sync(&log).map_err(|cause| QueueError::Storage {
+            queue: queue.to_string(),
+            cause,
+        })?;
+    }
+    Ok(())
 }
 
 impl Drop for Shared {

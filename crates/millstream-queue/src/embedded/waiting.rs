@@ -40,7 +40,12 @@ impl Waiting {
                 true => queues.monitor(by, &key, usize::MAX, now),
                 false => queues.get(by, &key, now),
             };
-            if !matches!(got, Ok(Got::Waiting)) && !(open && matches!(got, Ok(Got::Item(_)))) {
+            let keeps = match &got {
+                Ok(Got::Waiting) => true,
+                Ok(Got::Item(_)) => open,
+                _ => false,
+            };
+            if !keeps {
                 queues.disconnect(by, now);
             }
             Ok((by, got?))

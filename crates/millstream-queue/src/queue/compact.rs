@@ -123,7 +123,8 @@ impl<L: Log> Queue<L> {
     }
 
     fn prune(&mut self) {
-        let (first, oldest) = (self.log.first(), self.oldest());
+        let first = self.log.first();
+        let oldest = self.renew_marks(self.oldest());
         if oldest > first && self.moved.unsynced {
             // Whatever the sync policy: an item that has been safe for long must not become unsafe.
             if self.sync().is_err() {
@@ -135,6 +136,19 @@ impl<L: Log> Queue<L> {
         if self.log.prune(oldest).is_ok() && self.log.first() > first {
             self.compaction.rotations += 1;
         }
+    }
+
+    /// Say again what only records before `oldest` say; gives the first position that is needed then.
+    fn renew_marks(&mut self, oldest: u64) -> u64 {
+        while let Some((source, index, position)) = self.marks.before(oldest) {
+            // With a full disk the record is kept for now.
+            let Ok(renewed) = self.append(&Operation::Mark { source, index }) else {
+                return position;
+            };
+            self.marks.set(source, index, renewed);
+            self.moved.unsynced = true;
+        }
+        oldest
     }
 
     /// The first position that is still needed.

@@ -105,6 +105,16 @@ impl Ready {
         Some(item)
     }
 
+    /// An item leaves, wherever it stands.
+    pub(super) fn remove(&mut self, id: u64) -> Option<Item> {
+        let item = match self.early.remove(&id) {
+            Some(item) => item,
+            None => self.leave_gap(id)?,
+        };
+        self.uncount(&item);
+        Some(item)
+    }
+
     /// The newest item leaves again, as if it had never come.
     pub(super) fn pop_newest(&mut self, id: u64) -> Option<Item> {
         let newest = matches!(self.line.back(), Some(Slot::Item(item)) if item.id == id);
@@ -139,12 +149,7 @@ impl Ready {
         if expiry_ms > now.wall_ms {
             return None;
         }
-        let item = match self.early.remove(&id) {
-            Some(item) => item,
-            None => self.leave_gap(id)?,
-        };
-        self.uncount(&item);
-        Some(item)
+        self.remove(id)
     }
 
     pub(super) fn clear(&mut self) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::compact::{Compaction, Moved};
 use super::delayed::Delayed;
 use super::gone::Gone;
+use super::marks::Marks;
 use super::ready::Ready;
 use super::{Behind, Log, Queue};
 use crate::config::Settings;
@@ -29,6 +30,7 @@ struct Replay {
     moved: BTreeMap<u64, (u64, u64)>,
     delayed: Delayed,
     deliveries: BTreeMap<u64, u32>,
+    marks: Marks,
 }
 
 impl Replay {
@@ -70,6 +72,16 @@ impl Replay {
                     self.delayed.insert(position, due_ms);
                 }
             }
+            Operation::From {
+                source,
+                index,
+                body,
+                ..
+            } => {
+                self.count(body.len());
+                self.marks.set(source, index + 1, position);
+            }
+            Operation::Mark { source, index } => self.marks.set(source, index, position),
             Operation::Again {
                 due_ms,
                 id,
@@ -176,6 +188,7 @@ impl<L: Log> Queue<L> {
             open_deadlines: std::collections::BTreeSet::new(),
             moved,
             compaction: Compaction::default(),
+            marks: replay.marks,
             leaving: Vec::new(),
             owed: Vec::new(),
             items: replay.items,

@@ -95,22 +95,28 @@ impl<S: Storage> Queues<S> {
         }
         self.counters.total_items += 1;
         for &target in &*targets {
-            self.must_sync(target, key.sync);
-            if let Some(queue) = self
-                .queue_mut(target)
-                .filter(|queue| queue.settings.discard_old)
-            {
-                // What cannot be read back now stays, and the queue is over its limit for a while.
-                let _ = queue.discard_old(now);
-            }
-            self.settle(target, now);
+            self.arrived(target, key.sync, now);
         }
         Ok(Put::Stored)
     }
 
+    /// An item has come into a queue.
+    #[inline]
+    pub(super) fn arrived(&mut self, target: QueueId, sync: bool, now: Moment) {
+        self.must_sync(target, sync);
+        if let Some(queue) = self
+            .queue_mut(target)
+            .filter(|queue| queue.settings.discard_old)
+        {
+            // What cannot be read back now stays, and the queue is over its limit for a while.
+            let _ = queue.discard_old(now);
+        }
+        self.settle(target, now);
+    }
+
     /// The queues that get what is sent to this name.
     #[inline]
-    fn targets_of(
+    pub(super) fn targets_of(
         &mut self,
         name: &str,
         targets: &mut Vec<QueueId>,
@@ -228,6 +234,7 @@ impl<S: Storage> Queues<S> {
                 flags: leaving.item.flags,
                 expiry_ms: 0,
                 due_ms: 0,
+                from: None,
                 body: &leaving.item.body,
             };
             let mut shared = Some(Arc::clone(&leaving.item.body));

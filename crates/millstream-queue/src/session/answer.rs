@@ -47,6 +47,7 @@ impl Session {
                     flags: set.flags,
                     expiry_ms: expiry_ms(set.expiry, now),
                     due_ms: 0,
+                    from: None,
                     body: set.data,
                 };
                 match queues.put(&key, &item, now) {

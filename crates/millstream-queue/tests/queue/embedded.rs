@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millstream_queue::QueueError;
 use millstream_queue::config::Sync;
-use millstream_queue::embedded::{Options, PutOptions, Queues, Waiting};
+use millstream_queue::embedded::{Options, PutOptions, Queue, Queues, Waiting};
 use tempfile::TempDir;
 
 /// Longer than any wait that ends as it should.
@@ -248,4 +248,88 @@ fn threads_put_and_take_at_the_same_time() {
 #[test]
 fn threads_share_the_syncs_of_what_they_put() {
     threads_put_and_take(Sync::Always);
+}
+
+/// Bodies and ids.
+fn lend(queue: &Queue, items: usize) -> (Vec<String>, Vec<u64>) {
+    let mut out = Vec::new();
+    queue.lend(items, usize::MAX, &mut out).unwrap();
+    let text = |body: &[u8]| String::from_utf8(body.to_vec()).unwrap();
+    out.iter().map(|item| (text(&item.body), item.id)).unzip()
+}
+
+#[test]
+fn what_is_lent_comes_back_or_is_confirmed_also_after_a_restart() {
+    // Little memory, so that most items are in the log only.
+    let (folder, queues) = configured("[defaults]\nmemory_bytes = 1000\nopen_timeout = \"1ms\"\n");
+    let options = Options {
+        sync: Sync::Never,
+        config: Some(folder.path().join(".config")),
+    };
+    let queue = queues.queue("q").unwrap();
+    let items: Vec<String> = (0..100).map(|n| format!("item {n}")).collect();
+    queue.put_many(&items, &PutOptions::default()).unwrap();
+    let (bodies, ids) = lend(&queue, 60);
+    assert_eq!(bodies, items[..60]);
+    queue.take_back(ids[50..].iter().copied());
+    queue.confirm_lent(ids[..10].iter().copied()).unwrap();
+    assert_eq!(queue.len().unwrap(), 50);
+    drop((queue, queues));
+
+    let queues = Queues::open(folder.path(), &options).unwrap();
+    let queue = queues.queue("q").unwrap();
+    assert_eq!(queue.len().unwrap(), 90);
+    // Confirmed twice, or confirmed from where the restart has put them: in memory or not.
+    queue.confirm_lent(ids[..20].iter().copied()).unwrap();
+    queue.confirm_lent(ids[55..].iter().copied()).unwrap();
+    queue.confirm_lent([u64::MAX, ids[0]]).unwrap();
+    assert_eq!(queue.len().unwrap(), 75);
+    drop((queue, queues));
+
+    let queues = Queues::open(folder.path(), &options).unwrap();
+    let queue = queues.queue("q").unwrap();
+    let expected: Vec<&String> = items[20..55].iter().chain(&items[60..]).collect();
+    assert_eq!(lend(&queue, 1000).0.iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn numbered_items_come_in_once_into_each_queue_and_the_number_outlives_them() {
+    let (folder, queues) =
+        configured("[queue.only]\nfanout_only = true\n[queue.q]\nmax_items = 1\n");
+    for name in ["q", "only"] {
+        let (queue, child) = (
+            queues.queue(name).unwrap(),
+            queues.queue(&format!("{name}+child")).unwrap(),
+        );
+        assert_eq!(child.get(NOW).unwrap(), None);
+        queue.put_always(["a", "b", "c"], Some((7, 0))).unwrap();
+        queue.put_always(["b", "c", "d"], Some((7, 1))).unwrap();
+        queue.put_always(["other"], Some((8, 0))).unwrap();
+        assert_eq!(queue.mark_of(7).unwrap(), 4);
+        assert_eq!(lend(&child, 9).0, ["a", "b", "c", "d", "other"]);
+        let own = if name == "q" { 5 } else { 0 };
+        assert_eq!(lend(&queue, 9).0.len(), own);
+    }
+    let queue = queues.queue("many").unwrap();
+    queue.put_always(["x"], Some((7, 41))).unwrap();
+    // So much comes and goes that the record of the number has long been given up.
+    let body = vec![0; 100_000];
+    for _ in 0..500 {
+        queue.put(&body).unwrap();
+        queue.get(NOW).unwrap().unwrap();
+    }
+    queue.get(NOW).unwrap().unwrap();
+    let first = folder.path().join("many/segment-0000000000.log");
+    assert!(!first.exists(), "nothing was given up");
+    drop((queue, queues));
+    let queues = Queues::open(
+        folder.path(),
+        &Options {
+            sync: Sync::Never,
+            config: Some(folder.path().join(".config")),
+        },
+    )
+    .unwrap();
+    assert_eq!(queues.queue("many").unwrap().mark_of(7).unwrap(), 42);
+    assert_eq!(queues.queue("only").unwrap().mark_of(8).unwrap(), 1);
 }

@@ -1,0 +1,84 @@
+//! Items that are lent: taken by somebody who confirms them later by their ids, after a restart too.
+//!
+//! An item that is lent is open, and belongs to no connection. Nothing in the log says so: after a restart it is back in its
+//! place, and is removed from there if it is confirmed then.
+
+use super::{Open, Queue};
+use crate::connection::ConnectionId;
+use crate::error::QueueError;
+use crate::item::Item;
+use crate::operation::Operation;
+use crate::storage::Log;
+
+impl<L: Log> Queue<L> {
+    /// An item that [`next`](Self::next) gave is somebody's who confirms it later. It has no time limit.
+    pub(crate) fn lend(&mut self, item: Item) {
+        self.counters.transactions += 1;
+        let open = Open {
+            item,
+            connection: ConnectionId::LENT,
+            deadline_us: None,
+        };
+        self.opens.insert(open.item.id, open);
+    }
+
+    /// An item leaves for good, wherever it is; false if it has left before.
+    ///
+    /// # Errors
+    /// It is in the log only and cannot be read.
+    pub(crate) fn remove(&mut self, id: u64) -> Result<bool, QueueError> {
+        if self.close(id).is_some() {
+            return Ok(true);
+        }
+        let length = match self.ready.remove(id) {
+            Some(item) => item.body.len(),
+            None => match self.remove_unread(id)? {
+                Some(length) => length,
+                None => return Ok(false),
+            },
+        };
+        self.items -= 1;
+        self.bytes -= length as u64;
+        self.finish(id, length);
+        Ok(true)
+    }
+
+    /// An item that is in the log only leaves its place, if it has one; its length.
+    fn remove_unread(&mut self, id: u64) -> Result<Option<usize>, QueueError> {
+        let delayed = self.delayed.due_ms(id).is_some();
+        let behind =
+            self.behind.items > 0 && id >= self.behind.position && !self.behind.gone.contains(id);
+        let position = self.moved.position(id);
+        let known = self.log.first()..self.log.next();
+        if !(delayed || behind) || !known.contains(&position) {
+            return Ok(None);
+        }
+        let Some((item, due_ms)) = self.read_item(position)? else {
+            return Ok(None);
+        };
+        if item.id != id || (due_ms != 0) != delayed {
+            return Ok(None);
+        }
+        if !self.delayed.remove(id) {
+            self.behind.items -= 1;
+            self.behind.gone.insert(id);
+        }
+        Ok(Some(item.body.len()))
+    }
+
+    /// All items before this one that `source` has numbered have come.
+    pub(crate) fn mark_of(&self, source: u64) -> u64 {
+        self.marks.next(source)
+    }
+
+    /// Say how far the items of `source` have come, for a queue that keeps none of them.
+    pub(crate) fn mark(&mut self, source: u64, next: u64) -> Result<(), QueueError> {
+        let operation = Operation::Mark {
+            source,
+            index: next,
+        };
+        let position = self.append(&operation).map_err(|cause| self.fault(cause))?;
+        self.marks.set(source, next, position);
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Items for whoever takes many and confirms them later by their ids, and numbered items, which come in once: a flow's input
+//! and output.
+
+use std::sync::Arc;
+
+use super::{Queues, Unsynced};
+use crate::error::QueueError;
+use crate::item::{Item, NewItem};
+use crate::moment::Moment;
+use crate::storage::Storage;
+
+impl<S: Storage> Queues<S> {
+    /// Take up to `items_max` items, `bytes_max` long together or little more. Each is open, with no time limit, until it is
+    /// [confirmed](Self::confirm_lent) or [taken back](Self::take_back). The queue comes to be if need be.
+    ///
+    /// # Errors
+    /// The storage refuses; what was taken before that is in `out`.
+    pub fn lend(
+        &mut self,
+        name: &str,
+        (items_max, bytes_max): (usize, usize),
+        now: Moment,
+        out: &mut Vec<Item>,
+    ) -> Result<(), QueueError> {
+        let id = self.ensure(name, now)?;
+        let (mut items, mut bytes) = (0, 0);
+        while items < items_max && bytes < bytes_max {
+            let Some(queue) = self.queue_mut(id) else {
+                break;
+            };
+            let Some(item) = queue.next(now)? else { break };
+            queue.lend(item.clone());
+            (items, bytes) = (items + 1, bytes + item.body.len());
+            out.push(item);
+        }
+        self.counters.cmd_get += items as u64;
+        self.counters.get_hits += items as u64;
+        self.settle(id, now);
+        Ok(())
+    }
+
+    /// The items with these ids leave for good, also if a restart has put them back in their places. Those that have left
+    /// before are passed over.
+    ///
+    /// # Errors
+    /// The storage refuses; the others have left.
+    pub fn confirm_lent(
+        &mut self,
+        name: &str,
+        ids: impl IntoIterator<Item = u64>,
+        now: Moment,
+    ) -> Result<(), QueueError> {
+        let mut outcome = self.refuse_closed(name);
+        let Some(&id) = self.names.get(name) else {
+            return outcome;
+        };
+        if let Some(queue) = self.queue_mut(id) {
+            for item in ids {
+                outcome = outcome.and(queue.remove(item).map(|_| ()));
+            }
+        }
+        self.settle(id, now);
+        outcome
+    }
+
+    /// The items with these ids take their places again, as if they had never been lent.
+    pub fn take_back(&mut self, name: &str, ids: impl IntoIterator<Item = u64>, now: Moment) {
+        let Some(&id) = self.names.get(name) else {
+            return;
+        };
+        if let Some(queue) = self.queue_mut(id) {
+            ids.into_iter().for_each(|item| queue.undo_open(item));
+        }
+        self.settle(id, now);
+    }
+
+    /// Put an item whatever the limits of its queues say. One that is numbered comes into each queue once: it is passed
+    /// over where it is already, so that an item whose put failed is put again.
+    ///
+    /// # Errors
+    /// The storage refuses: the item may be in some of the queues. The name is an alias: there is no one place to say which numbers
+    /// have come.
+    pub fn put_always(
+        &mut self,
+        name: &str,
+        item: &NewItem<'_>,
+        now: Moment,
+    ) -> Result<(), QueueError> {
+        if self.config.alias(name).is_some() {
+            return Err(QueueError::Alias(name.to_owned()));
+        }
+        let own = self.ensure(name, now)?;
+        let mut targets = Vec::new();
+        self.targets_of(name, &mut targets, now)?;
+        // The queue itself is last: what it says of the numbers holds for all.
+        targets.retain(|target| *target != own);
+        let keeps = self
+            .settings(own)
+            .is_some_and(|settings| !settings.fanout_only);
+        if keeps {
+            targets.push(own);
+        }
+        let mut shared: Option<Arc<[u8]>> = None;
+        for &target in &targets {
+            let Some(queue) = self.queue_mut(target) else {
+                continue;
+            };
+            if item
+                .from
+                .is_none_or(|(source, index)| queue.mark_of(source) <= index)
+            {
+                queue.add(item, &mut shared, now)?;
+            }
+        }
+        if let (false, Some((source, index)), Some(queue)) = (keeps, item.from, self.queue_mut(own))
+        {
+            queue.mark(source, index + 1)?;
+        }
+        self.counters.cmd_set += 1;
+        self.counters.total_items += 1;
+        targets
+            .into_iter()
+            .for_each(|target| self.arrived(target, false, now));
+        Ok(())
+    }
+
+    /// The number of the next item of `source` that a queue does not have.
+    ///
+    /// # Errors
+    /// The queue is kept closed.
+    pub fn mark_of(&self, name: &str, source: u64) -> Result<u64, QueueError> {
+        self.refuse_closed(name)?;
+        let queue = self.names.get(name).and_then(|id| self.queue(*id));
+        Ok(queue.map_or(0, |queue| queue.mark_of(source)))
+    }
+
+    /// The logs of a queue and of its fan-out queues, to be synced without keeping others from the queues.
+    pub(crate) fn logs_of(&self, name: &str) -> Vec<Unsynced<S>> {
+        let Some(&own) = self.names.get(name) else {
+            return Vec::new();
+        };
+        let children = self.slots[own.slot as usize].children.iter().copied();
+        let queues = children.chain([own]).filter_map(|id| self.queue(id));
+        queues
+            .map(|queue| (Arc::clone(&queue.name), queue.syncing()))
+            .collect()
+    }
+}

@@ -289,7 +289,6 @@ GUIDES = ("flows.md", "time-and-windows.md", "joins.md", "journal.md", "recovery
         for block in python_blocks(ROOT / "docs" / "guide" / name)
         if "import millstream" in block
     ],
-
 )
 def test_the_python_examples_of_the_guides_run(block: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", block]

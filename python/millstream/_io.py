@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    from ._durable import Keep
+    from ._millstream import DurableSource
+
 __all__ = ["Sink", "Source", "generate", "stdout"]
 
 
@@ -48,6 +51,17 @@ class Source:
     def open(self, partition: str, position: int | None) -> Any:
         """Opens a partition, at its start or behind ``position``."""
         raise NotImplementedError(f"{type(self).__name__} has no method open")
+
+    def durable(self, keep: Keep = None) -> DurableSource:
+        """This source, its input recorded in the state directory before it is processed: a run that goes on
+        after a crash takes what it has not committed from there.
+
+        Recorded input is removed when no epoch needs it; ``keep`` says for how long it stays then: a timedelta
+        or text like ``"7d"``, a number of bytes or text like ``"10GiB"``, or ``"all"``. Items are pickled.
+        """
+        from ._durable import durable
+
+        return durable(self, keep)
 
 
 class Sink:

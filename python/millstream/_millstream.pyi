@@ -23,6 +23,7 @@ __all__ = [
     "ByteSink",
     "ByteSource",
     "Clock",
+    "DurableSource",
     "Field",
     "Flow",
     "Interface",
@@ -45,6 +46,7 @@ __all__ = [
     "Stopper",
     "VirtualClock",
     "cli_main",
+    "durable",
     "file_read",
     "file_write",
     "key_hash",
@@ -312,9 +314,14 @@ class Stopper:
 @final
 class Script:
     def __new__(cls, partitions: Sequence[Sequence[object]], batch_size: int) -> Self: ...
+    def durable(self, keep: int | str | timedelta | None = None) -> DurableSource: ...
 
 @final
-class ByteSource: ...
+class ByteSource:
+    def durable(self, keep: int | str | timedelta | None = None) -> DurableSource: ...
+
+@final
+class DurableSource: ...
 
 @final
 class ByteSink: ...
@@ -378,6 +385,7 @@ def file_read(
 def file_write(
     path: str | PathLike[str], *, framing: str, encode: Callable[[Any], object] | None
 ) -> ByteSink: ...
+def durable(source: object, all: bool, bytes: int | None, seconds: float | None) -> DurableSource: ...
 def key_hash(key: object) -> int: ...
 def cli_main(argv: Sequence[str | PathLike[str]]) -> int: ...
 

@@ -73,7 +73,7 @@ def dump(state: Any) -> tuple[int, bytes]:
 
 def read(how: int, written: bytes, make: Callable[[], Any] | None) -> Any:
     """The state that was written."""
-    value = Reader(io.BytesIO(written)).load()
+    value = read_items(written)
     if how == PICKLE:
         return value
     if how == STRUCT:
@@ -87,6 +87,16 @@ def read(how: int, written: bytes, make: Callable[[], Any] | None) -> Any:
         state.restore(snapshot)
         return state
     raise ValueError(f"it is written in a way ({how}) that this version does not read")
+
+
+def dump_items(items: list[Any]) -> bytes:
+    """A batch of a durable source's input."""
+    return pickle.dumps(items, 5)
+
+
+def read_items(written: bytes) -> Any:
+    """The batch that was recorded."""
+    return Reader(io.BytesIO(written)).load()
 
 
 class Reader(pickle.Unpickler):

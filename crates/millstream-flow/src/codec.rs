@@ -14,7 +14,7 @@ use crate::framing::Frames;
 use crate::policy::{OnError, Policy};
 use crate::poller::Io;
 use crate::sink::{Sink, Token, Writer};
-use crate::source::{Events, Next, Partition, Position, Source};
+use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
 
 /// A source of items: a source of frames with a decoder. Made by [`decode`].
 pub struct Decoded<S, F> {
@@ -72,6 +72,9 @@ where
             policy: None,
             frames: Frames::default(),
         }))
+    }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        self.source.begin(run)
     }
 }
 

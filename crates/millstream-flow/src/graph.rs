@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::control::lock;
 use crate::error::{Cause, FlowError};
 use crate::push::{Push, Tee};
-use crate::recovery::{Codecs, Sinks};
+use crate::recovery::{Codecs, Sinks, Sources};
 use crate::segment::{SegmentBuild, WorkerBuild};
 
 /// The number of a node in its flow.
@@ -52,6 +52,8 @@ pub(crate) struct Graph {
     pub(crate) nodes: Vec<Node>,
     pub(crate) roots: Vec<Root>,
     pub(crate) edges: usize,
+    /// The sources, as a run sees them that begins.
+    pub(crate) sources: Sources,
     /// The sinks, as recovery sees them.
     pub(crate) sinks: Sinks,
     /// The types whose values can be saved.

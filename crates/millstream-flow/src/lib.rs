@@ -12,6 +12,7 @@ pub mod batch;
 pub mod clock;
 pub mod codec;
 pub mod control;
+pub mod durable;
 pub mod error;
 pub mod files;
 pub mod framing;

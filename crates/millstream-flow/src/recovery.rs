@@ -52,7 +52,7 @@ pub use codec::{Codec, Codecs};
 pub(crate) use commit::Committer;
 pub use record::Changes;
 pub use resume::Restore;
-pub(crate) use resume::{Resume, Sinks, resume};
+pub(crate) use resume::{Begun, Parts, Resume, Sinks, Sources, resume};
 
 use crate::graph::NodeId;
 

@@ -24,12 +24,15 @@ use timely::worker::Worker;
 use crate::clock::{Clock, WallClock, now_ns};
 use crate::control::{Control, lock};
 use crate::error::FlowError;
-use crate::graph::{Node, Root};
+use crate::graph::{Node, Root, open_error};
 use crate::metrics::{Report, StepMetrics};
 use crate::poller::Poller;
 use crate::push::Context;
-use crate::recovery::{self, Codecs, Committer, Keeping, Part, Recovery, Resume, Sinks, Told};
+use crate::recovery::{
+    self, Begun, Codecs, Committer, Keeping, Part, Parts, Recovery, Resume, Sinks, Sources, Told,
+};
 use crate::segment::{Deadline, Epoch, WorkerBuild};
+use crate::source::Beginning;
 use crate::stream::Flow;
 use crate::time::NEVER;
 
@@ -108,6 +111,7 @@ pub struct Running {
 struct Plan {
     nodes: Vec<Node>,
     roots: Vec<Root>,
+    sources: Sources,
     sinks: Sinks,
     codecs: Codecs,
 }
@@ -129,6 +133,7 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
         Plan {
             nodes: graph.nodes.clone(),
             roots: graph.roots.clone(),
+            sources: graph.sources.clone(),
             sinks: graph.sinks.clone(),
             codecs: graph.codecs.clone(),
         }
@@ -186,16 +191,19 @@ fn keep(
     clock: &Arc<dyn Clock>,
 ) -> Result<(Kept, Option<JoinHandle<()>>), FlowError> {
     let Some(recovery) = &running.options.recovery else {
+        begin_without(plan, clock)?;
         return Ok((None, None));
     };
     let workers = running.options.workers;
-    let (store, resume, commit) = recovery::resume(
-        &running.name,
-        (&plan.nodes, &plan.sinks, plan.codecs.clone()),
-        recovery,
-        workers,
-        clock.time_ns(),
-    )?;
+    let parts = Parts {
+        nodes: &plan.nodes,
+        sources: &plan.sources,
+        sinks: &plan.sinks,
+        codecs: &plan.codecs,
+    };
+    let time_ns = clock.time_ns();
+    let begun = recovery::resume(&running.name, &parts, recovery, workers, time_ns)?;
+    let Begun { resume, commit, .. } = begun;
     let (teller, told) = channel();
     if resume.finished {
         eprintln!(
@@ -206,11 +214,12 @@ fn keep(
         return Ok((Some((Arc::new(resume), Mutex::new(teller))), None));
     }
     let committer = Committer {
-        store,
+        store: begun.store,
         base: commit.epoch,
         commit,
         nodes: plan.nodes.clone(),
         sinks: plan.sinks.clone(),
+        recordings: begun.recordings,
         options: recovery.clone(),
         control: Arc::clone(&running.control),
         clock: Arc::clone(clock),
@@ -225,6 +234,24 @@ fn keep(
             cause: cause.into(),
         })?;
     Ok((Some((Arc::new(resume), Mutex::new(teller))), Some(thread)))
+}
+
+/// Tells the sources that a run without a state directory begins.
+fn begin_without(plan: &Plan, clock: &Arc<dyn Clock>) -> Result<(), FlowError> {
+    for (node, source) in &plan.sources {
+        let this = &plan.nodes[*node];
+        let run = Beginning {
+            source: &this.name,
+            recovery: None,
+            recorded: &[],
+            forget: false,
+            time_ns: clock.time_ns(),
+        };
+        source
+            .begin(&run)
+            .map_err(|cause| open_error(this, cause))?;
+    }
+    Ok(())
 }
 
 /// Runs a worker and turns a panic of a step into the flow's failure.

@@ -1,8 +1,12 @@
 //! What a source is: a description that every worker shares, and partitions that one worker reads.
 
+use std::sync::Arc;
+
+use crate::durable::{Durable, Raw};
 use crate::error::Cause;
 use crate::poller::Io;
 use crate::push::Context;
+use crate::recovery::Recovery;
 
 /// Where a partition stands, in its own unit: bytes of a file, items of a list, messages of a
 /// socket. A partition opened at a position goes on behind it.
@@ -42,6 +46,59 @@ pub trait Source<B>: Send + Sync + 'static {
         resume: Option<Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause>;
+
+    /// A run begins, and nothing is open. A source that records its input gives what is to be told of commits.
+    ///
+    /// # Errors
+    /// A run without a state directory, for a source that needs one.
+    fn begin(&self, _run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        Ok(None)
+    }
+    /// This source, its input recorded in the state directory before it is processed: see [`durable`](crate::durable).
+    fn durable(self) -> Durable<Self>
+    where
+        Self: Sized,
+        B: Raw,
+    {
+        Durable::new(self)
+    }
+}
+
+/// What a source is told when a run begins.
+pub struct Beginning<'a> {
+    /// The name of the source in the flow.
+    pub source: &'a str,
+    /// Where the run keeps its state, if it does.
+    pub recovery: Option<&'a Recovery>,
+    /// The positions of partitions at the last commit, if they are those of records, because the source was durable then.
+    pub recorded: &'a [(&'a str, Position)],
+    /// Whether what was saved of the source is to be forgotten.
+    pub forget: bool,
+    /// Processing time; nanoseconds since 1970.
+    pub time_ns: i64,
+}
+
+/// The recorded input of a source, as commits see it.
+pub trait Recording: Send + Sync {
+    /// An epoch counts in which the partitions stood at these positions. Called in the background.
+    ///
+    /// # Errors
+    /// What ends the flow.
+    fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause>;
+}
+
+/// A source of any type of batch, as a run sees it that begins.
+pub(crate) trait Begin: Send + Sync {
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause>;
+}
+
+/// A source without its type.
+pub(crate) struct Begun<B>(pub(crate) Arc<dyn Source<B>>);
+
+impl<B: 'static> Begin for Begun<B> {
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        self.0.begin(run)
+    }
 }
 
 /// One partition of a source, on the worker that reads it.

@@ -17,7 +17,7 @@ use crate::run::{Options, Running, start};
 use crate::segment::{Route, SegmentBuild, arrival_root};
 use crate::sink::{Settled, Sink};
 use crate::sinking::Drain;
-use crate::source::Source;
+use crate::source::{Begun, Source};
 use crate::verbs::Each;
 
 /// A flow: sources, steps and sinks. Described once, run any number of times.
@@ -56,6 +56,8 @@ impl Flow {
         let mut graph = lock(&self.graph);
         let node = graph.add("source", name, Vec::new());
         graph.nodes[node].detail = source.describe();
+        let begun = Arc::new(Begun(Arc::clone(&source)));
+        graph.sources.push((node, begun));
         graph.roots.push(source_root(node, source, outlet.clone()));
         drop(graph);
         Pipe {

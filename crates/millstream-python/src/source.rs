@@ -3,14 +3,19 @@
 
 mod bytes;
 mod decode;
+mod durable;
 mod object;
 mod script;
 
+use millstream_flow::durable::Keep;
 use millstream_flow::framing::Framing;
+use millstream_flow::source::Source;
 use millstream_flow::{Flow, Pipe};
 use pyo3::prelude::*;
 
 pub(crate) use bytes::{ByteSource, file_read, tcp_connect, tcp_listen};
+use bytes::Unlocked;
+pub(crate) use durable::{DurableSource, durable};
 pub(crate) use script::Script;
 
 use crate::batch::PyBatch;
@@ -31,8 +36,12 @@ pub(crate) fn add(
     source: &Bound<'_, PyAny>,
     wish: &Wish,
 ) -> PyResult<Pipe<PyBatch>> {
+    if let Ok(durable) = source.cast::<DurableSource>() {
+        let (source, keep) = (durable.get().source.bind(source.py()), durable.get().keep);
+        return add_durable(flow, name, source, keep, wish);
+    }
     if let Ok(bytes) = source.cast::<ByteSource>() {
-        return bytes.get().add(flow, name, wish);
+        return bytes.get().add(flow, name, None, wish);
     }
     if let Ok(script) = source.cast::<Script>() {
         return Ok(flow.source(name, script.get().clone()));
@@ -40,8 +49,35 @@ pub(crate) fn add(
     if source.getattr("open").is_ok_and(|open| open.is_callable()) {
         return Ok(flow.source(name, object::ObjectSource::new(name, source)));
     }
-    Err(usage(
+    Err(no_source(source))
+}
+
+/// Adds a source whose input is recorded.
+fn add_durable(
+    flow: &Flow,
+    name: &str,
+    source: &Bound<'_, PyAny>,
+    keep: Keep,
+    wish: &Wish,
+) -> PyResult<Pipe<PyBatch>> {
+    if let Ok(bytes) = source.cast::<ByteSource>() {
+        return bytes.get().add(flow, name, Some(keep), wish);
+    }
+    // The interpreter is not held while a batch is written to disk.
+    if let Ok(script) = source.cast::<Script>() {
+        let script = script.get().clone().durable().keep(keep);
+        return Ok(flow.source(name, Unlocked(script)));
+    }
+    if source.getattr("open").is_ok_and(|open| open.is_callable()) {
+        let object = object::ObjectSource::new(name, source).durable().keep(keep);
+        return Ok(flow.source(name, Unlocked(object)));
+    }
+    Err(no_source(source))
+}
+
+fn no_source(source: &Bound<'_, PyAny>) -> PyErr {
+    usage(
         source.py(),
         &format!("{} is no source: it has no method open", show(source)),
-    ))
+    )
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::record::{Commit, SinkMark, SourceMark};
-use super::resume::Sinks;
+use super::resume::{Recordings, Sinks};
 use super::store::Store;
 use super::{Part, Recovery, Told};
 use crate::clock::{Clock, now_ns};
@@ -32,6 +32,8 @@ pub(crate) struct Committer {
     pub(crate) base: u64,
     pub(crate) nodes: Vec<Node>,
     pub(crate) sinks: Sinks,
+    /// The durable sources, and what they recorded in.
+    pub(crate) recordings: Recordings,
     pub(crate) options: Recovery,
     pub(crate) control: Arc<Control>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -128,6 +130,7 @@ impl Committer {
             self.store.append(changes, &next)?;
             self.commit = next;
             self.tell_sinks()?;
+            self.tell_sources()?;
             gathered.commits += 1;
             if self.options.crash_after == Some(gathered.commits) {
                 return Err(FlowError::Crashed(self.commit.epoch));
@@ -142,17 +145,19 @@ impl Committer {
     /// Takes what an operator has handed over into the next commit.
     fn book(&self, part: &Part, next: &mut Commit) {
         let source = &self.nodes[part.root].name;
+        let recorded = self.recordings.iter().any(|(node, _)| *node == part.root);
         for (name, position) in &part.positions {
             let known = next
                 .sources
                 .iter_mut()
                 .find(|mark| mark.source == *source && mark.partition == *name);
             match known {
-                Some(mark) => mark.position = *position,
+                Some(mark) => (mark.position, mark.recorded) = (*position, recorded),
                 None => next.sources.push(SourceMark {
                     source: source.clone(),
                     partition: name.clone(),
                     position: *position,
+                    recorded,
                 }),
             }
         }
@@ -173,6 +178,19 @@ impl Committer {
                 None => next.sinks.push(mark),
             }
         }
+    }
+
+    fn tell_sources(&self) -> Result<(), FlowError> {
+        for (node, recording) in &self.recordings {
+            let name = &self.nodes[*node].name;
+            let marks = self.commit.sources.iter();
+            let marks = marks.filter(|mark| mark.source == *name);
+            let positions: Vec<_> = marks.map(|m| (m.partition.as_str(), m.position)).collect();
+            recording
+                .commit(&positions)
+                .map_err(|cause| open_error(&self.nodes[*node], cause))?;
+        }
+        Ok(())
     }
 
     fn tell_sinks(&self) -> Result<(), FlowError> {

@@ -47,6 +47,9 @@ pub struct SourceMark {
     pub partition: String,
     /// Its position.
     pub position: u64,
+    /// True for a durable source: the position is that of a record of its input.
+    #[serde(default)]
+    pub recorded: bool,
 }
 
 /// What a sink had prepared on one worker.

@@ -11,6 +11,7 @@ use crate::error::{Cause, FlowError};
 use crate::graph::{Node, NodeId, open_error};
 use crate::key::worker_of;
 use crate::sink::Settle;
+use crate::source::{Begin, Beginning, Recording};
 
 /// What a run resumes from.
 pub(crate) struct Resume {
@@ -103,16 +104,37 @@ impl Restore<'_> {
 
 /// The sinks of a flow, as recovery sees them.
 pub(crate) type Sinks = Vec<(NodeId, Arc<dyn Settle>)>;
+/// The sources of a flow, as recovery sees them.
+pub(crate) type Sources = Vec<(NodeId, Arc<dyn Begin>)>;
+/// The durable ones of them, and what they record in.
+pub(crate) type Recordings = Vec<(NodeId, Arc<dyn Recording>)>;
+
+/// A flow, as recovery sees it.
+pub(crate) struct Parts<'a> {
+    pub(crate) nodes: &'a [Node],
+    pub(crate) sources: &'a Sources,
+    pub(crate) sinks: &'a Sinks,
+    pub(crate) codecs: &'a Codecs,
+}
+
+/// What a run with a state directory begins with.
+pub(crate) struct Begun {
+    pub(crate) store: Store,
+    pub(crate) resume: Resume,
+    pub(crate) commit: Commit,
+    pub(crate) recordings: Recordings,
+}
 
 /// Opens the state directory, checks that it is of this flow, and takes the sinks back to the last commit.
 /// A first run commits an epoch of its own before it reads anything, so that sinks know where they began.
 pub(crate) fn resume(
     flow: &str,
-    (nodes, sinks, codecs): (&[Node], &Sinks, Codecs),
+    parts: &Parts<'_>,
     options: &Recovery,
     workers: usize,
     time_ns: i64,
-) -> Result<(Store, Resume, Commit), FlowError> {
+) -> Result<Begun, FlowError> {
+    let (nodes, sinks) = (parts.nodes, parts.sinks);
     let mut store = Store::open(&options.dir, options.sync)?;
     let mut commit = store.saved().commit().cloned().unwrap_or_default();
     let first = store.saved().commit().is_none();
@@ -123,6 +145,10 @@ pub(crate) fn resume(
         commit.sinks.retain(|mark| mark.sink != *step);
     }
     check(flow, nodes, &store, &commit, options)?;
+    let recordings = match commit.finished {
+        true => Vec::new(),
+        false => begin(parts, &commit, options, time_ns)?,
+    };
     if !commit.finished {
         let mut marks = Vec::new();
         for (node, sink) in sinks {
@@ -159,9 +185,51 @@ pub(crate) fn resume(
         finished: commit.finished,
         moved,
         lockstep: options.epoch.is_zero(),
-        codecs,
+        codecs: parts.codecs.clone(),
     };
-    Ok((store, resume, commit))
+    Ok(Begun {
+        store,
+        resume,
+        commit,
+        recordings,
+    })
+}
+
+/// Tells the sources that a run begins.
+fn begin(
+    parts: &Parts<'_>,
+    commit: &Commit,
+    options: &Recovery,
+    time_ns: i64,
+) -> Result<Recordings, FlowError> {
+    let mut recordings = Vec::new();
+    for (node, source) in parts.sources {
+        let this = &parts.nodes[*node];
+        let marks = commit.sources.iter();
+        let marks = marks.filter(|mark| mark.source == this.name && mark.recorded);
+        let recorded: Vec<_> = marks.map(|m| (m.partition.as_str(), m.position)).collect();
+        let run = Beginning {
+            source: &this.name,
+            recovery: Some(options),
+            recorded: &recorded,
+            forget: options.drop.contains(&this.name),
+            time_ns,
+        };
+        let recording = source.begin(&run);
+        match recording.map_err(|cause| open_error(this, cause))? {
+            Some(recording) => recordings.push((*node, recording)),
+            None if !recorded.is_empty() => {
+                let cause = format!(
+                    "it was durable, and where it stood is known of its recorded input only; make it durable again, or forget \
+                     the source with --drop-state \"{}\"",
+                    this.name
+                );
+                return Err(open_error(this, cause.into()));
+            }
+            None => {}
+        }
+    }
+    Ok(recordings)
 }
 
 /// Finds what is saved and no longer in the flow.

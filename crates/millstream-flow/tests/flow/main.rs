@@ -14,6 +14,7 @@ mod support;
 
 mod backpressure;
 mod descriptions;
+mod durable;
 mod files;
 mod idle;
 mod joins;

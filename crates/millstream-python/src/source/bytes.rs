@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use millstream_flow::batch::Batch;
+use millstream_flow::durable::Keep;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
-use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use millstream_flow::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
 use millstream_flow::{Flow, Pipe, files, tcp};
 use pyo3::prelude::*;
 
@@ -35,6 +37,15 @@ impl ByteSource {
     fn __repr__(&self) -> String {
         format!("<source {}>", self.describe())
     }
+
+    /// This source, its input recorded before it is processed.
+    #[pyo3(signature = (keep=None))]
+    fn durable<'py>(
+        source: &Bound<'py, Self>,
+        keep: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        super::durable::of(source, keep)
+    }
 }
 
 impl ByteSource {
@@ -46,10 +57,16 @@ impl ByteSource {
     }
 
     /// Adds the source and, behind it, its decoder.
-    pub(crate) fn add(&self, flow: &Flow, name: &str, wish: &Wish) -> PyResult<Pipe<PyBatch>> {
+    pub(crate) fn add(
+        &self,
+        flow: &Flow,
+        name: &str,
+        durable: Option<Keep>,
+        wish: &Wish,
+    ) -> PyResult<Pipe<PyBatch>> {
         let frames = match &self.kind {
-            Kind::Tcp(source) => flow.source(name, Unlocked(source.clone())),
-            Kind::Files(source) => flow.source(name, Unlocked(source.clone())),
+            Kind::Tcp(source) => add(flow, name, source.clone(), durable),
+            Kind::Files(source) => add(flow, name, source.clone(), durable),
         };
         let (decode, wish, source) = (self.decode.clone(), wish.clone(), name.to_owned());
         Ok(
@@ -60,10 +77,22 @@ impl ByteSource {
     }
 }
 
-/// A byte source that is read without the interpreter lock.
-struct Unlocked<S>(S);
+fn add(
+    flow: &Flow,
+    name: &str,
+    source: impl Source<Frames>,
+    durable: Option<Keep>,
+) -> Pipe<Frames> {
+    match durable {
+        Some(keep) => flow.source(name, Unlocked(source.durable().keep(keep))),
+        None => flow.source(name, Unlocked(source)),
+    }
+}
 
-impl<S: Source<Frames>> Source<Frames> for Unlocked<S> {
+/// A source that is read without the interpreter lock.
+pub(super) struct Unlocked<S>(pub(super) S);
+
+impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     fn describe(&self) -> String {
         self.0.describe()
     }
@@ -75,17 +104,20 @@ impl<S: Source<Frames>> Source<Frames> for Unlocked<S> {
         partition: usize,
         resume: Option<Position>,
         io: &Io,
-    ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
         Ok(Box::new(UnlockedPartition(
             self.0.open(partition, resume, io)?,
         )))
     }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        self.0.begin(run)
+    }
 }
 
-struct UnlockedPartition(Box<dyn Partition<Frames>>);
+struct UnlockedPartition<B>(Box<dyn Partition<B>>);
 
-impl Partition<Frames> for UnlockedPartition {
-    fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+impl<B> Partition<B> for UnlockedPartition<B> {
+    fn next_batch(&mut self, batch: &mut B, events: &mut Events<'_>) -> Result<Next, Cause> {
         unlocked(|| self.0.next_batch(batch, events))
     }
     fn next_awake(&self) -> Option<u64> {

@@ -68,6 +68,15 @@ impl Script {
             batch: batch_size.max(1),
         })
     }
+
+    /// This source, its input recorded before it is processed.
+    #[pyo3(signature = (keep=None))]
+    fn durable<'py>(
+        source: &Bound<'py, Self>,
+        keep: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        super::durable::of(source, keep)
+    }
 }
 
 impl Source<PyBatch> for Script {

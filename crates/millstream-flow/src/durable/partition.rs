@@ -1,0 +1,118 @@
+//! One partition of a durable source: first what was recorded and is to be processed again, then the source itself.
+
+use std::sync::Arc;
+
+use super::Raw;
+use super::record::Head;
+use super::recorder::{Behind, ENDED, Recorder};
+use crate::error::Cause;
+use crate::framing::Frames;
+use crate::source::{Events, Next, Partition, Position};
+
+/// A quiet partition says again where it stands when so many records came behind its last one.
+const QUIET_RECORDS: u64 = 1024;
+
+pub(super) struct DurablePartition<B> {
+    recorder: Arc<Recorder>,
+    index: usize,
+    /// The source's own partition, unless it has ended.
+    source: Option<Box<dyn Partition<B>>>,
+    behind: Behind,
+    replaying: bool,
+    frames: Frames,
+    record: Vec<u8>,
+}
+
+impl<B: Raw> DurablePartition<B> {
+    pub(super) fn new(
+        recorder: Arc<Recorder>,
+        index: usize,
+        source: Option<Box<dyn Partition<B>>>,
+        behind: Behind,
+    ) -> Self {
+        DurablePartition {
+            recorder,
+            index,
+            source,
+            behind,
+            replaying: true,
+            frames: Frames::default(),
+            record: Vec::new(),
+        }
+    }
+
+    /// The next recorded batch, if there is one left.
+    fn replay(&mut self, batch: &mut B) -> Result<bool, Cause> {
+        while let Some(recorded) = self.behind.replay.next_batch()? {
+            self.behind.last = recorded.sequence;
+            if recorded.items().len() == 0 {
+                continue;
+            }
+            if recorded.kind != B::KIND {
+                return Err(format!(
+                    "record {} of its input was recorded as {:?}, and the source gives {:?} now",
+                    recorded.sequence,
+                    recorded.kind,
+                    B::KIND
+                )
+                .into());
+            }
+            recorded.copy_to(&mut self.frames);
+            batch.fill(&mut self.frames)?;
+            return Ok(true);
+        }
+        self.replaying = false;
+        Ok(false)
+    }
+
+    /// Records a batch, or that there is none, before it is processed.
+    fn record(&mut self, batch: &B, ended: bool, events: &Events<'_>) -> Result<(), Cause> {
+        let frames = batch.frames(&mut self.frames)?;
+        let position = self.source.as_ref().map(|source| source.position());
+        let head = Head {
+            kind: B::KIND,
+            partition: self.recorder.partition(self.index),
+            position,
+            ended,
+        };
+        let time_ns = events.cx.clock.time_ns();
+        self.behind.last = self
+            .recorder
+            .record(&head, frames, time_ns, &mut self.record)?;
+        Ok(())
+    }
+}
+
+impl<B: Raw> Partition<B> for DurablePartition<B> {
+    fn next_batch(&mut self, batch: &mut B, events: &mut Events<'_>) -> Result<Next, Cause> {
+        if self.replaying && self.replay(batch)? {
+            return Ok(Next::Batch);
+        }
+        let Some(source) = &mut self.source else {
+            return Ok(Next::End);
+        };
+        let next = source.next_batch(batch, events)?;
+        match next {
+            Next::Batch => self.record(batch, false, events)?,
+            Next::End => {
+                self.record(&B::default(), true, events)?;
+                self.behind.ended = true;
+                self.source = None;
+            }
+            Next::Idle if self.recorder.next()? > self.behind.last + QUIET_RECORDS => {
+                self.record(&B::default(), false, events)?;
+            }
+            Next::Idle | Next::Abort => {}
+        }
+        Ok(next)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        self.source.as_ref().and_then(|source| source.next_awake())
+    }
+    fn position(&self) -> Position {
+        match self.behind.ended && !self.replaying {
+            true => ENDED,
+            false => self.behind.last,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Batches that can be written down and read again.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::record::Kind;
+use crate::batch::{Batch, Data};
+use crate::error::Cause;
+use crate::framing::Frames;
+
+/// A batch that can be recorded: frames as they are, other items in some form.
+pub trait Raw: Batch {
+    /// The form.
+    const KIND: Kind;
+    /// The batch as frames, written to `scratch` unless it consists of frames.
+    ///
+    /// # Errors
+    /// An item that cannot be written.
+    fn frames<'a>(&'a self, scratch: &'a mut Frames) -> Result<&'a Frames, Cause>;
+    /// Fills this empty batch with what was written; `frames` may be taken over.
+    ///
+    /// # Errors
+    /// An item that cannot be read.
+    fn fill(&mut self, frames: &mut Frames) -> Result<(), Cause>;
+}
+
+impl Raw for Frames {
+    const KIND: Kind = Kind::Bytes;
+
+    fn frames<'a>(&'a self, _: &'a mut Frames) -> Result<&'a Frames, Cause> {
+        Ok(self)
+    }
+    fn fill(&mut self, frames: &mut Frames) -> Result<(), Cause> {
+        std::mem::swap(self, frames);
+        Ok(())
+    }
+}
+
+impl<T: Data + Serialize + DeserializeOwned> Raw for Vec<T> {
+    const KIND: Kind = Kind::MessagePack;
+
+    fn frames<'a>(&'a self, scratch: &'a mut Frames) -> Result<&'a Frames, Cause> {
+        scratch.clear();
+        let mut start = 0;
+        for item in self {
+            rmp_serde::encode::write_named(&mut scratch.data, item)?;
+            let end = u32::try_from(scratch.data.len())
+                .map_err(|_| "a batch of input is larger than 4 GiB")?;
+            scratch.spans.push((start, end));
+            start = end;
+        }
+        Ok(scratch)
+    }
+    fn fill(&mut self, frames: &mut Frames) -> Result<(), Cause> {
+        for bytes in frames.iter() {
+            self.push(rmp_serde::from_slice(bytes)?);
+        }
+        Ok(())
+    }
+}

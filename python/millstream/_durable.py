@@ -1,0 +1,54 @@
+"""Durable sources: for how long recorded input is kept."""
+
+from __future__ import annotations
+
+from . import _millstream
+from ._errors import FlowUsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from typing import Any, TypeAlias
+
+    Keep: TypeAlias = "int | str | timedelta | None"
+
+__all__ = ["durable"]
+
+SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+BYTES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+BYTES |= {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def durable(source: Any, keep: Keep = None) -> _millstream.DurableSource:
+    """Any source, its input recorded in the state directory before it is processed.
+
+    Recorded input is removed when no epoch needs it; ``keep`` says for how long it stays then: a timedelta or
+    text like ``"7d"``, a number of bytes or text like ``"10GiB"``, or ``"all"``.
+    """
+    return _millstream.durable(source, *kept(keep))
+
+
+def kept(keep: Keep) -> tuple[bool, int | None, float | None]:
+    """All, bytes or seconds.
+
+    >>> kept("7d"), kept("1.5GiB"), kept(10**6), kept("all"), kept(None)
+    ((False, None, 604800.0), (False, 1610612736, None), (False, 1000000, None), (True, None, None), (False, None, None))
+    """
+    import re
+    from datetime import timedelta
+
+    if keep is None or keep == "all":
+        return keep == "all", None, None
+    if isinstance(keep, timedelta):
+        if keep.total_seconds() >= 0:
+            return False, None, keep.total_seconds()
+    elif isinstance(keep, int) and not isinstance(keep, bool):
+        if 0 <= keep < 1 << 64:
+            return False, keep, None
+    elif isinstance(keep, str) and (found := re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?) ?([a-zA-Z]+)", keep)):
+        number, unit = float(found[1]), found[2]
+        if unit in SECONDS:
+            return False, None, number * SECONDS[unit]
+        if unit in BYTES:
+            return False, int(number * BYTES[unit]), None
+    raise FlowUsageError(f'keep is a time like "7d", a size like "10GiB" or "all", not {keep!r}')

@@ -1,0 +1,104 @@
+"""Durable sources: what was read once is not asked of the source again."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+import pytest
+from millstream._run import Saving, run_saving
+
+
+class Once(ms.Source):
+    """Gives each number once, whoever opens it, as a socket would; goes on when it is asked behind its end."""
+
+    def __init__(self, end: int) -> None:
+        self.given = 0
+        self.end = end
+
+    def open(self, partition: str, position: int | None) -> Once:
+        return self
+
+    def next_batch(self) -> list[Any] | None:
+        if self.given == self.end:
+            self.given += 1
+            return None
+        batch = [{"number": number} for number in range(self.given, self.given + 5)]
+        self.given += 5
+        return batch
+
+    def next_awake(self) -> float | None:
+        return None
+
+    def position(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_crash_at_any_commit_loses_and_repeats_nothing(tmp_path: Path, workers: int) -> None:
+    source, out, state = Once(500), tmp_path / "out", tmp_path / "state"
+    chance = random.Random(workers)
+    crashes = 0
+    while True:
+        flow = ms.Flow("sums")
+        (
+            flow.source("numbers", source.durable())
+            .map(lambda item: item["number"])
+            .key_by(lambda number: 0)
+            .sum("each")
+            .values()
+            .sink("out", ms.files.write(out))
+        )
+        try:
+            run_saving(flow, workers, Saving(str(state), 0.0, False, [], chance.randrange(1, 9)))
+        except ms.SimulatedCrash:
+            crashes += 1
+        else:
+            break
+    assert crashes > 3
+    sums = [n * (n + 1) // 2 for n in range(500)]
+    assert [int(line) for line in out.read_text().split()] == sums
+
+
+def test_frames_are_recorded_as_they_are_and_kept_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text("one\r\ntwo\nthree")
+    flow, out = ms.Flow("lines"), ms.testing.collect()
+    flow.source("a/b", ms.files.lines(path).durable(keep="7d")).sink("out", out)
+    ms.run(flow, state=tmp_path / "state")
+    assert out == ["one", "two", "three"]
+    with ms.Journal(tmp_path / "state" / "inputs" / "a%2fb", mode="r") as journal:
+        first, batch, *_ = [record.body for record in journal]
+    assert first[4:8] == bytes(4) and batch[:2] == b"\1\0"
+    assert batch.endswith(b"one\r\ntwo\nthree")
+
+
+def test_a_durable_source_needs_a_state_directory() -> None:
+    flow = ms.Flow("no-state")
+    flow.source("numbers", ms.testing.items([1]).durable()).sink("out", ms.testing.collect())
+    with pytest.raises(ms.FlowError, match='source "numbers".*needs a directory for its state: --state DIR'):
+        ms.run(flow)
+
+
+def test_what_cannot_be_recorded_names_the_source(tmp_path: Path) -> None:
+    flow = ms.Flow("unpicklable")
+    flow.source("numbers", ms.testing.items([lambda: 1]).durable()).sink("out", ms.testing.collect())
+    with pytest.raises(ms.StepError, match='step "numbers"'):
+        ms.run(flow, state=tmp_path)
+
+
+@pytest.mark.parametrize("keep", ["7", "7 years", -1, True, timedelta(days=-1), 1.5, "", "all of it"])
+def test_how_long_input_is_kept_is_checked(keep: Any) -> None:
+    with pytest.raises(ms.FlowUsageError, match="keep is a time"):
+        ms.testing.items([]).durable(keep=keep)
+
+
+@pytest.mark.parametrize("keep", [None, "7d", "10GiB", 10**6, timedelta(days=1), "all"])
+def test_input_is_kept_for_a_time_a_size_or_for_ever(tmp_path: Path, keep: Any) -> None:
+    flow, out = ms.Flow("kept"), ms.testing.collect()
+    flow.source("numbers", ms.testing.items([1, 2]).durable(keep=keep)).sink("out", out)
+    ms.run(flow, state=tmp_path)
+    assert out == [1, 2]

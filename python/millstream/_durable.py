@@ -25,14 +25,14 @@ def durable(source: Any, keep: Keep = None) -> _millstream.DurableSource:
     Recorded input is removed when no epoch needs it; ``keep`` says for how long it stays then: a timedelta or
     text like ``"7d"``, a number of bytes or text like ``"10GiB"``, or ``"all"``.
     """
-    return _millstream.durable(source, *kept(keep))
+    return _millstream.DurableSource(source, *kept(keep))
 
 
 def kept(keep: Keep) -> tuple[bool, int | None, float | None]:
     """All, bytes or seconds.
 
-    >>> kept("7d"), kept("1.5GiB"), kept(10**6), kept("all"), kept(None)
-    ((False, None, 604800.0), (False, 1610612736, None), (False, 1000000, None), (True, None, None), (False, None, None))
+    >>> kept("7d"), kept("1.5GiB"), kept("all")
+    ((False, None, 604800.0), (False, 1610612736, None), (True, None, None))
     """
     import re
     from datetime import timedelta

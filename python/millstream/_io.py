@@ -56,8 +56,9 @@ class Source:
         """This source, its input recorded in the state directory before it is processed: a run that goes on
         after a crash takes what it has not committed from there.
 
-        Recorded input is removed when no epoch needs it; ``keep`` says for how long it stays then: a timedelta
-        or text like ``"7d"``, a number of bytes or text like ``"10GiB"``, or ``"all"``. Items are pickled.
+        Recorded input is removed when no epoch needs it; ``keep`` says for how long it stays then: a
+        timedelta or text like ``"7d"``, a number of bytes or text like ``"10GiB"``, or ``"all"``. Items are
+        pickled.
         """
         from ._durable import durable
 

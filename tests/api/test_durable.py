@@ -13,7 +13,7 @@ from millstream._run import Saving, run_saving
 
 
 class Once(ms.Source):
-    """Gives each number once, whoever opens it, as a socket would; goes on when it is asked behind its end."""
+    """Gives each number once, as a socket would; goes on when it is asked behind its end."""
 
     def __init__(self, end: int) -> None:
         self.given = 0
@@ -71,15 +71,15 @@ def test_frames_are_recorded_as_they_are_and_kept_on_request(tmp_path: Path) -> 
     ms.run(flow, state=tmp_path / "state")
     assert out == ["one", "two", "three"]
     with ms.Journal(tmp_path / "state" / "inputs" / "a%2fb", mode="r") as journal:
-        first, batch, *_ = [record.body for record in journal]
+        first, batch, last, _ended = [record.body for record in journal]
     assert first[4:8] == bytes(4) and batch[:2] == b"\1\0"
-    assert batch.endswith(b"one\r\ntwo\nthree")
+    assert batch.endswith(b"one\r\ntwo") and last.endswith(b"three")
 
 
 def test_a_durable_source_needs_a_state_directory() -> None:
     flow = ms.Flow("no-state")
     flow.source("numbers", ms.testing.items([1]).durable()).sink("out", ms.testing.collect())
-    with pytest.raises(ms.FlowError, match='source "numbers".*needs a directory for its state: --state DIR'):
+    with pytest.raises(ms.FlowUsageError, match='"numbers".*needs a directory for its state: --state DIR'):
         ms.run(flow)
 
 

@@ -22,7 +22,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
-use millstream_journal::{Journal, Options, Reader, Sync, Writer as Appender};
+use millstream_journal::{Cursor, Journal, Options, Reader, Share, Sync, Writer as Appender};
 
 use crate::clock::now_ns;
 use crate::control::{Control, lock};
@@ -31,7 +31,7 @@ use crate::files::length_of;
 use crate::framing::Frames;
 use crate::poller::Io;
 use crate::sink::{Sink, Token, Writer};
-use crate::source::{Events, Next, Partition, Position, Source};
+use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
 use crate::together::{Log, Together};
 
 /// A batch is ended when it has so many bytes or records.
@@ -40,22 +40,35 @@ const BATCH_RECORDS: usize = 1024;
 /// How often a source at the end of its journal looks for more.
 const LOOK_NS: u64 = 1_000_000;
 
+/// Where a source begins.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    Sequence(u64),
+    Time(u64),
+    Next,
+}
+
 /// A source of the records of a journal. See [`read`].
 #[derive(Clone, Debug)]
 pub struct ReadJournal {
     path: PathBuf,
-    from: Position,
+    from: From,
     to: Option<Position>,
     follow: bool,
+    cursor: Option<String>,
+    /// The cursor as the current run has it.
+    followed: Arc<Mutex<Weak<Followed>>>,
 }
 
 /// Reads the records of a journal, each a frame, to its end as it is when the flow begins.
 pub fn read(path: impl AsRef<Path>) -> ReadJournal {
     ReadJournal {
         path: path.as_ref().to_owned(),
-        from: 0,
+        from: From::Sequence(0),
         to: None,
         follow: false,
+        cursor: None,
+        followed: Arc::default(),
     }
 }
 
@@ -63,7 +76,26 @@ impl ReadJournal {
     /// Begins with the record of this number, or the oldest that is kept.
     #[must_use]
     pub fn from_sequence(mut self, sequence: u64) -> Self {
-        self.from = sequence;
+        self.from = From::Sequence(sequence);
+        self
+    }
+    /// Begins with the first record of this time or later, in nanoseconds since 1970.
+    #[must_use]
+    pub fn from_time(mut self, time_ns: u64) -> Self {
+        self.from = From::Time(time_ns);
+        self
+    }
+    /// Begins with the first record that is appended after the flow has started.
+    #[must_use]
+    pub fn from_next(mut self) -> Self {
+        self.from = From::Next;
+        self
+    }
+    /// Begins where the named cursor stands, and moves it: with recovery to what is committed, else behind what was handed on. So
+    /// retention that keeps what cursors need keeps what this source needs.
+    #[must_use]
+    pub fn cursor(mut self, name: &str) -> Self {
+        self.cursor = Some(name.to_owned());
         self
     }
     /// Ends before the record of this number.
@@ -92,10 +124,14 @@ impl Source<Frames> for ReadJournal {
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let journal = Journal::open(&self.path, Options::read_only())?;
         let mut reader = journal.reader()?;
-        match resume {
+        let followed = self.followed(false)?;
+        match (resume, &followed, self.from) {
             // What was pruned meanwhile is an error: it would be lost without a word.
-            Some(sequence) => reader.seek(sequence)?,
-            None => reader.seek(self.from.max(journal.first()?))?,
+            (Some(sequence), ..) => reader.seek(sequence)?,
+            (None, Some(followed), _) => reader.seek(followed.cursor.position()?)?,
+            (None, None, From::Sequence(from)) => reader.seek(from.max(journal.first()?))?,
+            (None, None, From::Time(time_ns)) => reader.seek_time(time_ns)?,
+            (None, None, From::Next) => reader.seek(journal.next()?)?,
         }
         let end = match (self.to, self.follow) {
             (Some(to), _) => to,
@@ -104,14 +140,62 @@ impl Source<Frames> for ReadJournal {
         };
         Ok(Box::new(JournalPartition {
             reader,
+            followed: followed.filter(|followed| !followed.at_commits),
             end,
             awake: 0,
         }))
+    }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        let followed = match run.recovery {
+            Some(_) => self.followed(true)?,
+            None => None,
+        };
+        Ok(followed.map(|followed| -> Arc<dyn Recording> { followed }))
+    }
+}
+
+impl ReadJournal {
+    /// The cursor, if the source has one; opened unless the run has it open.
+    fn followed(&self, at_commits: bool) -> Result<Option<Arc<Followed>>, Cause> {
+        let Some(name) = &self.cursor else {
+            return Ok(None);
+        };
+        let mut shared = lock(&self.followed);
+        if let Some(open) = shared.upgrade() {
+            return Ok(Some(open));
+        }
+        let options = Options {
+            create: false,
+            ..Options::default()
+        };
+        let cursor = Journal::open(&self.path, options)?.cursor(name, Share::Exclusive)?;
+        let open = Arc::new(Followed { cursor, at_commits });
+        *shared = Arc::downgrade(&open);
+        Ok(Some(open))
+    }
+}
+
+/// A cursor that goes along with a source.
+#[derive(Debug)]
+struct Followed {
+    cursor: Cursor,
+    /// Whether commits move it.
+    at_commits: bool,
+}
+
+impl Recording for Followed {
+    fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
+        if let Some((_, position)) = positions.first() {
+            self.cursor.set(*position)?;
+        }
+        Ok(())
     }
 }
 
 struct JournalPartition {
     reader: Reader,
+    /// The cursor that is moved with each batch.
+    followed: Option<Arc<Followed>>,
     end: u64,
     awake: u64,
 }
@@ -120,6 +204,9 @@ impl Partition<Frames> for JournalPartition {
     fn next_batch(&mut self, batch: &mut Frames, _: &mut Events<'_>) -> Result<Next, Cause> {
         batch.data.clear();
         batch.offset = self.reader.position();
+        if let Some(followed) = &self.followed {
+            followed.cursor.set(self.reader.position())?;
+        }
         while self.reader.position() < self.end
             && batch.data.len() < BATCH_BYTES
             && batch.spans.len() < BATCH_RECORDS

@@ -247,9 +247,10 @@ fn begin_without(plan: &Plan, clock: &Arc<dyn Clock>) -> Result<(), FlowError> {
             forget: false,
             time_ns: clock.time_ns(),
         };
+        // How it is run is a mistake, not the place that it is opened at.
         source
             .begin(&run)
-            .map_err(|cause| open_error(this, cause))?;
+            .map_err(|cause| FlowError::Usage(open_error(this, cause).to_string()))?;
     }
     Ok(())
 }

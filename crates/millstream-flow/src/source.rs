@@ -47,7 +47,7 @@ pub trait Source<B>: Send + Sync + 'static {
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause>;
 
-    /// A run begins, and nothing is open. A source that records its input gives what is to be told of commits.
+    /// A run begins, and nothing is open. A source that is to be told of commits gives what to tell.
     ///
     /// # Errors
     /// A run without a state directory, for a source that needs one.
@@ -78,8 +78,12 @@ pub struct Beginning<'a> {
     pub time_ns: i64,
 }
 
-/// The recorded input of a source, as commits see it.
+/// What a source keeps beside the state directory, as commits see it: recorded input, a cursor.
 pub trait Recording: Send + Sync {
+    /// Whether the positions of the source are those of records that it wrote itself.
+    fn is_durable(&self) -> bool {
+        false
+    }
     /// An epoch counts in which the partitions stood at these positions. Called in the background.
     ///
     /// # Errors

@@ -65,7 +65,5 @@ mod _millstream {
     #[pymodule_export]
     use crate::sink::{ByteSink, file_write, tcp_send_to};
     #[pymodule_export]
-    use crate::source::{
-        ByteSource, DurableSource, Script, durable, file_read, tcp_connect, tcp_listen,
-    };
+    use crate::source::{ByteSource, DurableSource, Script, file_read, tcp_connect, tcp_listen};
 }

@@ -13,9 +13,9 @@ use millstream_flow::source::Source;
 use millstream_flow::{Flow, Pipe};
 use pyo3::prelude::*;
 
-pub(crate) use bytes::{ByteSource, file_read, tcp_connect, tcp_listen};
 use bytes::Unlocked;
-pub(crate) use durable::{DurableSource, durable};
+pub(crate) use bytes::{ByteSource, file_read, tcp_connect, tcp_listen};
+pub(crate) use durable::DurableSource;
 pub(crate) use script::Script;
 
 use crate::batch::PyBatch;

@@ -207,6 +207,9 @@ impl Recorder {
 }
 
 impl Recording for Recorder {
+    fn is_durable(&self) -> bool {
+        true
+    }
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
         let ours = positions
             .iter()

@@ -32,7 +32,7 @@ pub(crate) struct Committer {
     pub(crate) base: u64,
     pub(crate) nodes: Vec<Node>,
     pub(crate) sinks: Sinks,
-    /// The durable sources, and what they recorded in.
+    /// What sources keep that are to be told of commits.
     pub(crate) recordings: Recordings,
     pub(crate) options: Recovery,
     pub(crate) control: Arc<Control>,
@@ -145,7 +145,8 @@ impl Committer {
     /// Takes what an operator has handed over into the next commit.
     fn book(&self, part: &Part, next: &mut Commit) {
         let source = &self.nodes[part.root].name;
-        let recorded = self.recordings.iter().any(|(node, _)| *node == part.root);
+        let mut recordings = self.recordings.iter();
+        let recorded = recordings.any(|(node, this)| *node == part.root && this.is_durable());
         for (name, position) in &part.positions {
             let known = next
                 .sources

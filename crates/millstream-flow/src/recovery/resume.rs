@@ -106,7 +106,7 @@ impl Restore<'_> {
 pub(crate) type Sinks = Vec<(NodeId, Arc<dyn Settle>)>;
 /// The sources of a flow, as recovery sees them.
 pub(crate) type Sources = Vec<(NodeId, Arc<dyn Begin>)>;
-/// The durable ones of them, and what they record in.
+/// Those of them that are to be told of commits, and what to tell.
 pub(crate) type Recordings = Vec<(NodeId, Arc<dyn Recording>)>;
 
 /// A flow, as recovery sees it.
@@ -216,18 +216,16 @@ fn begin(
             time_ns,
         };
         let recording = source.begin(&run);
-        match recording.map_err(|cause| open_error(this, cause))? {
-            Some(recording) => recordings.push((*node, recording)),
-            None if !recorded.is_empty() => {
-                let cause = format!(
-                    "it was durable, and where it stood is known of its recorded input only; make it durable again, or forget \
-                     the source with --drop-state \"{}\"",
-                    this.name
-                );
-                return Err(open_error(this, cause.into()));
-            }
-            None => {}
+        let recording = recording.map_err(|cause| open_error(this, cause))?;
+        if !recorded.is_empty() && !recording.as_ref().is_some_and(|it| it.is_durable()) {
+            let cause = format!(
+                "it was durable, and where it stood is known of its recorded input only; make it durable again, or forget the \
+                 source with --drop-state \"{}\"",
+                this.name
+            );
+            return Err(open_error(this, cause.into()));
         }
+        recordings.extend(recording.map(|recording| (*node, recording)));
     }
     Ok(recordings)
 }

@@ -23,26 +23,26 @@ pub(crate) struct DurableSource {
 
 #[pymethods]
 impl DurableSource {
+    /// `bytes` and `seconds` say how long input is kept, both absent for no longer than needed.
+    #[new]
+    fn new(
+        source: Py<PyAny>,
+        all: bool,
+        bytes: Option<u64>,
+        seconds: Option<f64>,
+    ) -> PyResult<Self> {
+        let keep = match (all, bytes, seconds) {
+            (true, ..) => Keep::All,
+            (_, Some(bytes), _) => Keep::Bytes(bytes),
+            (_, _, Some(seconds)) => Keep::Age(Duration::try_from_secs_f64(seconds)?),
+            _ => Keep::Needed,
+        };
+        Ok(DurableSource { source, keep })
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("<durable {}>", self.source.bind(py).repr()?))
     }
-}
-
-/// Makes a source durable; `bytes` and `seconds` say how long input is kept, both absent for no longer than needed.
-#[pyfunction]
-pub(crate) fn durable(
-    source: Py<PyAny>,
-    all: bool,
-    bytes: Option<u64>,
-    seconds: Option<f64>,
-) -> PyResult<DurableSource> {
-    let keep = match (all, bytes, seconds) {
-        (true, ..) => Keep::All,
-        (_, Some(bytes), _) => Keep::Bytes(bytes),
-        (_, _, Some(seconds)) => Keep::Age(Duration::try_from_secs_f64(seconds)?),
-        _ => Keep::Needed,
-    };
-    Ok(DurableSource { source, keep })
 }
 
 /// What the sources of the native half are made durable with.
@@ -65,7 +65,9 @@ impl Raw for PyBatch {
         let written = |py: Python<'_>| {
             let module = py.import(intern!(py, "millstream._saving"))?;
             let bytes = module.call_method1(intern!(py, "dump_items"), (values,))?;
-            scratch.data.extend_from_slice(bytes.cast::<PyBytes>()?.as_bytes());
+            scratch
+                .data
+                .extend_from_slice(bytes.cast::<PyBytes>()?.as_bytes());
             Ok::<_, PyErr>(())
         };
         locked(written).map_err(cause)?;

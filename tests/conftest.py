@@ -1,6 +1,7 @@
 """Fixtures that every test may use: the program, a way to run it, a free port."""
 
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Callable
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
+
+# A job that a shell runs in the background ignores SIGINT, and so would the processes that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -324,12 +324,7 @@ impl<S: Storage> Shared<S> {
     /// A segment that another process has prepared. That one may have died before it made the name durable.
     fn adopt(&self, number: u64) -> Result<SegmentOf<S>> {
         let segment = self.core.segment(number)?;
-        let storage = &self.core.storage;
-        storage.sync_names().map_err(|source| Error::Io {
-            verb: "sync",
-            path: storage.path(""),
-            source,
-        })?;
+        self.core.sync_names()?;
         Ok(segment)
     }
 }

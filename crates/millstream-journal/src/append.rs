@@ -362,20 +362,10 @@ impl<S: Storage> Held<'_, S> {
     #[cold]
     fn scrub(&self) -> Result<()> {
         let segment = &self.tail().segment;
-        let path = || {
-            self.appender
-                .core
-                .storage
-                .path(&segment::name(segment.number()))
-        };
-        segment.clear(segment.tail().offset).map_err(|source| {
-            self.control.poison();
-            Error::Io {
-                verb: "sync",
-                path: path(),
-                source,
-            }
-        })?;
+        let from = segment.tail().offset;
+        self.appender
+            .core
+            .attempt_sync(segment, || segment.clear(from))?;
         self.control.set_unseen(false);
         Ok(())
     }

@@ -32,6 +32,7 @@ const FIRST_SEGMENT: u64 = 136;
 
 const DURABLE: u64 = 192;
 const DURABLE_SEGMENT: u64 = 200;
+const SYNCING: u64 = 208;
 
 const PIDS: u64 = 1024;
 
@@ -81,6 +82,8 @@ impl<R: Region> Control<R> {
 
     /// Recovery begins: until it has ended, nobody else may use the journal.
     pub fn begin_recovery(&self) {
+        // It syncs as well, and may be killed in the middle of that.
+        self.begin_sync();
         self.region.publish(READY, 0);
     }
 
@@ -95,6 +98,7 @@ impl<R: Region> Control<R> {
             (LOCK, 0),
             (WAITING, 0),
             (UNSEEN, 0),
+            (SYNCING, 0),
             (TAIL_SEGMENT, facts.tail_segment),
             (FIRST_SEGMENT, facts.first_segment),
             (DURABLE, facts.durable),
@@ -121,6 +125,28 @@ impl<R: Region> Control<R> {
 
     pub fn poison(&self) {
         self.region.publish(POISON, 1);
+    }
+
+    /// A sync begins. Whoever dies before [`end_sync`](Self::end_sync) has perhaps been told that it failed, and told nobody.
+    pub fn begin_sync(&self) {
+        self.add(SYNCING, 1);
+    }
+
+    /// A sync has ended well, or the journal is poisoned.
+    pub fn end_sync(&self) {
+        self.add(SYNCING, u64::MAX);
+    }
+
+    /// Whether a sync has failed, or somebody died before saying how it went. Asked by who has the journal for itself.
+    pub fn may_have_failed(&self) -> bool {
+        self.is_poisoned() || self.region.load(SYNCING) != 0
+    }
+
+    fn add(&self, at: u64, number: u64) {
+        let mut found = self.region.load(at);
+        while let Err(other) = self.region.exchange(at, found, found.wrapping_add(number)) {
+            found = other;
+        }
     }
 
     /// The process that has the journal for itself, or 0.
@@ -187,10 +213,7 @@ impl<R: Region> Control<R> {
     #[cold]
     pub fn wake_readers(&self) {
         self.region.publish(WAITING, 0);
-        let mut seen = self.region.load(WAKE);
-        while let Err(found) = self.region.exchange(WAKE, seen, seen + 1) {
-            seen = found;
-        }
+        self.add(WAKE, 1);
         self.region.wake(WAKE);
     }
 

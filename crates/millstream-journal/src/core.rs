@@ -3,6 +3,7 @@
 //! A segment is mapped once and stays so while anybody uses it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -11,10 +12,11 @@ use crate::error::{Error, Result};
 use crate::frame::Kind;
 use crate::index;
 use crate::options::Options;
+use crate::planted::{self, Bug};
 use crate::recover::Plan;
 use crate::segment::{self, Mark, Segment};
 use crate::storage::memory::ForkMark;
-use crate::storage::{Access, Storage};
+use crate::storage::{Access, Region, Storage};
 
 /// One opening of a journal.
 pub(crate) struct Core<S: Storage> {
@@ -278,6 +280,40 @@ impl<S: Storage> Core<S> {
             (None, Some(control)) => control.durable(),
             (None, None) => 0,
         }
+    }
+
+    /// Have on disk what files there are.
+    pub fn sync_names(&self) -> Result<()> {
+        self.storage.sync_names().map_err(|source| Error::Io {
+            verb: "sync",
+            path: self.path(),
+            source,
+        })
+    }
+
+    /// Sync a part of a segment. If that fails the journal is poisoned: nothing is known of these bytes any more.
+    pub fn sync(&self, segment: &Segment<S::Region>, from: u64, to: u64) -> Result<()> {
+        self.attempt_sync(segment, || segment.region().sync(from, to))
+    }
+
+    /// [`sync`](Self::sync) by a function that does something else before.
+    pub fn attempt_sync(
+        &self,
+        segment: &Segment<S::Region>,
+        sync: impl FnOnce() -> io::Result<()>,
+    ) -> Result<()> {
+        let control = self.control()?;
+        control.begin_sync();
+        let synced = sync();
+        if synced.is_err() && !planted::has(Bug::ForgetFailedSync) {
+            control.poison();
+        }
+        control.end_sync();
+        synced.map_err(|source| Error::Io {
+            verb: "sync",
+            path: self.storage.path(&segment::name(segment.number())),
+            source,
+        })
     }
 
     pub fn damage(

@@ -88,8 +88,15 @@ impl Intent {
         })
     }
 
-    /// What has to be done, given the segments that there are.
-    pub fn plan(&self, first: u64, last: u64, segment_bytes: u64, boot: u128) -> Plan {
+    /// What has to be done, given the segments that there are. `refresh` says that a sync may have failed before.
+    pub fn plan(
+        &self,
+        first: u64,
+        last: u64,
+        segment_bytes: u64,
+        boot: u128,
+        refresh: bool,
+    ) -> Plan {
         let Intent {
             number,
             base,
@@ -106,6 +113,9 @@ impl Intent {
             number,
             from: mark.offset,
         });
+        if refresh {
+            steps.push(Step::Refresh(number));
+        }
         steps.push(Step::Durable { number, mark });
         steps.push(Step::RemoveFile(NAME.to_owned()));
         let durable = base + mark.records;
@@ -158,13 +168,12 @@ pub(crate) fn cut<S: Storage>(
         last,
         core.segment_bytes,
         core.options.host.boot(),
+        false,
     );
-    let done = recover::act(&core.storage, &plan, &core.options);
-    if done.is_err() {
-        // Half a cut: the next opening ends it.
-        control.poison();
-        return done;
-    }
+    control.begin_sync();
+    // Half a cut: the next opening ends it.
+    recover::act(&core.storage, &plan, &core.options).inspect_err(|_| control.poison())?;
+    control.end_sync();
     core.forget_from(intent.number + 1);
     control.move_back(&plan.facts);
     held.follow()

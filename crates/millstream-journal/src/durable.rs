@@ -14,8 +14,8 @@ use crate::frame;
 use crate::gate::Gate;
 use crate::options::Sync;
 use crate::planted::{self, Bug};
-use crate::segment::{self, Mark};
-use crate::storage::{Region, Storage};
+use crate::segment::Mark;
+use crate::storage::Storage;
 
 /// How often a leader lets others go first, at most.
 const GATHERS: u32 = 4;
@@ -118,16 +118,14 @@ impl<S: Storage> Durable<S> {
         let control = core.control()?;
         let last = control.tail_segment();
         for number in control.durable_segment()..=last {
-            let segment = match core.segment(number) {
-                // Pruned meanwhile: nothing of it has to be kept.
-                Err(Error::Io { .. }) if control.first_segment() > number => continue,
-                segment => segment?,
+            let Some(segment) = self.kept(number)? else {
+                continue;
             };
             let mark = segment.tail();
             if planted::has(Bug::WatermarkBeforeSync) {
                 segment.raise_durable(mark);
             }
-            self.sync_range(&segment, 0, mark.offset + frame::HEADER)?;
+            core.sync(&segment, 0, mark.offset + frame::HEADER)?;
             self.raise(&segment, mark, number < last)?;
         }
         Ok(())
@@ -142,18 +140,34 @@ impl<S: Storage> Durable<S> {
         if number >= control.tail_segment() || control.is_poisoned() {
             return Ok(None);
         }
-        let segment = core.segment(number)?;
+        let Some(segment) = self.kept(number)? else {
+            control.raise_durable_segment(number + 1);
+            return Ok(Some((number + 1, 0)));
+        };
         let mark = segment.tail();
         let end = mark.offset + frame::HEADER;
         // Somebody else may have synced that segment to its end meanwhile, and this is the one behind it.
         let from = if from.0 == number { from.1 } else { 0 };
         let to = end.min(from + bytes);
-        self.sync_range(&segment, from, to)?;
+        core.sync(&segment, from, to)?;
         if to < end {
             return Ok(Some((number, to)));
         }
         self.raise(&segment, mark, true)?;
         Ok(Some((number + 1, 0)))
+    }
+
+    /// The segment of that number; `None` when it was pruned meanwhile, and will not come back.
+    fn kept(&self, number: u64) -> Result<Option<SegmentOf<S>>> {
+        let core = &self.core;
+        match core.segment(number) {
+            Err(Error::Io { .. }) if core.control()?.first_segment() > number => {
+                // Who has removed it may have died before that was on disk.
+                core.sync_names()?;
+                Ok(None)
+            }
+            segment => segment.map(Some),
+        }
     }
 
     /// Let the journal be closed: the watermark of the last sync goes to disk too.
@@ -165,23 +179,7 @@ impl<S: Storage> Durable<S> {
             return Ok(());
         }
         self.sync()?;
-        self.sync_range(&segment, 0, segment.data_start())
-    }
-
-    /// Sync a part of a segment. If that fails the journal is poisoned: nothing is known of these bytes any more.
-    fn sync_range(&self, segment: &SegmentOf<S>, from: u64, to: u64) -> Result<()> {
-        let Err(source) = segment.region().sync(from, to) else {
-            return Ok(());
-        };
-        if !planted::has(Bug::ForgetFailedSync) {
-            self.core.control()?.poison();
-        }
-        let path = self.core.storage.path(&segment::name(segment.number()));
-        Err(Error::Io {
-            verb: "sync",
-            path,
-            source,
-        })
+        self.core.sync(&segment, 0, segment.data_start())
     }
 
     /// All before `mark` is on disk, and all segments before.

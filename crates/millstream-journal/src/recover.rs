@@ -44,8 +44,8 @@ pub(crate) enum Step {
     },
     /// Nothing but zeros from here to the end of the segment.
     Clear { number: u64, from: u64 },
-    /// Store what was read once more and sync it: a sync has failed, and the kernel may think that it is on disk.
-    Refresh { number: u64, to: u64 },
+    /// Store all of a segment once more and sync it: a sync has failed, and the kernel may think that it is on disk.
+    Refresh(u64),
     /// All that the segment holds is durable.
     Durable { number: u64, mark: Mark },
 }
@@ -124,7 +124,8 @@ pub(crate) fn plan<S: Storage>(
     if listing.is_cut {
         let first = listing.numbers[0];
         let segment_bytes = Segment::open(storage, first, Access::Read)?.bytes();
-        let plan = Intent::read(storage)?.plan(first, last, segment_bytes, boot);
+        let refresh = control.is_none_or(Control::may_have_failed);
+        let plan = Intent::read(storage)?.plan(first, last, segment_bytes, boot, refresh);
         return Ok(Plan {
             steps: [steps, plan.steps].concat(),
             ..plan
@@ -140,11 +141,11 @@ pub(crate) fn plan<S: Storage>(
         refresh: control.is_none(),
     };
     if let Some(control) = control {
-        let trusted = boot != 0 && control.is_ready(boot) && !control.is_poisoned();
+        let trusted = boot != 0 && control.is_ready(boot) && !control.may_have_failed();
         if trusted && let Some(plan) = survey.after_processes(control)? {
             return Ok(plan);
         }
-        survey.refresh = control.is_poisoned();
+        survey.refresh = control.may_have_failed();
     }
     survey.after_power_loss()
 }
@@ -313,10 +314,7 @@ impl<S: Storage> Survey<'_, S> {
             });
         }
         if self.refresh {
-            for number in from..=end.number {
-                let to = self.planned_tail(number);
-                self.steps.push(Step::Refresh { number, to });
-            }
+            self.steps.extend((from..=end.number).map(Step::Refresh));
         }
         self.steps.push(Step::Durable {
             number: end.number,
@@ -335,14 +333,6 @@ impl<S: Storage> Survey<'_, S> {
             facts,
             steps: self.steps,
         })
-    }
-
-    fn planned_tail(&self, segment: u64) -> u64 {
-        let mut tails = self.steps.iter().rev().filter_map(|step| match step {
-            Step::Tail { number, mark, .. } if *number == segment => Some(mark.offset),
-            _ => None,
-        });
-        tails.next().unwrap_or(0)
     }
 
     /// Removals come first, the last segment before the others, so that a recovery which is interrupted can be repeated.

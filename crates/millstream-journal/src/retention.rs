@@ -1,5 +1,7 @@
 //! Removing old records: whole segments, from the front, never the one that is appended to.
 
+use std::io;
+
 use crate::core::Core;
 use crate::cursor;
 use crate::error::{Error, Result};
@@ -33,40 +35,46 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
             ..Pruned::default()
         });
     }
-    // The number of the first record that is left must not follow only from those that go.
-    let kept = core.segment(to)?;
-    kept.sync(0).map_err(|source| {
-        control.poison();
-        Error::Io {
-            verb: "sync",
-            path: core.storage.path(&segment::name(to)),
-            source,
-        }
-    })?;
     // Readers are told first, so that a file which is gone is never taken for damage.
     control.raise_first_segment(to);
-    control.raise_durable_segment(to);
     // From the oldest file on: a prune before this one may have been interrupted, and must leave no gap.
     let oldest = recover::segments(&core.storage)?;
     for number in oldest.into_iter().take_while(|number| *number < to) {
-        let name = segment::name(number);
-        let failed = |source| Error::Io {
-            verb: "remove",
-            path: core.storage.path(&name),
-            source,
-        };
-        match core.storage.remove(&name) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            result => result.map_err(failed)?,
-        }
-        // One after the other: after a loss of power the segments that are left must be without a gap.
-        core.storage.sync_names().map_err(failed)?;
+        remove(core, number)?;
     }
+    // Not before: an interrupted prune leaves segments that the next sync must not pass over.
+    control.raise_durable_segment(to);
     Ok(Pruned {
         segments: to - from,
         bytes: (to - from) * core.segment_bytes,
         first: core.first()?,
     })
+}
+
+/// Remove the oldest segment, and have that on disk before the next one goes: a loss of power must leave no gap.
+fn remove<S: Storage>(core: &Core<S>, number: u64) -> Result<()> {
+    let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    // The number of the first record that is left must not follow only from those that go.
+    if number + 1 >= core.control()?.durable_segment() {
+        match core.segment(number + 1) {
+            // Somebody else is pruning too, and has come further.
+            Err(Error::Io { source, .. }) if gone(&source) => {}
+            next => {
+                let next = next?;
+                core.sync(&next, 0, next.data_start())?;
+            }
+        }
+    }
+    let name = segment::name(number);
+    let failed = |source| Error::Io {
+        verb: "remove",
+        path: core.storage.path(&name),
+        source,
+    };
+    match core.storage.remove(&name) {
+        Err(error) if gone(&error) => Ok(()),
+        removed => removed.map_err(failed).and_then(|()| core.sync_names()),
+    }
 }
 
 /// The number of the first segment to keep.

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use super::{Plan, Step};
 use crate::error::{Error, Result};
-use crate::frame;
 use crate::options::Options;
 use crate::segment::{self, Segment};
 use crate::storage::{Access, Region, Storage};
@@ -16,7 +15,8 @@ pub(crate) fn act<S: Storage>(storage: &S, plan: &Plan, options: &Options) -> Re
     let mut recovery = Recovery {
         storage,
         options,
-        names_changed: false,
+        // Somebody may have died between removing a file and having that on disk.
+        names_changed: true,
         touched: BTreeMap::new(),
     };
     for step in &plan.steps {
@@ -78,11 +78,10 @@ impl<S: Storage> Recovery<'_, S> {
                     source,
                 })
             }
-            Step::Refresh { number, to } => {
+            Step::Refresh(number) => {
                 let segment = self.open(*number)?;
-                // With the end frame that may stand there.
-                store_again(&segment, (to + frame::HEADER).min(segment.bytes()));
-                self.sync(&segment, *to)
+                store_again(&segment);
+                self.sync(&segment, segment.bytes())
             }
             Step::Durable { number, mark } => {
                 for (number, to) in std::mem::take(&mut self.touched) {
@@ -134,12 +133,10 @@ impl<S: Storage> Recovery<'_, S> {
     }
 }
 
-/// Store each word that is not zero once more.
-fn store_again<R: Region>(segment: &Segment<R>, to: u64) {
-    for at in (0..to).step_by(8) {
-        let found = segment.region().load(at);
-        if found != 0 {
-            segment.region().publish(at, found);
-        }
+/// Store what is there, so that the kernel takes all pages for changed.
+fn store_again<R: Region>(segment: &Segment<R>) {
+    let region = segment.region();
+    for at in (0..segment.bytes()).step_by(8) {
+        region.publish(at, region.load(at));
     }
 }

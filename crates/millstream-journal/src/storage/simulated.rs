@@ -133,6 +133,8 @@ struct History {
     stores: BTreeMap<u64, Vec<Store>>,
     /// Pages of which a sync has failed: as kernels do, this one takes them for clean until they are stored to again.
     given_up: BTreeSet<u64>,
+    /// How many syncs have failed.
+    failures: u64,
 }
 
 struct Store {
@@ -171,6 +173,7 @@ impl History {
     }
 
     fn fail_sync(&mut self, from: u64, to: u64) {
+        self.failures += 1;
         self.given_up.extend(from / PAGE..to.div_ceil(PAGE));
     }
 
@@ -270,8 +273,8 @@ impl Simulated {
         self.machine.lies.store(true, Ordering::SeqCst);
     }
 
-    /// Let the `nth` sync of a file from now on fail (1 is the next). As kernels do, it takes
-    /// what it could not write for written: a later sync succeeds without it, unless the page was stored to again.
+    /// Let the `nth` sync of a file from now on fail (1 is the next). As kernels do, it takes what it could not write for written: a
+    /// later sync succeeds without it, unless the page was stored to again. Everybody who has the file open is told, at their next sync.
     pub fn fail_sync(&self, nth: u32) {
         self.machine.syncs_left.store(nth.into(), Ordering::SeqCst);
     }
@@ -486,6 +489,7 @@ impl Storage for Simulated {
 impl Simulated {
     fn region(&self, file: Arc<File>, access: Access) -> io::Result<SimulatedRegion> {
         let scratch = Memory::anonymous(file.memory.len())?;
+        let failures_told = AtomicU64::new(lock(&file.history).failures);
         let (machine, process) = (Arc::clone(&self.machine), Arc::clone(&self.process));
         Ok(SimulatedRegion {
             machine,
@@ -493,6 +497,7 @@ impl Simulated {
             file,
             scratch,
             access,
+            failures_told,
         })
     }
 }
@@ -505,6 +510,8 @@ pub struct SimulatedRegion {
     /// Where a process that was killed writes.
     scratch: Memory,
     access: Access,
+    /// Syncs that have failed and of which this opening was told, or that failed before it.
+    failures_told: AtomicU64,
 }
 
 impl SimulatedRegion {
@@ -584,10 +591,12 @@ impl Region for SimulatedRegion {
         let mut history = lock(&self.file.history);
         if fails {
             history.fail_sync(from, to);
-            return Err(io::Error::other("the disk failed"));
-        }
-        if !lies {
+        } else if !lies {
             history.sync(from, to);
+        }
+        // A failure is told once to each who had the file open at that time, as Linux does it.
+        if self.failures_told.swap(history.failures, Ordering::SeqCst) < history.failures {
+            return Err(io::Error::other("the disk failed"));
         }
         Ok(())
     }

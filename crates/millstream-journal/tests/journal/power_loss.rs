@@ -156,6 +156,48 @@ fn a_pruned_journal_has_no_gap_after_a_loss_of_power() {
 }
 
 #[test]
+fn what_an_interrupted_prune_leaves_is_synced_with_the_rest() {
+    for seed in 1..150 {
+        let mut random = Random(seed);
+        let machine = Simulated::new();
+        let (one, other) = (machine.process(), machine.process());
+        let journal = Journal::open_in(one.clone(), options(Sync::Never, 1)).unwrap();
+        let mut bodies: Vec<_> = (0..200).map(|_| random.bytes(3_000)).collect();
+        journal.writer().unwrap().append_many(&bodies).unwrap();
+        let open = || Journal::open_in(other.clone(), options(Sync::Never, 1)).unwrap();
+        // One that had it open already, or one that comes when nobody has.
+        let was_open = (random.below(2) == 0).then(open);
+        let keep = Retention {
+            bytes: Some((1 + random.below(5)) << 16),
+            ..Retention::default()
+        };
+        one.kill_after(random.below(40));
+        let _outcome = journal.prune(&keep);
+        one.kill();
+        drop(journal);
+        let goes_on = was_open.unwrap_or_else(open);
+        let is_synced = random.below(2) == 0;
+        if is_synced {
+            let writer = goes_on.writer().unwrap();
+            bodies.push(b"behind it".to_vec());
+            writer.append(&bodies[200]).unwrap();
+            assert_eq!(writer.sync().unwrap(), 201);
+        }
+        other.kill();
+        drop(goes_on);
+        let after = machine.lose_power(&mut |limit| random.below(limit));
+        let (first, found) =
+            contents(&after, 2).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(bodies[first as usize..].starts_with(&found), "seed {seed}");
+        assert!(
+            !is_synced || first as usize + found.len() == 201,
+            "seed {seed}: {first} and {} more",
+            found.len()
+        );
+    }
+}
+
+#[test]
 fn a_cut_is_whole_or_not_at_all() {
     let mut outcomes = [0; 2];
     for seed in 1..150 {

@@ -422,14 +422,22 @@ impl World {
             for process in &self.processes {
                 process.writer.background();
             }
+            if self
+                .processes
+                .iter()
+                .all(|process| process.storage.is_dead())
+            {
+                return Ok(());
+            }
             // A sync of the background that fails is told to the next append.
             if let Sync::Every(every) = self.sync
                 && !self.may_fail
             {
                 let limit = (every + STEP).as_nanos() as u64;
                 if self.attended_ns >= limit {
-                    let durable = self.model.appended_by(self.now_ns - limit);
-                    self.model.promise(durable);
+                    let appended = self.model.appended_by(self.now_ns - limit);
+                    // What a dead writer has published, and nobody has acknowledged, counts with the next append.
+                    self.model.promise(appended.min(self.model.known()));
                 }
             }
         }

@@ -5,16 +5,21 @@
 //! checked by their length and first bytes.
 
 mod backlog;
+mod dialect;
 mod load;
+mod redis;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
 
 pub use self::backlog::Backlog;
+pub use self::dialect::Dialect;
 pub use self::load::{Load, Measured};
+use self::redis::Redis;
 use super::figures::median_index;
 use super::peers::Program;
 
@@ -30,7 +35,9 @@ pub struct Plan {
     /// Only loads with this text in their name, and no backlogs.
     pub only: Option<String>,
     /// A server that runs already.
-    pub server: Option<std::net::SocketAddr>,
+    pub server: Option<SocketAddr>,
+    /// Take turns with Redis.
+    pub redis: bool,
 }
 
 /// One row of the report.
@@ -38,7 +45,9 @@ pub struct Plan {
 pub struct Row {
     /// What was done.
     pub name: String,
-    /// The server's `--sync`.
+    /// By whom.
+    pub server: String,
+    /// The server's `--sync`, or what comes nearest to it.
     pub sync: String,
     /// What came out.
     pub measured: Measured,
@@ -60,19 +69,20 @@ impl fmt::Display for Report {
         writeln!(f, "loopback round trip {:.1} us", self.round_trip_us)?;
         writeln!(
             f,
-            "{:42} {:8} {:>9} {:>11} {:>9} {:>9}",
-            "load", "sync", "seconds", "ops/s", "p50 us", "p99 us"
+            "{:42} {:10} {:7} {:>9} {:>11} {:>9} {:>9}  CPU of load, server",
+            "load", "server", "sync", "seconds", "ops/s", "p50 us", "p99 us"
         )?;
         for Row {
             name,
+            server,
             sync,
             measured: m,
         } in &self.rows
         {
             writeln!(
                 f,
-                "{name:42} {sync:8} {:9.3} {:11.0} {:9.1} {:9.1}",
-                m.seconds, m.per_second, m.p50_us, m.p99_us
+                "{name:42} {server:10} {sync:7} {:9.3} {:11.0} {:9.1} {:9.1}  {:.2} {:.2}",
+                m.seconds, m.per_second, m.p50_us, m.p99_us, m.load_cpu, m.server_cpu
             )?;
         }
         for b in &self.backlogs {
@@ -95,7 +105,7 @@ impl fmt::Display for Report {
 /// Measure everything.
 ///
 /// # Errors
-/// The server could not be started, or gave an answer that is none.
+/// A server could not be started, or gave an answer that is none.
 pub fn measure(plan: &Plan) -> Result<Report, String> {
     let program = Program::this().map_err(|error| error.to_string())?;
     let mut rows = Vec::new();
@@ -104,23 +114,32 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
     } else {
         &["never", "always"]
     };
+    let kinds: &[Kind] = match (plan.server, plan.redis) {
+        (Some(address), _) => &[Kind::There(address)],
+        (None, false) => &[Kind::Ours],
+        (None, true) => &[Kind::Ours, Kind::Redis],
+    };
     for &sync in syncs {
         let wanted = |name: &str| plan.only.as_deref().is_none_or(|only| name.contains(only));
         for (name, load) in loads(plan.seconds)
             .into_iter()
             .filter(|(name, _)| wanted(name))
         {
-            let mut runs = Vec::new();
+            let mut runs = vec![Vec::new(); kinds.len()];
             for _ in 0..plan.runs {
-                runs.push(run(&program, plan, sync, &load)?);
+                for (kind, runs) in kinds.iter().zip(&mut runs) {
+                    runs.push(run(&program, plan, *kind, sync, &load)?);
+                }
             }
-            let rates: Vec<f64> = runs.iter().map(|run| run.per_second).collect();
-            let measured = runs.swap_remove(median_index(&rates));
-            rows.push(Row {
-                name,
-                sync: sync.to_owned(),
-                measured,
-            });
+            for (kind, mut runs) in kinds.iter().zip(runs) {
+                let rates: Vec<f64> = runs.iter().map(|run| run.per_second).collect();
+                rows.push(Row {
+                    name: name.clone(),
+                    server: kind.to_string(),
+                    sync: sync.to_owned(),
+                    measured: runs.swap_remove(median_index(&rates)),
+                });
+            }
         }
     }
     let backlogs = if plan.server.is_some() || plan.only.is_some() {
@@ -133,6 +152,24 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
         rows,
         backlogs,
     })
+}
+
+/// Which server is measured.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Ours,
+    Redis,
+    There(SocketAddr),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Ours => f.write_str("millstream"),
+            Kind::Redis => f.write_str("redis"),
+            Kind::There(address) => address.fmt(f),
+        }
+    }
 }
 
 fn loads(seconds: f64) -> Vec<(String, Load)> {
@@ -179,19 +216,52 @@ fn loads(seconds: f64) -> Vec<(String, Load)> {
     loads
 }
 
-fn run(program: &Program, plan: &Plan, sync: &str, load: &Load) -> Result<Measured, String> {
-    if let Some(server) = plan.server {
-        return load.run(server);
+fn run(
+    program: &Program,
+    plan: &Plan,
+    kind: Kind,
+    sync: &str,
+    load: &Load,
+) -> Result<Measured, String> {
+    if let Kind::There(address) = kind {
+        return load.run(Dialect::Memcache, address);
     }
     let folder = Folder::new(&plan.dir)?;
+    let with_cpu = |dialect, address, id| {
+        let before = cpu_seconds_of(id)?;
+        let mut measured = load.run(dialect, address)?;
+        measured.server_cpu = (cpu_seconds_of(id)? - before) / measured.seconds;
+        Ok::<_, String>(measured)
+    };
+    if let Kind::Redis = kind {
+        let server = Redis::start(&folder.0, sync)?;
+        let measured = with_cpu(Dialect::RedisList, server.address, server.id())?;
+        server.stop()?;
+        return Ok(measured);
+    }
     let server = serve(program, &folder.0, &["--sync", sync])?;
     let address = server
         .address
         .parse()
         .map_err(|_| format!("'{}' is no address", server.address))?;
-    let measured = load.run(address);
+    let measured = with_cpu(Dialect::Memcache, address, server.id())?;
     server.stop().map_err(|error| error.to_string())?;
-    measured
+    Ok(measured)
+}
+
+/// CPU time that all threads of a process have used.
+fn cpu_seconds_of(id: u32) -> Result<f64, String> {
+    let tasks = format!("/proc/{id}/task");
+    let failed = |error: std::io::Error| format!("{tasks}: {error}");
+    let mut sum_ns = 0.0;
+    for task in std::fs::read_dir(&tasks).map_err(failed)? {
+        let path = task.map_err(failed)?.path().join("schedstat");
+        // A thread that has just ended is no longer counted.
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let ns = text.split_whitespace().next();
+        sum_ns += ns.and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0);
+    }
+    Ok(sum_ns / 1e9)
 }
 
 /// Start a server on a free port.

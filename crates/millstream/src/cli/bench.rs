@@ -40,7 +40,9 @@ enum Name {
 
 /// The options of `millstream bench queue`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  millstream bench queue --runs 3 --seconds 1")]
+#[command(
+    after_help = "Example:\n  millstream bench queue --runs 3 --seconds 1\n  millstream bench queue --against redis --only \"100 conn\""
+)]
 struct QueueArgs {
     /// How many runs; every figure is their median.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -57,9 +59,19 @@ struct QueueArgs {
     /// Measure a server that runs already, by another maker perhaps: only what needs no restart.
     #[arg(long, value_name = "HOST:PORT", value_parser = super::address::parse)]
     server: Option<std::net::SocketAddr>,
+    /// Take turns with another server, which must be installed.
+    #[arg(long, value_name = "SERVER", conflicts_with = "server")]
+    against: Option<Against>,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// A server to compare with.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq)]
+enum Against {
+    /// Its list type, with an append-only file: everysec beside our never, always beside always.
+    Redis,
 }
 
 /// The options of `millstream bench service`.
@@ -270,6 +282,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
                 dir: args.dir,
                 only: args.only,
                 server: args.server,
+                redis: args.against == Some(Against::Redis),
             };
             let report = queue::measure(&plan).map_err(Failure::failed)?;
             report::print(&report, &report.to_string(), args.json)

@@ -10,6 +10,9 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use serde::Serialize;
 
+use super::super::figures::cpu_seconds;
+use super::dialect::{Dialect, Words, forget_items};
+
 /// What the connections do.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
@@ -50,18 +53,22 @@ pub struct Measured {
     pub p50_us: f64,
     /// All but one in a hundred.
     pub p99_us: f64,
+    /// Of one core, what the load took meanwhile: if that is near 1, it is what limits the rate.
+    pub load_cpu: f64,
+    /// Of one core, what the server took; 0 for one that was not started here.
+    pub server_cpu: f64,
 }
 
-const QUEUE: &str = "bench";
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A server that says nothing for so long has failed.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Load {
     /// Put this load on a server.
     ///
     /// # Errors
     /// The server does not answer, or gives an answer that is none.
-    pub fn run(&self, server: SocketAddr) -> Result<Measured, String> {
-        self.try_run(server)
+    pub fn run(&self, dialect: Dialect, server: SocketAddr) -> Result<Measured, String> {
+        self.try_run(dialect, server)
             .map_err(|error| format!("{server}: {error}"))
     }
 
@@ -77,7 +84,7 @@ impl Load {
             clients.push(Client {
                 stream,
                 getting: false,
-                answered: 0,
+                seen: 0,
                 rounds: self.sets.div_ceil(self.in_flight as u64),
                 sent_ns: 0,
             });
@@ -85,16 +92,16 @@ impl Load {
         Ok(clients)
     }
 
-    fn try_run(&self, server: SocketAddr) -> io::Result<Measured> {
-        forget_items(server)?;
-        let words = Words::new(self);
+    fn try_run(&self, dialect: Dialect, server: SocketAddr) -> io::Result<Measured> {
+        forget_items(dialect, server)?;
+        let words = Words::new(dialect, self);
         let mut poll = Poll::new()?;
         let mut clients = self.connect(server, &poll)?;
         let mut times =
             Histogram::<u64>::new_with_bounds(100, 60_000_000_000, 3).map_err(io::Error::other)?;
         let mut events = Events::with_capacity(self.connections.max(16));
         let mut buffer = vec![0; 256 << 10];
-        let begun_ns = clock::now_ns();
+        let (begun_ns, begun_cpu) = (clock::now_ns(), cpu_seconds());
         let until_ns = self.sustained.map(|time| begun_ns + time.as_nanos() as u64);
         let mut busy = clients.len();
         let mut requests = 0;
@@ -142,44 +149,17 @@ impl Load {
             per_second: requests as f64 / seconds,
             p50_us: times.value_at_quantile(0.5) as f64 / 1e3,
             p99_us: times.value_at_quantile(0.99) as f64 / 1e3,
+            load_cpu: (cpu_seconds() - begun_cpu) / seconds,
+            server_cpu: 0.0,
         })
-    }
-}
-
-/// Whatever a load before has left goes, on a server that knows how.
-fn forget_items(server: SocketAddr) -> io::Result<()> {
-    let mut stream = std::net::TcpStream::connect(server)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("flush {QUEUE}\r\n").as_bytes())?;
-    stream.read(&mut [0; 64]).map(|_| ())
-}
-
-/// What is sent and what must come back, for all requests that are in flight together.
-struct Words {
-    sets: Vec<u8>,
-    stored: Vec<u8>,
-    gets: Vec<u8>,
-    values: Vec<u8>,
-}
-
-impl Words {
-    fn new(load: &Load) -> Self {
-        let (length, body) = (load.item_bytes, "x".repeat(load.item_bytes));
-        let all = |one: String| one.repeat(load.in_flight).into_bytes();
-        Words {
-            sets: all(format!("set {QUEUE} 0 0 {length}\r\n{body}\r\n")),
-            stored: all("STORED\r\n".to_owned()),
-            gets: all(format!("get {QUEUE}\r\n")),
-            values: all(format!("VALUE {QUEUE} 0 {length}\r\n{body}\r\nEND\r\n")),
-        }
     }
 }
 
 struct Client {
     stream: TcpStream,
     getting: bool,
-    /// Bytes of the answer that have come.
-    answered: usize,
+    /// What of the answer has come.
+    seen: usize,
     rounds: u64,
     sent_ns: u64,
 }
@@ -187,7 +167,7 @@ struct Client {
 impl Client {
     /// All fits into the socket's buffer, since nothing else is in flight.
     fn send(&mut self, words: &Words) -> io::Result<()> {
-        self.answered = 0;
+        self.seen = 0;
         self.sent_ns = clock::now_ns();
         self.stream.write_all(if self.getting {
             &words.gets
@@ -203,16 +183,15 @@ impl Client {
         } else {
             &words.stored
         };
-        while self.answered < expected.len() {
+        while !expected.is_whole(self.seen) {
             match self.stream.read(buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(length) => {
                     let came = &buffer[..length];
-                    if expected.get(self.answered..self.answered + length) != Some(came) {
+                    self.seen = expected.follow(self.seen, came).ok_or_else(|| {
                         let text = String::from_utf8_lossy(&came[..length.min(80)]).into_owned();
-                        return Err(io::Error::other(format!("unexpected answer {text:?}")));
-                    }
-                    self.answered += length;
+                        io::Error::other(format!("unexpected answer {text:?}"))
+                    })?;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),

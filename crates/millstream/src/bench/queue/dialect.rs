@@ -1,0 +1,143 @@
+//! What a server is asked and what it must answer: memcache, or the list type of Redis.
+//!
+//! An item goes in at one end and out at the other, whatever the words for that are.
+//!
+//! ```text
+//! memcache   set bench 0 0 64 | ...           STORED
+//!            get bench                        VALUE bench 0 64 | ... | END
+//! Redis      LPUSH bench ...                  :N        (the length of the list)
+//!            RPOP bench                       $64 | ...
+//! ```
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use super::load::{Load, PATIENCE};
+
+const QUEUE: &str = "bench";
+
+/// The protocol that a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// `set` and `get`.
+    Memcache,
+    /// `LPUSH` and `RPOP`.
+    RedisList,
+}
+
+/// What is sent and what must come back, for all requests that are in flight together.
+pub(super) struct Words {
+    pub(super) sets: Vec<u8>,
+    pub(super) stored: Answer,
+    pub(super) gets: Vec<u8>,
+    pub(super) values: Answer,
+}
+
+/// What must come back.
+pub(super) enum Answer {
+    /// These bytes.
+    Exact(Vec<u8>),
+    /// So many numbers, as Redis writes them.
+    Numbers(usize),
+}
+
+impl Words {
+    pub(super) fn new(dialect: Dialect, load: &Load) -> Self {
+        let (length, body) = (load.item_bytes, "x".repeat(load.item_bytes));
+        let all = |one: String| one.repeat(load.in_flight).into_bytes();
+        let call = |words: &[&str]| {
+            let bulks: String = words
+                .iter()
+                .map(|word| format!("${}\r\n{word}\r\n", word.len()))
+                .collect();
+            all(format!("*{}\r\n{bulks}", words.len()))
+        };
+        match dialect {
+            Dialect::Memcache => Words {
+                sets: all(format!("set {QUEUE} 0 0 {length}\r\n{body}\r\n")),
+                stored: Answer::Exact(all("STORED\r\n".to_owned())),
+                gets: all(format!("get {QUEUE}\r\n")),
+                values: Answer::Exact(all(format!(
+                    "VALUE {QUEUE} 0 {length}\r\n{body}\r\nEND\r\n"
+                ))),
+            },
+            Dialect::RedisList => Words {
+                sets: call(&["LPUSH", QUEUE, &body]),
+                stored: Answer::Numbers(load.in_flight),
+                gets: call(&["RPOP", QUEUE]),
+                values: Answer::Exact(all(format!("${length}\r\n{body}\r\n"))),
+            },
+        }
+    }
+}
+
+impl Answer {
+    /// Whether `came`, which follows the `seen` bytes or lines of the answer so far, may stand there; what is seen with it.
+    pub(super) fn follow(&self, seen: usize, came: &[u8]) -> Option<usize> {
+        match self {
+            Answer::Exact(all) => {
+                let to = seen + came.len();
+                (all.get(seen..to) == Some(came)).then_some(to)
+            }
+            Answer::Numbers(count) => {
+                let number = |byte: &u8| byte.is_ascii_digit() || b":\r\n".contains(byte);
+                let to = seen + came.iter().filter(|&&byte| byte == b'\n').count();
+                (came.iter().all(number) && to <= *count).then_some(to)
+            }
+        }
+    }
+
+    /// Whether that is all.
+    pub(super) fn is_whole(&self, seen: usize) -> bool {
+        match self {
+            Answer::Exact(all) => seen == all.len(),
+            Answer::Numbers(count) => seen == *count,
+        }
+    }
+}
+
+/// Whatever a load before has left goes, on a server that knows how.
+pub(super) fn forget_items(dialect: Dialect, server: SocketAddr) -> io::Result<()> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let verb = match dialect {
+        Dialect::Memcache => "flush",
+        Dialect::RedisList => "DEL",
+    };
+    stream.write_all(format!("{verb} {QUEUE}\r\n").as_bytes())?;
+    stream.read(&mut [0; 64]).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_may_come_in_pieces_but_not_be_another() {
+        let words = |dialect| {
+            Words::new(
+                dialect,
+                &Load {
+                    item_bytes: 2,
+                    in_flight: 2,
+                    ..Load::default()
+                },
+            )
+        };
+        let redis = words(Dialect::RedisList);
+        assert_eq!(redis.gets, b"*2\r\n$4\r\nRPOP\r\n$5\r\nbench\r\n".repeat(2));
+        let seen = redis.stored.follow(0, b":1\r\n:1").unwrap();
+        assert!(!redis.stored.is_whole(seen));
+        let seen = redis.stored.follow(seen, b"2\r\n").unwrap();
+        assert!(redis.stored.is_whole(seen));
+        assert_eq!(redis.stored.follow(seen, b":3\r\n"), None);
+        assert_eq!(redis.stored.follow(0, b"-ERR\r\n"), None);
+        let values = words(Dialect::Memcache).values;
+        let seen = values.follow(0, b"VALUE bench 0 2\r\nx").unwrap();
+        assert_eq!(values.follow(seen, b"y"), None);
+        let seen = values
+            .follow(seen, b"x\r\nEND\r\nVALUE bench 0 2\r\nxx\r\nEND\r\n")
+            .unwrap();
+        assert!(values.is_whole(seen));
+    }
+}

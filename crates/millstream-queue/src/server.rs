@@ -1,6 +1,6 @@
 //! The server: sockets around the queues, and nothing else.
 //!
-//! One thread owns everything: connections are tasks on it, so that nothing is locked. A connection reads once, does all that the
+//! One thread owns all but the syncs: connections are tasks on it, so that nothing is locked. A connection reads once, does all that the
 //! bytes ask for, and writes once. Replies that promise durability wait for the committer, which syncs once for all that came
 //! in the meantime.
 //!
@@ -168,7 +168,9 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     );
     let core = Rc::new(Core::new(queues, limits, send.clone()));
     watch_signals(&send)?;
-    tokio::task::spawn_local(commit::run(Rc::clone(&core)));
+    let committer = Rc::new(commit::Committer::start().map_err(ServerError::Start)?);
+    tokio::task::spawn_local(commit::begin(Rc::clone(&core), Rc::clone(&committer)));
+    tokio::task::spawn_local(commit::end(Rc::clone(&core), committer));
     tokio::task::spawn_local(timer::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::sweep(Rc::clone(&core)));
     let accepting = listeners.spawn(&core, &session, tls.as_ref(), &mut ready);

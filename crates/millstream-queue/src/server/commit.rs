@@ -1,31 +1,342 @@
 //! The committer: one sync for all replies that wait for it.
+//!
+//! All that was asked for when a sync begins is covered by it; what comes meanwhile is posted for the next one, which
+//! begins as soon as that ends. A thread of its own does the syncs, so that a slow disk holds up nobody but those who wait
+//! for it. A client that is alone would only pay for the waking of that thread: for it the sync is done on the thread of the
+//! connections, as long as nobody else is seen to have waited there.
+//!
+//! The invariant: post number `n` is done only after a sync that began after all that belongs to it had been appended.
 
+use std::cell::Cell;
+use std::io;
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
+use tokio::sync::Notify;
 use tracing::error;
 
 use super::clock;
-use super::core::Core;
+use super::core::{Core, State};
+use crate::error::Cause;
+use crate::storage::{JournalLog, Log, Syncing};
 
-/// Commit whenever somebody waits for it, for ever.
-pub(super) async fn run(core: Rc<Core>) {
+/// After so many commits on end that spoke for the other way of syncing, that way is taken.
+const AGAINST_MAX: u32 = 3;
+
+/// Does the syncs, here or on its thread.
+pub(super) struct Committer {
+    desk: Arc<Desk<<JournalLog as Log>::Syncing>>,
+    placement: Cell<Placement>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the two threads share.
+struct Desk<L> {
+    posts: Mutex<Posts<L>>,
+    /// There is something to sync, or nothing more will come.
+    posted: Condvar,
+    /// Some posts are done.
+    done: Notify,
+}
+
+struct Posts<L> {
+    /// Queues and their logs, each once.
+    unsynced: Vec<(Arc<str>, L)>,
+    /// The posts that are not done.
+    open: Range<u64>,
+    failed: Vec<Failure>,
+    /// How long the syncs took.
+    took_us: Vec<u64>,
+    stopping: bool,
+}
+
+/// A queue that could not be synced, and the posts that relied on it.
+struct Failure {
+    posts: Range<u64>,
+    queue: Arc<str>,
+    cause: Cause,
+}
+
+/// Where the syncs are done, learnt from what they kept waiting.
+#[derive(Clone, Copy, Debug, Default)]
+struct Placement {
+    on_thread: bool,
+    /// Commits on end that spoke for the other place.
+    against: u32,
+}
+
+impl Placement {
+    /// A commit is done, and others had something to do meanwhile, or not.
+    fn learn(&mut self, others: bool) {
+        if others == self.on_thread {
+            self.against = 0;
+            return;
+        }
+        self.against += 1;
+        if self.against >= AGAINST_MAX {
+            *self = Placement {
+                on_thread: others,
+                against: 0,
+            };
+        }
+    }
+}
+
+impl<L: Syncing> Desk<L> {
+    fn new() -> Self {
+        Desk {
+            posts: Mutex::new(Posts {
+                unsynced: Vec::new(),
+                open: 0..0,
+                failed: Vec::new(),
+                took_us: Vec::new(),
+                stopping: false,
+            }),
+            posted: Condvar::new(),
+            done: Notify::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Posts<L>> {
+        // Nothing is half done while the lock is held.
+        self.posts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn post(&self, number: u64, unsynced: Vec<(Arc<str>, L)>) {
+        let mut posts = self.lock();
+        if posts.open.is_empty() {
+            posts.open.start = number;
+        }
+        posts.open.end = number + 1;
+        for (queue, log) in unsynced {
+            if !posts
+                .unsynced
+                .iter()
+                .any(|(known, _)| Arc::ptr_eq(known, &queue))
+            {
+                posts.unsynced.push((queue, log));
+            }
+        }
+        drop(posts);
+        self.posted.notify_one();
+    }
+
+    /// The thread: sync what is posted, until nothing more will come.
+    fn sync_posts(&self) {
+        let mut posts = self.lock();
+        loop {
+            if posts.open.is_empty() {
+                if posts.stopping {
+                    return;
+                }
+                posts = self
+                    .posted
+                    .wait(posts)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let (covered, unsynced) = (posts.open.clone(), std::mem::take(&mut posts.unsynced));
+            drop(posts);
+            let begin_us = clock::steady_us();
+            let failed = sync(unsynced, &covered);
+            let took_us = clock::steady_us() - begin_us;
+            posts = self.lock();
+            posts.took_us.push(took_us);
+            posts.open.start = covered.end;
+            posts.failed.extend(failed);
+            self.done.notify_one();
+        }
+    }
+}
+
+fn sync<L: Syncing>(unsynced: Vec<(Arc<str>, L)>, posts: &Range<u64>) -> Vec<Failure> {
+    let failed = unsynced.into_iter().filter_map(|(queue, log)| {
+        let cause = log.sync().err()?;
+        let posts = posts.clone();
+        Some(Failure {
+            posts,
+            queue,
+            cause,
+        })
+    });
+    failed.collect()
+}
+
+impl Committer {
+    pub(super) fn start() -> io::Result<Self> {
+        let desk = Arc::new(Desk::new());
+        let theirs = Arc::clone(&desk);
+        let thread = std::thread::Builder::new()
+            .name("committer".to_owned())
+            .spawn(move || theirs.sync_posts())?;
+        Ok(Committer {
+            desk,
+            placement: Cell::default(),
+            thread: Some(thread),
+        })
+    }
+
+    fn learn(&self, others: bool) {
+        let mut placement = self.placement.get();
+        placement.learn(others);
+        self.placement.set(placement);
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        self.desk.lock().stopping = true;
+        self.desk.posted.notify_one();
+        // It panics only if the journal is at fault, and has said so.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Begin a commit whenever somebody waits for one, for ever.
+pub(super) async fn begin(core: Rc<Core>, committer: Rc<Committer>) {
     loop {
         core.commit_wanted.notified().await;
         // All that is ready now comes first: what it brings is part of this commit.
         tokio::task::yield_now().await;
-        core.with(|state| {
-            let begin_us = clock::now().steady_us;
-            let outcome = state.queues.commit();
-            state
-                .queues
-                .latencies()
-                .sync_us(clock::now().steady_us - begin_us);
-            if let Err(error) = outcome {
-                error!("not acknowledged: {error}");
-                state.failed_commits.push(state.commits);
+        let (unsynced, number, alone) = core.with(|state| {
+            let number = state.commits_begun;
+            let alone = state.commits == number;
+            if alone {
+                state.reads_before = state.reads;
             }
-            state.commits += 1;
-            state.uncommitted.drain(..).for_each(|waker| waker.wake());
+            state.commits_begun += 1;
+            (state.queues.take_unsynced(), number, alone)
         });
+        if committer.placement.get().on_thread || !alone {
+            committer.desk.post(number, unsynced);
+            continue;
+        }
+        let begin_us = clock::steady_us();
+        let failed = sync(unsynced, &(number..number + 1));
+        let took_us = clock::steady_us() - begin_us;
+        // Whoever was kept waiting is seen now.
+        tokio::task::yield_now().await;
+        core.with(|state| finish(state, &committer, &failed, &[took_us], number + 1));
+    }
+}
+
+/// End the commits of the thread as it has done them, for ever.
+pub(super) async fn end(core: Rc<Core>, committer: Rc<Committer>) {
+    loop {
+        committer.desk.done.notified().await;
+        let (done, failed, took_us) = {
+            let posts = &mut *committer.desk.lock();
+            let failed = std::mem::take(&mut posts.failed);
+            (posts.open.start, failed, std::mem::take(&mut posts.took_us))
+        };
+        core.with(|state| finish(state, &committer, &failed, &took_us, done));
+    }
+}
+
+/// What waited for the commits before `done` goes on.
+fn finish(
+    state: &mut State,
+    committer: &Committer,
+    failed: &[Failure],
+    took_us: &[u64],
+    done: u64,
+) {
+    committer.learn(state.reads > state.reads_before);
+    for &us in took_us {
+        state.queues.latencies().sync_us(us);
+    }
+    for Failure {
+        posts,
+        queue,
+        cause,
+    } in failed
+    {
+        // A queue that was deleted meanwhile has nothing to lose.
+        if state.queues.items(queue).is_some() {
+            error!("not acknowledged: queue \"{queue}\": {cause}");
+            state.failed_commits.extend(posts.clone());
+        }
+    }
+    state.commits = done;
+    state
+        .uncommitted
+        .extract_if(.., |(commit, _)| *commit < done)
+        .for_each(|(_, waker)| waker.wake());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Says that a sync has begun, and ends it as it is told.
+    #[derive(Clone)]
+    struct Told {
+        begun: Sender<()>,
+        end: Arc<Mutex<Receiver<Result<(), Cause>>>>,
+    }
+
+    impl Syncing for Told {
+        fn sync(&self) -> Result<(), Cause> {
+            self.begun.send(()).unwrap();
+            self.end.lock().unwrap().recv().unwrap()
+        }
+    }
+
+    #[test]
+    fn what_is_posted_during_a_sync_belongs_to_the_next_one() {
+        let ((begun, begins), (end, ends)) = (channel(), channel());
+        let log = Told {
+            begun,
+            end: Arc::new(Mutex::new(ends)),
+        };
+        let queue: Arc<str> = "jobs".into();
+        let desk = Arc::new(Desk::new());
+        let theirs = Arc::clone(&desk);
+        let thread = std::thread::Builder::new()
+            .spawn(move || theirs.sync_posts())
+            .unwrap();
+        let post = |number| desk.post(number, vec![(Arc::clone(&queue), log.clone())]);
+
+        post(7);
+        begins.recv().unwrap();
+        post(8);
+        post(9);
+        assert_eq!(desk.lock().open, 7..10);
+        end.send(Ok(())).unwrap();
+        // One sync for both.
+        begins.recv().unwrap();
+        assert_eq!(desk.lock().open, 8..10);
+        end.send(Err("the disk failed".into())).unwrap();
+        desk.lock().stopping = true;
+        desk.posted.notify_one();
+        thread.join().unwrap();
+
+        let posts = desk.lock();
+        assert_eq!((posts.open.clone(), posts.took_us.len()), (10..10, 2));
+        let failed: Vec<_> = posts
+            .failed
+            .iter()
+            .map(|failure| (failure.posts.clone(), &*failure.queue))
+            .collect();
+        assert_eq!(failed, [(8..10, "jobs")]);
+    }
+
+    #[test]
+    fn the_thread_is_used_while_others_come() {
+        let mut placement = Placement::default();
+        let mut learn = |others: bool, times: u32| {
+            (0..times).for_each(|_| placement.learn(others));
+            placement.on_thread
+        };
+        assert!(!learn(false, 10));
+        assert!(!learn(true, AGAINST_MAX - 1));
+        assert!(!learn(false, 1), "one that speaks for it starts again");
+        assert!(learn(true, AGAINST_MAX));
+        assert!(learn(false, AGAINST_MAX - 1));
+        assert!(!learn(false, 1));
     }
 }

@@ -135,6 +135,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         let now = self.read_clock();
         let sets = state.queues.counters().cmd_set;
         state.queues.counters().bytes_read += length as u64;
+        state.reads += 1;
         let answered = self.session.answered();
         self.session
             .receive(&mut state.queues, &state.buffer[..length], now);
@@ -150,7 +151,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     #[inline]
     fn worked(&mut self, state: &mut State, now: Moment) {
         if state.queues.take_owes_commit() {
-            self.commit = Some(state.commits);
+            self.commit = Some(state.commits_begun);
             self.core.commit_wanted.notify_one();
         }
         if let Some(demand) = self.session.take_demand() {
@@ -171,7 +172,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     fn poll_send(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(commit) = self.commit {
             if state.commits <= commit {
-                state.uncommitted.push(context.waker().clone());
+                state.uncommitted.push((commit, context.waker().clone()));
                 return self.pause(state);
             }
             if state.failed_commits.contains(&commit) {

@@ -42,12 +42,18 @@ pub(super) struct State {
     /// By connection number.
     pub(super) places: Vec<Option<Place>>,
     pub(super) connections: usize,
+    /// Commits begun: what is appended now belongs to the next, whose number this is.
+    pub(super) commits_begun: u64,
     /// Commits done.
     pub(super) commits: u64,
     /// Those that failed: nothing that they were to make durable may be acknowledged.
     pub(super) failed_commits: Vec<u64>,
-    /// Tasks that wait for the next commit.
-    pub(super) uncommitted: Vec<Waker>,
+    /// Tasks and the commits that they wait for.
+    pub(super) uncommitted: Vec<(u64, Waker)>,
+    /// How often something was read from a connection.
+    pub(super) reads: u64,
+    /// What that was when a commit began and no other was under way.
+    pub(super) reads_before: u64,
     /// For when the timer is set.
     pub(super) timer_us: Option<u64>,
 }
@@ -77,9 +83,12 @@ impl Core {
                 buffer: vec![0; BUFFER_BYTES].into(),
                 places: Vec::new(),
                 connections: 0,
+                commits_begun: 0,
                 commits: 0,
                 failed_commits: Vec::new(),
                 uncommitted: Vec::new(),
+                reads: 0,
+                reads_before: 0,
                 timer_us: None,
             }),
             limits,

@@ -11,6 +11,7 @@ use crate::control::lock;
 use crate::error::{Failure, FlowError};
 use crate::graph::{Graph, Mistake, NodeId, Outlet};
 use crate::push::{Context, Push};
+use crate::recovery::TimeMark;
 use crate::stream::{Making, Pipe, Stream};
 use crate::time::{BEFORE_ALL, EventTime, Sender, Timed, Watermark, nanos};
 
@@ -29,8 +30,10 @@ pub enum TimeSource {
 /// The watermark of one partition.
 pub struct PartitionTime {
     partition: usize,
+    name: String,
     lateness: i64,
     watermark: i64,
+    /// When it was heard last, in processing time; before all times until the first turn.
     heard: i64,
     sender: Sender,
 }
@@ -86,39 +89,12 @@ struct Assigner<O, A> {
 }
 
 impl<O, A> Assigner<O, A> {
-    /// Knows all partitions of the source from the first batch on: those that are still silent hold
-    /// time back.
-    fn meet(&mut self, cx: &Context) {
-        for &partition in &cx.live {
-            self.entry(partition, cx.now);
-        }
-    }
-
-    fn entry(&mut self, partition: usize, now: i64) -> usize {
-        let known = self
-            .partitions
-            .binary_search_by_key(&partition, |known| known.partition);
-        known.unwrap_or_else(|place| {
-            let lateness = match self.source {
-                TimeSource::Event(how) => how.lateness,
-                TimeSource::Processing => 0,
-            };
-            let new = PartitionTime {
-                partition,
-                lateness,
-                watermark: BEFORE_ALL,
-                heard: now,
-                sender: Sender::Live,
-            };
-            self.partitions.insert(place, new);
-            place
-        })
-    }
-
     /// Looks which partitions have ended or gone idle, and joins their watermarks.
     fn join(&mut self, cx: &mut Context) -> Option<Watermark> {
-        self.meet(cx);
         for partition in &mut self.partitions {
+            if partition.heard == BEFORE_ALL {
+                partition.heard = cx.now;
+            }
             if cx.live.binary_search(&partition.partition).is_err() {
                 partition.sender = Sender::Ended;
                 continue;
@@ -147,16 +123,33 @@ impl<O, A> Assigner<O, A> {
         self.joined = joined;
         changed.then_some(joined)
     }
+
+    /// Notes for recovery how far time has come in each partition, beside the positions of the source.
+    fn note(&self, cx: &mut Context) {
+        let step = &cx.metrics[self.node].name;
+        let begun = self.partitions.iter();
+        let begun = begun.filter(|partition| partition.watermark != BEFORE_ALL);
+        if let Some(keeping) = &mut cx.keeping {
+            keeping.part.watermarks.extend(begun.map(|partition| TimeMark {
+                step: step.clone(),
+                partition: partition.name.clone(),
+                at: partition.watermark,
+            }));
+        }
+    }
 }
 
 impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
     fn push(&mut self, batch: &mut I, cx: &mut Context) -> Result<(), Failure> {
         cx.current = self.node;
         let items = batch.len();
-        if self.partitions.is_empty() {
-            self.meet(cx);
-        }
-        let index = self.entry(cx.partition, cx.now);
+        let known = self
+            .partitions
+            .binary_search_by_key(&cx.partition, |known| known.partition);
+        let Ok(index) = known else {
+            let unknown = format!("a batch of partition {}, which was not opened", cx.partition);
+            return Err(Failure::new(cx.step_name(), unknown));
+        };
         let others = self.partitions.iter().enumerate();
         let others = others.filter(|(other, _)| *other != index);
         cx.floor = Watermark::floor(others.map(|(_, partition)| partition.mark()));
@@ -185,10 +178,12 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
         self.next.tick(cx)
     }
     fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        self.note(cx);
         self.next.epoch(epoch, cx)
     }
     fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
         cx.current = self.node;
+        self.note(cx);
         self.assign.close(cx)?;
         if !cx.suspended()
             && let Some(mark) = self.join(cx)
@@ -223,6 +218,19 @@ impl<B: Batch> Pipe<B> {
         let after = outlet.clone();
         self.outlet.read_by(Arc::new(move |segment| {
             let assign = make(&Making::new(node, segment))?;
+            let partitions = segment.partitions(node);
+            let partitions = partitions.map(|(partition, name, watermark)| PartitionTime {
+                partition,
+                name: name.to_owned(),
+                lateness: match source {
+                    TimeSource::Event(how) => how.lateness,
+                    TimeSource::Processing => 0,
+                },
+                watermark,
+                heard: BEFORE_ALL,
+                sender: Sender::Live,
+            });
+            let partitions = partitions.collect();
             let next = after.build(segment)?;
             segment.keeps_time |= match source {
                 TimeSource::Event(how) => how.idle.is_some(),
@@ -233,7 +241,7 @@ impl<B: Batch> Pipe<B> {
                 source,
                 assign,
                 output: O::default(),
-                partitions: Vec::new(),
+                partitions,
                 joined: Watermark::UNKNOWN,
                 next,
             });

@@ -24,6 +24,8 @@
 //! # Ok::<(), millstream_flow::FlowError>(())
 //! ```
 
+mod saved;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -31,9 +33,11 @@ use crate::batch::Data;
 use crate::error::Cause;
 use crate::key::Key;
 use crate::keyed::KeyedStream;
+use crate::recovery::{BoxedCodec, Codecs};
 use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::{NEVER, Timed, nanos};
 use crate::window::Outcome;
+use saved::JoiningCodec;
 
 /// An item of one of two streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -392,6 +396,13 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
 
     fn is_empty(&self, held: &Joining<L, R>) -> bool {
         held.waiting.is_empty() && held.left.is_empty() && held.right.is_empty()
+    }
+
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Joining<L, R>>, Cause> {
+        Ok(Box::new(JoiningCodec {
+            left: codecs.get()?,
+            right: codecs.get()?,
+        }))
     }
 }
 

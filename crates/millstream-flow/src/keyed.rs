@@ -536,9 +536,8 @@ where
         Ok(())
     }
     fn end(&mut self, output: &mut Vec<(K, U)>, _: &mut Context) -> Result<(), Failure> {
-        for (key, state) in self.states.iter_mut() {
-            (self.on_end)(state, key, output);
-        }
+        self.states
+            .for_each(|key, state| (self.on_end)(state, key, output));
         Ok(())
     }
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {

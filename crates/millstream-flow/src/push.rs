@@ -291,6 +291,7 @@ impl<I: Batch, O: Batch> Joined<O, Box<dyn Step<I, O>>> {
         let mut changes = Changes::new(&cx.metrics[self.node].name);
         self.step.save(&mut changes, cx)?;
         if let Some(keeping) = &mut cx.keeping {
+            keeping.part.watermarks.extend(changes.time_mark());
             keeping.part.changes.extend(changes.records());
         }
         Ok(())

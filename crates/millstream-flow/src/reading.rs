@@ -18,7 +18,7 @@ use crate::graph::{Node, NodeId, Outlet, Root, open_error};
 use crate::poller::Io;
 use crate::push::{Context, Push};
 use crate::segment::{
-    Capabilities, Epoch, WorkerBuild, end_epoch, finish, report, rest, segment, tick, turn,
+    Capabilities, Epoch, Feed, WorkerBuild, end_epoch, finish, report, rest, segment, tick, turn,
 };
 use crate::source::{Events, Next, Partition, Position, Source};
 
@@ -41,7 +41,12 @@ pub(crate) fn source_root<B: Batch>(
             let cx = build.context.borrow();
             cx.keeping.as_ref().is_some_and(|k| k.resume.lockstep)
         };
-        let (partitions, made) = segment(build, builder, &outlet, feeding, opened)?;
+        let open = opened.as_deref().unwrap_or_default().iter();
+        let feed = Feed {
+            workers: feeding,
+            partitions: open.map(|open| (open.index, open.name.clone())).collect(),
+        };
+        let (partitions, made) = segment(build, builder, &outlet, feed, opened)?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         build
             .sources

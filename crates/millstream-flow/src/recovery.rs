@@ -6,7 +6,7 @@
 //! that changed and what its sinks have prepared. A background thread (`commit`) writes all of that to
 //! one journal (`store`), and the epoch counts once the commit behind it is durable.
 //!
-//! Invariant: state, source positions and output are always those of the same epoch. What came after the
+//! Invariant: state, times, source positions and output are always those of the same epoch. What came after the
 //! last commit is cut off when the flow starts again, from the state journal and from the sinks, and
 //! happens again.
 //!
@@ -36,6 +36,7 @@
 
 pub mod codec;
 mod commit;
+pub mod pack;
 mod record;
 mod resume;
 mod store;
@@ -45,12 +46,13 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-pub use record::{Commit, SinkMark, SourceMark};
+pub use record::{Commit, SinkMark, SourceMark, TimeMark};
 pub use store::{Saved, SavedKey};
 
-pub use codec::{Codec, Codecs};
+pub use codec::{BoxedCodec, Codec, Codecs, StateCodec};
 pub(crate) use commit::Committer;
 pub use record::Changes;
+pub(crate) use record::REMOVED;
 pub use resume::Restore;
 pub(crate) use resume::{Begun, Parts, Resume, Sinks, Sources, resume};
 
@@ -117,6 +119,10 @@ pub(crate) struct Part {
     pub(crate) last: bool,
     /// Positions of partitions of the source, if it is one.
     pub(crate) positions: Vec<(String, u64)>,
+    /// How far event time has come, for steps and for partitions of sources.
+    pub(crate) watermarks: Vec<TimeMark>,
+    /// How far processing time has come on this worker.
+    pub(crate) now: i64,
     /// The keys that changed, as records.
     pub(crate) changes: Vec<Vec<u8>>,
     /// What the sinks have prepared.
@@ -142,10 +148,17 @@ pub(crate) struct Keeping {
 
 impl Keeping {
     /// Hands over the part of an operator.
-    pub(crate) fn hand_over(&mut self, root: NodeId, worker: usize, epoch: u64, last: bool) {
+    pub(crate) fn hand_over(
+        &mut self,
+        root: NodeId,
+        (worker, now): (usize, i64),
+        epoch: u64,
+        last: bool,
+    ) {
         let part = Part {
             root,
             worker,
+            now,
             epoch,
             last,
             ..std::mem::take(&mut self.part)

@@ -271,11 +271,14 @@ fn guarded(
         .collect();
     let place = (worker.index(), worker.peers());
     let mut context = Context::new(place, metrics, Arc::clone(clock), Arc::clone(control));
-    context.keeping = kept.as_ref().map(|(resume, told)| Keeping {
-        part: Part::default(),
-        resume: Arc::clone(resume),
-        told: lock(told).clone(),
-    });
+    if let Some((resume, told)) = kept {
+        context.now = resume.processing_ns;
+        context.keeping = Some(Keeping {
+            part: Part::default(),
+            resume: Arc::clone(resume),
+            told: lock(told).clone(),
+        });
+    }
     let context = Rc::new(RefCell::new(context));
     let outcome = catch_unwind(AssertUnwindSafe(|| work(worker, plan, &context, options)));
     match outcome {

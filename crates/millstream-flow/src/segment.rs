@@ -77,11 +77,19 @@ pub(crate) struct SegmentBuild<'a, 's> {
     capabilities: Capabilities,
     edges: &'a mut HashMap<EdgeId, Edge<'s>>,
     outputs: usize,
-    feeding: usize,
+    feed: Feed,
     /// True once a step of this segment goes by processing time.
     pub(crate) keeps_time: bool,
     pub(crate) nodes: &'a [Node],
     pub(crate) context: &'a Rc<RefCell<Context>>,
+}
+
+/// Where the items of a segment come from.
+pub(crate) struct Feed {
+    /// So many workers, from the first, have input.
+    pub(crate) workers: usize,
+    /// The partitions that this worker reads, if the root is a source.
+    pub(crate) partitions: Vec<(usize, String)>,
 }
 
 /// Divides batches among workers.
@@ -112,6 +120,19 @@ impl<'s> SegmentBuild<'_, 's> {
         })
     }
 
+    /// The partitions that the source of this chain reads on this worker, each with the watermark that it
+    /// had for step `node` when the run before this one committed last.
+    pub(crate) fn partitions(&self, node: NodeId) -> impl Iterator<Item = (usize, &str, i64)> {
+        let cx = self.context.borrow();
+        let resume = cx.keeping.as_ref().map(|keeping| Arc::clone(&keeping.resume));
+        let step = &self.nodes[node].name;
+        self.feed.partitions.iter().map(move |(index, name)| {
+            let resume = resume.as_ref();
+            let at = resume.map_or(BEFORE_ALL, |resume| resume.watermark(step, name));
+            (*index, name.as_str(), at)
+        })
+    }
+
     /// Ends the chain in a connection to another operator.
     pub(crate) fn leave<B: Batch>(
         &mut self,
@@ -119,7 +140,7 @@ impl<'s> SegmentBuild<'_, 's> {
         route: Option<Box<dyn Route<B>>>,
     ) -> Box<dyn Push<B>> {
         let (output, stream) = self.builder.new_output::<Packet>();
-        let feeding = self.feeding;
+        let feeding = self.feed.workers;
         self.edges.insert(edge, Edge { stream, feeding });
         let port = self.outputs;
         self.outputs += 1;
@@ -231,7 +252,7 @@ pub(crate) fn segment<'s, B: Batch, S>(
     build: &mut WorkerBuild<'_, 's>,
     builder: OperatorBuilder<'s, Epoch>,
     outlet: &Outlet<B>,
-    feeding: usize,
+    feed: Feed,
     source: Result<S, FlowError>,
 ) -> Result<(S, Made<'s, B>), FlowError> {
     let capabilities: Capabilities = Rc::default();
@@ -240,7 +261,7 @@ pub(crate) fn segment<'s, B: Batch, S>(
         capabilities: Rc::clone(&capabilities),
         edges: &mut build.edges,
         outputs: 0,
-        feeding,
+        feed,
         keeps_time: false,
         nodes: build.nodes,
         context: &build.context,
@@ -299,7 +320,11 @@ pub(crate) fn arrival_root<B: Batch>(
             ));
             inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
         }
-        let ((), made) = segment(build, builder, &outlet, build.workers, Ok(()))?;
+        let feed = Feed {
+            workers: build.workers,
+            partitions: Vec::new(),
+        };
+        let ((), made) = segment(build, builder, &outlet, feed, Ok(()))?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         let mut arrival = Arrival {
             node,
@@ -518,9 +543,9 @@ pub(crate) fn end_epoch<B: Batch>(
     let now = now_ns();
     cx.begin(now, now);
     chain.epoch(*epoch, cx)?;
-    let worker = cx.worker;
+    let place = (cx.worker, cx.now);
     if let Some(keeping) = &mut cx.keeping {
-        keeping.hand_over(node, worker, *epoch, false);
+        keeping.hand_over(node, place, *epoch, false);
     }
     *epoch += 1;
     for capability in capabilities.borrow_mut().iter_mut() {
@@ -540,9 +565,9 @@ pub(crate) fn finish<B: Batch>(
     cx.begin(now, now);
     cx.floor = NEVER;
     chain.end(epoch, cx)?;
-    let worker = cx.worker;
+    let place = (cx.worker, cx.now);
     if let Some(keeping) = &mut cx.keeping {
-        keeping.hand_over(node, worker, epoch, true);
+        keeping.hand_over(node, place, epoch, true);
     }
     Ok(())
 }

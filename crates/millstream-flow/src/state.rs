@@ -10,21 +10,23 @@
 //! of batches and number of workers: that in which they would come one by one.
 
 mod agenda;
+mod keyed;
 mod logic;
 mod plain;
 mod step;
 mod table;
 mod timers;
 
+pub use keyed::{Fault, Keyed};
 pub use logic::{KeyContext, Logic, may_follow, times_of};
-pub use step::UNSAVED;
-pub use table::{Fault, Keyed};
-pub use timers::{Attended, Due, Timer, Timers, Ttl};
+pub use timers::{Attended, AttendedCodec, Due, Timer, Timers, Ttl};
 
 pub(crate) use logic::ByLogic;
 pub(crate) use plain::Plain;
 pub(crate) use step::KeyedStep;
 
+use crate::error::Cause;
+use crate::recovery::{BoxedCodec, Codecs};
 use crate::time::{NEVER, Timed};
 
 /// A moment in both kinds of time, nanoseconds each.
@@ -107,4 +109,9 @@ pub trait KeyLogic<K>: 'static {
     fn next(&self, state: &Self::State) -> Moment;
     /// True when there is nothing to keep: the key is forgotten.
     fn is_empty(&self, state: &Self::State) -> bool;
+    /// How states are saved, with the codecs of the types that are announced.
+    ///
+    /// # Errors
+    /// A type that cannot be saved.
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::State>, Cause>;
 }

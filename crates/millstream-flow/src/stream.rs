@@ -13,6 +13,7 @@ use crate::metrics::Report;
 use crate::policy::{OnError, Policy};
 use crate::push::{Context, Halves, Joined, Push, Step};
 use crate::reading::source_root;
+use crate::recovery::Codec;
 use crate::run::{Options, Running, start};
 use crate::segment::{Route, SegmentBuild, arrival_root};
 use crate::sink::{Settled, Sink};
@@ -68,10 +69,16 @@ impl Flow {
     }
 
     /// Announces a type of state, so that steps which keep it can be saved with
-    /// [recovery](crate::recovery): states of [`stateful`](crate::KeyedStream::stateful), accumulators of
-    /// folds, values that are reduced. Numbers, text and lists of them need not be announced.
+    /// [recovery](crate::recovery): states of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of
+    /// folds, values that are reduced, collected or joined. Numbers, text and lists of them need not be
+    /// announced.
     pub fn saves<T: Serialize + DeserializeOwned + 'static>(&self) {
         lock(&self.graph).codecs.add::<T>();
+    }
+
+    /// Announces a type whose states are written in a way of their own: as one value of MessagePack.
+    pub fn saves_by<T: 'static>(&self, codec: Codec<T>) {
+        lock(&self.graph).codecs.put(codec);
     }
 
     /// The first mistake in the description so far, if there is one.

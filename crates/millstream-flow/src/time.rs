@@ -15,13 +15,15 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Before all times: the watermark of a partition that has said nothing yet.
 pub const BEFORE_ALL: i64 = i64::MIN;
 /// After all times: the deadline of what waits for nothing.
 pub const NEVER: i64 = i64::MAX;
 
 /// A value with its time. It can be used like the value itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Timed<T> {
     /// When it happened: nanoseconds since an epoch of the flow's own choice.
     pub time: i64,

@@ -35,6 +35,7 @@
 mod aggregate;
 mod aligned;
 mod counted;
+mod group;
 mod logic;
 mod session;
 

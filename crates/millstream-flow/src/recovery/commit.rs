@@ -116,7 +116,8 @@ impl Committer {
             changes.extend(part.changes);
         }
         next.finished = all && self.control.phase() == Phase::Ending;
-        let same = changes.is_empty() && next == self.commit;
+        // Time that goes on where nothing else happens has brought about nothing.
+        let same = changes.is_empty() && next.at_the_times_of(&self.commit) == self.commit;
         let epoch = self.base + 1 + gathered.next;
         gathered.next += 1;
         if !same {
@@ -160,6 +161,17 @@ impl Committer {
                     position: *position,
                     recorded,
                 }),
+            }
+        }
+        next.processing_ns = next.processing_ns.max(part.now);
+        for mark in &part.watermarks {
+            let known = next
+                .watermarks
+                .iter_mut()
+                .find(|known| known.step == mark.step && known.partition == mark.partition);
+            match known {
+                Some(known) => known.at = known.at.max(mark.at),
+                None => next.watermarks.push(mark.clone()),
             }
         }
         for (sink, token) in &part.tokens {

@@ -18,6 +18,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::key::SHARDS;
+use crate::time::BEFORE_ALL;
 
 /// The version of the records.
 const VERSION: u8 = 1;
@@ -63,6 +64,17 @@ pub struct SinkMark {
     pub token: Vec<u8>,
 }
 
+/// How far event time had come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeMark {
+    /// The name of the step: one that gives times, or one that goes by them.
+    pub step: String,
+    /// The name of the partition where the step gives times, nothing where it goes by them.
+    pub partition: String,
+    /// The watermark; nanoseconds.
+    pub at: i64,
+}
+
 /// The end of an epoch that counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
@@ -78,6 +90,23 @@ pub struct Commit {
     pub sources: Vec<SourceMark>,
     /// What the sinks had prepared.
     pub sinks: Vec<SinkMark>,
+    /// How far event time had come.
+    #[serde(default)]
+    pub watermarks: Vec<TimeMark>,
+    /// How far processing time had come; nanoseconds since 1970, 0 where nothing goes by it.
+    #[serde(default)]
+    pub processing_ns: i64,
+}
+
+impl Commit {
+    /// The same with the times of another.
+    pub(crate) fn at_the_times_of(&self, other: &Commit) -> Commit {
+        Commit {
+            watermarks: other.watermarks.clone(),
+            processing_ns: other.processing_ns,
+            ..self.clone()
+        }
+    }
 }
 
 /// A record as it is read.
@@ -233,6 +262,7 @@ impl<'a> Iterator for Entries<'a> {
 /// Entries of one step on their way to the journal, as records by group.
 pub struct Changes {
     step: String,
+    watermark: Option<i64>,
     open: Vec<Vec<u8>>,
     full: Vec<Vec<u8>>,
 }
@@ -241,6 +271,7 @@ impl Changes {
     pub(crate) fn new(step: &str) -> Self {
         Changes {
             step: step.to_owned(),
+            watermark: None,
             open: vec![Vec::new(); GROUPS],
             full: Vec::new(),
         }
@@ -292,6 +323,20 @@ impl Changes {
             }
         }
         Ok(())
+    }
+
+    /// Notes how far event time has come for the step; nanoseconds.
+    pub fn come_to(&mut self, watermark: i64) {
+        self.watermark = (watermark != BEFORE_ALL).then_some(watermark);
+    }
+
+    /// How far event time has come for the step.
+    pub(crate) fn time_mark(&self) -> Option<TimeMark> {
+        self.watermark.map(|at| TimeMark {
+            step: self.step.clone(),
+            partition: String::new(),
+            at,
+        })
     }
 
     /// Appends an entry as it was read.

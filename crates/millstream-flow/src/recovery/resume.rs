@@ -12,11 +12,15 @@ use crate::graph::{Node, NodeId, open_error};
 use crate::key::worker_of;
 use crate::sink::Settle;
 use crate::source::{Begin, Beginning, Recording};
+use crate::time::BEFORE_ALL;
 
 /// What a run resumes from.
 pub(crate) struct Resume {
     saved: Saved,
     positions: HashMap<(String, String), u64>,
+    watermarks: HashMap<(String, String), i64>,
+    /// How far processing time had come: it does not go back from one run to the next.
+    pub(crate) processing_ns: i64,
     /// The epoch before the first of this run.
     pub(crate) epoch: u64,
     /// True when the flow had finished: there is nothing to do.
@@ -34,6 +38,12 @@ impl Resume {
     pub(crate) fn position(&self, source: &str, partition: &str) -> Option<u64> {
         let key = (source.to_owned(), partition.to_owned());
         self.positions.get(&key).copied()
+    }
+
+    /// How far event time had come for a step, or for a partition to which it gives times.
+    pub(crate) fn watermark(&self, step: &str, partition: &str) -> i64 {
+        let key = (step.to_owned(), partition.to_owned());
+        self.watermarks.get(&key).copied().unwrap_or(BEFORE_ALL)
     }
 }
 
@@ -63,6 +73,18 @@ impl Restore<'_> {
     #[must_use]
     pub fn moved(&self) -> bool {
         self.resume.moved
+    }
+
+    /// How far event time had come for the step; nanoseconds.
+    #[must_use]
+    pub fn watermark(&self) -> i64 {
+        self.resume.watermark(self.step, "")
+    }
+
+    /// This worker, and how many there are.
+    #[must_use]
+    pub fn place(&self) -> (usize, usize) {
+        (self.worker, self.workers)
     }
 
     /// The step's keys that belong to this worker, in the order of their numbers.
@@ -143,6 +165,7 @@ pub(crate) fn resume(
         changes.push(record::drop_step(step));
         commit.sources.retain(|mark| mark.source != *step);
         commit.sinks.retain(|mark| mark.sink != *step);
+        commit.watermarks.retain(|mark| mark.step != *step);
     }
     check(flow, nodes, &store, &commit, options)?;
     let recordings = match commit.finished {
@@ -178,9 +201,15 @@ pub(crate) fn resume(
         .sources
         .iter()
         .map(|mark| ((mark.source.clone(), mark.partition.clone()), mark.position));
+    let watermarks = commit
+        .watermarks
+        .iter()
+        .map(|mark| ((mark.step.clone(), mark.partition.clone()), mark.at));
     let resume = Resume {
         saved: store.saved().clone(),
         positions: positions.collect(),
+        watermarks: watermarks.collect(),
+        processing_ns: commit.processing_ns,
         epoch: commit.epoch,
         finished: commit.finished,
         moved,
@@ -242,7 +271,9 @@ fn check(
         nodes.iter().any(|node| node.name == name && fits(node))
             || options.drop.iter().any(|dropped| dropped == name)
     };
-    let steps = store.saved().steps().map(|name| ("step", name));
+    let times = commit.watermarks.iter().map(|mark| mark.step.as_str());
+    let steps = store.saved().steps().chain(times);
+    let steps = steps.map(|name| ("step", name));
     let sources = commit.sources.iter().map(|m| ("source", m.source.as_str()));
     let sinks = commit.sinks.iter().map(|m| ("sink", m.sink.as_str()));
     for (kind, name) in steps.chain(sources).chain(sinks) {

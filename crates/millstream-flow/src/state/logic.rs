@@ -2,9 +2,10 @@
 
 use std::marker::PhantomData;
 
-use super::{Attended, Due, KeyLogic, Moment, Outputs, Timer, Timers, Ttl};
+use super::{Attended, AttendedCodec, Due, KeyLogic, Moment, Outputs, Timer, Timers, Ttl};
 use crate::batch::Data;
 use crate::error::Cause;
+use crate::recovery::{BoxedCodec, Codecs};
 use crate::time::Timed;
 
 /// What a key does with its items; one value of this type is the state of one key.
@@ -208,6 +209,10 @@ where
 
     fn is_empty(&self, held: &Attended<L>) -> bool {
         held.discarded
+    }
+
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Attended<L>>, Cause> {
+        Ok(Box::new(AttendedCodec(codecs.get::<L>()?)))
     }
 }
 

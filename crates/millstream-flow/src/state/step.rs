@@ -1,16 +1,11 @@
 //! [`Keyed`] as a step of Rust flows, with times beside the items or without.
 
-use std::fmt::Debug;
-use std::hash::Hash;
-
 use super::{KeyLogic, Keyed, Outputs};
 use crate::error::{Cause, Failure, FlowError, shorten};
+use crate::key::Key;
 use crate::push::{Context, Step};
-use crate::recovery::Restore;
+use crate::recovery::{Changes, Restore};
 use crate::time::{BEFORE_ALL, Timed};
-
-/// What is said of steps whose states are not saved.
-pub const UNSAVED: &str = "the states of steps with timers, windows, joins or waiting items cannot be saved yet; run it without a state directory";
 
 type Items<K, T> = Vec<(K, Timed<T>)>;
 
@@ -43,7 +38,7 @@ pub(crate) struct KeyedStep<K, L: KeyLogic<K>> {
 
 impl<K, L> KeyedStep<K, L>
 where
-    K: Eq + Hash + Clone + Debug,
+    K: Key,
     L: KeyLogic<K>,
     L::Error: Into<Cause>,
 {
@@ -109,7 +104,7 @@ where
 
 impl<K, V, O, L> Step<Items<K, V>, (Items<K, O>, Items<K, V>)> for KeyedStep<K, L>
 where
-    K: Eq + Hash + Clone + Debug + 'static,
+    K: Key,
     V: 'static,
     O: 'static,
     L: KeyLogic<K, In = V, Out = O>,
@@ -143,8 +138,11 @@ where
     ) -> Result<(), Failure> {
         self.advance(BEFORE_ALL, output, cx)
     }
+    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
+        self.keyed.save(&self.name, changes)
+    }
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        Err(from.unsaved(UNSAVED.into()))
+        self.keyed.restore(from)
     }
     fn end(
         &mut self,
@@ -157,7 +155,7 @@ where
 
 impl<K, V, O, L> Step<Vec<(K, V)>, Vec<(K, O)>> for KeyedStep<K, L>
 where
-    K: Eq + Hash + Clone + Debug + 'static,
+    K: Key,
     V: 'static,
     O: 'static,
     L: KeyLogic<K, In = V, Out = O>,
@@ -185,8 +183,11 @@ where
     fn tick(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
         self.advance(BEFORE_ALL, &mut Plain(output), cx)
     }
+    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
+        self.keyed.save(&self.name, changes)
+    }
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        Err(from.unsaved(UNSAVED.into()))
+        self.keyed.restore(from)
     }
     fn end(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
         self.finish(&mut Plain(output), cx)

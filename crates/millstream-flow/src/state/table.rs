@@ -1,204 +1,95 @@
-//! The states of all keys of one worker, and their agenda.
+//! The states of a step's keys on one worker: found by key, named by slot, and which of them have changed
+//! since the last epoch.
+//!
+//! Invariant: the keys that [`Table::save`] writes, and those that it says are gone, turn what was saved
+//! before into what the table holds now.
 
 use std::hash::{BuildHasher, Hash};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use super::agenda::Agenda;
-use super::{KeyLogic, Moment, Outputs};
-use crate::time::{BEFORE_ALL, NEVER, Timed};
+use crate::error::{Cause, Failure, FlowError, shorten};
+use crate::key::{Key, shard};
+use crate::recovery::codec::MESSAGE_PACK;
+use crate::recovery::{BoxedCodec, Changes, Restore};
 
-struct Slot<K, S> {
-    key: K,
-    state: S,
+/// Tables with fewer slots than this are never made smaller.
+const SLOTS_MIN: usize = 1024;
+
+/// A key with its state.
+pub(super) struct Slot<K, S> {
+    pub(super) key: K,
+    pub(super) state: S,
     /// The number of keys made before it: the order in which they are given at the end.
     born: u64,
-    /// For what moment the agenda has this key; never after what the key waits for.
-    armed: Moment,
+    /// In which epoch it was last touched; 0 when it was not.
+    touched: u32,
+    /// True when the state journal knows of it.
+    saved: bool,
 }
 
-/// What a logic said, and for which key.
-pub struct Fault<K, E, I> {
-    /// The key.
-    pub key: K,
-    /// What the logic said.
-    pub error: E,
-    /// The item, if it has not been seen yet: something failed for which the key had waited.
-    pub unseen: Option<Timed<I>>,
+impl<K, S> Slot<K, S> {
+    fn new(key: K, state: S, born: u64) -> Self {
+        Slot {
+            key,
+            state,
+            born,
+            touched: 0,
+            saved: false,
+        }
+    }
 }
 
-/// The keys of a step on one worker.
-pub struct Keyed<K, L: KeyLogic<K>> {
-    /// What is done for each.
-    pub logic: L,
+/// What is needed to save a table.
+struct Saving<K, S> {
+    codec: BoxedCodec<S>,
+    /// Counts epochs from 1.
+    epoch: u32,
+    /// The slots that were touched in this epoch.
+    changed: Vec<u32>,
+    /// Saved keys that were removed in this epoch, each with its number.
+    removed: Vec<(K, u64)>,
+}
+
+/// The states of a step on one worker.
+pub(super) struct Table<K, S> {
     hasher: FixedState,
     index: HashTable<u32>,
-    slots: Vec<Option<Slot<K, L::State>>>,
+    slots: Vec<Option<Slot<K, S>>>,
     free: Vec<u32>,
     born: u64,
-    event: Agenda,
-    processing: Agenda,
-    watermark: i64,
-    ending: Option<Vec<u32>>,
+    /// Nothing in a run without recovery.
+    saving: Option<Saving<K, S>>,
 }
 
-impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
-    /// No keys yet.
-    pub fn new(logic: L) -> Self {
-        Keyed {
-            logic,
+impl<K, S> Default for Table<K, S> {
+    fn default() -> Self {
+        Table {
             hasher: FixedState::default(),
             index: HashTable::new(),
             slots: Vec::new(),
             free: Vec::new(),
             born: 0,
-            event: Agenda::default(),
-            processing: Agenda::default(),
-            watermark: BEFORE_ALL,
-            ending: None,
+            saving: None,
         }
     }
+}
 
+impl<K: Eq + Hash, S> Table<K, S> {
     /// How many keys there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// True when there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+    #[inline]
+    pub(super) fn hash(&self, key: &K) -> u64 {
+        self.hasher.hash_one(key)
     }
 
-    /// The next moment in processing time that a key waits for; it may turn out to be out of date.
-    #[must_use]
-    pub fn next_processing(&self) -> Option<i64> {
-        self.processing.next()
-    }
-
-    /// Hands an item to its key. `floor` is how far others than its partition let event time come.
-    ///
-    /// # Errors
-    /// What the logic says. An item that it gives back may be handed in again.
-    pub fn item(
-        &mut self,
-        key: K,
-        item: Timed<L::In>,
-        floor: i64,
-        now: i64,
-        out: &mut impl Outputs<K, L::Out, L::In>,
-    ) -> Result<(), Fault<K, L::Error, L::In>> {
-        let at = Moment {
-            event: item.watermark.min(floor).max(self.watermark),
-            processing: now,
-        };
-        let hash = self.hasher.hash_one(&key);
-        let mut found = self.find(hash, &key);
-        if let Some(slot) = found
-            && let Some(held) = &self.slots[slot as usize]
-            && (held.armed.event <= at.event || held.armed.processing <= at.processing)
-        {
-            if let Err(error) = self.due(slot, at, out) {
-                let unseen = Some(item);
-                return Err(Fault { key, error, unseen });
-            }
-            found = self.find(hash, &key);
-        }
-        let slot = match found {
-            Some(slot) => slot,
-            None => match self.logic.open(&key) {
-                Ok(state) => self.insert(hash, key, state),
-                Err(error) => {
-                    let unseen = None;
-                    return Err(Fault { key, error, unseen });
-                }
-            },
-        };
-        let Some(held) = &mut self.slots[slot as usize] else {
-            return Ok(());
-        };
-        let outcome = self
-            .logic
-            .on_item(&held.key, &mut held.state, item, at, out)
-            .map_err(|error| Fault {
-                key: held.key.clone(),
-                error,
-                unseen: None,
-            });
-        self.settle(slot);
-        outcome
-    }
-
-    /// Event time has come to `watermark` and processing time to `now`: the keys that waited for it
-    /// have their turn, in the order of their moments. May be called again behind a failure.
-    ///
-    /// # Errors
-    /// What the logic says, with the key.
-    pub fn advance(
-        &mut self,
-        watermark: i64,
-        now: i64,
-        out: &mut impl Outputs<K, L::Out, L::In>,
-    ) -> Result<(), (K, L::Error)> {
-        self.watermark = self.watermark.max(watermark);
-        let until = Moment {
-            event: self.watermark,
-            processing: now,
-        };
-        while let Some((at, slot)) = self.event.pop_due(until.event) {
-            if self.armed(slot).event == at {
-                self.turn(slot, until, out)?;
-            }
-        }
-        while let Some((at, slot)) = self.processing.pop_due(until.processing) {
-            if self.armed(slot).processing == at {
-                self.turn(slot, until, out)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// All input has ended: every key has its last turn, in the order of their first items. May be
-    /// called again behind a failure.
-    ///
-    /// # Errors
-    /// What the logic says, with the key.
-    pub fn end(
-        &mut self,
-        now: i64,
-        out: &mut impl Outputs<K, L::Out, L::In>,
-    ) -> Result<(), (K, L::Error)> {
-        let at = Moment {
-            event: self.watermark,
-            processing: now,
-        };
-        if self.ending.is_none() {
-            let mut ending: Vec<(u64, u32)> = (0u32..)
-                .zip(&self.slots)
-                .filter_map(|(slot, held)| Some((held.as_ref()?.born, slot)))
-                .collect();
-            ending.sort_unstable_by(|a, b| b.cmp(a));
-            self.ending = Some(ending.into_iter().map(|(_, slot)| slot).collect());
-        }
-        while let Some(slot) = self.ending.as_mut().and_then(Vec::pop) {
-            let Some(held) = &mut self.slots[slot as usize] else {
-                continue;
-            };
-            if let Err(error) = self.logic.on_end(&held.key, &mut held.state, at, out) {
-                let key = held.key.clone();
-                // What is left behind a failure has its turn in the next call.
-                if !self.logic.is_empty(&held.state) {
-                    self.ending.get_or_insert_default().push(slot);
-                }
-                return Err((key, error));
-            }
-        }
-        Ok(())
-    }
-
-    fn find(&self, hash: u64, key: &K) -> Option<u32> {
+    /// The slot of a key.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, key: &K) -> Option<u32> {
         let slots = &self.slots;
         let same = |slot: &u32| {
             slots[*slot as usize]
@@ -208,108 +99,259 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         self.index.find(hash, same).copied()
     }
 
-    fn insert(&mut self, hash: u64, key: K, state: L::State) -> u32 {
-        let held = Slot {
-            key,
-            state,
-            born: self.born,
-            armed: Moment::NEVER,
-        };
+    #[inline]
+    pub(super) fn get(&self, slot: u32) -> Option<&Slot<K, S>> {
+        self.slots.get(slot as usize).and_then(Option::as_ref)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Slot<K, S>> {
+        self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+    }
+
+    /// The state of a key, which is about to change; `init` makes it if it is not there.
+    #[inline]
+    pub(super) fn entry(&mut self, key: &K, init: impl FnOnce(&K) -> S) -> &mut S
+    where
+        K: Clone,
+    {
+        let hash = self.hash(key);
+        let slot = self.find(hash, key).unwrap_or_else(|| {
+            let slot = self.vacant();
+            self.enter(hash, slot);
+            slot
+        });
+        let born = &mut self.born;
+        let held = self.slots[slot as usize].get_or_insert_with(|| {
+            *born += 1;
+            Slot::new(key.clone(), init(key), *born - 1)
+        });
+        if let Some(saving) = &mut self.saving
+            && held.touched != saving.epoch
+        {
+            held.touched = saving.epoch;
+            saving.changed.push(slot);
+        }
+        &mut held.state
+    }
+
+    /// Makes a slot for a key that has none.
+    pub(super) fn insert(&mut self, hash: u64, key: K, state: S) -> u32 {
+        let born = self.born;
         self.born += 1;
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = Some(held);
-                slot
-            }
-            None => {
-                self.slots.push(Some(held));
-                (self.slots.len() - 1) as u32
-            }
-        };
+        self.place(hash, Slot::new(key, state, born))
+    }
+
+    fn place(&mut self, hash: u64, held: Slot<K, S>) -> u32 {
+        let slot = self.vacant();
+        self.slots[slot as usize] = Some(held);
+        self.enter(hash, slot);
+        slot
+    }
+
+    /// A slot without a key.
+    fn vacant(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        })
+    }
+
+    /// Makes a slot found by its key.
+    fn enter(&mut self, hash: u64, slot: u32) {
         let (slots, hasher) = (&self.slots, &self.hasher);
         let again = |slot: &u32| {
             let held = slots[*slot as usize].as_ref();
             held.map_or(0, |held| hasher.hash_one(&held.key))
         };
         self.index.insert_unique(hash, slot, again);
-        slot
     }
 
-    fn armed(&self, slot: u32) -> Moment {
-        let held = self.slots.get(slot as usize).and_then(Option::as_ref);
-        held.map_or(Moment::NEVER, |held| held.armed)
-    }
-
-    /// Gives a key its turn, in the name of the agenda.
-    fn turn(
-        &mut self,
-        slot: u32,
-        until: Moment,
-        out: &mut impl Outputs<K, L::Out, L::In>,
-    ) -> Result<(), (K, L::Error)> {
-        let key = self.slots[slot as usize].as_ref().map(|h| h.key.clone());
-        match (self.due(slot, until, out), key) {
-            (Err(error), Some(key)) => Err((key, error)),
-            _ => Ok(()),
+    /// Notes that the state of a slot has changed, or is about to.
+    #[inline]
+    pub(super) fn touch(&mut self, slot: u32) {
+        if let Some(saving) = &mut self.saving
+            && let Some(Some(held)) = self.slots.get_mut(slot as usize)
+            && held.touched != saving.epoch
+        {
+            held.touched = saving.epoch;
+            saving.changed.push(slot);
         }
     }
 
-    fn due(
-        &mut self,
-        slot: u32,
-        until: Moment,
-        out: &mut impl Outputs<K, L::Out, L::In>,
-    ) -> Result<(), L::Error> {
-        let Some(held) = &mut self.slots[slot as usize] else {
+    /// Forgets a key.
+    pub(super) fn remove(&mut self, slot: u32) {
+        let Some(held) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
+            return;
+        };
+        let hash = self.hasher.hash_one(&held.key);
+        if let Ok(entry) = self.index.find_entry(hash, |other| *other == slot) {
+            entry.remove();
+        }
+        self.free.push(slot);
+        if let Some(saving) = &mut self.saving
+            && held.saved
+        {
+            saving.removed.push((held.key, held.born));
+        }
+    }
+
+    /// All slots, in the order in which their keys were made.
+    pub(super) fn in_order(&self) -> Vec<u32> {
+        let mut order: Vec<(u64, u32)> = (0u32..)
+            .zip(&self.slots)
+            .filter_map(|(slot, held)| Some((held.as_ref()?.born, slot)))
+            .collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, slot)| slot).collect()
+    }
+
+    /// The slots that are taken.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
+        let slots = (0u32..).zip(&self.slots);
+        slots.filter_map(|(slot, held)| held.as_ref().map(|_| slot))
+    }
+
+    /// True when most of the memory is of keys that have gone.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.slots.len() > SLOTS_MIN && self.index.len() < self.slots.len() / 4
+    }
+
+    /// Gives memory back. Slots have other numbers afterwards.
+    pub(super) fn compact(&mut self) {
+        let order: Vec<u32> = self.slots().collect();
+        let mut slots = Vec::with_capacity(order.len());
+        for slot in order {
+            slots.push(self.slots[slot as usize].take());
+        }
+        self.slots = slots;
+        self.free = Vec::new();
+        self.index = HashTable::with_capacity(self.slots.len());
+        for slot in 0..self.slots.len() as u32 {
+            if let Some(hash) = self.get(slot).map(|held| self.hasher.hash_one(&held.key)) {
+                self.enter(hash, slot);
+            }
+        }
+        if let Some(saving) = &mut self.saving {
+            let epoch = saving.epoch;
+            let held = (0u32..).zip(&self.slots);
+            let changed = held.filter(|(_, held)| held.as_ref().is_some_and(|h| h.touched == epoch));
+            saving.changed = changed.map(|(slot, _)| slot).collect();
+        }
+    }
+}
+
+impl<K: Key, S> Table<K, S> {
+    /// Writes what has changed since the last epoch, and begins the next.
+    pub(super) fn save(&mut self, step: &str, changes: &mut Changes) -> Result<(), Failure> {
+        let Some(mut saving) = self.saving.take() else {
             return Ok(());
         };
-        let outcome = self.logic.on_due(&held.key, &mut held.state, until, out);
-        // What is still waited for is put on the agenda anew.
-        if held.armed.event <= until.event {
-            held.armed.event = NEVER;
-        }
-        if held.armed.processing <= until.processing {
-            held.armed.processing = NEVER;
-        }
-        self.settle(slot);
-        outcome
+        let written = self.write(&mut saving, changes);
+        // 0 is for states that were never touched.
+        saving.epoch = saving.epoch.checked_add(1).unwrap_or(1);
+        self.saving = Some(saving);
+        written.map_err(|(key, cause)| Failure {
+            key: Some(shorten(&key)),
+            ..Failure::new(step, cause)
+        })
     }
 
-    /// Forgets a key that has nothing to keep; puts another one on the agenda for what it waits for.
-    fn settle(&mut self, slot: u32) {
-        let Some(held) = &mut self.slots[slot as usize] else {
-            return;
-        };
-        if self.logic.is_empty(&held.state) {
-            let hash = self.hasher.hash_one(&held.key);
-            if let Ok(entry) = self.index.find_entry(hash, |other| *other == slot) {
-                entry.remove();
+    /// A failure comes with the key, as text.
+    fn write(
+        &mut self,
+        saving: &mut Saving<K, S>,
+        changes: &mut Changes,
+    ) -> Result<(), (String, Cause)> {
+        for (key, born) in saving.removed.drain(..) {
+            // What was made again in the same epoch is among those that changed.
+            if self.find(self.hash(&key), &key).is_none() {
+                let gone = |_: &mut Vec<u8>| Ok(crate::recovery::REMOVED);
+                put(changes, &key, born, gone)?;
             }
-            self.slots[slot as usize] = None;
-            self.free.push(slot);
-            return;
         }
-        let next = self.logic.next(&held.state);
-        let keys = self.index.len();
-        if next.event < held.armed.event {
-            held.armed.event = next.event;
-            self.event.add(next.event, slot);
-            let slots = &self.slots;
-            self.event.tidy(keys, |at, slot| {
-                let held = slots.get(slot as usize).and_then(Option::as_ref);
-                held.is_some_and(|held| held.armed.event == at)
-            });
+        for slot in saving.changed.drain(..) {
+            // A slot whose key has gone may have another one by now, which is there on its own.
+            let Some(Some(held)) = self.slots.get_mut(slot as usize) else {
+                continue;
+            };
+            if held.touched != saving.epoch {
+                continue;
+            }
+            let codec = &saving.codec;
+            put(changes, &held.key, held.born, |out| {
+                codec.save(&held.state, out).map(|()| MESSAGE_PACK)
+            })?;
+            held.touched = 0;
+            held.saved = true;
         }
-        if let Some(held) = &mut self.slots[slot as usize]
-            && next.processing < held.armed.processing
-        {
-            held.armed.processing = next.processing;
-            self.processing.add(next.processing, slot);
-            let slots = &self.slots;
-            self.processing.tidy(keys, |at, slot| {
-                let held = slots.get(slot as usize).and_then(Option::as_ref);
-                held.is_some_and(|held| held.armed.processing == at)
-            });
+        Ok(())
+    }
+
+    /// Takes up what was saved.
+    pub(super) fn restore(
+        &mut self,
+        codec: BoxedCodec<S>,
+        from: &Restore<'_>,
+    ) -> Result<(), FlowError> {
+        let keys = from.keys()?;
+        self.slots.reserve(keys.len());
+        let hasher = &self.hasher;
+        let slots = &self.slots;
+        self.index.reserve(keys.len(), |slot| {
+            let held = slots[*slot as usize].as_ref();
+            held.map_or(0, |held| hasher.hash_one(&held.key))
+        });
+        for saved in keys {
+            let key = K::load(&mut &saved.key[..]).ok_or_else(|| {
+                from.unreadable(&saved, "the step's keys are of another type now")
+            })?;
+            let mut bytes = &saved.state[..];
+            let state = match saved.tag {
+                MESSAGE_PACK => codec.load(&mut bytes),
+                tag => Err(
+                    format!("it is written in a way ({tag}) that this step does not read").into(),
+                ),
+            };
+            let state = state.map_err(|cause| from.unreadable(&saved, cause))?;
+            if !bytes.is_empty() {
+                return Err(from.unreadable(&saved, "something follows it"));
+            }
+            // Numbers of keys that were on other workers may be equal; their order is that of their slots.
+            self.born = self.born.max(saved.born + 1);
+            let held = Slot {
+                saved: true,
+                ..Slot::new(key, state, saved.born)
+            };
+            self.place(self.hash(&held.key), held);
         }
+        self.saving = Some(Saving {
+            codec,
+            epoch: 1,
+            changed: Vec::new(),
+            removed: Vec::new(),
+        });
+        Ok(())
+    }
+}
+
+/// Writes one key.
+fn put<K: Key>(
+    changes: &mut Changes,
+    key: &K,
+    born: u64,
+    state: impl FnOnce(&mut Vec<u8>) -> Result<u8, Cause>,
+) -> Result<(), (String, Cause)> {
+    let mut known = true;
+    let write_key = |out: &mut Vec<u8>| {
+        let before = out.len();
+        key.save(out);
+        known = out.len() > before;
+    };
+    let done = changes.put(shard(key.stable_hash()), born, write_key, state);
+    match (done, known) {
+        (Ok(()), true) => Ok(()),
+        (Ok(()), false) => Err((format!("{key:?}"), "such a key cannot be saved".into())),
+        (Err(cause), _) => Err((format!("{key:?}"), cause)),
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use super::Moment;
+use crate::error::Cause;
+use crate::recovery::{StateCodec, pack};
 use crate::time::NEVER;
 
 /// A moment at which a key wants to be called.
@@ -155,6 +157,37 @@ impl<S> Attended<S> {
             self.discarded = true;
             Due::Expired
         }
+    }
+}
+
+/// Writes a state with its timers and the end of its life, given a codec for the state itself.
+pub struct AttendedCodec<C>(pub C);
+
+impl<S, C: StateCodec<S>> StateCodec<Attended<S>> for AttendedCodec<C> {
+    fn save(&self, held: &Attended<S>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(5, out);
+        self.0.save(&held.state, out)?;
+        let none = Timers::default();
+        let timers = held.timers.as_deref().unwrap_or(&none);
+        for times in [&timers.event, &timers.processing] {
+            pack::list(times.len(), out);
+            times.iter().for_each(|at| pack::integer(*at, out));
+        }
+        pack::integer(held.expires.event, out);
+        pack::integer(held.expires.processing, out);
+        Ok(())
+    }
+    fn load(&self, from: &mut &[u8]) -> Result<Attended<S>, Cause> {
+        pack::take_members(5, from)?;
+        let mut held = Attended::new(self.0.load(from)?);
+        for timer in [Timer::Event, Timer::Processing] {
+            for _ in 0..pack::take_list(from)? {
+                held.timers().set(timer(pack::take_integer(from)?));
+            }
+        }
+        held.expires.event = pack::take_integer(from)?;
+        held.expires.processing = pack::take_integer(from)?;
+        Ok(held)
     }
 }
 

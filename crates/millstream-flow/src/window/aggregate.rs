@@ -4,6 +4,8 @@ use std::marker::PhantomData;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Outcome, Windows};
 use crate::batch::Data;
 use crate::error::Cause;
@@ -21,7 +23,7 @@ pub struct Bounds {
 }
 
 /// A result with the window that it is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windowed<T> {
     /// The first moment of the window; nanoseconds.
     pub start: i64,
@@ -49,7 +51,8 @@ impl<T> Windowed<T> {
 pub trait Aggregate: 'static {
     /// What goes in.
     type In: 'static;
-    /// What is kept while a window is open.
+    /// What is kept while a window is open. With recovery its type has to be
+    /// [announced](crate::Flow::saves).
     type Acc: 'static;
     /// The result.
     type Out: 'static;

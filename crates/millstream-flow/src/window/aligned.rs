@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 
 use super::aggregate::{Aggregate, Bounds};
 use super::logic::Given;
+use crate::error::Cause;
+use crate::recovery::{Codec, StateCodec, pack};
 use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
 
@@ -51,6 +53,37 @@ impl<A> Panes<A> {
     pub(super) fn is_empty(&self) -> bool {
         self.panes.is_empty()
     }
+
+    /// Appends `[next_end, [[start, first_end, items, accumulator]...]]`.
+    pub(super) fn save(&self, codec: &Codec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(2, out);
+        pack::integer(self.next_end, out);
+        pack::list(self.panes.len(), out);
+        for pane in &self.panes {
+            pack::list(4, out);
+            for number in [pane.start, pane.first_end, pane.items as i64] {
+                pack::integer(number, out);
+            }
+            codec.save(&pane.acc, out)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn load(codec: &Codec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
+        pack::take_members(2, from)?;
+        let next_end = pack::take_integer(from)?;
+        let mut panes = VecDeque::new();
+        for _ in 0..pack::take_list(from)? {
+            pack::take_members(4, from)?;
+            panes.push_back(Pane {
+                start: pack::take_integer(from)?,
+                first_end: pack::take_integer(from)?,
+                items: pack::take_count(from)?,
+                acc: codec.load(from)?,
+            });
+        }
+        Ok(Panes { panes, next_end })
+    }
 }
 
 /// The moment of a grid at or before `time`.
@@ -75,6 +108,11 @@ impl Grid {
             pane: greatest_common_divisor(length, every).max(1),
             early,
         }
+    }
+
+    /// What tells this grid from others.
+    pub(super) fn numbers(&self) -> [i64; 4] {
+        [0, self.length, self.every, self.offset]
     }
 
     /// The end of the first window that holds `time`.

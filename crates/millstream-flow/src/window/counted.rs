@@ -1,16 +1,12 @@
 //! Windows of so many items. They know no time, and nothing is late for them.
 
 use super::aggregate::{Aggregate, Bounds};
+use super::group::Group;
 use super::logic::Given;
+use crate::error::Cause;
+use crate::recovery::{Codec, pack};
 use crate::state::Outputs;
 use crate::time::Timed;
-
-struct Group<A> {
-    first: i64,
-    last: i64,
-    items: u64,
-    acc: A,
-}
 
 /// The open window of one key.
 pub(super) struct Counted<A>(Option<Group<A>>);
@@ -24,6 +20,19 @@ impl<A> Default for Counted<A> {
 impl<A> Counted<A> {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// Appends `[[first, last, items, accumulator]]`.
+    pub(super) fn save(&self, codec: &Codec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(self.0.iter().len(), out);
+        self.0.iter().try_for_each(|group| group.save(codec, out))
+    }
+
+    pub(super) fn load(codec: &Codec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
+        Ok(Counted(match pack::take_list(from)? {
+            0 => None,
+            _ => Some(Group::load(codec, from)?),
+        }))
     }
 }
 

@@ -5,6 +5,9 @@ use super::aligned::{Grid, Panes};
 use super::counted::{Counted, Size};
 use super::session::{Gap, Sessions};
 use super::{Kind, Window};
+use crate::error::Cause;
+use crate::key::hash_bytes;
+use crate::recovery::{BoxedCodec, Codec, Codecs, StateCodec, pack};
 use crate::state::{KeyLogic, Moment, Outputs};
 use crate::time::{NEVER, Timed};
 
@@ -153,5 +156,55 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
             Open::Session(held) => held.is_empty(),
             Open::Count(held) => held.is_empty(),
         }
+    }
+
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
+        Ok(Box::new(HeldCodec {
+            rule: self.rule,
+            acc: codecs.get::<G::Acc>()?,
+        }))
+    }
+}
+
+/// Writes the open windows of a key: `[sign of the rule, windows]`. What was kept under one rule means nothing
+/// under another.
+struct HeldCodec<A> {
+    rule: Rule,
+    acc: Codec<A>,
+}
+
+impl Rule {
+    /// A number that tells this rule from others.
+    fn sign(&self) -> i64 {
+        let numbers = match self {
+            Rule::Aligned(grid) => grid.numbers(),
+            Rule::Session(gap) => [1, gap.gap, 0, 0],
+            Rule::Count(size) => [2, size.items as i64, 0, 0],
+        };
+        let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        i64::from(hash_bytes(&bytes) as u32)
+    }
+}
+
+impl<A> StateCodec<Held<A>> for HeldCodec<A> {
+    fn save(&self, held: &Held<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(2, out);
+        pack::integer(self.rule.sign(), out);
+        match &held.0 {
+            Open::Aligned(panes) => panes.save(&self.acc, out),
+            Open::Session(sessions) => sessions.save(&self.acc, out),
+            Open::Count(counted) => counted.save(&self.acc, out),
+        }
+    }
+    fn load(&self, from: &mut &[u8]) -> Result<Held<A>, Cause> {
+        pack::take_members(2, from)?;
+        if pack::take_integer(from)? != self.rule.sign() {
+            return Err("its windows are of another kind or length now".into());
+        }
+        Ok(Held(match self.rule {
+            Rule::Aligned(_) => Open::Aligned(Panes::load(&self.acc, from)?),
+            Rule::Session(_) => Open::Session(Sessions::load(&self.acc, from)?),
+            Rule::Count(_) => Open::Count(Counted::load(&self.acc, from)?),
+        }))
     }
 }

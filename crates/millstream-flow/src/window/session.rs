@@ -3,19 +3,15 @@
 use std::collections::VecDeque;
 
 use super::aggregate::{Aggregate, Bounds};
+use super::group::Group;
 use super::logic::Given;
+use crate::error::Cause;
+use crate::recovery::{Codec, pack};
 use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
 
-struct Session<A> {
-    first: i64,
-    last: i64,
-    items: u64,
-    acc: A,
-}
-
 /// The open sessions of one key, in the order of time; at least a gap lies between them.
-pub(super) struct Sessions<A>(VecDeque<Session<A>>);
+pub(super) struct Sessions<A>(VecDeque<Group<A>>);
 
 impl<A> Default for Sessions<A> {
     fn default() -> Self {
@@ -26,6 +22,21 @@ impl<A> Default for Sessions<A> {
 impl<A> Sessions<A> {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Appends `[[first, last, items, accumulator]...]`.
+    pub(super) fn save(&self, codec: &Codec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(self.0.len(), out);
+        for session in &self.0 {
+            session.save(codec, out)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn load(codec: &Codec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
+        let sessions = 0..pack::take_list(from)?;
+        let sessions = sessions.map(|_| Group::load(codec, from));
+        Ok(Sessions(sessions.collect::<Result<_, Cause>>()?))
     }
 }
 
@@ -42,11 +53,11 @@ impl Gap {
         held.0.front().map_or(NEVER, |first| self.end(first))
     }
 
-    fn end<A>(&self, session: &Session<A>) -> i64 {
+    fn end<A>(&self, session: &Group<A>) -> i64 {
         session.last.saturating_add(self.gap)
     }
 
-    fn bounds<A>(&self, session: &Session<A>, early: bool) -> Bounds {
+    fn bounds<A>(&self, session: &Group<A>, early: bool) -> Bounds {
         Bounds {
             start: session.first,
             end: self.end(session),
@@ -70,7 +81,7 @@ impl Gap {
         let (time, stamp) = (item.time, item.given());
         let behind = held.0.iter().rev();
         let place = held.0.len() - behind.take_while(|s| s.first > time).count();
-        let reaches = |session: &Session<G::Acc>| {
+        let reaches = |session: &Group<G::Acc>| {
             time.saturating_sub(session.last) < self.gap
                 && session.first.saturating_sub(time) < self.gap
         };
@@ -95,7 +106,7 @@ impl Gap {
             (false, false) => {
                 let mut acc = aggregate.initial()?;
                 aggregate.add(&mut acc, item.value)?;
-                let session = Session {
+                let session = Group {
                     first: time,
                     last: time,
                     items: 1,

@@ -36,14 +36,11 @@ def same_times(one: bool, other: bool) -> None:
         raise FlowUsageError("a stream behind event_time merges only with streams behind event_time")
 
 
-def collecting(most: int, wait: Seconds | None) -> Callable[[], Any]:
-    """What makes the step ``collect`` on a worker."""
-    from ._ticking import Collect
-
+def collecting(most: int, wait: Seconds | None) -> tuple[int, int | None]:
+    """What ``collect`` is told: how many values, and how many nanoseconds."""
     if not isinstance(most, int) or most < 1:
         raise FlowUsageError(f"max is a number of values, 1 or more, not {most!r}")
-    pause = None if wait is None else nanos("wait", wait) / 1e9
-    return lambda: Collect(most, pause)
+    return most, None if wait is None else nanos("wait", wait)
 
 
 def calling(
@@ -268,8 +265,7 @@ class Stream:
         >>> out
         [[0, 1], [2, 3], [4]]
         """
-        make = collecting(max, wait)
-        return Stream(self._pipe.ticking("collect", name, make, "fail"))
+        return Stream(self._pipe.collect(name, *collecting(max, wait), False))
 
     def map_async(
         self,

@@ -370,8 +370,8 @@ class KeyedStream:
         >>> out
         [(0, [0, 2]), (1, [1, 3]), (0, [4])]
         """
-        make = collecting(max, wait)
-        return KeyedStream([self._home().ticking("collect", name, make, "fail")], True, False)
+        pipe = self._home().collect(name, *collecting(max, wait), True)
+        return KeyedStream([pipe], True, False)
 
     def map_async(
         self,

@@ -1,8 +1,9 @@
-"""Steps that go by processing time: lists of values, and calls to the outside that take their time.
+"""Calls to the outside that take their time.
 
 The engine calls ``take`` with the keys and values of a batch, ``tick`` when the moment ``wake`` has come, and
 ``end``; each gives keys (None in a stream without) and values to send on. ``bad`` holds what failed. At last,
-however the flow has ended, ``close`` is called.
+however the flow has ended, ``close`` is called. What has been taken and not given is saved (``waiting``), and
+taken up again by the next run (``take_up``).
 """
 
 # ruff: noqa: B905 - keys and values are equally many.
@@ -19,57 +20,6 @@ if TYPE_CHECKING:
 
     Keys = list[Any] | None
     Lists = tuple[Keys, list[Any]]
-
-
-class Collect:
-    """Lists of at most ``most`` values; ``wait`` seconds after its first value a list is given as it is."""
-
-    def __init__(self, most: int, wait: float | None) -> None:
-        self.most = most
-        self.wait = wait
-        self.bad: list[Any] = []
-        # The lists in the order of their first values, each with when it has to be given.
-        self.open: dict[Any, tuple[float, list[Any]]] = {}
-        self.keyed = False
-
-    @property
-    def wake(self) -> float | None:
-        """When the oldest list has to be given."""
-        if self.wait is None or not self.open:
-            return None
-        return next(iter(self.open.values()))[0]
-
-    def take(self, keys: Keys, values: list[Any], now: float) -> Lists:
-        self.keyed = keys is not None
-        due = now + (self.wait or 0)
-        full: list[tuple[Any, list[Any]]] = []
-        for key, value in zip([None] * len(values) if keys is None else keys, values):
-            if key not in self.open:
-                self.open[key] = due, []
-            collected = self.open[key][1]
-            collected.append(value)
-            if len(collected) >= self.most:
-                del self.open[key]
-                full.append((key, collected))
-        return self.lists(full)
-
-    def tick(self, now: float) -> Lists:
-        due = []
-        while self.wake is not None and self.wake <= now:
-            key = next(iter(self.open))
-            due.append((key, self.open.pop(key)[1]))
-        return self.lists(due)
-
-    def end(self) -> Lists:
-        rest = [(key, collected) for key, (_, collected) in self.open.items()]
-        self.open.clear()
-        return self.lists(rest)
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-    def lists(self, given: list[tuple[Any, list[Any]]]) -> Lists:
-        return [key for key, _ in given] if self.keyed else None, [collected for _, collected in given]
 
 
 LOOK_AGAIN = 0.001
@@ -97,9 +47,11 @@ class MapAsync:
         self.bad: list[Any] = []
         self.wake: float | None = None
         self.keyed = False
+        self.again: list[tuple[Any, Any]] = []
         self.done = threading.Condition()
         # Calls in the order in which they began, and those that have ended in the order of their ends.
         self.calls: deque[_Call] = deque()
+        self.under_way: dict[_Call, None] = {}
         self.ended: deque[_Call] = deque()
         self.ready: list[_Call] = []
         self.running = 0
@@ -132,20 +84,39 @@ class MapAsync:
 
     def take(self, keys: Keys, values: list[Any], now: float) -> Lists:
         self.keyed = keys is not None
+        self.begin_again()
         for key, item in zip([None] * len(values) if keys is None else keys, values):
-            call = _Call(key, item)
-            with self.done:
-                # Results in order are held back by the first: they count as long as they wait.
-                while (len(self.calls) if self.ordered else self.running) >= self.concurrency:
-                    if self.ordered and self.calls[0].over:
-                        self.collect()
-                        continue
-                    self.done.wait()
-                self.running += 1
-                if self.ordered:
-                    self.calls.append(call)
-            asyncio.run_coroutine_threadsafe(self.attempt(call), self.loop)
+            self.begin(_Call(key, item))
         return self.tick(now)
+
+    def begin(self, call: _Call) -> None:
+        """Begins a call as soon as there is room for one more."""
+        with self.done:
+            # Results in order are held back by the first: they count as long as they wait.
+            while (len(self.calls) if self.ordered else self.running) >= self.concurrency:
+                if self.ordered and self.calls[0].over:
+                    self.collect()
+                    continue
+                self.done.wait()
+            self.running += 1
+            self.under_way[call] = None
+            if self.ordered:
+                self.calls.append(call)
+        asyncio.run_coroutine_threadsafe(self.attempt(call), self.loop)
+
+    def waiting(self) -> list[tuple[Any, Any]]:
+        """What has been taken and not given, in the order in which it came."""
+        return self.again + [(call.key, call.item) for call in self.under_way]
+
+    def take_up(self, waiting: list[tuple[Any, Any]]) -> None:
+        """What waited when the run before this one committed last is asked again."""
+        self.again += waiting
+
+    def begin_again(self) -> None:
+        again, self.again = self.again, []
+        for key, item in again:
+            self.keyed |= key is not None
+            self.begin(_Call(key, item))
 
     def collect(self) -> None:
         """Moves what may be sent on to ``ready``; with the lock held."""
@@ -158,6 +129,7 @@ class MapAsync:
             self.ended.clear()
 
     def tick(self, now: float) -> Lists:
+        self.begin_again()
         with self.done:
             self.collect()
             self.wake = now + LOOK_AGAIN if self.running else None
@@ -165,11 +137,14 @@ class MapAsync:
 
     def results(self) -> Lists:
         ready, self.ready = self.ready, []
+        for call in ready:
+            del self.under_way[call]
         good = [call for call in ready if call.error is None]
         self.bad += [(call.key, call.item, call.error) for call in ready if call.error is not None]
         return [call.key for call in good] if self.keyed else None, [call.result for call in good]
 
     def end(self) -> Lists:
+        self.begin_again()
         with self.done:
             while self.running:
                 self.done.wait()

@@ -80,6 +80,8 @@ pub trait Assign<I, O>: 'static {
 /// The assigner of a stream on one worker.
 struct Assigner<O, A> {
     node: NodeId,
+    /// The source whose partitions they are.
+    origin: NodeId,
     source: TimeSource,
     assign: A,
     output: O,
@@ -126,7 +128,7 @@ impl<O, A> Assigner<O, A> {
 
     /// Notes for recovery how far time has come in each partition, beside the positions of the source.
     fn note(&self, cx: &mut Context) {
-        let step = &cx.metrics[self.node].name;
+        let step = &cx.metrics[self.origin].name;
         let begun = self.partitions.iter();
         let begun = begun.filter(|partition| partition.watermark != BEFORE_ALL);
         if let Some(keeping) = &mut cx.keeping {
@@ -207,28 +209,38 @@ impl<B: Batch> Pipe<B> {
             TimeSource::Event(_) => "event_time",
             TimeSource::Processing => "processing_time",
         };
-        let node = {
+        let (node, origin, nth) = {
             let mut graph = lock(&self.graph);
-            if let Some(behind) = root_between(&graph, self.node) {
-                graph.mistake(Mistake::TimeBehind(kind, behind));
+            let root = root_of(&graph, self.node);
+            if graph.nodes[root].kind != "source" {
+                graph.mistake(Mistake::TimeBehind(kind, root));
             }
-            graph.add(kind, name, vec![self.node])
+            // What is saved is found by the source and this number: such steps need no name.
+            let others = 0..graph.nodes.len();
+            let others = others.filter(|other| graph.nodes[*other].kind == kind);
+            let nth = others.filter(|other| root_of(&graph, *other) == root).count();
+            (graph.add(kind, name, vec![self.node]), root, nth)
         };
         let outlet = Outlet::<O>::new();
         let after = outlet.clone();
         self.outlet.read_by(Arc::new(move |segment| {
             let assign = make(&Making::new(node, segment))?;
-            let partitions = segment.partitions(node);
-            let partitions = partitions.map(|(partition, name, watermark)| PartitionTime {
-                partition,
-                name: name.to_owned(),
-                lateness: match source {
-                    TimeSource::Event(how) => how.lateness,
-                    TimeSource::Processing => 0,
-                },
-                watermark,
-                heard: BEFORE_ALL,
-                sender: Sender::Live,
+            let partitions = segment.partitions().map(|(partition, name)| {
+                let name = match nth {
+                    0 => name.to_owned(),
+                    nth => format!("{name}#{nth}"),
+                };
+                PartitionTime {
+                    partition,
+                    lateness: match source {
+                        TimeSource::Event(how) => how.lateness,
+                        TimeSource::Processing => 0,
+                    },
+                    watermark: segment.watermark(origin, &name),
+                    name,
+                    heard: BEFORE_ALL,
+                    sender: Sender::Live,
+                }
             });
             let partitions = partitions.collect();
             let next = after.build(segment)?;
@@ -238,6 +250,7 @@ impl<B: Batch> Pipe<B> {
             };
             let assigner: Box<dyn Push<B>> = Box::new(Assigner {
                 node,
+                origin,
                 source,
                 assign,
                 output: O::default(),
@@ -255,14 +268,15 @@ impl<B: Batch> Pipe<B> {
     }
 }
 
-/// The place between a step and its source where streams come together, if there is one.
-fn root_between(graph: &Graph, mut node: NodeId) -> Option<NodeId> {
+/// Where a step's chain begins: its source, or a place behind it where streams come together.
+fn root_of(graph: &Graph, mut node: NodeId) -> NodeId {
     loop {
         let this = &graph.nodes[node];
-        if this.exchanged || this.kind == "merge" {
-            return Some(node);
+        match this.inputs.first() {
+            Some(_) if this.exchanged || this.kind == "merge" => return node,
+            Some(first) => node = *first,
+            None => return node,
         }
-        node = *this.inputs.first()?;
     }
 }
 

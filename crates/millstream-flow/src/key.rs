@@ -65,6 +65,14 @@ pub fn worker_of(shard: usize, workers: usize) -> usize {
     shard % workers
 }
 
+/// A key that lives on this worker, of so many: what a step keeps beside no key of its own is kept there,
+/// and finds a worker when there is another number of them.
+#[must_use]
+pub fn key_of_worker(worker: usize, workers: usize) -> u64 {
+    let lives_here = |key: &u64| worker_of(shard(key.stable_hash()), workers) == worker;
+    (0..).find(lives_here).unwrap_or_default()
+}
+
 /// What can be a key: text, bytes, integers, and tuples of them.
 pub trait Key: Data + Eq + Hash + Debug {
     /// The hash that every process and language agrees on.
@@ -385,6 +393,10 @@ mod tests {
                 seen.iter().all(|&n| n > 10_000 / workers / 2),
                 "{workers}: {seen:?}"
             );
+            for worker in 0..workers {
+                let key = key_of_worker(worker, workers);
+                assert_eq!(worker_of(shard(key.stable_hash()), workers), worker);
+            }
         }
     }
 }

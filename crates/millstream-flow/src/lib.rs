@@ -11,6 +11,7 @@ pub mod assign;
 pub mod batch;
 pub mod clock;
 pub mod codec;
+pub mod collect;
 pub mod control;
 pub mod durable;
 pub mod error;

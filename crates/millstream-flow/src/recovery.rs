@@ -51,8 +51,7 @@ pub use store::{Saved, SavedKey};
 
 pub use codec::{BoxedCodec, Codec, Codecs, StateCodec};
 pub(crate) use commit::Committer;
-pub use record::Changes;
-pub(crate) use record::REMOVED;
+pub use record::{Changes, REMOVED};
 pub use resume::Restore;
 pub(crate) use resume::{Begun, Parts, Resume, Sinks, Sources, resume};
 

@@ -120,17 +120,18 @@ impl<'s> SegmentBuild<'_, 's> {
         })
     }
 
-    /// The partitions that the source of this chain reads on this worker, each with the watermark that it
-    /// had for step `node` when the run before this one committed last.
-    pub(crate) fn partitions(&self, node: NodeId) -> impl Iterator<Item = (usize, &str, i64)> {
+    /// The partitions that the source of this chain reads on this worker: number and name.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (usize, &str)> {
+        let partitions = self.feed.partitions.iter();
+        partitions.map(|(number, name)| (*number, name.as_str()))
+    }
+
+    /// How far time had come in a partition of source `node` when the run before this one committed last.
+    pub(crate) fn watermark(&self, node: NodeId, partition: &str) -> i64 {
         let cx = self.context.borrow();
-        let resume = cx.keeping.as_ref().map(|keeping| Arc::clone(&keeping.resume));
-        let step = &self.nodes[node].name;
-        self.feed.partitions.iter().map(move |(index, name)| {
-            let resume = resume.as_ref();
-            let at = resume.map_or(BEFORE_ALL, |resume| resume.watermark(step, name));
-            (*index, name.as_str(), at)
-        })
+        let resume = cx.keeping.as_ref().map(|keeping| &keeping.resume);
+        let source = &self.nodes[node].name;
+        resume.map_or(BEFORE_ALL, |resume| resume.watermark(source, partition))
     }
 
     /// Ends the chain in a connection to another operator.

@@ -191,7 +191,7 @@ impl<K: Key, V: Data> Windows<K, V> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    fn mistake(&self, mistake: Mistake) {
+    pub(crate) fn mistake(&self, mistake: Mistake) {
         if let Some(part) = self.parts.first() {
             lock(&part.graph).mistake(mistake);
         }

@@ -6,7 +6,9 @@ use pyo3::prelude::*;
 use crate::error::{to_python, usage};
 use crate::pipe::Pipe;
 use crate::policy::Wish;
+use crate::saving::objects;
 use crate::source;
+use crate::window::accumulators;
 
 /// A flow; `millstream.Flow` is its face.
 #[pyclass(frozen, module = "millstream._millstream")]
@@ -18,9 +20,10 @@ pub(crate) struct Flow {
 impl Flow {
     #[new]
     fn new(name: &str) -> Self {
-        Flow {
-            engine: Engine::new(name),
-        }
+        let engine = Engine::new(name);
+        engine.saves_by(objects());
+        engine.saves_by(accumulators());
+        Flow { engine }
     }
 
     #[getter]

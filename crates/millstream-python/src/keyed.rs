@@ -6,9 +6,9 @@ use std::hash::{Hash, Hasher};
 
 use millstream_flow::batch::Batch;
 use millstream_flow::join::Side;
+use millstream_flow::key::{AnyKey, Key, key_of_worker};
 use millstream_flow::push::{Context, Step};
-use millstream_flow::recovery::Restore;
-use millstream_flow::state::UNSAVED;
+use millstream_flow::recovery::{Changes, Restore};
 use millstream_flow::state::{KeyLogic, Keyed, Outputs};
 use millstream_flow::stream::Making;
 use millstream_flow::time::BEFORE_ALL;
@@ -20,6 +20,8 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 use crate::policy::{Settling, Wish};
+use crate::route::stable_hash;
+use crate::saving::{load_key, save_key};
 use crate::show::show;
 use crate::time::TIMELESS;
 
@@ -75,6 +77,24 @@ impl fmt::Debug for PyKey {
     }
 }
 
+/// Keys have been looked at by `key_by`: what follows can be done with each, but for integers too large to save.
+impl Key for PyKey {
+    fn stable_hash(&self) -> u64 {
+        locked(|py| stable_hash(self.bind(py)).unwrap_or_default())
+    }
+    fn save(&self, out: &mut Vec<u8>) {
+        let before = out.len();
+        if locked(|py| save_key(self.bind(py), out)).is_err() {
+            // Nothing at all is no key, and is told as one that cannot be saved.
+            out.truncate(before);
+        }
+    }
+    fn load(bytes: &mut &[u8]) -> Option<Self> {
+        let key = AnyKey::load(bytes)?;
+        locked(|py| PyKey::of(load_key(py, &key).ok()?).ok())
+    }
+}
+
 /// What a value is to the logic of a step: the object, or the object and its side of a join.
 pub(crate) trait Item: Sized {
     fn of(value: Py<PyAny>, right: bool) -> Self;
@@ -124,14 +144,15 @@ impl Lists {
         self.values.push(item.value);
     }
 
-    fn batch(&mut self, py: Python<'_>, timed: bool) -> PyResult<PyBatch> {
+    fn batch(&mut self, py: Python<'_>, (keyed, timed): (bool, bool)) -> PyResult<PyBatch> {
         if self.keys.is_empty() {
             return Ok(PyBatch::default());
         }
-        let keys = PyList::new(py, self.keys.drain(..))?;
+        let keys = self.keys.drain(..);
+        let keys = keyed.then(|| PyList::new(py, keys)).transpose()?;
         let values = PyList::new(py, self.values.drain(..))?;
         let times = std::mem::take(&mut self.times);
-        Ok(PyBatch::keyed(Some(keys), values).at(timed.then_some(times)))
+        Ok(PyBatch::keyed(keys, values).at(timed.then_some(times)))
     }
 }
 
@@ -157,10 +178,20 @@ pub(crate) struct PyKeyed<L: KeyLogic<PyKey>> {
     policy: Settling,
     results: Lists,
     late: Lists,
-    /// True when keys may wait for moments in processing time.
-    waits: bool,
-    /// True when outputs have times.
-    timed: bool,
+    traits: Traits,
+    /// The key of all values of this worker, where the stream has no keys.
+    common: PyKey,
+}
+
+/// What is special about a step.
+#[derive(Clone, Copy)]
+pub(crate) struct Traits {
+    /// Keys may wait for moments in processing time.
+    pub(crate) waits: bool,
+    /// Outputs have times.
+    pub(crate) timed: bool,
+    /// The stream has keys.
+    pub(crate) keyed: bool,
 }
 
 impl<L> PyKeyed<L>
@@ -170,18 +201,20 @@ where
 {
     pub(crate) fn make(
         logic: L,
-        waits: bool,
-        timed: bool,
+        traits: Traits,
         wish: &Wish,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
+        let common = key_of_worker(making.worker, making.workers);
+        let common = locked(|py| PyKey::of(common.into_pyobject(py)?.into_any()));
+        let common = common.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
         Ok(PyKeyed {
             keyed: Keyed::new(logic),
+            common,
             policy: wish.open(making)?,
             results: Lists::default(),
             late: Lists::default(),
-            waits,
-            timed,
+            traits,
         })
     }
 
@@ -195,13 +228,17 @@ where
         input: &mut PyBatch,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        let keys = input.take_keys(py).unwrap_or_else(|| PyList::empty(py));
+        let keys = input.take_keys(py);
         let values = input.take_values(py);
         let times = input.times.take();
         let (floor, now) = (cx.floor(), cx.now());
-        for (at, (key, value)) in keys.iter().zip(values.iter()).enumerate() {
+        for (at, value) in values.iter().enumerate() {
             let time = times.as_ref().map_or(TIMELESS, |times| times[at]);
-            let mut key = PyKey::of(key).map_err(|error| self.failure(error))?;
+            let mut key = match &keys {
+                Some(keys) => keys.get_item(at).and_then(PyKey::of),
+                None => Ok(self.common.clone()),
+            }
+            .map_err(|error| self.failure(error))?;
             let mut item = time.map(|()| Item::of(value.clone().unbind(), input.right));
             loop {
                 let mut out = Out {
@@ -261,7 +298,7 @@ where
     }
 
     fn ask_again(&self, cx: &mut Context) {
-        if self.waits
+        if self.traits.waits
             && let Some(at) = self.keyed.next_processing()
         {
             cx.wake_at(at);
@@ -275,8 +312,9 @@ where
         cx: &mut Context,
     ) -> Result<(), Failure> {
         let wrong = |error| Failure::new(cx.step_name(), cause(error));
-        output.0 = self.results.batch(py, self.timed).map_err(wrong)?;
-        output.1 = self.late.batch(py, true).map_err(wrong)?;
+        let Traits { timed, keyed, .. } = self.traits;
+        output.0 = self.results.batch(py, (keyed, timed)).map_err(wrong)?;
+        output.1 = self.late.batch(py, (keyed, true)).map_err(wrong)?;
         cx.late(output.1.len());
         Ok(())
     }
@@ -310,7 +348,7 @@ where
         })
     }
     fn keeps_time(&self) -> bool {
-        self.waits
+        self.traits.waits
     }
     fn tick(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
@@ -321,8 +359,11 @@ where
     fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
         self.policy.close(cx)
     }
+    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
+        locked(|_| self.keyed.save(&self.policy.step, changes))
+    }
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        Err(from.unsaved(UNSAVED.into()))
+        locked(|_| self.keyed.restore(from))
     }
     fn end(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {

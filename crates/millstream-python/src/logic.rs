@@ -4,8 +4,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millstream_flow::Timed;
+use millstream_flow::error::Cause;
+use millstream_flow::recovery::{BoxedCodec, Codecs};
 use millstream_flow::state::{
-    Attended, Due, KeyLogic, Moment, Outputs, Timer, Ttl, may_follow, times_of,
+    Attended, AttendedCodec, Due, KeyLogic, Moment, Outputs, Timer, Ttl, may_follow, times_of,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,6 +17,7 @@ use pyo3::{PyTypeInfo, intern};
 use crate::error::usage;
 use crate::gil::locked;
 use crate::keyed::PyKey;
+use crate::saving::Made;
 use crate::time::{seconds, seconds_or_none, to_nanos};
 
 /// What a key asks for while it is called.
@@ -378,5 +381,10 @@ impl KeyLogic<PyKey> for PyLogic {
 
     fn is_empty(&self, held: &Self::State) -> bool {
         held.discarded
+    }
+
+    fn codec(&self, _: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
+        let make = locked(|py| self.make.clone_ref(py));
+        Ok(Box::new(AttendedCodec(Made(make))))
     }
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::assign::TimeSource;
+use millstream_flow::collect::Collecting;
 use millstream_flow::join::JoinLogic;
 use millstream_flow::push::Context;
 use millstream_flow::window::WindowLogic;
 use millstream_flow::{EventTime, Failure, FlowError, Pipe as Engine};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::assign::{ByClock, ByKernel};
 use crate::batch::PyBatch;
@@ -16,7 +18,7 @@ use crate::divide::Divide;
 use crate::error::{cause, to_python};
 use crate::gil::locked;
 use crate::join::{ToTheRight, Tuples, join};
-use crate::keyed::PyKeyed;
+use crate::keyed::{PyKeyed, Traits};
 use crate::logic::PyLogic;
 use crate::policy::Wish;
 use crate::route::ByKey;
@@ -130,11 +132,16 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let py = on_error.py();
         let wish = Wish::read(on_error)?;
+        let traits = Traits {
+            waits: true,
+            timed,
+            keyed: true,
+        };
         let step = self.pipe.step("stateful", name, move |making| {
             let logic = locked(|py| PyLogic::new(py, &make, function.as_ref(), timed, ttl));
             let logic =
                 logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
-            PyKeyed::make(logic, true, timed, &wish, making)
+            PyKeyed::make(logic, traits, &wish, making)
         });
         Pipe {
             pipe: step.halves().0,
@@ -155,11 +162,16 @@ impl Pipe {
     ) -> PyResult<(Pipe, Pipe)> {
         let py = on_error.py();
         let (wish, window) = (Wish::read(on_error)?, window(described)?);
+        let traits = Traits {
+            waits: false,
+            timed,
+            keyed: true,
+        };
         let step = self.pipe.step("window", name, move |making| {
             let make = Make::read(&kind, &functions)
                 .map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
             let logic = WindowLogic::new(window, PyAggregate::new(make));
-            PyKeyed::make(logic, false, timed, &wish, making)
+            PyKeyed::make(logic, traits, &wish, making)
         });
         let (results, late) = step.halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
@@ -181,6 +193,34 @@ impl Pipe {
         Pipe { pipe }.checked(py)
     }
 
+    /// Lists of at most `most` values, of each key where there are keys; after `wait` nanoseconds of
+    /// processing time a list is given as it is.
+    fn collect(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        most: usize,
+        wait: Option<i64>,
+        keyed: bool,
+    ) -> PyResult<Pipe> {
+        let traits = Traits {
+            waits: true,
+            timed: false,
+            keyed,
+        };
+        let step = self.pipe.step("collect", name, move |making| {
+            let make = |values: Vec<Py<PyAny>>| {
+                locked(|py| PyResult::Ok(PyList::new(py, values)?.into_any().unbind()))
+            };
+            let logic = Collecting::new(most, wait, make);
+            PyKeyed::make(logic, traits, &Wish::Fail, making)
+        });
+        Pipe {
+            pipe: step.halves().0,
+        }
+        .checked(py)
+    }
+
     /// Marks this stream as the right one of a join.
     fn to_the_right(&self, py: Python<'_>) -> PyResult<Pipe> {
         let pipe = self.pipe.step("right", "", |_| Ok(ToTheRight));
@@ -198,14 +238,13 @@ impl Pipe {
     ) -> PyResult<(Pipe, Pipe)> {
         let py = on_error.py();
         let (wish, join) = (Wish::read(on_error)?, join(described)?);
+        let traits = Traits {
+            waits: false,
+            timed,
+            keyed: true,
+        };
         let step = self.pipe.step("join", name, move |making| {
-            PyKeyed::make(
-                JoinLogic::new(join, timed, Tuples),
-                false,
-                timed,
-                &wish,
-                making,
-            )
+            PyKeyed::make(JoinLogic::new(join, timed, Tuples), traits, &wish, making)
         });
         let (results, late) = step.halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
@@ -257,8 +296,7 @@ impl Pipe {
 
 /// The kinds of steps, as the engine wants them: names that live for ever.
 fn known(kind: &str) -> &'static str {
-    const KINDS: [&str; 20] = [
-        "collect",
+    const KINDS: [&str; 19] = [
         "map_async",
         "map",
         "filter",

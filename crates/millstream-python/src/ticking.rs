@@ -1,13 +1,19 @@
-//! Steps written in Python that go by processing time: `collect` and `map_async`.
+//! Steps written in Python that go by processing time: `map_async`.
 //!
 //! The step is an object (`millstream/_ticking.py`) with `take(keys, values, now)`, `tick(now)` and
 //! `end()`. Each gives keys (or None) and values to send on; after each the object's `wake` says when
 //! it wants its next tick, in seconds of processing time, and `bad` holds what it failed on. `close()`
 //! is called when the flow is over, however it ended.
+//!
+//! What it has taken and not given yet is its state: `waiting()` gives pairs of key and value, `take_up`
+//! takes them back. They are saved under a key of the worker's own, so that they find another worker
+//! where there are fewer.
 
+use millstream_flow::error::Cause;
+use millstream_flow::key::{Key, key_of_worker, shard};
 use millstream_flow::push::{Context, Step};
-use millstream_flow::recovery::Restore;
-use millstream_flow::state::UNSAVED;
+use millstream_flow::recovery::codec::MESSAGE_PACK;
+use millstream_flow::recovery::{Changes, REMOVED, Restore, pack};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::intern;
@@ -18,6 +24,8 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 use crate::policy::{Settling, Wish};
+use crate::saving::{objects, save_object};
+use crate::show::show;
 use crate::time::{seconds, to_nanos};
 
 type Lists<'py> = (Option<Bound<'py, PyList>>, Bound<'py, PyList>);
@@ -31,6 +39,11 @@ type Bad<'py> = (
 pub(crate) struct Ticking {
     object: Py<PyAny>,
     policy: Settling,
+    /// The key under which its state is saved; the state of last time, if it was not empty.
+    key: u64,
+    saved: Option<Vec<u8>>,
+    /// Keys of other workers whose state was taken up and is saved under this one's from now on.
+    taken_up: Vec<u64>,
 }
 
 impl Ticking {
@@ -43,7 +56,13 @@ impl Ticking {
         let object = locked(|py| make.bind(py).call0().map(Bound::unbind));
         let object =
             object.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
-        Ok(Ticking { object, policy })
+        Ok(Ticking {
+            object,
+            policy,
+            key: key_of_worker(making.worker, making.workers),
+            saved: None,
+            taken_up: Vec::new(),
+        })
     }
 
     /// Sends on what a call gave, settles what failed, and asks for the next tick.
@@ -74,6 +93,52 @@ impl Ticking {
             cx.wake_at(to_nanos(&wake).map_err(wrong)?);
         }
         Ok(())
+    }
+}
+
+/// Writes the state of a worker, or that it is gone.
+fn put(key: u64, state: Option<&[u8]>, changes: &mut Changes) -> Result<(), Cause> {
+    let shard = shard(key.stable_hash());
+    let write = |out: &mut Vec<u8>| {
+        out.extend(state.unwrap_or_default());
+        Ok(state.map_or(REMOVED, |_| MESSAGE_PACK))
+    };
+    changes.put(shard, 0, |out| key.save(out), write)
+}
+
+impl Ticking {
+    /// What has been taken and not given: a list of pairs, nothing if there are none.
+    fn waiting(&self, py: Python<'_>) -> Result<Option<Vec<u8>>, Failure> {
+        let wrong = |error| Failure::new(self.policy.step.clone(), cause(error));
+        let waiting = self.object.bind(py).call_method0(intern!(py, "waiting"));
+        let waiting: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)> =
+            waiting.and_then(|waiting| waiting.extract()).map_err(wrong)?;
+        if waiting.is_empty() {
+            return Ok(None);
+        }
+        let mut out = Vec::new();
+        pack::list(waiting.len(), &mut out);
+        for (key, value) in waiting {
+            pack::list(2, &mut out);
+            let saved = save_object(&key, &mut out).and_then(|()| save_object(&value, &mut out));
+            saved.map_err(|error| Failure {
+                key: (!key.is_none()).then(|| show(&key)),
+                item: Some(show(&value)),
+                ..wrong(error)
+            })?;
+        }
+        Ok(Some(out))
+    }
+
+    fn take_up(&self, py: Python<'_>, from: &mut &[u8]) -> Result<(), Cause> {
+        let load = objects().load;
+        let mut waiting = Vec::new();
+        for _ in 0..pack::take_list(from)? {
+            pack::take_members(2, from)?;
+            waiting.push((load(from)?, load(from)?));
+        }
+        let taken = self.object.bind(py).call_method1("take_up", (waiting,));
+        taken.map(drop).map_err(cause)
     }
 }
 
@@ -111,8 +176,34 @@ impl Step<PyBatch, PyBatch> for Ticking {
             self.settle(py, made, output, cx)
         })
     }
+    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
+        let state = locked(|py| self.waiting(py))?;
+        let step = &self.policy.step;
+        for key in self.taken_up.drain(..) {
+            put(key, None, changes).map_err(|error| Failure::new(step.clone(), error))?;
+        }
+        if state != self.saved {
+            put(self.key, state.as_deref(), changes)
+                .map_err(|error| Failure::new(step.clone(), error))?;
+            self.saved = state;
+        }
+        Ok(())
+    }
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        Err(from.unsaved(UNSAVED.into()))
+        for saved in from.keys()? {
+            let key = u64::load(&mut &saved.key[..]);
+            let key = key.ok_or_else(|| from.unreadable(&saved, "it is no worker's"))?;
+            let taken = locked(|py| self.take_up(py, &mut &saved.state[..]));
+            taken.map_err(|cause| from.unreadable(&saved, cause))?;
+            match key == self.key {
+                true => self.saved = Some(saved.state),
+                false => self.taken_up.push(key),
+            }
+        }
+        Ok(())
+    }
+    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.policy.close(cx)
     }
     fn end(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {

@@ -2,6 +2,8 @@
 //! numbers, and functions of the user's.
 
 use millstream_flow::Window;
+use millstream_flow::error::Cause;
+use millstream_flow::recovery::{Codec, pack};
 use millstream_flow::window::{Aggregate, Bounds};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,7 +11,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
 use std::time::Duration;
 
+use crate::error::cause;
 use crate::gil::locked;
+use crate::saving::{objects, save_object};
 use crate::time::seconds_or_none;
 
 /// Windows as Python describes them: the kind, its numbers (nanoseconds or items), and how often early
@@ -141,6 +145,69 @@ impl Acc {
             Acc::Float(float) => Acc::Float(*float),
             other => Acc::Object(other.object(py)?.unbind()),
         })
+    }
+}
+
+/// How accumulators are saved: `nil`, a number, `[object]`, `[[], list]` or `[[], sum, number of values]`.
+pub(crate) fn accumulators() -> Codec<Acc> {
+    Codec {
+        save: |acc, out| locked(|py| acc.save(py, out)),
+        load: |from| locked(|py| Acc::load(py, from)),
+    }
+}
+
+impl Acc {
+    fn save(&self, py: Python<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        match self {
+            Acc::Empty => save_object(py.None().bind(py), out),
+            Acc::Int(int) => {
+                pack::integer(*int, out);
+                Ok(())
+            }
+            Acc::Float(float) => save_object(PyFloat::new(py, *float).as_any(), out),
+            Acc::Object(object) => {
+                pack::list(1, out);
+                save_object(object.bind(py), out)
+            }
+            Acc::List(_) => {
+                pack::list(2, out);
+                pack::list(0, out);
+                self.object(py).and_then(|list| save_object(&list, out))
+            }
+            Acc::Mean(sum, count) => {
+                pack::list(3, out);
+                pack::list(0, out);
+                sum.save(py, out)?;
+                pack::integer(*count as i64, out);
+                Ok(())
+            }
+        }
+        .map_err(cause)
+    }
+
+    fn load(py: Python<'_>, from: &mut &[u8]) -> Result<Self, Cause> {
+        let object = |from: &mut &[u8]| (objects().load)(from);
+        // What is no list is the number or the nothing itself.
+        let Ok(members) = pack::take_list(&mut &**from) else {
+            let value = object(from)?;
+            return Ok(match value.is_none(py) {
+                true => Acc::Empty,
+                false => Acc::of(value.bind(py)),
+            });
+        };
+        pack::take_list(from)?;
+        if members > 1 {
+            pack::take_members(0, from)?;
+        }
+        match members {
+            1 => Ok(Acc::Object(object(from)?)),
+            2 => Ok(Acc::List(object(from)?.extract(py).map_err(cause)?)),
+            3 => {
+                let sum = Acc::load(py, from)?;
+                Ok(Acc::Mean(Box::new(sum), pack::take_count(from)?))
+            }
+            other => Err(format!("an accumulator has no {other} parts").into()),
+        }
     }
 }
 

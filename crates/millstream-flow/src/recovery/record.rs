@@ -26,8 +26,8 @@ const VERSION: u8 = 1;
 pub(crate) const GROUPS: usize = 16;
 /// A record of state is ended once it has grown to this.
 const RECORD_BYTES: usize = 256 << 10;
-/// The tag of a key that was removed.
-pub(crate) const REMOVED: u8 = 0;
+/// The tag of a key that was removed: it has no state.
+pub const REMOVED: u8 = 0;
 
 const STATE: u8 = 1;
 const REBASE: u8 = 2;
@@ -67,9 +67,10 @@ pub struct SinkMark {
 /// How far event time had come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeMark {
-    /// The name of the step: one that gives times, or one that goes by them.
+    /// The name of a step that goes by times, or of a source whose items are given times.
     pub step: String,
-    /// The name of the partition where the step gives times, nothing where it goes by them.
+    /// The partition of a source, with `#n` behind it where it is given times n + 1 times; nothing for a
+    /// step.
     pub partition: String,
     /// The watermark; nanoseconds.
     pub at: i64,

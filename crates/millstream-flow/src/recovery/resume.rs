@@ -271,12 +271,14 @@ fn check(
         nodes.iter().any(|node| node.name == name && fits(node))
             || options.drop.iter().any(|dropped| dropped == name)
     };
-    let times = commit.watermarks.iter().map(|mark| mark.step.as_str());
-    let steps = store.saved().steps().chain(times);
-    let steps = steps.map(|name| ("step", name));
+    let steps = store.saved().steps().map(|name| ("step", name));
+    let times = commit.watermarks.iter().map(|mark| match &*mark.partition {
+        "" => ("step", mark.step.as_str()),
+        _ => ("source", mark.step.as_str()),
+    });
     let sources = commit.sources.iter().map(|m| ("source", m.source.as_str()));
     let sinks = commit.sinks.iter().map(|m| ("sink", m.sink.as_str()));
-    for (kind, name) in steps.chain(sources).chain(sinks) {
+    for (kind, name) in steps.chain(times).chain(sources).chain(sinks) {
         let fits: fn(&Node) -> bool = match kind {
             "source" => |node| node.kind == "source",
             "sink" => |node| node.kind == "sink",

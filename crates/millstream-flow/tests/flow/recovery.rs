@@ -33,13 +33,13 @@ fn word_count(inputs: &[&Path], out: &Path) -> Flow {
     flow
 }
 
-fn run(flow: &Flow, workers: usize, recovery: Recovery) -> Result<(), FlowError> {
+pub fn run(flow: &Flow, workers: usize, recovery: Recovery) -> Result<(), FlowError> {
     let mut options = Options::workers(workers);
     options.recovery = Some(recovery);
     finish(flow.start(options)?).map(drop)
 }
 
-fn lines(path: &Path) -> Vec<String> {
+pub fn lines(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).expect("there is output");
     text.lines().map(String::from).collect()
 }
@@ -51,7 +51,7 @@ fn sorted(path: &Path) -> Vec<String> {
 }
 
 /// Runs until it ends, each time with the workers that `workers` gives, crashing behind each n-th commit.
-fn crash_everywhere(
+pub fn crash_everywhere(
     flow: &Flow,
     state: &Path,
     commits: u64,

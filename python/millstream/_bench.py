@@ -30,6 +30,8 @@ __all__ = ["bench_flow"]
 
 REPEATS = 5
 IDLE_SECONDS = 3.0
+RUN_SECONDS = 3.5
+"""How long a run with recovery is to take: several epochs."""
 
 
 def plus_one(number: int) -> int:
@@ -66,8 +68,12 @@ def map_plain(numbers: list[int]) -> None:
 
 
 def stateful_flow(numbers: list[int]) -> Flow:
+    return stateful_of(items(numbers, 1000))
+
+
+def stateful_of(source: object) -> Flow:
     flow = Flow("stateful")
-    keyed = flow.source("numbers", items(numbers, 1000)).key_by(identity)
+    keyed = flow.source("numbers", source).key_by(identity)
     keyed.stateful("sum", add, state=Sum).values().sink("out", discard())
     return flow
 
@@ -111,21 +117,29 @@ def plus(total: int, reading: Reading) -> int:
     return total + 1
 
 
-def windows_of(readings: list[Reading]) -> tuple[Flow, Windows]:
+def windows_of(source: object, time: Callable[[Reading], float]) -> tuple[Flow, Windows]:
     """Tumbling windows of ten seconds, in each of which a key of a thousand has ten readings."""
     flow = Flow("windows")
-    timed = flow.source("readings", items(readings, 1000)).event_time(time_of)
+    timed = flow.source("readings", source).event_time(time)
     return flow, timed.key_by(key_of).window("tens", tumbling(10))
 
 
 def window_count_flow(readings: list[Reading]) -> Flow:
-    flow, windows = windows_of(readings)
+    return window_count_of(items(readings, 1000), time_of)
+
+
+def window_count_of(source: object, time: Callable[[Reading], float]) -> Flow:
+    flow, windows = windows_of(source, time)
     windows.count().values().sink("out", discard())
     return flow
 
 
 def window_fold_flow(readings: list[Reading]) -> Flow:
-    flow, windows = windows_of(readings)
+    return window_fold_of(items(readings, 1000), time_of)
+
+
+def window_fold_of(source: object, time: Callable[[Reading], float]) -> Flow:
+    flow, windows = windows_of(source, time)
     windows.fold(int, plus).values().sink("out", discard())
     return flow
 
@@ -144,12 +158,17 @@ def window_plain(readings: list[Reading]) -> None:
 
 def join_flow(readings: list[Reading]) -> Flow:
     """Every other reading is of the other stream; each meets the latest one of its key there."""
+    left, right = items(readings[::2], 1000), items(readings[1::2], 1000)
+    return join_of((left, time_of), (right, time_of))
+
+
+def join_of(*sides: tuple[object, Callable[[Reading], float]]) -> Flow:
     flow = Flow("join")
 
-    def timed(name: str, own: list[Reading]) -> KeyedStream:
-        return flow.source(name, items(own, 1000)).event_time(time_of).key_by(key_of)
+    def timed(name: str, source: object, time: Callable[[Reading], float]) -> KeyedStream:
+        return flow.source(name, source).event_time(time).key_by(key_of)
 
-    left, right = timed("left", readings[::2]), timed("right", readings[1::2])
+    left, right = timed("left", *sides[0]), timed("right", *sides[1])
     left.join("joined", right).values().sink("out", discard())
     return flow
 
@@ -203,50 +222,103 @@ def idle_percent(seconds: float) -> float:
     return float(100 * (last - first) / seconds)
 
 
-def measure() -> dict[str, Any]:
-    """All measurements; the numbers and keys are seeded."""
+def chosen(keys: int) -> list[int]:
+    """A million keys out of so many, each once if there are as many."""
     chance = random.Random(1)
+    if keys == 1_000_000:
+        return chance.sample(range(keys), keys)
+    return [chance.randrange(keys) for _ in range(1_000_000)]
+
+
+def readings_of(keys: int) -> list[Reading]:
+    return list(enumerate(chosen(keys)))
+
+
+def measure_steps() -> list[dict[str, Any]]:
+    """Single steps beside plain loops; the numbers and keys are seeded."""
     cases: list[tuple[str, Callable[[list[Any]], Flow], Callable[[list[Any]], None], list[Any]]] = [
         ("map, batches of 1,000", lambda n: map_flow(n, 1000), map_plain, list(range(5_000_000))),
         ("map, batches of 1", lambda n: map_flow(n, 1), map_plain, list(range(1_000_000))),
     ]
     for keys in (1_000, 100_000, 1_000_000):
-        many = [chance.randrange(keys) for _ in range(1_000_000)]
-        if keys == len(many):
-            many = chance.sample(range(keys), keys)
-        cases.append((f"stateful function, {keys:,} keys", stateful_flow, stateful_plain, many))
-    thousand = [chance.randrange(1_000) for _ in range(1_000_000)]
-    cases.append(("key_by and count, 1,000 keys", count_flow, count_plain, thousand))
+        cases.append((f"stateful function, {keys:,} keys", stateful_flow, stateful_plain, chosen(keys)))
+    cases.append(("key_by and count, 1,000 keys", count_flow, count_plain, chosen(1_000)))
     for keys in (1_000, 10_000):
-        readings = [(time, chance.randrange(keys)) for time in range(1_000_000)]
+        readings = readings_of(keys)
         cases.append((f"tumbling window, count, {keys:,} keys", window_count_flow, window_plain, readings))
         cases.append((f"tumbling window, fold, {keys:,} keys", window_fold_flow, window_plain, readings))
-    readings = [(time, chance.randrange(1_000)) for time in range(1_000_000)]
-    cases.append(("join with the latest, 1,000 keys", join_flow, join_plain, readings))
+    cases.append(("join with the latest, 1,000 keys", join_flow, join_plain, readings_of(1_000)))
     results = []
     for what, flow, plain, numbers in cases:
         reached, beside = compare(flow, plain, numbers)
         results.append({"what": what, "items_per_second": reached, "plain_loop_per_second": beside})
-    ratio, idle = two_workers_ratio(thousand), idle_percent(IDLE_SECONDS)
-    return {"results": results, "two_workers_ratio": ratio, "idle_percent": idle}
+    return results
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "steps": lambda: {"results": measure_steps()},
+    "workers": lambda: {"two_workers_ratio": two_workers_ratio(chosen(1_000))},
+    "recovery": lambda: {"recovery": measure_recovery()},
+    "resume": lambda: {"resume_seconds": resume_seconds()},
+    "idle": lambda: {"idle_percent": idle_percent(IDLE_SECONDS)},
+}
+"""What can be measured by itself, with ``--only``."""
+
+
+def measure_recovery(seconds: float = RUN_SECONDS) -> list[dict[str, Any]]:
+    """What recovery costs, case by case."""
+    from ._bench_recovery import costs
+
+    return costs(seconds, REPEATS)
+
+
+def resume_seconds() -> float:
+    from ._bench_recovery import resume
+
+    return resume(1_000_000, REPEATS)
 
 
 def bench_flow(arguments: list[str]) -> int:
-    """The verb; with ``--json``, as JSON."""
-    unknown = [argument for argument in arguments if argument != "--json"]
-    if unknown:
-        print(f"millstream bench flow: unknown argument {unknown[0]}", file=sys.stderr)
-        return 2
-    measured = measure()
-    if arguments:
+    """The verb; with ``--json``, as JSON; with ``--only PART``, that part."""
+    parts, as_json, rest = [], False, iter(arguments)
+    for argument in rest:
+        if argument == "--json":
+            as_json = True
+        elif argument == "--only":
+            part = next(rest, "")
+            if part not in PARTS:
+                print(f"millstream bench flow: --only takes {', '.join(PARTS)}, not {part!r}", file=sys.stderr)
+                return 2
+            parts.append(part)
+        else:
+            print(f"millstream bench flow: unknown argument {argument}", file=sys.stderr)
+            return 2
+    measured: dict[str, Any] = {}
+    for part in parts or PARTS:
+        measured |= PARTS[part]()
+    if as_json:
         import json
 
         print(json.dumps({"python": sys.version.split()[0], **measured}))
-        return 0
-    print(f"{'step':<36} {'M items/s':>10} {'plain loop':>11}")
-    for result in measured["results"]:
+    else:
+        show(measured)
+    return 0
+
+
+def show(measured: dict[str, Any]) -> None:
+    """Prints what was measured as a table."""
+    if "results" in measured:
+        print(f"{'step':<36} {'M items/s':>10} {'plain loop':>11}")
+    for result in measured.get("results", ()):
         reached, beside = result["items_per_second"] / 1e6, result["plain_loop_per_second"] / 1e6
         print(f"{result['what']:<36} {reached:>10.2f} {beside:>11.2f}")
-    print(f"two workers against one, key_by and count: {measured['two_workers_ratio']:.2f} times")
-    print(f"an idle flow takes {measured['idle_percent']:.2f} % of a core")
-    return 0
+    if "two_workers_ratio" in measured:
+        print(f"two workers against one, key_by and count: {measured['two_workers_ratio']:.2f} times")
+    for cost in measured.get("recovery", ()):
+        off, on = cost["off"] / 1e6, cost["on"] / 1e6
+        slower = cost["slower_percent"]
+        print(f"recovery: {cost['what']:<36} {off:>7.2f} M items/s without, {on:>7.2f} with: {slower:.1f} % slower")
+    if "resume_seconds" in measured:
+        print(f"resume, 1,000,000 keys of 100 bytes: {measured['resume_seconds']:.2f} s to the first output")
+    if "idle_percent" in measured:
+        print(f"an idle flow takes {measured['idle_percent']:.2f} % of a core")

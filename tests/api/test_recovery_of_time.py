@@ -104,7 +104,7 @@ STEPS: dict[str, Callable[[ms.Flow], list[ms.KeyedStream]]] = {
     "ttl": lambda flow: [timed(flow, "in", 2).stateful("step", Diary, ttl=30)],
     "function": lambda flow: [timed(flow, "in", 3).stateful("step", remember, state=list)],
     "count": lambda flow: both(timed(flow, "in", 4).window("step", windows.tumbling(10)).count()),
-    "sum": lambda flow: both(timed(flow, "in", 4).map(number).window("step", windows.tumbling(10)).sum()),
+    "sum": lambda flow: [timed(flow, "in", 4).map(number).window("step", windows.tumbling(10)).sum()],
     "mean": lambda flow: [timed(flow, "in", 5).map(number).window("step", windows.sliding(15, 5)).mean()],
     "least": lambda flow: [timed(flow, "in", 5).map(str).window("step", windows.tumbling(15)).min()],
     "lists": lambda flow: both(timed(flow, "in", 5).window("step", windows.session(12)).collect()),

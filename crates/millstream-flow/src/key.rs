@@ -65,12 +65,12 @@ pub fn worker_of(shard: usize, workers: usize) -> usize {
     shard % workers
 }
 
-/// A key that lives on this worker, of so many: what a step keeps beside no key of its own is kept there,
-/// and finds a worker when there is another number of them.
+/// The key under which a worker keeps what belongs to no key: the first in the shard of the worker's own number.
+/// With fewer workers it finds another one; what the first worker keeps stays there.
 #[must_use]
-pub fn key_of_worker(worker: usize, workers: usize) -> u64 {
-    let lives_here = |key: &u64| worker_of(shard(key.stable_hash()), workers) == worker;
-    (0..).find(lives_here).unwrap_or_default()
+pub fn key_of_worker(worker: usize) -> u64 {
+    let own = |key: &u64| shard(key.stable_hash()) == worker % SHARDS;
+    (0..).find(own).unwrap_or_default()
 }
 
 /// What can be a key: text, bytes, integers, and tuples of them.
@@ -394,7 +394,7 @@ mod tests {
                 "{workers}: {seen:?}"
             );
             for worker in 0..workers {
-                let key = key_of_worker(worker, workers);
+                let key = key_of_worker(worker);
                 assert_eq!(worker_of(shard(key.stable_hash()), workers), worker);
             }
         }

@@ -205,7 +205,7 @@ where
         wish: &Wish,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let common = key_of_worker(making.worker, making.workers);
+        let common = key_of_worker(making.worker);
         let common = locked(|py| PyKey::of(common.into_pyobject(py)?.into_any()));
         let common = common.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
         Ok(PyKeyed {

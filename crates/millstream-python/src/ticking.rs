@@ -59,7 +59,7 @@ impl Ticking {
         Ok(Ticking {
             object,
             policy,
-            key: key_of_worker(making.worker, making.workers),
+            key: key_of_worker(making.worker),
             saved: None,
             taken_up: Vec::new(),
         })

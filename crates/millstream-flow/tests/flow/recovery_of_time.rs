@@ -135,7 +135,7 @@ const STEPS: [(&str, Build); 12] = [
     }),
     ("windows of windows", |flow| {
         let tens = windows(flow).window("tens", Window::tumbling(ns(10))).count();
-        let fifties = tens.results.map(|count| count.map(|count| count.value));
+        let fifties = tens.results.map(|count| count.map(|count| count.value as f64));
         let fifties = fifties.window("step", Window::tumbling(ns(50))).mean();
         fifties.results.map(|mean| format!("{:?}", mean.value)).items()
     }),

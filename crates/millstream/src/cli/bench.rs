@@ -110,11 +110,17 @@ struct ServiceConsumer {
 
 /// The options of `millstream bench flow`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  millstream bench flow --runs 5")]
+#[command(after_help = "Example:\n  millstream bench flow --only recovery --only resume")]
 struct FlowArgs {
     /// How many runs; every figure is their median.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
+    /// Measure this part only, without what an idle flow costs; may be given several times.
+    #[arg(long, value_name = "PART", value_enum)]
+    only: Vec<flow::Part>,
+    /// Where state is kept, and removed again [default: the system's folder for temporary files].
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -139,6 +145,24 @@ struct JournalArgs {
     /// Report as JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl FlowArgs {
+    fn run(self) -> Result<(), Failure> {
+        let plan = flow::Plan {
+            runs: self.runs,
+            folder: self.folder.unwrap_or_else(std::env::temp_dir),
+            parts: self.only,
+        };
+        let steps = flow::run(&plan).map_err(Failure::failed)?;
+        let idle = match plan.parts.is_empty() {
+            true => Some(idle::run(idle::WATCHED, idle::SAMPLES).map_err(Failure::failed)?),
+            false => None,
+        };
+        let of_idle = idle.as_ref().map(ToString::to_string).unwrap_or_default();
+        let text = format!("{steps}{}", of_idle.trim_end());
+        report::print(&FlowFigures { steps, idle }, text.trim_end(), self.json)
+    }
 }
 
 impl JournalArgs {
@@ -208,7 +232,8 @@ pub(super) struct DemoArgs {
 struct FlowFigures {
     #[serde(flatten)]
     steps: flow::Figures,
-    idle: idle::Idle,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle: Option<idle::Idle>,
 }
 
 /// All runs, and the median one.
@@ -269,12 +294,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         Name::MarketSpread(args) => market_spread(&args),
         Name::Service(args) => service(&args),
         Name::ServiceConsumer(args) => service_consumer(&args),
-        Name::Flow(args) => {
-            let steps = flow::run(args.runs).map_err(Failure::failed)?;
-            let idle = idle::run(idle::WATCHED, idle::SAMPLES).map_err(Failure::failed)?;
-            let text = format!("{steps}\n{}", idle.to_string().trim_end());
-            report::print(&FlowFigures { steps, idle }, &text, args.json)
-        }
+        Name::Flow(args) => args.run(),
         Name::Queue(args) => {
             let plan = queue::Plan {
                 runs: args.runs,

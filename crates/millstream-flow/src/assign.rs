@@ -132,11 +132,14 @@ impl<O, A> Assigner<O, A> {
         let begun = self.partitions.iter();
         let begun = begun.filter(|partition| partition.watermark != BEFORE_ALL);
         if let Some(keeping) = &mut cx.keeping {
-            keeping.part.watermarks.extend(begun.map(|partition| TimeMark {
-                step: step.clone(),
-                partition: partition.name.clone(),
-                at: partition.watermark,
-            }));
+            keeping
+                .part
+                .watermarks
+                .extend(begun.map(|partition| TimeMark {
+                    step: step.clone(),
+                    partition: partition.name.clone(),
+                    at: partition.watermark,
+                }));
         }
     }
 }
@@ -149,7 +152,10 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
             .partitions
             .binary_search_by_key(&cx.partition, |known| known.partition);
         let Ok(index) = known else {
-            let unknown = format!("a batch of partition {}, which was not opened", cx.partition);
+            let unknown = format!(
+                "a batch of partition {}, which was not opened",
+                cx.partition
+            );
             return Err(Failure::new(cx.step_name(), unknown));
         };
         let others = self.partitions.iter().enumerate();
@@ -218,7 +224,9 @@ impl<B: Batch> Pipe<B> {
             // What is saved is found by the source and this number: such steps need no name.
             let others = 0..graph.nodes.len();
             let others = others.filter(|other| graph.nodes[*other].kind == kind);
-            let nth = others.filter(|other| root_of(&graph, *other) == root).count();
+            let nth = others
+                .filter(|other| root_of(&graph, *other) == root)
+                .count();
             (graph.add(kind, name, vec![self.node]), root, nth)
         };
         let outlet = Outlet::<O>::new();

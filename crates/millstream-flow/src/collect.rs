@@ -182,7 +182,12 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     /// After `wait` of processing time since its first value a list is given as it is; without, it waits
     /// until it is full or the input has ended.
     #[must_use]
-    pub fn collect(&self, name: &str, most: usize, wait: Option<Duration>) -> KeyedStream<K, Vec<V>> {
+    pub fn collect(
+        &self,
+        name: &str,
+        most: usize,
+        wait: Option<Duration>,
+    ) -> KeyedStream<K, Vec<V>> {
         if most == 0 {
             self.mistake(Mistake::Usage("a list holds 1 item or more"));
         }
@@ -243,7 +248,8 @@ impl<V: Data, S: Step<Vec<(u64, V)>, Vec<(u64, Vec<V>)>>> Step<Vec<V>, Vec<Vec<V
         output: &mut Vec<Vec<V>>,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        self.keyed.extend(input.drain(..).map(|value| (self.key, value)));
+        self.keyed
+            .extend(input.drain(..).map(|value| (self.key, value)));
         self.step.apply(&mut self.keyed, &mut self.lists, cx)?;
         self.give(output);
         Ok(())

@@ -207,7 +207,8 @@ where
     ) -> Result<Self, FlowError> {
         let common = key_of_worker(making.worker);
         let common = locked(|py| PyKey::of(common.into_pyobject(py)?.into_any()));
-        let common = common.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
+        let common =
+            common.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
         Ok(PyKeyed {
             keyed: Keyed::new(logic),
             common,

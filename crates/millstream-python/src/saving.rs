@@ -172,7 +172,10 @@ fn load_object(
         }
         _ => {
             let number: i64 = rmp::decode::read_int(from)?;
-            number.into_pyobject(py).map(Bound::into_any).map_err(Into::into)
+            number
+                .into_pyobject(py)
+                .map(Bound::into_any)
+                .map_err(Into::into)
         }
     };
     Ok(object.map_err(cause)?.unbind())

@@ -111,8 +111,9 @@ impl Ticking {
     fn waiting(&self, py: Python<'_>) -> Result<Option<Vec<u8>>, Failure> {
         let wrong = |error| Failure::new(self.policy.step.clone(), cause(error));
         let waiting = self.object.bind(py).call_method0(intern!(py, "waiting"));
-        let waiting: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)> =
-            waiting.and_then(|waiting| waiting.extract()).map_err(wrong)?;
+        let waiting: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)> = waiting
+            .and_then(|waiting| waiting.extract())
+            .map_err(wrong)?;
         if waiting.is_empty() {
             return Ok(None);
         }

@@ -60,11 +60,7 @@ impl<L, R> StateCodec<Joining<L, R>> for JoiningCodec<L, R> {
     }
 }
 
-fn save_kept<T>(
-    codec: &Codec<T>,
-    all: &VecDeque<Kept<T>>,
-    out: &mut Vec<u8>,
-) -> Result<(), Cause> {
+fn save_kept<T>(codec: &Codec<T>, all: &VecDeque<Kept<T>>, out: &mut Vec<u8>) -> Result<(), Cause> {
     pack::list(all.len(), out);
     for kept in all {
         pack::list(3, out);

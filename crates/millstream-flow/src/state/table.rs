@@ -235,7 +235,8 @@ impl<K: Eq + Hash, S> Table<K, S> {
         if let Some(saving) = &mut self.saving {
             let epoch = saving.epoch;
             let held = (0u32..).zip(&self.slots);
-            let changed = held.filter(|(_, held)| held.as_ref().is_some_and(|h| h.touched == epoch));
+            let changed =
+                held.filter(|(_, held)| held.as_ref().is_some_and(|h| h.touched == epoch));
             saving.changed = changed.map(|(slot, _)| slot).collect();
         }
     }

@@ -37,11 +37,13 @@ fn waves(waves: u64, step: fn(&Stream<Timed<u64>>)) -> Vec<u64> {
     let flow = Flow::new("waves");
     let source = generator::from_fn(move |n| (n < waves * KEYS).then_some(n));
     let (tell, told) = std::sync::mpsc::channel();
-    let numbers = flow.source("numbers", source.batch_size(1024)).inspect(move |n| {
-        if *n % KEYS == KEYS - 1 {
-            tell.send(resident_bytes()).expect("the test listens");
-        }
-    });
+    let numbers = flow
+        .source("numbers", source.batch_size(1024))
+        .inspect(move |n| {
+            if *n % KEYS == KEYS - 1 {
+                tell.send(resident_bytes()).expect("the test listens");
+            }
+        });
     let time = |n: &u64| (n / KEYS) as i64 * WAVE_NS + (n % KEYS) as i64 / 10;
     step(&numbers.event_time(time, EventTime::default()));
     finish(flow.start(Options::default()).expect("it starts")).expect("it runs");
@@ -83,7 +85,11 @@ fn keys_that_live_for_a_time() {
     let resident = waves(5, |numbers| {
         let life = Some(Duration::from_nanos(WAVE_NS as u64 / 4));
         let keyed = numbers.key_by(|n| n.value);
-        swallow(&keyed.stateful_timed("silent", life, |_| Silent([0; 64])).items());
+        swallow(
+            &keyed
+                .stateful_timed("silent", life, |_| Silent([0; 64]))
+                .items(),
+        );
     });
     assert_bounded("time to live", &resident);
 }
@@ -101,7 +107,11 @@ fn keys_with_windows() {
 
 #[test]
 fn memory_returns_when_keys_go() {
-    for part in ["keys_with_timers", "keys_that_live_for_a_time", "keys_with_windows"] {
+    for part in [
+        "keys_with_timers",
+        "keys_that_live_for_a_time",
+        "keys_with_windows",
+    ] {
         in_own_process(&format!("memory::{part}"));
     }
 }

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::testing::{Mark, VirtualClock, script};
-use millstream_flow::{
-    Flow, FlowError, KeyContext, Logic, Options, Recovery, Timer, codec, files,
-};
+use millstream_flow::{Flow, FlowError, KeyContext, Logic, Options, Recovery, Timer, codec, files};
 use serde::{Deserialize, Serialize};
 
 use crate::recovery::lines;
@@ -72,7 +70,9 @@ fn flow(clock: &VirtualClock, seed: u64, out: &std::path::Path) -> Flow {
     let numbers = flow.source("in", script([numbers(clock, seed)]).batch_size(5));
     let keyed = numbers.key_by(|n| n % 6);
     let tallies = keyed.stateful_with("tally", None, |_| Tally::default());
-    let tallies = tallies.items().map(|(key, items)| format!("tally {key} {items}"));
+    let tallies = tallies
+        .items()
+        .map(|(key, items)| format!("tally {key} {items}"));
     let life = Some(Duration::from_secs(2));
     let alive = keyed.stateful_with("alive", life, |_| Alive::default());
     let alive = alive.items().map(|(key, nth)| format!("alive {key} {nth}"));
@@ -98,7 +98,10 @@ fn judge(said: &[String], seed: u64) {
             "alive" => {
                 let nth: u64 = words[2].parse().expect("a number");
                 let before = alive.insert(words[1], nth).unwrap_or(0);
-                assert!(nth == before + 1 || nth == 1, "seed {seed}: {line} behind {before}");
+                assert!(
+                    nth == before + 1 || nth == 1,
+                    "seed {seed}: {line} behind {before}"
+                );
             }
             _ => {
                 let list: Vec<i64> = line[6..line.len() - 1]
@@ -110,7 +113,11 @@ fn judge(said: &[String], seed: u64) {
             }
         }
     }
-    assert_eq!(tallied.values().sum::<u64>(), 200, "seed {seed}: {tallied:?}");
+    assert_eq!(
+        tallied.values().sum::<u64>(),
+        200,
+        "seed {seed}: {tallied:?}"
+    );
     listed.sort_unstable();
     assert_eq!(listed, (0..200).collect::<Vec<_>>(), "seed {seed}");
     let signs = said.iter().filter(|line| line.starts_with("alive"));

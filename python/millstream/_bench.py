@@ -287,7 +287,9 @@ def bench_flow(arguments: list[str]) -> int:
         elif argument == "--only":
             part = next(rest, "")
             if part not in PARTS:
-                print(f"millstream bench flow: --only takes {', '.join(PARTS)}, not {part!r}", file=sys.stderr)
+                print(
+                    f"millstream bench flow: --only takes {', '.join(PARTS)}, not {part!r}", file=sys.stderr
+                )
                 return 2
             parts.append(part)
         else:
@@ -315,9 +317,8 @@ def show(measured: dict[str, Any]) -> None:
     if "two_workers_ratio" in measured:
         print(f"two workers against one, key_by and count: {measured['two_workers_ratio']:.2f} times")
     for cost in measured.get("recovery", ()):
-        off, on = cost["off"] / 1e6, cost["on"] / 1e6
-        slower = cost["slower_percent"]
-        print(f"recovery: {cost['what']:<36} {off:>7.2f} M items/s without, {on:>7.2f} with: {slower:.1f} % slower")
+        off, on, slower = cost["off"] / 1e6, cost["on"] / 1e6, cost["slower_percent"]
+        print(f"recovery: {cost['what']:<36} {off:>7.2f} M items/s off, {on:>7.2f} on: {slower:.1f} % slower")
     if "resume_seconds" in measured:
         print(f"resume, 1,000,000 keys of 100 bytes: {measured['resume_seconds']:.2f} s to the first output")
     if "idle_percent" in measured:

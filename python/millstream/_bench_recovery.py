@@ -1,5 +1,5 @@
-"""What recovery costs: the same flow with epochs of a second and without, in turns; and how soon a flow that has
-many keys gives its first output again.
+"""What recovery costs: the same flow with epochs of a second and without, in turns; and how soon a flow that
+has many keys gives its first output again.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from . import _millstream
-from ._bench import join_of, readings_of, seconds, stateful_of, window_count_of, window_fold_of
 from ._bench import chosen as chosen_keys
+from ._bench import join_of, readings_of, seconds, stateful_of, window_count_of, window_fold_of
 from ._flow import Flow
 from ._io import Source
 from ._run import Saving, run

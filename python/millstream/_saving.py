@@ -1,4 +1,4 @@
-"""Saving the states of a step: what changed since the last epoch, and how an object becomes bytes.
+"""Saving the states of steps: how an object becomes bytes.
 
 A state is saved, in this order of preference, by its own ``snapshot()``, which gives a value that
 ``restore(value)`` takes back; by msgspec if it is a ``msgspec.Struct``; or by pickle, protocol 5.
@@ -15,60 +15,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["Keeper"]
+__all__ = ["dump", "is_plain", "read"]
 
 SNAPSHOT, STRUCT, PICKLE = ord("l"), ord("s"), ord("p")
 PROGRAMS = ("__main__", "__millstream__", "__mp_main__")
 """The names under which the file of a flow may have been run."""
 
 
-class Keeper:
-    """The states of a step on one worker, and which of them changed in this epoch."""
-
-    def __init__(self, states: dict[Any, Any]) -> None:
-        self.states = states
-        self.changed: dict[Any, None] = {}
-        self.births: dict[Any, int] = {}
-
-    def touch(self, keys: list[Any]) -> None:
-        """Items of these keys were processed."""
-        self.changed.update(dict.fromkeys(keys))
-
-    def save(self) -> list[tuple[Any, int, int, bytes]]:
-        """The keys that changed: key, number of its birth, how it is written, and its state.
-
-        Raises Unsaved with the key.
-        """
-        saved = []
-        states, births = self.states, self.births
-        for key in self.changed:
-            if key in states:
-                try:
-                    how, written = dump(states[key])
-                except Exception as error:
-                    error.__millstream_key__ = key  # type: ignore[attr-defined]
-                    raise
-                saved.append((key, births.setdefault(key, len(births)), how, written))
-        self.changed.clear()
-        return saved
-
-    def load(self, key: Any, how: int, written: bytes, moved: bool) -> None:
-        """Takes up a key that was saved; where it came from another worker it is to be saved anew."""
-        self.states[key] = read(how, written, getattr(self.states, "make", None))
-        self.births[key] = len(self.births)
-        if moved:
-            self.changed[key] = None
+def is_plain(kind: type) -> bool:
+    """True when objects of this type are written by pickle."""
+    if hasattr(kind, "snapshot") and hasattr(kind, "restore"):
+        return False
+    msgspec = sys.modules.get("msgspec")
+    return msgspec is None or not issubclass(kind, msgspec.Struct)
 
 
 def dump(state: Any) -> tuple[int, bytes]:
     """How a state is written, and its bytes."""
     kind = type(state)
-    if hasattr(kind, "snapshot") and hasattr(kind, "restore"):
+    if is_plain(kind):
+        return PICKLE, pickle.dumps(state, 5)
+    if hasattr(kind, "snapshot"):
         return SNAPSHOT, pickle.dumps((kind, state.snapshot()), 5)
-    msgspec = sys.modules.get("msgspec")
-    if msgspec is not None and isinstance(state, msgspec.Struct):
-        return STRUCT, pickle.dumps((kind, msgspec.msgpack.encode(state)), 5)
-    return PICKLE, pickle.dumps(state, 5)
+    from importlib import import_module
+
+    encoded = import_module("msgspec").msgpack.encode(state)
+    return STRUCT, pickle.dumps((kind, encoded), 5)
 
 
 def read(how: int, written: bytes, make: Callable[[], Any] | None) -> Any:

@@ -111,7 +111,9 @@ STEPS: dict[str, Callable[[ms.Flow], list[ms.KeyedStream]]] = {
     "reduce": lambda flow: [
         timed(flow, "in", 5).map(number).window("step", windows.session(12), early=3).reduce(max)
     ],
-    "fold": lambda flow: both(timed(flow, "in", 6).window("step", windows.sliding(15, 5)).fold(int, add, plus)),
+    "fold": lambda flow: both(
+        timed(flow, "in", 6).window("step", windows.sliding(15, 5)).fold(int, add, plus)
+    ),
     "count windows": lambda flow: [
         timed(flow, "in", 6)
         .window("step", windows.count(5))
@@ -128,7 +130,9 @@ STEPS: dict[str, Callable[[ms.Flow], list[ms.KeyedStream]]] = {
     "collect of all": lambda flow: [
         timed(flow, "in", 9).map(number).values().collect(max=4).key_by(lambda collected: "all")
     ],
-    "map_async": lambda flow: [timed(flow, "in", 9).map(number).map_async(twice, concurrency=20, name="step")],
+    "map_async": lambda flow: [
+        timed(flow, "in", 9).map(number).map_async(twice, concurrency=20, name="step")
+    ],
 }
 
 
@@ -165,7 +169,9 @@ def play(step: str, state: str, commits: int, workers: Callable[[int], int]) -> 
     assert whole
     if step == "collect of all" and workers(0) != workers(1):
         # Which items share a list depends on the workers; all of them are in one.
-        assert sorted(n for _, _, some in out for n in some) == sorted(n for _, _, some in whole for n in some)
+        assert sorted(n for _, _, some in out for n in some) == sorted(
+            n for _, _, some in whole for n in some
+        )
     else:
         assert by_key(out) == by_key(whole)
 

@@ -199,7 +199,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 }
 
 fn collecting<V>(most: usize, wait: Option<Duration>) -> Collecting<V, AsItIs<V>> {
-    Collecting::new(most, wait.map(nanos), |list| Ok(list))
+    Collecting::new(most, wait.map(nanos), Ok)
 }
 
 impl<V: Data> Stream<V> {

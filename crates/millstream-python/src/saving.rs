@@ -3,76 +3,139 @@
 
 use millstream_flow::error::Cause;
 use millstream_flow::key::{AnyKey, save_bytes, save_integer, save_text, save_tuple, shard};
+use millstream_flow::recovery::codec::MESSAGE_PACK;
 use millstream_flow::recovery::{Changes, Codec, Restore, StateCodec};
 use millstream_flow::{Failure, FlowError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple};
 
 use crate::error::cause;
 use crate::gil::locked;
 use crate::route::stable_hash;
 use crate::show::show;
 
-/// Writes the keys of a step that have changed.
-pub(crate) fn save(keeper: &Py<PyAny>, step: &str, changes: &mut Changes) -> Result<(), Failure> {
-    locked(|py| {
-        let saved = keeper
-            .bind(py)
-            .call_method0(intern!(py, "save"))
-            .map_err(|error| {
-                let key = error.value(py).getattr("__millstream_key__").ok();
-                Failure {
-                    key: key.map(|key| show(&key)),
-                    ..Failure::new(step, cause(error))
-                }
-            })?;
-        let mut put = || {
-            for entry in saved.cast::<PyList>()?.iter() {
-                let (key, born, tag, state) =
-                    entry.extract::<(Bound<'_, PyAny>, u64, u8, Bound<'_, PyBytes>)>()?;
-                let mut written = Vec::new();
-                save_key(&key, &mut written)?;
-                changes.put(
-                    shard(stable_hash(&key)?),
-                    born,
-                    |out| out.extend(&written),
-                    |out| {
-                        out.extend(state.as_bytes());
-                        Ok::<_, PyErr>(tag)
-                    },
-                )?;
-            }
-            Ok::<_, PyErr>(())
-        };
-        put().map_err(|error| Failure::new(step, cause(error)))
-    })
+/// The tag of a state that is pickled.
+const PICKLE: u8 = b'p';
+
+/// The states of a kernel, which is their owner, and which of them have changed in this epoch.
+///
+/// Invariant: kernels never remove a state, so that the place of a key in the dictionary is the number of its
+/// birth.
+pub(crate) struct Keeper {
+    states: Py<PyDict>,
+    /// The keys that were touched; all have, once they are a good part of the states.
+    changed: Py<PySet>,
+    all: bool,
+    /// The places of keys in `states`, of the first so many.
+    births: Py<PyDict>,
 }
 
-/// Takes up what was saved of a step; gives what will know what changes.
-pub(crate) fn restore(states: &Py<PyAny>, from: &Restore<'_>) -> Result<Py<PyAny>, FlowError> {
-    let saved = from.keys()?;
-    locked(|py| {
-        let keeper = py
-            .import("millstream._saving")
-            .and_then(|module| module.getattr("Keeper")?.call1((states,)))
-            .map_err(|error| from.unsaved(cause(error)))?;
-        for entry in &saved {
-            let load = || {
-                let key = AnyKey::load(&mut &entry.key[..]).ok_or("it is no key")?;
-                let key = load_key(py, &key).map_err(cause)?;
-                let state = PyBytes::new(py, &entry.state);
-                let arguments = (key, entry.tag, state, from.moved());
-                let name = intern!(py, "load");
-                keeper.call_method1(name, arguments).map_err(cause)?;
-                Ok::<_, Cause>(())
-            };
-            load().map_err(|error| from.unreadable(entry, error))?;
+/// From so many parts of all on, the keys that have changed are not told from the others any more.
+const ALL_FROM: usize = 4;
+
+impl Keeper {
+    /// Takes up what was saved of a step.
+    pub(crate) fn restore(states: &Py<PyAny>, from: &Restore<'_>) -> Result<Self, FlowError> {
+        let saved = from.keys()?;
+        locked(|py| {
+            let states = states.bind(py);
+            let make = states.getattr(intern!(py, "make")).ok().map(Bound::unbind);
+            let states = states.cast::<PyDict>();
+            let states = states.map_err(|error| from.unsaved(cause(error.into())))?;
+            for entry in &saved {
+                let load = || {
+                    let key = AnyKey::load(&mut &entry.key[..]).ok_or("it is no key")?;
+                    let key = load_key(py, &key).map_err(cause)?;
+                    let state = match entry.tag {
+                        MESSAGE_PACK => load_object(py, &mut &entry.state[..], make.as_ref())?,
+                        how => read(py, how, &entry.state, make.as_ref()).map_err(cause)?,
+                    };
+                    states.set_item(key, state).map_err(cause)
+                };
+                load().map_err(|error: Cause| from.unreadable(entry, error))?;
+            }
+            let changed = PySet::empty(py).map_err(|error| from.unsaved(cause(error)))?;
+            Ok(Keeper {
+                states: states.clone().unbind(),
+                changed: changed.unbind(),
+                // Keys that came from other workers have other places there.
+                all: from.moved() && !saved.is_empty(),
+                births: PyDict::new(py).unbind(),
+            })
+        })
+    }
+
+    /// Items of these keys are about to be processed.
+    pub(crate) fn touch(&mut self, py: Python<'_>, keys: &Py<PyList>) -> PyResult<()> {
+        if !self.all {
+            let changed = self.changed.bind(py);
+            changed.call_method1(intern!(py, "update"), (keys,))?;
+            self.all = changed.len() * ALL_FROM >= self.states.bind(py).len();
         }
-        Ok(keeper.unbind())
-    })
+        Ok(())
+    }
+
+    /// Writes the keys that have changed, and begins the next epoch.
+    pub(crate) fn save(&mut self, step: &str, changes: &mut Changes) -> Result<(), Failure> {
+        locked(|py| {
+            let failed = |key: &Bound<'_, PyAny>, error| Failure {
+                key: Some(show(key)),
+                ..Failure::new(step, cause(error))
+            };
+            let wrong = |error| Failure::new(step, cause(error));
+            let (states, changed) = (self.states.bind(py), self.changed.bind(py));
+            if self.all {
+                for (born, (key, state)) in (0..).zip(states.iter()) {
+                    put(changes, &key, born, &state).map_err(|error| failed(&key, error))?;
+                }
+            } else if !changed.is_empty() {
+                let births = self.births.bind(py);
+                if births.len() < states.len() {
+                    let known = births.len();
+                    for (born, (key, _)) in (0u64..).zip(states.iter()).skip(known) {
+                        births.set_item(key, born).map_err(wrong)?;
+                    }
+                }
+                for key in changed.iter() {
+                    // A function may have failed before it made a state.
+                    let Some(state) = states.get_item(&key).map_err(wrong)? else {
+                        continue;
+                    };
+                    let born = births.get_item(&key).map_err(wrong)?;
+                    let born = born.map_or(Ok(0), |born| born.extract::<u64>());
+                    put(changes, &key, born.map_err(wrong)?, &state)
+                        .map_err(|error| failed(&key, error))?;
+                }
+            }
+            changed.clear();
+            self.all = false;
+            Ok(())
+        })
+    }
+}
+
+/// Writes one key of a kernel.
+fn put(
+    changes: &mut Changes,
+    key: &Bound<'_, PyAny>,
+    born: u64,
+    state: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let mut written = Ok(());
+    let write_key = |out: &mut Vec<u8>| written = save_key(key, out);
+    let shard = shard(stable_hash(key)?);
+    changes.put(shard, born, write_key, |out| {
+        if save_plain(state, out) {
+            return Ok(MESSAGE_PACK);
+        }
+        let (how, bytes) = dump(state)?;
+        out.extend(bytes.as_bytes());
+        PyResult::Ok(how)
+    })?;
+    written
 }
 
 /// How objects are saved, whatever they are.
@@ -97,7 +160,18 @@ impl StateCodec<Py<PyAny>> for Made {
 
 /// Appends an object as one value of MessagePack.
 pub(crate) fn save_object(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
-    static DUMP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if !save_plain(object, out) {
+        let (how, written) = dump(object)?;
+        let written = written.as_bytes();
+        // Writing to memory does not fail.
+        let _ = rmp::encode::write_ext_meta(out, written.len() as u32, how as i8);
+        out.extend(written);
+    }
+    Ok(())
+}
+
+/// Appends an object that is a plain value as what it is; false when it is something else.
+fn save_plain(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
     // Writing to memory does not fail.
     if object.is_none() {
         let _ = rmp::encode::write_nil(out);
@@ -114,16 +188,49 @@ pub(crate) fn save_object(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyRes
     {
         let _ = rmp::encode::write_str(out, text);
     } else {
-        let py = object.py();
-        let dump = DUMP.import(py, "millstream._saving", "dump")?;
-        let (how, written) = dump
-            .call1((object,))?
-            .extract::<(u8, Bound<'_, PyBytes>)>()?;
-        let written = written.as_bytes();
-        let _ = rmp::encode::write_ext_meta(out, written.len() as u32, how as i8);
-        out.extend(written);
+        return false;
     }
-    Ok(())
+    true
+}
+
+/// Writes an object in the way of its type: most types are pickled, without asking again.
+fn dump<'py>(object: &Bound<'py, PyAny>) -> PyResult<(u8, Bound<'py, PyBytes>)> {
+    static PLAIN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static DUMP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = object.py();
+    let plain = PLAIN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    let kind = object.get_type();
+    let is_plain = match plain.get_item(&kind)? {
+        Some(known) => known.is_truthy()?,
+        None => {
+            let saving = py.import("millstream._saving")?;
+            let is_plain = saving.call_method1("is_plain", (&kind,))?;
+            plain.set_item(kind, &is_plain)?;
+            is_plain.is_truthy()?
+        }
+    };
+    if is_plain {
+        let dumps = DUMPS.import(py, "pickle", "dumps")?;
+        let written = dumps.call1((object, 5))?;
+        return Ok((PICKLE, written.cast_into()?));
+    }
+    let dump = DUMP.import(py, "millstream._saving", "dump")?;
+    dump.call1((object,))?.extract().map_err(Into::into)
+}
+
+/// Reads an object that was written in the way `how`.
+fn read(py: Python<'_>, how: u8, written: &[u8], make: Option<&Py<PyAny>>) -> PyResult<Py<PyAny>> {
+    static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static READ: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let bytes = PyBytes::new(py, written);
+    // Classes of the flow's own file are looked for under all its names.
+    if how == PICKLE && !written.windows(3).any(|part| part == b"__m") {
+        let loads = LOADS.import(py, "pickle", "loads")?;
+        return loads.call1((bytes,)).map(Bound::unbind);
+    }
+    let read = READ.import(py, "millstream._saving", "read")?;
+    read.call1((how, bytes, make)).map(Bound::unbind)
 }
 
 /// Takes an object off the front.
@@ -132,7 +239,6 @@ fn load_object(
     from: &mut &[u8],
     make: Option<&Py<PyAny>>,
 ) -> Result<Py<PyAny>, Cause> {
-    static READ: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     use rmp::Marker;
     let take = |from: &mut &[u8], length: u32| {
         let (taken, rest) = from
@@ -167,8 +273,7 @@ fn load_object(
         | Marker::Ext32 => {
             let meta = rmp::decode::read_ext_meta(from)?;
             let written = take(from, meta.size)?;
-            let read = READ.import(py, "millstream._saving", "read");
-            read.and_then(|read| read.call1((meta.typeid, PyBytes::new(py, &written), make)))
+            read(py, meta.typeid as u8, &written, make).map(|object| object.into_bound(py))
         }
         _ => {
             let number: i64 = rmp::decode::read_int(from)?;

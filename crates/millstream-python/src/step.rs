@@ -10,7 +10,6 @@ use millstream_flow::recovery::{Changes, Restore};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError, Timed};
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyList, PyTuple};
@@ -20,7 +19,7 @@ use crate::error::cause;
 use crate::gil::locked;
 use crate::policy::{Settling, Wish};
 use crate::route::check_keys;
-use crate::saving;
+use crate::saving::Keeper;
 use crate::show::{show, type_name};
 
 /// How a kernel is called and what it gives.
@@ -91,7 +90,7 @@ pub(crate) struct Kernel {
     /// The states by key, of a kernel that keeps them.
     states: Option<Py<PyAny>>,
     /// What knows which of them have changed, in a run with recovery.
-    keeper: Option<Py<PyAny>>,
+    keeper: Option<Keeper>,
     shape: Shape,
     pub(crate) policy: Settling,
 }
@@ -360,8 +359,8 @@ impl Step<PyBatch, PyBatch> for Kernel {
         cx: &mut Context,
     ) -> Result<(), Failure> {
         *output = locked(|py| {
-            if let (Some(keeper), Some(keys)) = (&self.keeper, &input.keys) {
-                let touched = keeper.call_method1(py, intern!(py, "touch"), (keys,));
+            if let (Some(keeper), Some(keys)) = (&mut self.keeper, &input.keys) {
+                let touched = keeper.touch(py, keys);
                 touched.map_err(|error| Failure::new(cx.step_name(), cause(error)))?;
             }
             self.work(py, input, cx)
@@ -374,15 +373,15 @@ impl Step<PyBatch, PyBatch> for Kernel {
     }
 
     fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
-        match &self.keeper {
-            Some(keeper) => saving::save(keeper, &self.policy.step, changes),
+        match &mut self.keeper {
+            Some(keeper) => keeper.save(&self.policy.step, changes),
             None => Ok(()),
         }
     }
 
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         if let Some(states) = &self.states {
-            self.keeper = Some(saving::restore(states, from)?);
+            self.keeper = Some(Keeper::restore(states, from)?);
         }
         Ok(())
     }

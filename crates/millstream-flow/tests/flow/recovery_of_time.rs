@@ -204,7 +204,7 @@ fn flow(build: Build, out: &Path) -> Flow {
     flow
 }
 
-/// What each key said, in order; of steps with a stream of late items, of each of the two streams.
+/// What each key said, in order; and what was late of it, of two streams perhaps, in any.
 fn by_key(path: &Path) -> BTreeMap<(String, bool), Vec<String>> {
     let mut keys: BTreeMap<_, Vec<String>> = BTreeMap::new();
     for line in lines(path) {
@@ -212,6 +212,8 @@ fn by_key(path: &Path) -> BTreeMap<(String, bool), Vec<String>> {
         let which = (key.to_owned(), said.starts_with("late"));
         keys.entry(which).or_default().push(said.to_owned());
     }
+    let late = keys.iter_mut().filter(|((_, late), _)| *late);
+    late.for_each(|(_, said)| said.sort());
     keys
 }
 

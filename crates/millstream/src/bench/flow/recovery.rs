@@ -62,6 +62,14 @@ impl Drop for Place {
     }
 }
 
+/// A run on one worker that keeps its state.
+fn kept(recovery: Recovery) -> Options {
+    Options {
+        recovery: Some(recovery),
+        ..Options::default()
+    }
+}
+
 /// What recovery costs, case by case.
 pub(super) fn costs(runs: u32, folder: &Path) -> Result<Vec<Cost>, FlowError> {
     let mut costs = Vec::new();
@@ -73,9 +81,7 @@ pub(super) fn costs(runs: u32, folder: &Path) -> Result<Vec<Cost>, FlowError> {
         for run in 0..runs {
             off.push(count as f64 / seconds(&flow, Options::default())?);
             let place = Place::new(folder, u64::from(run));
-            let mut options = Options::default();
-            options.recovery = Some(Recovery::new(&place.0));
-            on.push(count as f64 / seconds(&flow, options)?);
+            on.push(count as f64 / seconds(&flow, kept(Recovery::new(&place.0)))?);
         }
         let (off, on) = (median(&off), median(&on));
         costs.push(Cost {
@@ -112,12 +118,10 @@ pub(super) fn resume(runs: u32, folder: &Path) -> Result<f64, FlowError> {
     let mut until = KEYS;
     let mut times = Vec::new();
     for _ in 0..=runs {
-        let mut options = Options::default();
         let recovery = Recovery::new(&place.0).epoch(Duration::from_millis(200));
-        options.recovery = Some(recovery);
         seen.store(0, Ordering::Relaxed);
         let start = now_ns();
-        let running = flow.start(options)?;
+        let running = flow.start(kept(recovery))?;
         while seen.load(Ordering::Relaxed) < until {
             if running.ended_within(Duration::from_millis(1)) {
                 break;

@@ -22,12 +22,14 @@ PROGRAMS = ("__main__", "__millstream__", "__mp_main__")
 """The names under which the file of a flow may have been run."""
 
 
+def saves_itself(kind: type) -> bool:
+    return hasattr(kind, "snapshot") and hasattr(kind, "restore")
+
+
 def is_plain(kind: type) -> bool:
     """True when objects of this type are written by pickle."""
-    if hasattr(kind, "snapshot") and hasattr(kind, "restore"):
-        return False
     msgspec = sys.modules.get("msgspec")
-    return msgspec is None or not issubclass(kind, msgspec.Struct)
+    return not saves_itself(kind) and (msgspec is None or not issubclass(kind, msgspec.Struct))
 
 
 def dump(state: Any) -> tuple[int, bytes]:
@@ -35,7 +37,7 @@ def dump(state: Any) -> tuple[int, bytes]:
     kind = type(state)
     if is_plain(kind):
         return PICKLE, pickle.dumps(state, 5)
-    if hasattr(kind, "snapshot"):
+    if saves_itself(kind):
         return SNAPSHOT, pickle.dumps((kind, state.snapshot()), 5)
     from importlib import import_module
 

@@ -1,8 +1,9 @@
 """The benchmarks of Python flows, made small: every figure is there and is one."""
 
+import json
 from typing import Any
 
-from millstream import _bench
+from millstream import _bench, _bench_recovery
 
 
 def test_flows_and_plain_loops_are_measured() -> None:
@@ -21,6 +22,34 @@ def test_two_workers_are_compared_with_one() -> None:
 
 def test_an_idle_flow_is_measured() -> None:
     assert 0 <= _bench.idle_percent(0.05) < 100
+
+
+def test_recovery_is_measured_beside_none(monkeypatch: Any) -> None:
+    monkeypatch.setattr(
+        _bench_recovery,
+        "CASES",
+        {
+            "few": lambda rounds: _bench.stateful_of(_bench_recovery.Again([1, 2, 3] * 1000, rounds)),
+            "windows": lambda rounds: _bench.window_count_of(
+                again := _bench_recovery.Again(list(enumerate([1, 2, 3] * 1000)), rounds), again.time_of
+            ),
+        },
+    )
+    few, windows = _bench_recovery.costs(0.01, 1)
+    assert few["what"] == "few" and windows["what"] == "windows"
+    assert min(few["off"], few["on"], windows["off"], windows["on"]) > 0
+
+
+def test_a_flow_that_resumes_is_measured() -> None:
+    assert 0 < _bench_recovery.resume(100, 1) < 60
+
+
+def test_a_part_can_be_measured_by_itself(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setitem(_bench.PARTS, "idle", lambda: {"idle_percent": 0.5})
+    assert _bench.bench_flow(["--only", "idle", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["idle_percent"] == 0.5
+    assert _bench.bench_flow(["--only", "all"]) == 2
+    assert "--only takes steps, workers, recovery, resume, idle, not 'all'" in capsys.readouterr().err
 
 
 def test_an_unknown_argument_is_a_usage_error(capsys: Any) -> None:

@@ -92,6 +92,17 @@ pub(crate) struct Feed {
     pub(crate) partitions: Vec<(usize, String)>,
 }
 
+impl Feed {
+    /// Items that come from other operators, of so many workers.
+    fn by(workers: usize) -> Self {
+        let partitions = Vec::new();
+        Feed {
+            workers,
+            partitions,
+        }
+    }
+}
+
 /// Divides batches among workers.
 pub trait Route<B>: Send + 'static {
     /// Moves each item of `batch` to the entry of `parts` of the worker it belongs to.
@@ -321,10 +332,7 @@ pub(crate) fn arrival_root<B: Batch>(
             ));
             inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
         }
-        let feed = Feed {
-            workers: build.workers,
-            partitions: Vec::new(),
-        };
+        let feed = Feed::by(build.workers);
         let ((), made) = segment(build, builder, &outlet, feed, Ok(()))?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         let mut arrival = Arrival {

@@ -216,7 +216,7 @@ fn dump<'py>(object: &Bound<'py, PyAny>) -> PyResult<(u8, Bound<'py, PyBytes>)> 
         return Ok((PICKLE, written.cast_into()?));
     }
     let dump = DUMP.import(py, "millstream._saving", "dump")?;
-    dump.call1((object,))?.extract().map_err(Into::into)
+    dump.call1((object,))?.extract()
 }
 
 /// Reads an object that was written in the way `how`.

@@ -156,7 +156,6 @@ pub(crate) fn resume(
     workers: usize,
     time_ns: i64,
 ) -> Result<Begun, FlowError> {
-    let (nodes, sinks) = (parts.nodes, parts.sinks);
     let mut store = Store::open(&options.dir, options.sync)?;
     let mut commit = store.saved().commit().cloned().unwrap_or_default();
     let first = store.saved().commit().is_none();
@@ -167,28 +166,14 @@ pub(crate) fn resume(
         commit.sinks.retain(|mark| mark.sink != *step);
         commit.watermarks.retain(|mark| mark.step != *step);
     }
-    check(flow, nodes, &store, &commit, options)?;
+    check(flow, parts.nodes, &store, &commit, options)?;
     let recordings = match commit.finished {
         true => Vec::new(),
         false => begin(parts, &commit, options, time_ns)?,
     };
     if !commit.finished {
-        let mut marks = Vec::new();
-        for (node, sink) in sinks {
-            let name = &nodes[*node].name;
-            let of_sink = commit.sinks.iter().filter(|mark| mark.sink == *name);
-            let tokens: Vec<Vec<u8>> = of_sink.map(|mark| mark.token.clone()).collect();
-            let token = sink
-                .resume(&tokens)
-                .map_err(|cause| open_error(&nodes[*node], cause))?;
-            marks.extend(token.map(|token| SinkMark {
-                sink: name.clone(),
-                worker: 0,
-                token,
-            }));
-        }
         // A sink that has resumed has one state, whatever each worker had prepared.
-        commit.sinks = marks;
+        commit.sinks = take_back(parts, &commit)?;
     }
     let moved = !first && workers != commit.workers;
     if first || !changes.is_empty() {
@@ -222,6 +207,25 @@ pub(crate) fn resume(
         commit,
         recordings,
     })
+}
+
+/// Takes the sinks back to the last commit; gives what each has prepared now.
+fn take_back(parts: &Parts<'_>, commit: &Commit) -> Result<Vec<SinkMark>, FlowError> {
+    let mut marks = Vec::new();
+    for (node, sink) in parts.sinks {
+        let name = &parts.nodes[*node].name;
+        let of_sink = commit.sinks.iter().filter(|mark| mark.sink == *name);
+        let tokens: Vec<Vec<u8>> = of_sink.map(|mark| mark.token.clone()).collect();
+        let token = sink
+            .resume(&tokens)
+            .map_err(|cause| open_error(&parts.nodes[*node], cause))?;
+        marks.extend(token.map(|token| SinkMark {
+            sink: name.clone(),
+            worker: 0,
+            token,
+        }));
+    }
+    Ok(marks)
 }
 
 /// Tells the sources that a run begins.

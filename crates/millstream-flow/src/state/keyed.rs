@@ -239,13 +239,19 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
 
     /// Notes that a key has changed, or forgets it if it has nothing to keep.
     fn settle(&mut self, slot: u32) {
-        match self.table.get(slot) {
-            Some(held) if self.logic.is_empty(&held.state.state) => self.table.remove(slot),
-            Some(_) => {
-                self.table.touch(slot);
-                self.arm(slot);
-            }
-            None => {}
+        let Some(held) = self.table.get(slot) else {
+            return;
+        };
+        let Armed { state, at } = &held.state;
+        if self.logic.is_empty(state) {
+            self.table.remove(slot);
+            return;
+        }
+        let next = self.logic.next(state);
+        let sooner = next.event < at.event || next.processing < at.processing;
+        self.table.touch(slot);
+        if sooner {
+            self.arm(slot);
         }
     }
 

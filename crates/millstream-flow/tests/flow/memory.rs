@@ -107,11 +107,7 @@ fn keys_with_windows() {
 
 #[test]
 fn memory_returns_when_keys_go() {
-    for part in [
-        "keys_with_timers",
-        "keys_that_live_for_a_time",
-        "keys_with_windows",
-    ] {
-        in_own_process(&format!("memory::{part}"));
-    }
+    in_own_process("memory::keys_with_timers");
+    in_own_process("memory::keys_that_live_for_a_time");
+    in_own_process("memory::keys_with_windows");
 }

@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# A job that a shell runs in the background ignores SIGINT, and so would the processes that tests start and interrupt.
+# A job that a shell runs in the background ignores SIGINT, and so would the processes that tests start and
+# interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

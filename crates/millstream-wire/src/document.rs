@@ -139,7 +139,8 @@ pub fn carry_comments(old: &Document, new: &str) -> Result<String> {
     }
     // From the last line to the first, so that what is inserted moves nothing that is still to come.
     for (path, line) in places.keys.iter().rev() {
-        let line = line - 1;
+        // A key of nothing may stand behind the last line.
+        let line = (line - 1).min(lines.len().saturating_sub(1));
         let mut taken = |trailing| {
             let mut taken = Vec::new();
             comments.retain(|comment| {
@@ -151,10 +152,14 @@ pub fn carry_comments(old: &Document, new: &str) -> Result<String> {
             });
             taken
         };
-        for text in taken(true) {
-            lines[line] += &format!("  {text}");
+        let trailing = taken(true);
+        let Some(beside) = lines.get_mut(line) else {
+            continue;
+        };
+        for text in trailing {
+            *beside += &format!("  {text}");
         }
-        let indent = lines[line].len() - lines[line].trim_start().len();
+        let indent = beside.len() - beside.trim_start().len();
         let before = taken(false).into_iter();
         let before = before.map(|text| format!("{}{text}", " ".repeat(indent)));
         lines.splice(line..line, before.collect::<Vec<_>>());
@@ -313,5 +318,12 @@ accepted:
 ";
         let old = documents(old).unwrap();
         assert_eq!(carry_comments(&old[0], new).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_key_of_nothing_behind_the_last_line_is_no_place() {
+        let text = "?\n\n";
+        let old = documents(text).unwrap();
+        assert_eq!(carry_comments(&old[0], text).unwrap(), text);
     }
 }

@@ -8,14 +8,13 @@ use crate::protocol::Limits;
 use crate::queues::Queues;
 use crate::storage::MemoryStorage;
 
-/// What a new server answers to `bytes` that come in pieces of `piece_bytes`. Nobody else is there, so that
-/// a wait ends with its time.
+/// What a new server answers to bytes that come in these pieces. Nobody else is there, so that a wait ends with its time.
 ///
 /// How the bytes are cut must not change the answer.
 ///
 /// # Errors
 /// Never with queues in memory; a fuzzer may take one for a fault.
-pub fn converse(bytes: &[u8], piece_bytes: usize) -> Result<Vec<u8>, QueueError> {
+pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8>, QueueError> {
     let mut now = Moment {
         wall_ms: 1_700_000_000_000,
         steady_us: 0,
@@ -33,7 +32,7 @@ pub fn converse(bytes: &[u8], piece_bytes: usize) -> Result<Vec<u8>, QueueError>
         },
     );
     let mut answer = Vec::new();
-    for piece in bytes.chunks(piece_bytes.max(1)) {
+    for piece in pieces {
         session.receive(&mut queues, piece, now);
         loop {
             queues.commit()?;
@@ -114,10 +113,10 @@ mod tests {
             let sent: String = (0..random(30))
                 .map(|_| WORDS[random(WORDS.len())])
                 .collect();
-            let whole = converse(sent.as_bytes(), usize::MAX).unwrap();
+            let whole = converse([sent.as_bytes()]).unwrap();
             for piece in [1, 2, 3, 7] {
                 assert_eq!(
-                    converse(sent.as_bytes(), piece).unwrap(),
+                    converse(sent.as_bytes().chunks(piece)).unwrap(),
                     whole,
                     "run {run}: {sent:?} in pieces of {piece}"
                 );

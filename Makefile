@@ -7,6 +7,11 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYSRC  := $(wildcard python tests examples)
 
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Where random runs begin, and for how long they go on.
+SEED    ?= 1
+SECONDS ?= 60
+
 # One interpreter for everything: PyO3 builds against the one that will load the module.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -26,33 +31,35 @@ demo: build  ## run Market Spread, from generator to report
 	$(BIN)/millstream demo
 
 # The crate millstream-python links only inside an interpreter, so its tests are those of pytest.
-test: build  ## run every test: Rust, stubs and types, docstrings, pytest
+test: build  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing
 	cargo test --profile checked --workspace --exclude millstream-python
 	$(BIN)/python -m mypy.stubtest millstream._millstream
 	$(BIN)/pytest --doctest-modules python/millstream
 	$(BIN)/pytest tests
+	$(TARGET)/checked/millstream-sim crash --seed $(SEED) --seconds $(SECONDS)
+	fuzz/run $(SECONDS)
 
 lint: $(READY) docs  ## check format, lints, types and the documentation of the crates
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check $(PYSRC)
 	$(BIN)/ruff format --check $(PYSRC)
 	$(BIN)/mypy --strict python/millstream
 
-crash: build  ## kill the queue server, its clients and flows, hundreds of times
+crash: build  ## kill processes of journals, queues and flows, hundreds of times
+	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} cargo test --profile checked -p millstream-journal --test journal kills_under_load -- --nocapture
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s tests/process/test_queue_kills.py tests/process/test_flow_kills.py
 
 bench: build  ## measure this machine
 	$(BIN)/millstream bench market-spread
 	$(BIN)/millstream bench journal
 	$(BIN)/millstream bench flow
-	$(or $(CARGO_TARGET_DIR),target)/release/millstream bench flow
-	$(or $(CARGO_TARGET_DIR),target)/release/millstream bench queue
+	$(TARGET)/release/millstream bench flow
+	$(TARGET)/release/millstream bench queue
 
-SEED    ?= 1
-SECONDS ?= 60
 sim:  ## crash journals in simulated worlds: SEED=1 SECONDS=60, or WORLDS=1 to repeat one
-	cargo run --release --quiet -p millstream-sim -- crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $(SECONDS))
+	cargo run --profile checked --quiet -p millstream-sim -- crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $(SECONDS))
 
 fuzz:  ## feed five parsers what libFuzzer thinks of: SECONDS=60 in all
 	fuzz/run $(SECONDS)

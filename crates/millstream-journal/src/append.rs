@@ -410,10 +410,15 @@ impl<S: Storage> Held<'_, S> {
         let segment = &self.tail().segment;
         let sequence = self.tail().base + mark.records;
         let time_ns = segment.last_time_ns();
-        next.begin(sequence, time_ns);
+        if !planted::has(Bug::RollFirst) {
+            next.begin(sequence, time_ns);
+        }
         let head = segment.complete(mark.offset, Kind::End, 0, 0, sequence, time_ns);
         // The moment of the roll: whoever reads this goes on in the next segment.
         segment.publish(mark.offset, head);
+        if planted::has(Bug::RollFirst) {
+            next.begin(sequence, time_ns);
+        }
         self.control.set_tail_segment(number);
         let next = Tail::new(core, next)?;
         self.enter(next);

@@ -43,6 +43,8 @@ mod index;
 mod info;
 mod journal;
 mod lock;
+#[cfg(test)]
+mod models;
 mod open;
 mod options;
 mod pinned;

@@ -1,11 +1,11 @@
-//! Bugs that can be planted, to show that the simulation would find them. Without the feature `simulation` there are none.
+//! Bugs that can be planted, to show that the simulation would find them. Without the feature `simulation`, outside of tests, there are none.
 //!
 //! A bug is planted for one thread, which is where a simulated world lives.
 
 /// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
-    not(feature = "simulation"),
+    not(any(test, feature = "simulation")),
     allow(dead_code, reason = "named, and never planted")
 )]
 pub enum Bug {
@@ -27,12 +27,14 @@ pub enum Bug {
     NoRepair,
     /// A sync that failed is forgotten.
     ForgetFailedSync,
+    /// A segment's end frame is published before the next segment has begun.
+    RollFirst,
 }
 
 #[cfg(feature = "simulation")]
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 9] = [
+    pub const ALL: [Bug; 10] = [
         Bug::NoChecksum,
         Bug::AcknowledgeBeforeSync,
         Bug::TrustTail,
@@ -42,29 +44,30 @@ impl Bug {
         Bug::PublishFirst,
         Bug::NoRepair,
         Bug::ForgetFailedSync,
+        Bug::RollFirst,
     ];
 }
 
-#[cfg(feature = "simulation")]
+#[cfg(any(test, feature = "simulation"))]
 thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
 /// Plant a bug in this thread, or none.
-#[cfg(feature = "simulation")]
+#[cfg(any(test, feature = "simulation"))]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
 /// Whether this bug is planted.
-#[cfg(feature = "simulation")]
+#[cfg(any(test, feature = "simulation"))]
 #[inline]
 pub(crate) fn has(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
 /// Whether this bug is planted: no.
-#[cfg(not(feature = "simulation"))]
+#[cfg(not(any(test, feature = "simulation")))]
 #[inline(always)]
 pub(crate) const fn has(_bug: Bug) -> bool {
     false

@@ -13,6 +13,8 @@ use std::time::Duration;
 mod failing;
 mod mapped;
 pub(crate) mod memory;
+#[cfg(test)]
+pub(crate) mod modelled;
 mod simulated;
 
 pub use failing::{Failing, FailingRegion};

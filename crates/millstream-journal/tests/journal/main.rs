@@ -22,3 +22,4 @@ mod power_loss;
 mod processes;
 mod retention;
 mod rolls;
+mod trial;

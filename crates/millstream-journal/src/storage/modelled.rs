@@ -1,0 +1,319 @@
+//! A storage whose shared words are those of `loom`, so that the real writer and reader run in every interleaving, and every load
+//! gives each value that its ordering allows.
+//!
+//! It stands on a simulated storage, which holds the bytes. Which words are modelled is told for each file; the others behave as on a machine
+//! that does one thing after the other. Beside each of them stands a cell that knows who has read and stored it: bytes that are
+//! used while another stores to them, or without an order between the two, end the run.
+
+#![expect(
+    unsafe_code,
+    reason = "passes contracts on, and shares cells that loom watches"
+)]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU64, fence};
+
+use super::{Access, Hold, Region, Simulated, SimulatedLock, SimulatedRegion, Storage};
+use crate::core::lock;
+
+/// How the stores of this machine are ordered. What is weaker than the default must be found out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Orders {
+    /// Of [`Region::publish`].
+    pub publish: Ordering,
+    /// Whether an exchange orders what comes before it and what comes after.
+    pub fences: bool,
+}
+
+impl Default for Orders {
+    fn default() -> Self {
+        Orders {
+            publish: Ordering::Release,
+            fences: true,
+        }
+    }
+}
+
+/// A machine whose memory is modelled from [`begin`](Self::begin) on.
+#[derive(Clone)]
+pub(crate) struct Modelled {
+    inner: Simulated,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    orders: Orders,
+    modelled: fn(&str) -> &'static [Range<u64>],
+    files: Mutex<BTreeMap<String, Arc<Words>>>,
+    kernel: OnceLock<Kernel>,
+}
+
+/// What calls of the system and sleeps are ordered by.
+#[derive(Default)]
+struct Kernel {
+    lock: loom::sync::Mutex<()>,
+    woken: loom::sync::Condvar,
+}
+
+impl Shared {
+    /// The kernel, once the model has begun. In a run that has failed, what is dropped on the way out is no part of it.
+    fn kernel(&self) -> Option<&Kernel> {
+        self.kernel.get().filter(|_| !std::thread::panicking())
+    }
+}
+
+/// The words of a file that are modelled.
+#[derive(Default)]
+struct Words(OnceLock<BTreeMap<u64, Word>>);
+
+struct Word {
+    value: AtomicU64,
+    /// Who uses the bytes of this word.
+    bytes: UnsafeCell<()>,
+}
+
+// SAFETY: loom runs one thread at a time, and the cell, which holds nothing, is there for it to object to what is unordered.
+unsafe impl Sync for Word {}
+
+impl Modelled {
+    /// A machine on which these offsets of each file are modelled.
+    pub fn new(orders: Orders, modelled: fn(&str) -> &'static [Range<u64>]) -> Self {
+        let shared = Shared {
+            orders,
+            modelled,
+            files: Mutex::default(),
+            kernel: OnceLock::new(),
+        };
+        Modelled {
+            inner: Simulated::new(),
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Another process.
+    pub fn process(&self) -> Self {
+        Modelled {
+            inner: self.inner.process(),
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// From here on the order of things is open.
+    pub fn begin(&self) -> io::Result<()> {
+        self.shared.kernel.get_or_init(Kernel::default);
+        for (name, words) in lock(&self.shared.files).iter() {
+            self.model(name, words, &self.inner.open(name, Access::Read)?);
+        }
+        Ok(())
+    }
+
+    fn model(&self, name: &str, words: &Words, region: &SimulatedRegion) {
+        let ranges = (self.shared.modelled)(name).iter();
+        let offsets = ranges.flat_map(|range| range.clone().step_by(8));
+        let offsets = offsets.filter(|at| *at < region.bytes_len());
+        let word = |at| Word {
+            value: AtomicU64::new(region.load(at)),
+            bytes: UnsafeCell::new(()),
+        };
+        words
+            .0
+            .get_or_init(|| offsets.map(|at| (at, word(at))).collect());
+    }
+
+    /// What follows comes after all calls before it, as in a kernel that has one lock.
+    fn enter(&self) -> Option<loom::sync::MutexGuard<'_, ()>> {
+        self.shared.kernel()?.lock.lock().ok()
+    }
+
+    fn region(&self, name: &str, inner: SimulatedRegion) -> ModelledRegion {
+        let words = Arc::clone(lock(&self.shared.files).entry(name.to_owned()).or_default());
+        if self.shared.kernel().is_some() {
+            self.model(name, &words, &inner);
+        }
+        ModelledRegion {
+            inner,
+            shared: Arc::clone(&self.shared),
+            words,
+        }
+    }
+}
+
+impl Storage for Modelled {
+    type Region = ModelledRegion;
+    type Lock = SimulatedLock;
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.inner.path(name)
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        self.inner.prepare()
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        let _ordered = self.enter();
+        self.inner.list(folder)
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<ModelledRegion> {
+        let _ordered = self.enter();
+        Ok(self.region(name, self.inner.create(name, bytes)?))
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<ModelledRegion> {
+        let _ordered = self.enter();
+        Ok(self.region(name, self.inner.open(name, access)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let _ordered = self.enter();
+        self.inner.rename(from, to)?;
+        let mut files = lock(&self.shared.files);
+        if let Some(words) = files.remove(from) {
+            files.insert(to.to_owned(), words);
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let _ordered = self.enter();
+        lock(&self.shared.files).remove(name);
+        self.inner.remove(name)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let _ordered = self.enter();
+        self.inner.sync_names()
+    }
+
+    fn lock(&self, name: &str, hold: Hold) -> io::Result<Option<SimulatedLock>> {
+        let _ordered = self.enter();
+        self.inner.lock(name, hold)
+    }
+}
+
+/// An open file of a modelled machine.
+pub(crate) struct ModelledRegion {
+    inner: SimulatedRegion,
+    shared: Arc<Shared>,
+    words: Arc<Words>,
+}
+
+impl ModelledRegion {
+    fn word(&self, at: u64) -> Option<&Word> {
+        self.words()?.get(&at)
+    }
+
+    fn words(&self) -> Option<&BTreeMap<u64, Word>> {
+        self.shared.kernel()?;
+        self.words.0.get()
+    }
+
+    /// The modelled words that these bytes touch.
+    fn touched(&self, at: u64, length: u64) -> impl Iterator<Item = (u64, &Word)> {
+        let words = self.words().into_iter();
+        let range = at / 8 * 8..at + length;
+        words
+            .flat_map(move |words| words.range(range.clone()))
+            .map(|(at, word)| (*at, word))
+    }
+}
+
+impl Region for ModelledRegion {
+    fn bytes_len(&self) -> u64 {
+        self.inner.bytes_len()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.inner.is_writable()
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        match self.word(at) {
+            Some(word) => word.value.load(Ordering::Acquire),
+            None => self.inner.load(at),
+        }
+    }
+
+    fn publish(&self, at: u64, new: u64) {
+        self.inner.publish(at, new);
+        if let Some(word) = self.word(at) {
+            word.bytes.with_mut(|_| ());
+            word.value.store(new, self.shared.orders.publish);
+        }
+    }
+
+    fn exchange(&self, at: u64, current: u64, new: u64) -> Result<(), u64> {
+        let Some(word) = self.word(at) else {
+            return self.inner.exchange(at, current, new);
+        };
+        if !self.shared.orders.fences {
+            let (done, failed) = (Ordering::AcqRel, Ordering::Acquire);
+            let exchanged = word.value.compare_exchange(current, new, done, failed);
+            return exchanged.map(drop);
+        }
+        // Loom takes an exchange for a release and an acquire; what the processor does is said by the fences.
+        fence(Ordering::SeqCst);
+        let exchanged =
+            word.value
+                .compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        exchanged.map(drop)
+    }
+
+    unsafe fn bytes(&self, at: u64, length: u64) -> &[u8] {
+        for (_, word) in self.touched(at, length) {
+            word.bytes.with(|_| ());
+        }
+        // SAFETY: the same contract.
+        unsafe { self.inner.bytes(at, length) }
+    }
+
+    unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8] {
+        for (_, word) in self.touched(at, length) {
+            word.bytes.with_mut(|_| ());
+        }
+        // SAFETY: the same contract.
+        unsafe { self.inner.claim(at, length) }
+    }
+
+    fn claimed(&self, at: u64, length: u64) {
+        self.inner.claimed(at, length);
+        for (at, word) in self.touched(at, length) {
+            // Bytes have no order of their own: another who takes them for a word may see them at any time.
+            word.value.store(self.inner.load(at), Ordering::Relaxed);
+        }
+    }
+
+    fn sync(&self, from: u64, to: u64) -> io::Result<()> {
+        self.inner.sync(from, to)
+    }
+
+    fn populate(&self, _from: u64, _to: u64) {}
+
+    /// Sleeps without a limit: that nobody wakes it is found as a deadlock.
+    fn wait(&self, at: u64, seen: u32, _limit: Duration) {
+        if let Some(kernel) = self.shared.kernel()
+            && let Ok(asleep) = kernel.lock.lock()
+            && self.load(at) as u32 == seen
+        {
+            drop(kernel.woken.wait(asleep));
+        }
+    }
+
+    fn wake(&self, _at: u64) {
+        if let Some(kernel) = self.shared.kernel()
+            && let Ok(_ordered) = kernel.lock.lock()
+        {
+            kernel.woken.notify_all();
+        }
+    }
+}

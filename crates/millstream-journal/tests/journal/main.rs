@@ -15,6 +15,7 @@ mod damage;
 mod faults;
 mod fixtures;
 mod kills;
+mod kills_under_load;
 mod making;
 mod openings;
 mod pinned;

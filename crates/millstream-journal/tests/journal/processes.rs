@@ -102,14 +102,15 @@ fn fork(journal: &Journal) {
 }
 
 /// A body that tells who wrote it as which of its records, and that is wrong when a byte is.
-fn body(writer: u64, count: u64, random: &mut Random) -> Vec<u8> {
+pub fn body(writer: u64, count: u64, random: &mut Random) -> Vec<u8> {
     let mut body = Vec::from(writer.to_le_bytes());
     body.extend(count.to_le_bytes());
     body.resize(16 + random.below(300) as usize, (writer * 31 + count) as u8);
     body
 }
 
-fn check(body: &[u8]) -> (u64, u64) {
+/// Who wrote a record as which of its records; it must be whole.
+pub fn check(body: &[u8]) -> (u64, u64) {
     let word = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().unwrap());
     let (writer, count) = (word(0), word(8));
     assert!(

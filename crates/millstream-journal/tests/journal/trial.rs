@@ -26,7 +26,8 @@ fn body(sequence: u64) -> Vec<u8> {
     sequence.to_le_bytes().repeat(1 + sequence as usize % 25)
 }
 
-fn number(name: &str, default: u64) -> u64 {
+/// A number from the environment.
+pub fn number(name: &str, default: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.map_or(default, |text| text.parse().unwrap())
 }

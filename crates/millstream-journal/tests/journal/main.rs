@@ -17,6 +17,7 @@ mod fixtures;
 mod kills;
 mod kills_under_load;
 mod making;
+mod memory;
 mod openings;
 mod pinned;
 mod power_loss;

@@ -22,6 +22,8 @@ const WINDOW_MIN: u64 = 256 << 10;
 const WINDOW_MAX: u64 = 16 << 20;
 /// How much is touched or synced at once, so that other work does not wait for long.
 const STEP: u64 = 2 << 20;
+/// So many ended segments may stay mapped while there is more pressing work.
+const RETIRED_MAX: usize = 4;
 
 /// The background of one opening.
 pub(crate) struct Ahead<S: Storage> {
@@ -223,6 +225,10 @@ impl<S: Storage> Shared<S> {
 
     /// Do one piece of work, the most pressing one.
     fn one<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+        // A writer that never rests keeps no more memory than one that does.
+        if work.retired.len() > RETIRED_MAX {
+            return self.unmap(work);
+        }
         if let Some((segment, from, to)) = work.touch.take() {
             let end = (from + STEP).min(to);
             if end < to {
@@ -244,10 +250,7 @@ impl<S: Storage> Shared<S> {
             self.changed.notify_all();
             return work;
         } else if !work.retired.is_empty() {
-            let retired = std::mem::take(&mut work.retired);
-            drop(work);
-            drop(retired);
-            self.prune();
+            return self.unmap(work);
         } else if let Some(from) = work.ended {
             drop(work);
             // A failure poisons the journal, which the next append reports.
@@ -256,6 +259,15 @@ impl<S: Storage> Shared<S> {
             work.ended = next;
             return work;
         }
+        lock(&self.work)
+    }
+
+    /// Unmap the segments that were ended.
+    fn unmap<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+        let retired = std::mem::take(&mut work.retired);
+        drop(work);
+        drop(retired);
+        self.prune();
         lock(&self.work)
     }
 

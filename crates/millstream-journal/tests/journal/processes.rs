@@ -280,7 +280,9 @@ fn a_claim_that_is_held_for_too_long_is_told_with_its_process() {
     let claim = {
         holder.kill().unwrap();
         holder.wait().unwrap();
-        writer.claim(10).unwrap()
+        // On a busy machine the time may be over before anybody looked whether the holder lives.
+        let mut claims = (0..1_000).filter_map(|_| writer.claim(10).ok());
+        claims.next().unwrap()
     };
     let own = std::thread::scope(|scope| {
         scope

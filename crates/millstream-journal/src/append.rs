@@ -292,6 +292,7 @@ impl<S: Storage> Held<'_, S> {
         let segment = &self.tail().segment;
         segment.publish(mark.offset, head);
         segment.set_tail(next, time_ns);
+        segment.expect(next.offset, head.bytes());
         if next.offset >= self.tail().notice_at {
             self.notice(next.offset);
         }

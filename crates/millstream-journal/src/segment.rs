@@ -26,6 +26,11 @@ pub(crate) const BYTES_MIN: u64 = BLOCK;
 /// The largest segment: an offset, in words, has 31 bits in a mark.
 pub(crate) const BYTES_MAX: u64 = 16 << 30;
 
+/// A cache line.
+const LINE: u64 = 64;
+/// How many bytes are fetched ahead of a record at most.
+const EXPECTED_MAX: u64 = 512;
+
 const MAGIC: [u8; 8] = *b"MILLSEG\n";
 const FIXED: usize = 64;
 const BASE: u64 = 64;
@@ -390,6 +395,14 @@ impl<R: Region> Segment<R> {
         let word = from & !7;
         let kept = (1 << (from % 8 * 8)) - 1;
         self.region.publish(word, self.region.load(word) & kept);
+    }
+
+    /// Another frame of about `bytes` will follow at `offset`: fetch its cache lines now, before a record waits for them. All but the
+    /// first one, at which readers look all the time.
+    #[inline]
+    pub fn expect(&self, offset: u64, bytes: u64) {
+        let from = (offset & !(LINE - 1)) + LINE;
+        self.region.prefetch(from, from + bytes.min(EXPECTED_MAX));
     }
 
     #[inline]

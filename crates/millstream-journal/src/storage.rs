@@ -136,6 +136,9 @@ pub trait Region: Send + Sync + 'static {
     fn sync(&self, from: u64, to: u64) -> io::Result<()>;
     /// Have the pages of these bytes in memory, so that touching them does not fault; a hint.
     fn populate(&self, from: u64, to: u64);
+    /// Have these bytes in the processor's cache, ready to be stored to; a hint.
+    #[inline]
+    fn prefetch(&self, _from: u64, _to: u64) {}
     /// Sleep until the word's lower half is no longer `seen`, somebody [wakes](Self::wake), or the time is over. May return early.
     fn wait(&self, at: u64, seen: u32, limit: Duration);
     /// Wake all who wait for this word.

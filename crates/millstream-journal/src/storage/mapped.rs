@@ -209,6 +209,11 @@ impl Region for MappedRegion {
         self.memory.populate(from, to);
     }
 
+    #[inline]
+    fn prefetch(&self, from: u64, to: u64) {
+        self.memory.prefetch(from, to);
+    }
+
     fn wait(&self, at: u64, seen: u32, limit: Duration) {
         self.memory.wait(at, seen, limit);
     }

@@ -1,8 +1,12 @@
 """The benchmarks of Python flows, made small: every figure is there and is one."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import pytest
 from millstream import _bench, _bench_recovery
 
 
@@ -55,3 +59,17 @@ def test_a_part_can_be_measured_by_itself(monkeypatch: Any, capsys: Any) -> None
 def test_an_unknown_argument_is_a_usage_error(capsys: Any) -> None:
     assert _bench.bench_flow(["--json", "--fast"]) == 2
     assert "unknown argument --fast" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("language", ["rust", "python"])
+def test_typed_calls_are_measured_from_process_to_process(language: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "millstream", "bench", "service", "--json", "--folder", str(tmp_path)]
+    command += ["--rate", "2000", "--seconds", "0.3", "--warm-up", "0.1", "--runs", "1"]
+    command += ["--python"] if language == "python" else []
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    assert abs(run["latency"]["count"] - 600) <= 1
+    assert 0 < run["latency"]["p50_us"] <= run["latency"]["p99_us"] <= run["latency"]["max_us"]
+    assert run["digest"] != 0
+    assert not list(tmp_path.iterdir())

@@ -51,6 +51,12 @@ impl Program {
         Ok(Program(vec![path.into()]))
     }
 
+    /// A module of the Python package.
+    #[must_use]
+    pub fn module(module: &str) -> Self {
+        Program(vec![interpreter(), "-m".into(), module.into()])
+    }
+
     /// The program with these arguments, in a process group of its own.
     #[must_use]
     pub fn command(&self, args: &[String]) -> Command {

@@ -93,6 +93,9 @@ struct ServiceArgs {
     /// Call a method with one integer instead of an order with 28 fields.
     #[arg(long)]
     ticks: bool,
+    /// Publisher and consumer in Python; needs the Python package.
+    #[arg(long, conflicts_with = "ticks")]
+    python: bool,
     /// Where the journal is made, and removed again.
     #[arg(long, value_name = "DIR", default_value = ".")]
     folder: PathBuf,
@@ -267,6 +270,7 @@ fn service(args: &ServiceArgs) -> Result<(), Failure> {
         } else {
             service::What::Orders
         },
+        python: args.python,
         rate: args.rate,
         seconds: args.seconds,
         warm_up: args.warm_up,

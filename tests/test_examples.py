@@ -271,6 +271,55 @@ def test_market_spread(
     assert sorted(real) == sorted(expected)
 
 
+# Orders.
+
+
+def test_the_order_desk_in_rust_passes_the_tests_of_the_one_in_python(rust_examples: Path) -> None:
+    command = [str(rust_examples / "orders"), "test", str(EXAMPLES / "orders" / "tests" / "limits")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert (done.returncode, done.stdout) == (0, "passed 21, failed 0\n"), done.stdout + done.stderr
+
+
+def test_both_order_desks_answer_the_same(rust_examples: Path, tmp_path: Path) -> None:
+    """The calls that Python publishes, taken by both in two runs, Rust from its snapshot the second time."""
+    sys.path.insert(0, str(EXAMPLES / "orders"))
+    import desk
+    import millstream as ms
+
+    orders = ms.publisher(desk.Orders, tmp_path / "orders")
+    exports = []
+    for day in range(2):
+        orders.set_limit("ACCT-1", 50_000.0)
+        for number in range(500):
+            side = "12X"[number % 3]
+            orders.new_order(desk.NewOrder(f"A-{number}", "ACCT-1", "VOD.L", side, number % 7, 72.5 + day))
+            if number % 5 == 0:
+                orders.cancel(f"A-{number // 2}")
+        command = [str(rust_examples / "orders"), "run", str(tmp_path / "orders"), str(tmp_path / "rust")]
+        subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT)
+    ms.serve(desk.Desk, tmp_path / "orders", out=tmp_path / "python", drain=True)
+    for name in ("rust", "python"):
+        command = [sys.executable, "-m", "millstream", "service", "export", str(tmp_path / name)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT)
+        # Not when and where an answer was recorded; its own `at` stands indented.
+        exports.append([line for line in done.stdout.splitlines() if not line.startswith(("#", "at:"))])
+    assert exports[0] == exports[1]
+    assert len(exports[0]) > 1_000
+    # A flow reads what the service has put out.
+    done = subprocess.run(
+        [str(rust_examples / "orders"), "count", str(tmp_path / "python")],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    methods = [line[:-1] for line in exports[0] if line[:1] not in " -"]
+    reasons = [line.split(": ", 1)[1].strip("'\"") for line in exports[0] if line.startswith("  reason: ")]
+    expected = Counter(f"rejected, {reason}" for reason in reasons)
+    expected.update(method for method in methods if method != "rejected")
+    assert sorted(done.stdout.splitlines()) == sorted(f"{count} {word}" for word, count in expected.items())
+
+
 # The README and the guide.
 
 

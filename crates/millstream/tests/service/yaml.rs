@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use millstream::service::Clock;
-use millstream::service::testing::{Mode, Outcome, TestError, check};
-use millstream::wire::{Call, Cause, Dispatch, Interface, Publisher, Record, Recorder, Schema};
+use millstream::service::testing::{Mode, Outcome, TestError, check, make};
+use millstream::wire::{Call, Cause, Interface, Publisher, Recorder, Schema};
 
 use crate::desk::{Desk, Orders, Replies};
 
@@ -21,19 +21,7 @@ fn run(setup: &[Call], input: &[Call]) -> Result<Vec<Call>, Cause> {
     let (recorder, clock) = (Recorder::default(), Clock::of_test());
     let replies = Publisher::<dyn Replies, _>::new(recorder.clone())?;
     let mut desk = Desk::new(replies, clock.clone());
-    let schema = <dyn Orders as Interface>::schema()?;
-    let mut call = |call: &Call| -> Result<(), Cause> {
-        call.at.into_iter().for_each(|at| clock.set(at));
-        let body = call.to_bytes(&schema, None)?;
-        let Record::Call(_, head, arguments) = Record::read(&body)? else {
-            return Err("a call is a call".into());
-        };
-        Ok(<dyn Orders as Dispatch<_>>::dispatch(
-            &mut desk,
-            head.method,
-            arguments,
-        )?)
-    };
+    let mut call = |call: &Call| make::<dyn Orders, _>(&mut desk, &clock, call);
     setup.iter().try_for_each(&mut call)?;
     recorder.take();
     input.iter().try_for_each(&mut call)?;

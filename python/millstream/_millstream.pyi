@@ -433,6 +433,8 @@ class Service:
         on_error: str,
         dead_letters: str | PathLike[str] | None,
         rebuild: bool,
+        snapshots: tuple[int, Callable[[], bytes], Callable[[bytes], object]] | None,
+        own: Sequence[tuple[Interface, Sequence[Callable[..., object]]]],
         drain: bool,
         until: int | None,
     ) -> tuple[int, int, int, int]: ...

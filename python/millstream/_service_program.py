@@ -61,7 +61,15 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--on-error", choices=["fail", "skip"], default="fail", help="what a bad record does")
     run.add_argument("--dead-letters", metavar="DIR", help="a journal for bad records")
-    run.add_argument("--no-rebuild", action="store_true", help="the component keeps no state")
+    run.add_argument(
+        "--rebuild",
+        choices=["inputs", "outputs", "snapshot", "nothing"],
+        default="inputs",
+        help="where the component's state comes from at a start",
+    )
+    run.add_argument(
+        "--snapshot-every", type=count, default=100_000, metavar="N", help="keep the state every N calls"
+    )
     run.add_argument("--drain", action="store_true", help="end when all inputs are taken")
     run.add_argument("--until", type=count, metavar="N", help="end behind N calls")
 
@@ -174,7 +182,8 @@ def run_verb(options: Any) -> int:
         wait=options.wait,
         on_error=options.on_error,
         dead_letters=options.dead_letters,
-        rebuild=not options.no_rebuild,
+        rebuild=options.rebuild,
+        snapshot_every=options.snapshot_every,
         drain=options.drain,
         until=options.until,
     )

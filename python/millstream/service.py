@@ -39,6 +39,7 @@ import dataclasses
 import enum
 import inspect
 import os
+import pickle
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -370,6 +371,34 @@ def bound(component: Any) -> list[tuple[_millstream.Interface, list[Any]]]:
     ]
 
 
+def keeping(instance: Any) -> tuple[Callable[[], bytes], Callable[[bytes], object]]:
+    """What gives the state of a component as bytes, and what takes it back."""
+    name = type(instance).__name__
+    for method in ("snapshot", "restore"):
+        if not callable(getattr(instance, method, None)):
+            raise ServiceError(f"{name} has no {method}(), which rebuild='snapshot' needs")
+    return (
+        lambda: pickle.dumps(instance.snapshot(), protocol=5),
+        lambda state: instance.restore(pickle.loads(state)),
+    )
+
+
+def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable[..., object]]]]:
+    """The interfaces of a component's outputs, each with the methods that rebuild its state from them."""
+    component = type(instance)
+    found = []
+    for interface in dict.fromkeys(kind for kind in wanted(component).values() if kind is not Clock):
+        methods = []
+        for name in methods_of(interface):
+            method = getattr(instance, f"rebuild_{name}", None)
+            if not callable(method):
+                lacking = f"{component.__name__} has no rebuild_{name}(), which rebuild='outputs' needs"
+                raise ServiceError(f"{lacking} for each method of {interface.__name__}")
+            methods.append(method)
+        found.append((described(interface), methods))
+    return found
+
+
 def serve(
     component: type,
     inputs: Path | Sequence[Path],
@@ -378,7 +407,8 @@ def serve(
     wait: str = "block",
     on_error: str = "fail",
     dead_letters: Path | None = None,
-    rebuild: bool = True,
+    rebuild: str = "inputs",
+    snapshot_every: int = 100_000,
     drain: bool = False,
     until: int | None = None,
 ) -> Report:
@@ -390,13 +420,21 @@ def serve(
     :param wait: ``block``, ``back-off``, or ``spin`` for a core of its own.
     :param on_error: ``fail`` or ``skip``, for records that do not fit and calls that raise.
     :param dead_letters: a journal for those records instead.
-    :param rebuild: call the component with all earlier inputs again at the start, so that its state is back.
+    :param rebuild: where the component's state comes from at the start. ``inputs``: it is called with all of
+        them again. ``snapshot``: its ``restore(state)`` takes what its ``snapshot()`` gave, and only inputs
+        behind that are repeated. ``outputs``: its ``rebuild_NAME`` is called with each recorded output
+        ``NAME``. ``nothing``: it has no state.
+    :param snapshot_every: with ``snapshot``, keep the state each time that the component was called so often,
+        and at the end.
     :param drain: end when all inputs are taken.
     :param until: end behind so many calls.
     :raises ServiceError: from the exception of the component, where there is one; names journal and record.
     """
     check_choice("wait", wait, ("block", "back-off", "spin"))
     check_choice("on_error", on_error, ("fail", "skip"))
+    check_choice("rebuild", rebuild, ("inputs", "outputs", "snapshot", "nothing"))
+    if snapshot_every < 1:
+        raise ServiceError(f"snapshot_every={snapshot_every}: it is 1 or more calls")
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     native = _millstream.Service(None if out is None else os.fspath(out))
     outlet = native.outlet if out is not None else _millstream.Recorder().outlet
@@ -409,7 +447,9 @@ def serve(
         wait=wait,
         on_error=on_error,
         dead_letters=None if dead_letters is None else os.fspath(dead_letters),
-        rebuild=rebuild,
+        rebuild=rebuild != "nothing",
+        snapshots=(snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None,
+        own=rebuilding(instance) if rebuild == "outputs" else [],
         drain=drain,
         until=until,
     )
@@ -440,6 +480,8 @@ def run_native(
     on_error: str = "fail",
     dead_letters: str | None = None,
     rebuild: bool = True,
+    snapshots: tuple[int, Callable[[], bytes], Callable[[bytes], object]] | None = None,
+    own: Sequence[tuple[_millstream.Interface, Sequence[Callable[..., object]]]] = (),
     drain: bool,
     until: int | None,
 ) -> Report:
@@ -453,6 +495,8 @@ def run_native(
         on_error=on_error,
         dead_letters=dead_letters,
         rebuild=rebuild,
+        snapshots=snapshots,
+        own=own,
         drain=drain,
         until=until,
     )

@@ -162,3 +162,30 @@ def test_a_component_that_raises_shows_its_own_traceback(orders: Path, tmp_path:
     assert (
         lines[-1] == f"millstream service run: {orders}, record 2: new_order: LookupError: no book for VOD.L"
     )
+
+
+def test_services_follow_each_other_in_processes_of_their_own(orders: Path, tmp_path: Path) -> None:
+    (tmp_path / "audit.py").write_text(
+        "import desk\n"
+        "class Audit(desk.Replies):\n"
+        "    def __init__(self, replies: desk.Replies):\n"
+        "        self.replies = replies\n"
+        "    def accepted(self, id, exposure, at): self.replies.accepted(id, exposure, at)\n"
+        "    def rejected(self, id, reason, at): self.replies.rejected(id, reason, at)\n"
+        "    def canceled(self, id, exposure): self.replies.canceled(id, exposure)\n"
+    )
+    replies, audit = tmp_path / "replies", tmp_path / "audit"
+    chain = [
+        [f"{tmp_path / 'audit.py'}:Audit", "--in", replies, "--out", audit, "--until", 2_000],
+        ["desk.py:Desk", "--in", orders, "--out", replies, "--until", 2_001],
+    ]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "millstream", "service", "run", *map(str, arguments)], cwd=EXAMPLE
+        )
+        for arguments in chain
+    ]
+    assert [process.wait(TIMEOUT) for process in running] == [0, 0]
+    exports = [service("export", journal).stdout.splitlines() for journal in (replies, audit)]
+    same = [[line for line in export if line[:1] != "#" and line[:3] != "at:"] for export in exports]
+    assert same[0] == same[1] and len(same[0]) > 6_000

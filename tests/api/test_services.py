@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import threading
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -324,3 +325,111 @@ def test_msgspec_structs_are_arguments(tmp_path: Path) -> None:
     ms.publisher(Fills, tmp_path / "fills").filled(fill(id="A"))
     ms.serve(Notes, tmp_path / "fills", drain=True)
     assert taken == [fill(id="A", price=1.5)]
+
+
+class Keeping(Desk):
+    """A desk whose state can be kept, and be told from its replies."""
+
+    def snapshot(self) -> object:
+        return {"total": self.total}
+
+    def restore(self, state: dict[str, int]) -> None:
+        self.total = state["total"]
+
+    def rebuild_accepted(self, id: str, total: int) -> None:
+        self.total = total
+
+    def rebuild_rejected(self, id: str, why: str, at: timestamp) -> None: ...
+
+
+@pytest.mark.parametrize(("rebuild", "repeated"), [("inputs", 5), ("snapshot", 1), ("outputs", 4 + 1)])
+def test_a_state_comes_back_from_where_one_says(tmp_path: Path, rebuild: str, repeated: int) -> None:
+    """What is repeated counts as calls; with outputs, those that were heard, and the last input."""
+    orders = ms.publisher(Orders, tmp_path / "orders")
+    for number in range(9):
+        orders.place(order(f"A-{number}", 2))
+    paths = {"inputs": tmp_path / "orders", "out": tmp_path / "replies"}
+    ms.serve(Keeping, **paths, rebuild=rebuild, snapshot_every=2, until=5)
+    report = ms.serve(Keeping, **paths, rebuild=rebuild, snapshot_every=2, drain=True)
+    assert report.calls == repeated + 4
+    found = replies(tmp_path)
+    assert [call.split(":")[0] for call in found] == ["accepted"] * 5 + ["rejected"] * 4
+    assert found[4] == "accepted:\n  id: A-4\n  total: 10\n"
+
+
+def test_a_component_that_cannot_be_rebuilt_so_is_told_why(tmp_path: Path) -> None:
+    ms.publisher(Orders, tmp_path / "orders").place(order())
+    paths = {"inputs": tmp_path / "orders", "out": tmp_path / "replies"}
+    with pytest.raises(ms.ServiceError, match=r"Desk has no snapshot\(\), which rebuild='snapshot' needs"):
+        ms.serve(Desk, **paths, rebuild="snapshot")
+    with pytest.raises(ms.ServiceError, match=r"Desk has no rebuild_accepted\(\).* each method of Replies"):
+        ms.serve(Desk, **paths, rebuild="outputs")
+    with pytest.raises(
+        ms.ServiceError, match="rebuild='memory': it is one of inputs, outputs, snapshot, nothing"
+    ):
+        ms.serve(Desk, **paths, rebuild="memory")
+    with pytest.raises(ms.ServiceError, match="snapshot_every=0: it is 1 or more calls"):
+        ms.serve(Keeping, **paths, rebuild="snapshot", snapshot_every=0)
+    with pytest.raises(ms.ServiceError, match="need an output journal, and this service has none"):
+        ms.serve(Keeping, tmp_path / "orders", rebuild="snapshot", drain=True)
+
+
+def test_a_state_that_cannot_be_kept_or_taken_back_is_told_with_its_own_exception(tmp_path: Path) -> None:
+    class Unkept(Keeping):
+        def snapshot(self) -> object:
+            return lambda: None
+
+    class Stranger(Keeping):
+        def restore(self, state: dict[str, int]) -> None:
+            raise LookupError("not mine")
+
+    ms.publisher(Orders, tmp_path / "orders").place(order())
+    paths = {"inputs": tmp_path / "orders", "out": tmp_path / "replies"}
+    with pytest.raises(ms.ServiceError, match="replies: no snapshot could be made: ") as raised:
+        ms.serve(Unkept, **paths, rebuild="snapshot", snapshot_every=1, drain=True)
+    assert raised.value.__cause__ is not None
+    ms.serve(Keeping, **paths, rebuild="snapshot", drain=True)
+    with pytest.raises(
+        ms.ServiceError, match=r"replies.snapshots, record 1: LookupError: not mine"
+    ) as raised:
+        ms.serve(Stranger, **paths, rebuild="snapshot", drain=True)
+    assert isinstance(raised.value.__cause__, LookupError)
+
+
+class Audit(Replies):
+    """Follows a desk: counts its answers."""
+
+    def __init__(self, replies: Replies) -> None:
+        self.replies = replies
+        self.count = 0
+
+    def accepted(self, id: str, total: int) -> None:
+        self.count += 1
+        self.replies.accepted(id, self.count)
+
+    def rejected(self, id: str, why: str, at: timestamp) -> None:
+        self.count += 1
+        self.replies.rejected(id, f"{self.count}: {why}", at)
+
+
+def test_services_follow_each_other_in_one_process(tmp_path: Path) -> None:
+    def desk() -> None:
+        ms.serve(Desk, tmp_path / "orders", out=tmp_path / "replies", until=8)
+
+    def audit() -> None:
+        ms.serve(Audit, tmp_path / "replies", out=tmp_path / "audit", until=8)
+
+    threads = [threading.Thread(target=run, daemon=True) for run in (audit, desk)]
+    for thread in threads:
+        thread.start()
+    orders = ms.publisher(Orders, tmp_path / "orders")
+    for number in range(8):
+        orders.place(order(f"A-{number}", 2))
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    exported = _millstream.service_export(str(tmp_path / "audit"), 0, None)
+    assert exported.count("accepted:") == 5 and "why: '8: limit'" in exported.replace('"', "'")
+    last = len(ms.Journal(tmp_path / "audit", "r")) - 1
+    hops = _millstream.service_history(str(tmp_path / "audit"), last)
+    assert [Path(hop[0]).name for hop in hops] == ["audit", "replies", "orders"]

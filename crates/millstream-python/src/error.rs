@@ -252,7 +252,9 @@ pub(crate) fn service_cause(
 pub(crate) fn service_failed(py: Python<'_>, error: ServiceError) -> PyErr {
     let message = error.to_string();
     match error {
-        ServiceError::Input { cause, .. } => service_raised(py, &message, Some(cause)),
+        ServiceError::Input { cause, .. }
+        | ServiceError::Snapshot { cause, .. }
+        | ServiceError::Unkept { cause, .. } => service_raised(py, &message, Some(cause)),
         _ => service_raised(py, &message, None),
     }
 }

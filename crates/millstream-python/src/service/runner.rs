@@ -8,6 +8,7 @@ use millstream::service::{self as native, OnError, Settings, Setup, Stop, Taken}
 use millstream::wire::{CallError, Unpacker};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::decode::{DecodeError, decode_fields};
 use super::interface::Interface;
@@ -40,6 +41,9 @@ impl Clock {
 
 /// What a service is told about its inputs: the journal, the interface, and the component's methods for it.
 type Input<'py> = (PathBuf, Py<Interface>, Vec<Py<PyAny>>);
+
+/// How often the state is kept, what gives it as bytes, and what takes it back.
+type Snapshots = (u64, Py<PyAny>, Py<PyAny>);
 
 pub(super) fn open(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
     Journal::open(path, Options::default()).map_err(|error| service_error(py, &error))
@@ -75,6 +79,8 @@ impl Service {
         Ok(Clock { clock })
     }
 
+    /// `own` are interfaces of the outputs with the methods that hear them at a start.
+    ///
     /// Runs: until all inputs are taken when `drain` is set, else until Ctrl-C. `until` ends it behind so many calls. Gives the numbers of
     /// calls, ticks, skipped records and dead letters.
     #[expect(
@@ -90,6 +96,8 @@ impl Service {
         on_error: &str,
         dead_letters: Option<PathBuf>,
         rebuild: bool,
+        snapshots: Option<Snapshots>,
+        own: Vec<(Py<Interface>, Vec<Py<PyAny>>)>,
         drain: bool,
         until: Option<u64>,
     ) -> PyResult<(u64, u64, u64, u64)> {
@@ -104,6 +112,15 @@ impl Service {
             setup = setup
                 .input_with(&journal, schema, dispatch(interface, methods))
                 .map_err(|error| service_error(py, &error))?;
+        }
+        for (interface, methods) in own {
+            let schema = interface.get().schema.clone();
+            setup = setup
+                .rebuild_from_with(schema, dispatch(interface, methods))
+                .map_err(|error| service_error(py, &error))?;
+        }
+        if let Some(snapshots) = snapshots {
+            setup = keeping(setup, snapshots);
         }
         for (period_ns, call) in timers {
             setup = setup.every(Duration::from_nanos(period_ns), move |(), now_ns| {
@@ -131,6 +148,23 @@ impl Service {
             report.dead_letters,
         ))
     }
+}
+
+/// A service whose component gives its state as bytes and takes it back.
+fn keeping(setup: Setup<()>, (every, save, restore): Snapshots) -> Setup<()> {
+    let saved = move |(): &mut ()| {
+        locked(|py| {
+            let state = save.call0(py).and_then(|state| state.extract(py));
+            state.map_err(cause)
+        })
+    };
+    let restored = move |(): &mut (), state: &[u8]| {
+        locked(|py| {
+            let taken = restore.call1(py, (PyBytes::new(py, state),));
+            taken.map(drop).map_err(cause)
+        })
+    };
+    setup.snapshots_with(every, saved, restored)
 }
 
 impl Service {

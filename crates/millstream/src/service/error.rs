@@ -73,4 +73,27 @@ pub enum ServiceError {
         /// The oldest record that is there.
         first: u64,
     },
+    /// What snapshots and rebuilding from outputs need.
+    #[error(
+        "snapshots, and a state from outputs, need an output journal, and this service has none"
+    )]
+    NoOutput,
+    /// A snapshot cannot be taken back.
+    #[error("{journal}, record {sequence}: {cause}")]
+    Snapshot {
+        /// The journal of snapshots.
+        journal: String,
+        /// The record.
+        sequence: u64,
+        /// Why not.
+        cause: Cause,
+    },
+    /// The state of the component cannot be kept.
+    #[error("{output}: no snapshot could be made: {cause}")]
+    Unkept {
+        /// The output journal of the service.
+        output: String,
+        /// Why not.
+        cause: Cause,
+    },
 }

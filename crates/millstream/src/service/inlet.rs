@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_journal::{Journal, Reader, Wait};
@@ -28,37 +27,49 @@ pub enum Taken {
     Nothing,
 }
 
+/// A journal, and the interfaces of the component whose calls are in it.
 pub(super) struct Inlet<C> {
     pub number: u32,
     pub name: String,
     reader: Reader,
-    /// The interface as the component knows it.
-    schema: Arc<Schema>,
-    versions: Versions,
+    journal: Journal,
+    faces: Vec<Face<C>>,
+    /// What the journal's writers have told.
+    catalog: Catalog,
+}
+
+/// An interface as the component knows it.
+struct Face<C> {
+    schema: Schema,
+    /// For each other version of the interface that has been met, how to read it.
+    adapters: HashMap<u32, Adapter>,
     dispatch: Dispatch<C>,
 }
 
 impl<C> Inlet<C> {
-    pub fn new(
-        number: u32,
-        journal: &Journal,
-        schema: Schema,
-        dispatch: Dispatch<C>,
-    ) -> Result<Self, ServiceError> {
-        let schema = Arc::new(schema);
+    pub fn new(number: u32, journal: &Journal) -> Result<Self, ServiceError> {
         Ok(Self {
             number,
             name: journal.path().display().to_string(),
             reader: journal.reader()?,
-            versions: Versions {
-                journal: journal.clone(),
-                ours: Arc::clone(&schema),
-                catalog: Catalog::default(),
-                adapters: HashMap::new(),
-            },
-            schema,
-            dispatch,
+            journal: journal.clone(),
+            faces: Vec::new(),
+            catalog: Catalog::default(),
         })
+    }
+
+    /// Calls of this interface are for the component, too.
+    pub fn also(&mut self, schema: Schema, dispatch: Dispatch<C>) {
+        self.faces.push(Face {
+            schema,
+            adapters: HashMap::new(),
+            dispatch,
+        });
+    }
+
+    /// Behind the last record that is there now.
+    pub fn end(&self) -> Result<u64, ServiceError> {
+        Ok(self.journal.next()?)
     }
 
     /// The record that comes next.
@@ -95,21 +106,25 @@ impl<C> Inlet<C> {
             sequence,
         };
         let called = match Record::read(body) {
-            Ok(Record::Call(_, head, arguments)) if head.schema == self.schema.id() => {
-                progress.begin(lineage, time_ns);
-                (self.dispatch)(component, head.method, arguments).map_err(Cause::from)
-            }
             Ok(Record::Call(_, head, arguments)) => {
                 progress.begin(lineage, time_ns);
-                match self.versions.number(head, arguments, sequence) {
-                    Ok(Some((method, arguments))) => {
-                        (self.dispatch)(component, method, arguments).map_err(Cause::from)
+                let known = self
+                    .faces
+                    .iter_mut()
+                    .find(|face| face.schema.id() == head.schema);
+                match known {
+                    Some(face) => {
+                        (face.dispatch)(component, head.method, arguments).map_err(Cause::from)
                     }
-                    Ok(None) => Ok(()),
-                    Err(cause) => Err(cause),
+                    None => {
+                        let (journal, catalog) = (&self.journal, &mut self.catalog);
+                        learned(journal, catalog, head, sequence).and_then(|theirs| {
+                            call_adapted(&mut self.faces, component, theirs, head, arguments)
+                        })
+                    }
                 }
             }
-            Ok(Record::Note(note)) => match self.versions.learn(note) {
+            Ok(Record::Note(note)) => match learn(&mut self.catalog, note) {
                 Ok(()) => return Ok(Taken::Note),
                 Err(error) => Err(error),
             },
@@ -123,49 +138,50 @@ impl<C> Inlet<C> {
     }
 }
 
-/// Calls of other versions of the interface than the component's own, and of other interfaces.
-struct Versions {
-    journal: Journal,
-    ours: Arc<Schema>,
-    /// What the journal's writers have told.
-    catalog: Catalog,
-    /// For each other version of the interface that has been met, how to read it.
-    adapters: HashMap<u32, Adapter>,
+fn learn(catalog: &mut Catalog, note: &[u8]) -> Result<(), Cause> {
+    Ok(catalog.learn(Note::from_bytes(note)?)?)
 }
 
-impl Versions {
-    fn learn(&mut self, note: &[u8]) -> Result<(), Cause> {
-        Ok(self.catalog.learn(Note::from_bytes(note)?)?)
+/// The schema of a call that is of no interface that the component knows in just this version.
+#[cold]
+fn learned<'a>(
+    journal: &Journal,
+    catalog: &'a mut Catalog,
+    head: Head,
+    sequence: u64,
+) -> Result<&'a Schema, Cause> {
+    if catalog.schema(head.schema).is_none() {
+        learn_segment(journal, sequence, catalog)?;
     }
+    let unknown = || Box::new(WireError::UnknownSchema { id: head.schema });
+    Ok(catalog.schema(head.schema).ok_or_else(unknown)?)
+}
 
-    /// Our number of the method and its arguments as we know them; nothing for a call of another interface.
-    #[cold]
-    fn number<'a>(
-        &'a mut self,
-        head: Head,
-        arguments: Unpacker<'a>,
-        sequence: u64,
-    ) -> Result<Option<(u64, Unpacker<'a>)>, Cause> {
-        if self.catalog.schema(head.schema).is_none() {
-            learn_segment(&self.journal, sequence, &mut self.catalog)?;
+/// Calls the component with a call of another version of one of its interfaces; one of another interface is passed over.
+#[cold]
+fn call_adapted<C>(
+    faces: &mut [Face<C>],
+    component: &mut C,
+    theirs: &Schema,
+    head: Head,
+    arguments: Unpacker<'_>,
+) -> Result<(), Cause> {
+    let ours = |face: &&mut Face<C>| face.schema.interface() == theirs.interface();
+    let Some(face) = faces.iter_mut().find(ours) else {
+        return Ok(());
+    };
+    let adapter = match face.adapters.entry(head.schema) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(place) => place.insert(Adapter::new(theirs, &face.schema)?),
+    };
+    match adapter.adapt(head.method, arguments)? {
+        Some((method, arguments)) => {
+            (face.dispatch)(component, method, arguments).map_err(Cause::from)
         }
-        let Some(theirs) = self.catalog.schema(head.schema) else {
-            return Err(Box::new(WireError::UnknownSchema { id: head.schema }));
-        };
-        if theirs.interface() != self.ours.interface() {
-            return Ok(None);
-        }
-        let adapter = match self.adapters.entry(head.schema) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(Adapter::new(theirs, &self.ours)?),
-        };
-        match adapter.adapt(head.method, arguments)? {
-            Some(adapted) => Ok(Some(adapted)),
-            None => Err(self
-                .ours
-                .unknown_method(&theirs.method(head.method)?.name)
-                .into()),
-        }
+        None => Err(face
+            .schema
+            .unknown_method(&theirs.method(head.method)?.name)
+            .into()),
     }
 }
 

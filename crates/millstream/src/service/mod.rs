@@ -5,7 +5,8 @@
 //! input that it is an effect of.
 //!
 //! - Each input has its effect once. After a crash, the lineage of the last output says how far the component had come. Its state is
-//!   rebuilt by calling it again with all inputs up to there, while its outputs, which are there already, are held back.
+//!   rebuilt by calling it again with all inputs up to there, while its outputs, which are there already, are held back. A
+//!   [`Snapshot`] makes that short; a component that can, is rebuilt from its outputs ([`Setup::rebuild_from`]).
 //! - The component sees the recorded time only ([`Clock`]), so that the same inputs give the same outputs whenever they are run.
 //! - Several inputs, and periodic calls, are taken in an order that is recorded in a journal of its own, the *schedule*.
 //!
@@ -60,6 +61,7 @@ mod progress;
 mod resume;
 mod runner;
 mod schedule;
+mod snapshot;
 pub mod testing;
 
 pub use current::Clock;
@@ -68,3 +70,4 @@ pub use history::{Hop, history};
 pub use inlet::Taken;
 pub use outlet::{Outlet, publisher};
 pub use runner::{OnError, Report, Runner, Service, Settings, Setup, Stop};
+pub use snapshot::Snapshot;

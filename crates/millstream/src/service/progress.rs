@@ -45,6 +45,11 @@ impl Progress {
         self.time_ns
     }
 
+    /// The component has been restored as it was at this time.
+    pub fn go_on_at(&mut self, time_ns: i64) {
+        self.time_ns = time_ns;
+    }
+
     /// The component is about to be called.
     #[inline]
     pub fn begin(&mut self, lineage: Lineage, time_ns: u64) {

@@ -13,6 +13,8 @@ pub(super) struct Resume {
     pub lineage: Lineage,
     /// How many outputs of that record are there. There may be more to come: the crash may have been between two of them.
     pub outputs: u64,
+    /// The sequence number of the first of them.
+    pub first: u64,
     /// The name of the input's journal.
     pub input: String,
 }
@@ -20,24 +22,29 @@ pub(super) struct Resume {
 /// Looks for the last output that has a lineage, and counts those of the same lineage before it.
 pub(super) fn find(output: &Journal) -> Result<Option<Resume>, ServiceError> {
     let mut reader = output.reader()?;
-    let mut found: Option<(Lineage, u64, u64)> = None;
+    // The lineage, how many outputs it has, and the last and the first of them.
+    let mut found: Option<(Lineage, u64, u64, u64)> = None;
     for sequence in (output.first()?..output.next()?).rev() {
         let record = reader.read(sequence)?;
         let Ok(Record::Call(Some(lineage), ..)) = Record::read(record.body) else {
             continue;
         };
         match &mut found {
-            None => found = Some((lineage, 1, sequence)),
-            Some((last, outputs, _)) if *last == lineage => *outputs += 1,
+            None => found = Some((lineage, 1, sequence, sequence)),
+            Some((last, outputs, _, first)) if *last == lineage => {
+                *outputs += 1;
+                *first = sequence;
+            }
             Some(_) => break,
         }
     }
-    let Some((lineage, outputs, sequence)) = found else {
+    let Some((lineage, outputs, sequence, first)) = found else {
         return Ok(None);
     };
     Ok(Some(Resume {
         lineage,
         outputs,
+        first,
         input: input_name(output, sequence, lineage.input)?,
     }))
 }

@@ -1,5 +1,7 @@
 //! Runs a component: takes its inputs in order, one thread for each service.
 
+mod rebuild;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -14,7 +16,10 @@ use super::outlet::Outlet;
 use super::progress::Progress;
 use super::resume::{self, Resume};
 use super::schedule::{Entry, Schedule};
+use super::snapshot::{Keeper, Position, Snapshot, Snapshots};
 
+/// The number of the output journal among the inputs: what is heard from there has no effects.
+const OWN: u32 = u32::MAX - 1;
 /// The longest wait before a runner looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -37,7 +42,8 @@ pub struct Settings {
     pub wait: Wait,
     /// What becomes of an input that cannot be taken.
     pub on_error: OnError,
-    /// Whether the state depends on earlier inputs. Then a start calls the component with all of them again; without, it goes on at once.
+    /// Whether the state depends on earlier inputs. Then a start brings it back: from a [snapshot](Setup::snapshots), from the component's
+    /// [own outputs](Setup::rebuild_from), else by calling it with all inputs again. Without, it goes on at once.
     pub rebuild: bool,
 }
 
@@ -155,6 +161,8 @@ impl Service {
             component,
             inlets: Vec::new(),
             timers: Vec::new(),
+            own: None,
+            keeper: None,
         }
     }
 }
@@ -165,6 +173,8 @@ pub struct Setup<C> {
     component: C,
     inlets: Vec<Inlet<C>>,
     timers: Vec<Timer<C>>,
+    own: Option<Inlet<C>>,
+    keeper: Option<Keeper<C>>,
 }
 
 struct Timer<C> {
@@ -202,9 +212,77 @@ impl<C: 'static> Setup<C> {
     ) -> Result<Self, ServiceError> {
         let dispatch: inlet::Dispatch<C> = Box::new(dispatch);
         let name = journal.path().display().to_string();
+        if let Some(inlet) = self.inlets.iter_mut().find(|inlet| inlet.name == name) {
+            inlet.also(schema, dispatch);
+            return Ok(self);
+        }
         let number = self.service.current.add_input(name);
-        self.inlets
-            .push(Inlet::new(number, journal, schema, dispatch)?);
+        let mut inlet = Inlet::new(number, journal)?;
+        inlet.also(schema, dispatch);
+        self.inlets.push(inlet);
+        Ok(self)
+    }
+
+    /// Keeps the state of the component each time that it was called `every` times, and when the service is stopped, in a journal
+    /// beside the output journal (`replies.snapshots`). A start goes on from there and repeats only the inputs behind it.
+    #[must_use]
+    pub fn snapshots(self, every: u64) -> Self
+    where
+        C: Snapshot,
+    {
+        self.snapshots_with(every, |component| component.snapshot(), C::restore)
+    }
+
+    /// As [`snapshots`](Self::snapshots) with two functions.
+    #[must_use]
+    pub fn snapshots_with(
+        mut self,
+        every: u64,
+        save: impl FnMut(&mut C) -> Result<Vec<u8>, Cause> + Send + 'static,
+        restore: impl FnMut(&mut C, &[u8]) -> Result<(), Cause> + Send + 'static,
+    ) -> Self {
+        self.keeper = Some(Keeper {
+            every: every.max(1),
+            since: 0,
+            save: Box::new(save),
+            restore: Box::new(restore),
+        });
+        self
+    }
+
+    /// Rebuilds the state from what the component has put out: at a start, whatever `listener` gives, the component itself or a part of
+    /// it, is called with all recorded calls of the interface. Only the last input is repeated, as some of its outputs may be missing. For
+    /// components whose outputs say all that their state is.
+    ///
+    /// # Errors
+    /// There is no output; the interface contradicts itself.
+    pub fn rebuild_from<I: Dispatch<T> + ?Sized + 'static, T: ?Sized>(
+        self,
+        listener: impl Fn(&mut C) -> &mut T + Send + 'static,
+    ) -> Result<Self, ServiceError> {
+        self.rebuild_from_with(I::schema()?, move |component, method, arguments| {
+            I::dispatch(listener(component), method, arguments)
+        })
+    }
+
+    /// As [`rebuild_from`](Self::rebuild_from) for an interface that is known only now; `dispatch` is as in
+    /// [`input_with`](Self::input_with).
+    ///
+    /// # Errors
+    /// There is no output.
+    pub fn rebuild_from_with(
+        mut self,
+        schema: Schema,
+        dispatch: impl FnMut(&mut C, u64, Unpacker<'_>) -> Result<(), millstream_wire::CallError>
+        + Send
+        + 'static,
+    ) -> Result<Self, ServiceError> {
+        let output = self.service.output.as_ref().ok_or(ServiceError::NoOutput)?;
+        let own = match self.own.take() {
+            Some(own) => own,
+            None => Inlet::new(OWN, &output.journal)?,
+        };
+        self.own.insert(own).also(schema, Box::new(dispatch));
         Ok(self)
     }
 
@@ -235,6 +313,8 @@ impl<C: 'static> Setup<C> {
             component,
             inlets,
             mut timers,
+            own,
+            keeper,
         } = self;
         let inputs = current.input_names();
         let scheduled = inlets.len() > 1 || !timers.is_empty();
@@ -256,6 +336,13 @@ impl<C: 'static> Setup<C> {
                 .map(|number| number as u32)
                 .ok_or_else(|| lost(output, resume))?;
         }
+        // A state that is not brought back is not worth keeping.
+        let keeper = keeper.filter(|_| settings.rebuild);
+        let snapshots = match (&keeper, &output) {
+            (Some(_), Some(output)) => Some(Snapshots::beside(&output.journal)?),
+            (Some(_), None) => return Err(ServiceError::NoOutput),
+            (None, _) => None,
+        };
         let host = Host::real();
         for timer in &mut timers {
             let now = host.time_ns() as i64;
@@ -270,8 +357,15 @@ impl<C: 'static> Setup<C> {
             settings,
             host,
             output,
+            own,
+            keeper,
+            snapshots,
         };
         runner.catch_up(resume.as_ref(), &inputs)?;
+        runner.own = None;
+        if let Some(keeper) = &mut runner.keeper {
+            keeper.since = runner.progress.report.calls + runner.progress.report.ticks;
+        }
         if let Some(schedule) = &runner.schedule {
             schedule.announce(inputs)?;
         }
@@ -298,95 +392,13 @@ pub struct Runner<C> {
     settings: Settings,
     host: Host,
     output: Option<Output>,
+    /// The component's own outputs, until its state has been rebuilt from them.
+    own: Option<Inlet<C>>,
+    keeper: Option<Keeper<C>>,
+    snapshots: Option<Snapshots>,
 }
 
 impl<C> Runner<C> {
-    /// Brings the component to where it was before the restart.
-    fn catch_up(&mut self, resume: Option<&Resume>, inputs: &[String]) -> Result<(), ServiceError> {
-        let mut entries = match &self.schedule {
-            Some(schedule) => schedule.entries(inputs)?,
-            None => return self.catch_up_alone(resume),
-        };
-        while let Some((number, entry)) = entries.next()? {
-            self.repeat(number, entry, inputs.len() as u32, resume)?;
-        }
-        match (resume, &self.progress.resume) {
-            (Some(resume), Some(_)) => Err(self.lost(resume)),
-            _ => Ok(()),
-        }
-    }
-
-    fn lost(&self, resume: &Resume) -> ServiceError {
-        lost(
-            self.output.as_ref().map(|output| output.journal.path()),
-            resume,
-        )
-    }
-
-    /// With one input, its own order is that in which it was taken.
-    fn catch_up_alone(&mut self, resume: Option<&Resume>) -> Result<(), ServiceError> {
-        let (Some(resume), Some(inlet)) = (resume, self.inlets.first_mut()) else {
-            return Ok(());
-        };
-        if !self.settings.rebuild {
-            inlet.seek(resume.lineage.sequence)?;
-        } else if inlet.position() > 0 {
-            return Err(ServiceError::Pruned {
-                journal: inlet.name.clone(),
-                first: inlet.position(),
-            });
-        }
-        while self.progress.resume.is_some() {
-            if inlet.take(&mut self.component, &mut self.progress)? == Taken::Nothing {
-                return Err(self.lost(resume));
-            }
-        }
-        Ok(())
-    }
-
-    /// Does again what the schedule says was done. `schedule` is the schedule's own number among the inputs.
-    fn repeat(
-        &mut self,
-        number: u64,
-        entry: Entry,
-        schedule: u32,
-        resume: Option<&Resume>,
-    ) -> Result<(), ServiceError> {
-        let lineage = match entry {
-            Entry::Record { input, sequence } => Lineage { input, sequence },
-            Entry::Timer { .. } => Lineage {
-                input: schedule,
-                sequence: number,
-            },
-        };
-        let before =
-            self.progress.resume.is_some() && resume.is_some_and(|it| it.lineage != lineage);
-        match entry {
-            Entry::Record { input, sequence } => {
-                let inlet = &mut self.inlets[input as usize];
-                if inlet.position() > sequence {
-                    return Err(ServiceError::Pruned {
-                        journal: inlet.name.clone(),
-                        first: inlet.position(),
-                    });
-                }
-                inlet.seek(if before && !self.settings.rebuild {
-                    sequence + 1
-                } else {
-                    sequence
-                })?;
-                if !before || self.settings.rebuild {
-                    inlet.take(&mut self.component, &mut self.progress)?;
-                }
-            }
-            Entry::Timer { timer, time_ns } if !before || self.settings.rebuild => {
-                self.tick(timer as usize, lineage, time_ns)?;
-            }
-            Entry::Timer { .. } => {}
-        }
-        Ok(())
-    }
-
     fn tick(&mut self, timer: usize, lineage: Lineage, time_ns: i64) -> Result<(), ServiceError> {
         let Some(timer) = self.timers.get_mut(timer) else {
             return Ok(()); // a timer that the service has no longer
@@ -411,10 +423,53 @@ impl<C> Runner<C> {
     /// The input cannot be taken and the policy is to fail; what the component called cannot be recorded.
     #[inline]
     pub fn turn(&mut self) -> Result<Taken, ServiceError> {
-        match (&mut self.inlets[..], &self.timers[..]) {
-            ([inlet], []) => inlet.take(&mut self.component, &mut self.progress),
-            _ => self.turn_of_several(),
+        let taken = match (&mut self.inlets[..], &self.timers[..]) {
+            ([inlet], []) => inlet.take(&mut self.component, &mut self.progress)?,
+            _ => self.turn_of_several()?,
+        };
+        if taken == Taken::Call
+            && let Some(keeper) = &mut self.keeper
+        {
+            keeper.since += 1;
+            if keeper.since >= keeper.every {
+                self.keep()?;
+            }
         }
+        Ok(taken)
+    }
+
+    /// Makes a snapshot, if the component has been called since the last one.
+    #[cold]
+    fn keep(&mut self) -> Result<(), ServiceError> {
+        let (Some(keeper), Some(snapshots), Some(output)) =
+            (&mut self.keeper, &mut self.snapshots, &self.output)
+        else {
+            return Ok(());
+        };
+        if std::mem::take(&mut keeper.since) == 0 {
+            return Ok(());
+        }
+        let inlets = self.inlets.iter();
+        let inputs: Vec<_> = inlets
+            .map(|inlet| (inlet.name.clone(), inlet.position()))
+            .collect();
+        let names = inputs.iter().map(|(name, _)| name.clone()).collect();
+        let schedule = match &self.schedule {
+            // Whoever goes on from here finds the names right there.
+            Some(schedule) => Some(schedule.announce(names)?),
+            None => None,
+        };
+        let position = Position {
+            time_ns: self.progress.time_ns(),
+            outputs: output.journal.next()?,
+            schedule,
+            inputs,
+        };
+        let state = (keeper.save)(&mut self.component).map_err(|cause| ServiceError::Unkept {
+            output: output.journal.path().display().to_string(),
+            cause,
+        })?;
+        snapshots.append(&position, &state)
     }
 
     fn turn_of_several(&mut self) -> Result<Taken, ServiceError> {
@@ -462,6 +517,7 @@ impl<C> Runner<C> {
     /// As [`turn`](Self::turn).
     pub fn drain(&mut self) -> Result<Report, ServiceError> {
         while self.turn()? != Taken::Nothing {}
+        self.keep()?;
         self.settle()?;
         Ok(self.progress.report)
     }
@@ -476,6 +532,7 @@ impl<C> Runner<C> {
                 self.rest()?;
             }
         }
+        self.keep()?;
         self.settle()?;
         Ok(self.progress.report)
     }

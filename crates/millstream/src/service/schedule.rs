@@ -37,13 +37,14 @@ impl Schedule {
         })
     }
 
-    /// Tells the inputs' names, for entries to come.
-    pub fn announce(&self, inputs: Vec<String>) -> Result<(), ServiceError> {
+    /// Tells the inputs' names, for entries to come; returns the sequence number of the first note.
+    pub fn announce(&self, inputs: Vec<String>) -> Result<u64, ServiceError> {
+        let first = self.journal.next()?;
         for (number, name) in (0..).zip(inputs) {
             self.writer
                 .append(&Note::Input { number, name }.to_bytes()?)?;
         }
-        Ok(())
+        Ok(first)
     }
 
     /// Notes what the component is about to be called with; returns the entry's sequence number.
@@ -54,10 +55,14 @@ impl Schedule {
         Ok(self.writer.append(out.written())?)
     }
 
-    /// All entries, in the numbers that `inputs` have now.
-    pub fn entries(&self, inputs: &[String]) -> Result<Entries, ServiceError> {
+    /// All entries, or those from a note of names on, in the numbers that `inputs` have now.
+    pub fn entries(&self, inputs: &[String], from: Option<u64>) -> Result<Entries, ServiceError> {
+        let mut reader = self.journal.reader()?;
+        if let Some(from) = from {
+            reader.seek(from)?;
+        }
         Ok(Entries {
-            reader: self.journal.reader()?,
+            reader,
             schedule: self.name.clone(),
             inputs: inputs.to_vec(),
             numbers: Vec::new(),

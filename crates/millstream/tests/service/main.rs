@@ -6,4 +6,5 @@ mod bad_input;
 mod desk;
 mod restarts;
 mod running;
+mod snapshots;
 mod yaml;

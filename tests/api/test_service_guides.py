@@ -1,0 +1,137 @@
+"""The guides of services, as a new user would follow them: the blocks are run in their order."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).parent.parent.parent / "docs" / "guide"
+TIMEOUT = 60
+
+
+def blocks(name: str, language: str) -> list[str]:
+    """The blocks of a language; "" for those that name none, which are sessions in a shell and drawings."""
+    text = (GUIDE / name).read_text()
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [block for of, block in fenced if of == language]
+
+
+def millstream(folder: Path, *arguments: str, code: int = 0) -> str:
+    command = [sys.executable, "-m", "millstream", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def python(folder: Path, program: str) -> None:
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+
+
+def session(block: str) -> list[tuple[list[str], str]]:
+    """The commands of a block, without comments, each with what it prints."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    pairs = (part.split("\n", 1) for part in parts)
+    return [(line.split("#")[0].split(), printed) for line, printed in pairs]
+
+
+def timeless(text: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A folder with the component of the guide, and an order in a journal."""
+    interface, component, publish = blocks("services.md", "python")[:3]
+    (tmp_path / "desk.py").write_text(interface + component)
+    python(tmp_path, publish)
+    return tmp_path
+
+
+def test_the_first_service_prints_what_the_guide_says(desk: Path) -> None:
+    shell = [block for block in blocks("services.md", "") if block.startswith("$")]
+    ((run, _),) = session(shell[0])
+    assert run[0] == "millstream"
+    millstream(desk, *run[1:], "--drain")
+    for command, printed in session(shell[1]):
+        found = timeless(millstream(desk, *command[1:]))
+        # Dots stand for the rest of a call.
+        for line in timeless(printed).replace("      ...\n", "").splitlines(keepends=True):
+            assert line in found, command
+
+
+@pytest.mark.parametrize("rebuild", ["snapshot", "outputs"])
+def test_a_state_comes_back_as_the_guide_says(desk: Path, rebuild: str) -> None:
+    publish = blocks("services.md", "python")[2]
+    for block in blocks("services.md", "python")[3:5]:
+        with (desk / "more.py").open("a") as file:
+            file.write(block)
+    name = {"snapshot": "Keeping", "outputs": "Rebuilt"}[rebuild]
+    run = ["service", "run", f"more.py:{name}", "--in", "orders", "--out", "replies", "--rebuild", rebuild]
+    for total in (7250.0, 14500.0, 21750.0):
+        assert millstream(desk, *run, "--drain").startswith("calls ")
+        assert f"total: {total}" in millstream(desk, "service", "export", "replies")
+        python(desk, publish)
+
+
+def test_replay_and_diff_as_the_guide_says(desk: Path) -> None:
+    replay, diff = re.findall(
+        r"`(millstream service (?:replay|diff) [^`]*)`", (GUIDE / "services.md").read_text()
+    )
+    assert millstream(desk, *replay.split()[1:]) == "accepted:\n  id: A-1\n  total: 7250.0\n"
+    (desk / "new.py").write_text(
+        "import desk\n\n\nclass Desk(desk.Desk):\n"
+        "    def new_order(self, order: desk.NewOrder) -> None:\n"
+        "        self.replies.rejected(order.id, 'closed')\n"
+    )
+    found = millstream(desk, *diff.split()[1:], code=1)
+    assert "-accepted:" in found and "+  reason: closed" in found
+
+
+def test_a_unit_test_as_the_guide_says(desk: Path) -> None:
+    (unit,) = blocks("testing-services.md", "python")
+    python(desk, f"from desk import Desk, NewOrder, Replies\n{unit}")
+
+
+def test_tests_as_data_as_the_guide_says(desk: Path) -> None:
+    test = desk / "tests" / "limits"
+    test.mkdir(parents=True)
+    (desk / "tests" / "component").write_text("../desk.py:Desk\n")
+    (test / "in.yaml").write_text("new_order: {id: A-1, quantity: 100, price: 72.5}\n")
+    (test / "out.yaml").write_text("accepted:\n  id: A-1\n  # what the guide says\n  total: 7200.0\n")
+    found = millstream(desk, "service", "test", "tests/limits", code=1)
+    shown = next(block for block in blocks("testing-services.md", "") if block.startswith("$"))
+    for line in (
+        "tests/limits/out.yaml:",
+        "--- expected",
+        "+++ found",
+        "-  total: 7200.0",
+        "+  total: 7250.0",
+    ):
+        assert line in shown and line in found
+    millstream(desk, "service", "test", "tests/limits", "--update")
+    assert "# what the guide says\n  total: 7250.0\n" in (test / "out.yaml").read_text()
+    assert millstream(desk, "service", "test", "tests/limits", "--agitate", "--update")
+    assert "failed 0" in millstream(desk, "service", "test", "tests/limits", "--agitate")
+
+
+def test_a_recorded_journal_becomes_a_test_as_the_guide_says(desk: Path) -> None:
+    (command,) = re.findall(
+        r"`millstream (service export [^`>]*)> ([^`]*)`", (GUIDE / "testing-services.md").read_text()
+    )
+    publish = blocks("services.md", "python")[2]
+    python(desk, f"for _ in range(250):\n    {publish.replace(chr(10), chr(10) + '    ')}")
+    target = desk / command[1]
+    target.parent.mkdir(parents=True)
+    # Each process told the schema before its call.
+    target.write_text(millstream(desk, *command[0].split()))
+    assert target.read_text().count("new_order:") == 50
+    (target.parent / "component").write_text("../../desk.py:Desk\n")
+    millstream(desk, "service", "test", str(target.parent), "--update")
+    assert "passed 1, failed 0" in millstream(desk, "service", "test", str(target.parent))
+    assert (target.parent / "out.yaml").read_text().count("accepted:") == 50

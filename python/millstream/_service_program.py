@@ -61,15 +61,7 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--on-error", choices=["fail", "skip"], default="fail", help="what a bad record does")
     run.add_argument("--dead-letters", metavar="DIR", help="a journal for bad records")
-    run.add_argument(
-        "--rebuild",
-        choices=["inputs", "outputs", "snapshot", "nothing"],
-        default="inputs",
-        help="where the component's state comes from at a start",
-    )
-    run.add_argument(
-        "--snapshot-every", type=count, default=100_000, metavar="N", help="keep the state every N calls"
-    )
+    state(run)
     run.add_argument("--drain", action="store_true", help="end when all inputs are taken")
     run.add_argument("--until", type=count, metavar="N", help="end behind N calls")
 
@@ -116,6 +108,18 @@ def component(to: argparse.ArgumentParser) -> None:
 def inputs(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--in", dest="inputs", action="append", required=True, metavar="DIR", help="an input journal"
+    )
+
+
+def state(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--rebuild",
+        choices=["inputs", "outputs", "snapshot", "nothing"],
+        default="inputs",
+        help="where the component's state comes from at a start",
+    )
+    to.add_argument(
+        "--snapshot-every", type=count, default=100_000, metavar="N", help="keep the state every N calls"
     )
 
 

@@ -18,7 +18,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint crash sim fuzz bench wheel docs clean
+.PHONY: help build demo test lint crash sim fuzz miri bench wheel docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ sim:  ## crash journals in simulated worlds: SEED=1 SECONDS=60, or WORLDS=1 to r
 
 fuzz:  ## feed five parsers what libFuzzer thinks of: SECONDS=60 in all
 	fuzz/run $(SECONDS)
+
+miri:  ## run the frame code under Miri; needs rustup +nightly component add miri rust-src
+	cargo +nightly miri test -p millstream-journal --lib -- frame:: checksum::
 
 wheel: $(READY)  ## build a wheel into dist/
 	$(BIN)/maturin build --release --out dist

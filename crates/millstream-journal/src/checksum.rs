@@ -68,8 +68,10 @@ mod tests {
     #[test]
     fn the_checksum_is_that_of_the_crate_at_every_length_and_alignment() {
         let bytes: Vec<u8> = (0..2_000_u32).map(|at| (at * 31 % 251) as u8).collect();
+        // Miri is a thousand times slower.
+        let all = if cfg!(miri) { 30 } else { 600 };
         for start in 0..9 {
-            for end in (start..600).chain([1_000, 2_000]) {
+            for end in (start..all).chain([1_000, 2_000]) {
                 let part = &bytes[start..end];
                 assert_eq!(
                     append(7, part),

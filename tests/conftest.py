@@ -27,6 +27,14 @@ def millstream_bin() -> Path:
 
 
 @pytest.fixture(scope="session")
+def rust_examples(millstream_bin: Path) -> Path:
+    """The folder of the compiled Rust examples."""
+    build = ["cargo", "build", "--profile", "checked", "-p", "millstream", "--examples"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    return millstream_bin.parent.parent / "checked" / "examples"
+
+
+@pytest.fixture(scope="session")
 def run(millstream_bin: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the program to its end: `run("send", path, timeout=10).stdout`. The caller checks `returncode`."""
 

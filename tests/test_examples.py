@@ -30,14 +30,6 @@ EachWorkers = pytest.mark.parametrize("workers", [1, 2, 3])
 EachLanguage = pytest.mark.parametrize("language", ["python", "rust"])
 
 
-@pytest.fixture(scope="session")
-def rust_examples(millstream_bin: Path) -> Path:
-    """The folder of the compiled Rust examples."""
-    build = ["cargo", "build", "--profile", "checked", "-p", "millstream", "--examples"]
-    subprocess.run(build, cwd=ROOT, check=True)
-    return millstream_bin.parent.parent / "checked" / "examples"
-
-
 def python_flow(name: str, workers: int) -> Command:
     path = EXAMPLES / name / f"{name}.py"
     return [sys.executable, "-m", "millstream", "run", str(path), "--workers", str(workers)]

@@ -5,11 +5,18 @@
 //!          +--> by symbol --> spread --> results
 //! orders --+
 //! ```
+//!
+//! With `STATE=DIR` it goes on after a crash: what was read is in the state directory before it is processed, and results are
+//! appended to the journal `RESULTS_JOURNAL`, each once.
 
 use std::env;
 use std::error::Error;
+use std::time::Duration;
 
-use millstream::flow::{Flow, OnError, Options, codec, tcp};
+use millstream::flow::durable::Keep;
+use millstream::flow::source::Source;
+use millstream::flow::tcp::TcpSource;
+use millstream::flow::{Flow, Frames, OnError, Options, Recovery, codec, journals, tcp};
 use millstream::market_spread::flow::{Event, Market};
 use millstream::market_spread::messages::{Order, OrderResult, Quote};
 
@@ -20,11 +27,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let orders = tcp::listen(&setting("ORDERS", "127.0.0.1:7002")).connections(1);
     let results = tcp::send_to(&setting("RESULTS", "127.0.0.1:7003"));
     let workers = setting("WORKERS", "1").parse()?;
+    let state = env::var("STATE").ok();
 
     let flow = Flow::new("market-spread");
+    flow.saves::<Market>();
+    let source = |input: TcpSource| -> Box<dyn Source<Frames>> {
+        match state {
+            // All of it is kept, to be replayed.
+            Some(_) => Box::new(input.durable().keep(Keep::All)),
+            None => Box::new(input),
+        }
+    };
     // A message that is no quote is counted, reported with its offset, and passed over.
-    let quotes = codec::decode(quotes, Quote::decode).on_error(OnError::Skip);
-    let orders = codec::decode(orders, Order::decode).on_error(OnError::Skip);
+    let quotes = codec::decode(source(quotes), Quote::decode).on_error(OnError::Skip);
+    let orders = codec::decode(source(orders), Order::decode).on_error(OnError::Skip);
     let quotes = flow
         .source("quotes", quotes)
         .key_by(|quote| quote.symbol)
@@ -45,13 +61,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
     );
     let encode = |result: &OrderResult, out: &mut Vec<u8>| out.extend_from_slice(&result.encode());
-    rejected
-        .values()
-        .sink("results", codec::encode(results, encode));
+    match env::var("RESULTS_JOURNAL") {
+        Ok(path) => {
+            let journal = codec::encode(journals::append(path), encode);
+            rejected.values().sink("results", journal);
+        }
+        Err(_) => {
+            let results = codec::encode(results, encode);
+            rejected.values().sink("results", results);
+        }
+    }
 
+    let recovery = |dir| Recovery::new(dir).epoch(Duration::from_millis(100));
     let report = flow.run(Options {
         workers,
         signals: true,
+        recovery: state.map(recovery),
         ..Options::default()
     })?;
     eprint!("{report}");

@@ -13,7 +13,7 @@
 [('to', 2), ('be', 2), ('or', 1), ('not', 1)]
 """
 
-from . import files, service, tcp, testing, windows
+from . import files, journals, service, tcp, testing, windows
 from ._errors import (
     DeadLetter,
     FlowError,
@@ -119,6 +119,7 @@ __all__ = [
     "dead_letter",
     "files",
     "generate",
+    "journals",
     "publisher",
     "run",
     "serve",

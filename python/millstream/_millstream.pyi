@@ -48,6 +48,8 @@ __all__ = [
     "cli_main",
     "file_read",
     "file_write",
+    "journal_append",
+    "journal_read",
     "key_hash",
     "run",
     "service_export",
@@ -378,13 +380,31 @@ def tcp_listen(
 ) -> ByteSource: ...
 def tcp_connect(address: str, *, framing: str, max_frame: int, decode: object) -> ByteSource: ...
 def tcp_send_to(
-    address: str, *, framing: str, encode: Callable[[Any], object] | None, reconnect: float | None
+    address: str,
+    *,
+    framing: str,
+    encode: Callable[[Any], object] | None,
+    reconnect: float | None,
+    numbered: bool,
 ) -> ByteSink: ...
 def file_read(
     paths: Sequence[str | PathLike[str]], *, framing: str, max_frame: int, decode: object, position: int
 ) -> ByteSource: ...
 def file_write(
     path: str | PathLike[str], *, framing: str, encode: Callable[[Any], object] | None
+) -> ByteSink: ...
+def journal_read(
+    path: str | PathLike[str],
+    *,
+    start: int | None,
+    time_ns: int | None,
+    stop: int | None,
+    follow: bool,
+    cursor: str | None,
+    decode: object,
+) -> ByteSource: ...
+def journal_append(
+    path: str | PathLike[str], *, encode: Callable[[Any], object] | None, sync: float | None
 ) -> ByteSink: ...
 def key_hash(key: object) -> int: ...
 def cli_main(argv: Sequence[str | PathLike[str]]) -> int: ...

@@ -61,10 +61,17 @@ def send_to(
     framing: str = "u32",
     encode: Callable[[Any], Any] | None = None,
     reconnect: float | None = None,
+    numbered: bool = False,
 ) -> _millstream.ByteSink:
     """Connects to ``address`` and writes frames; each worker has a connection of its own.
 
     Items are bytes, str or records, or what ``encode`` makes of them. A lost connection is an error, or is
     tried again for ``reconnect`` seconds; what the receiver had not read is lost then.
+
+    With ``numbered`` each message has 8 bytes in front, inside the frame, little-endian: a count of the
+    worker's messages, and above 48 bits the worker. What is sent again after a crash has the same numbers, so
+    that ``millstream receive --dedupe`` drops it, if the flow gives its outputs in the same order again.
     """
-    return _millstream.tcp_send_to(address, framing=framing, encode=encode, reconnect=reconnect)
+    return _millstream.tcp_send_to(
+        address, framing=framing, encode=encode, reconnect=reconnect, numbered=numbered
+    )

@@ -24,6 +24,7 @@ pub mod journals;
 pub mod key;
 pub mod keyed;
 pub mod metrics;
+pub mod numbered;
 mod packet;
 pub mod policy;
 pub mod poller;

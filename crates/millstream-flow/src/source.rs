@@ -64,6 +64,27 @@ pub trait Source<B>: Send + Sync + 'static {
     }
 }
 
+/// A source whose kind is chosen when the flow is described.
+impl<B: 'static> Source<B> for Box<dyn Source<B>> {
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        (**self).partitions()
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        (**self).open(partition, resume, io)
+    }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        (**self).begin(run)
+    }
+}
+
 /// What a source is told when a run begins.
 pub struct Beginning<'a> {
     /// The name of the source in the flow.

@@ -19,6 +19,7 @@ use crate::clock::now_ns;
 use crate::control::Control;
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
+use crate::numbered::Numbered;
 use crate::poller::{Io, Readiness};
 use crate::sink::{Sink, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
@@ -453,6 +454,16 @@ impl TcpSink {
     pub fn reconnect(mut self, limit: Duration) -> Self {
         self.reconnect = Some(limit);
         self
+    }
+    /// Numbers the messages, so that a receiver can drop what is sent again after a crash: see
+    /// [`numbered`](crate::numbered).
+    #[must_use]
+    pub fn numbered(self) -> Numbered {
+        Numbered::new(self)
+    }
+
+    pub(crate) fn framing_used(&self) -> &Framing {
+        &self.framing
     }
 }
 

@@ -145,7 +145,7 @@ impl Journal {
 }
 
 /// Seconds as the engine takes them: none is never, zero is always.
-fn sync_of(seconds: Option<f64>) -> PyResult<Sync> {
+pub(crate) fn sync_of(seconds: Option<f64>) -> PyResult<Sync> {
     Ok(match seconds {
         None => Sync::Never,
         Some(0.0) => Sync::Always,

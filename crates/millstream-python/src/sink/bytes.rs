@@ -8,12 +8,14 @@ use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::{Frames, Framing};
 use millstream_flow::sink::Sink;
-use millstream_flow::{files, tcp};
+use millstream_flow::{files, journals, tcp};
 use pyo3::prelude::*;
 
 use super::Opened;
 use super::encode::EncodedWriter;
+use crate::error::usage;
 use crate::gil::{locked, unlocked};
+use crate::journal::sync_of;
 use crate::source::framing;
 
 /// A sink of bytes.
@@ -34,10 +36,15 @@ impl ByteSink {
 
 impl ByteSink {
     fn new(sink: impl Sink<Frames>, framing: &Framing, encode: Option<Py<PyAny>>) -> Self {
+        Self::with(sink, encode, *framing == Framing::Lines)
+    }
+
+    /// With `text` an item that is neither bytes nor text is written as its text.
+    fn with(sink: impl Sink<Frames>, encode: Option<Py<PyAny>>, text: bool) -> Self {
         ByteSink {
             sink: Arc::new(sink),
             encode: encode.map(Arc::new),
-            text: *framing == Framing::Lines,
+            text,
         }
     }
 
@@ -71,20 +78,42 @@ impl ByteSink {
 
 /// A TCP connection to write frames to.
 #[pyfunction]
-#[pyo3(signature = (address, *, framing, encode, reconnect))]
+#[pyo3(signature = (address, *, framing, encode, reconnect, numbered))]
 pub(crate) fn tcp_send_to(
     py: Python<'_>,
     address: &str,
     framing: &str,
     encode: Option<Py<PyAny>>,
     reconnect: Option<f64>,
+    numbered: bool,
 ) -> PyResult<ByteSink> {
     let rule = self::framing(py, framing)?;
     let mut sink = tcp::send_to(address).framing(rule.clone());
     if let Some(limit) = reconnect {
         sink = sink.reconnect(Duration::try_from_secs_f64(limit)?);
     }
-    Ok(ByteSink::new(sink, &rule, encode))
+    if !numbered {
+        return Ok(ByteSink::new(sink, &rule, encode));
+    }
+    if rule == Framing::Lines {
+        return Err(usage(
+            py,
+            "numbered messages need another framing than lines: a number may contain a line end",
+        ));
+    }
+    Ok(ByteSink::new(sink.numbered(), &rule, encode))
+}
+
+/// A journal to append to, each item a record.
+#[pyfunction]
+#[pyo3(signature = (path, *, encode, sync))]
+pub(crate) fn journal_append(
+    path: PathBuf,
+    encode: Option<Py<PyAny>>,
+    sync: Option<f64>,
+) -> PyResult<ByteSink> {
+    let sink = journals::append(path).sync(sync_of(sync)?);
+    Ok(ByteSink::with(sink, encode, false))
 }
 
 /// A file to write frames to.

@@ -9,7 +9,7 @@ use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
-use millstream_flow::{Flow, Pipe, files, tcp};
+use millstream_flow::{Flow, Pipe, files, journals, tcp};
 use pyo3::prelude::*;
 
 use super::decode::{Decode, DecodeStep};
@@ -23,6 +23,7 @@ use crate::policy::Wish;
 enum Kind {
     Tcp(tcp::TcpSource),
     Files(files::ReadFiles),
+    Journal(journals::ReadJournal),
 }
 
 /// A source of bytes.
@@ -53,6 +54,7 @@ impl ByteSource {
         match &self.kind {
             Kind::Tcp(source) => source.describe(),
             Kind::Files(source) => source.describe(),
+            Kind::Journal(source) => source.describe(),
         }
     }
 
@@ -67,6 +69,7 @@ impl ByteSource {
         let frames = match &self.kind {
             Kind::Tcp(source) => add(flow, name, source.clone(), durable),
             Kind::Files(source) => add(flow, name, source.clone(), durable),
+            Kind::Journal(source) => add(flow, name, source.clone(), durable),
         };
         let (decode, wish, source) = (self.decode.clone(), wish.clone(), name.to_owned());
         Ok(
@@ -204,6 +207,40 @@ pub(crate) fn file_read(
         .from_position(position);
     Ok(ByteSource {
         kind: Kind::Files(source),
+        decode: Decode::read(decode)?,
+    })
+}
+
+/// A journal to read records from, each a frame. `start` is a number, and `time_ns` a time, of which one is given, or neither for
+/// the end as it is when the flow begins.
+#[pyfunction]
+#[pyo3(signature = (path, *, start, time_ns, stop, follow, cursor, decode))]
+pub(crate) fn journal_read(
+    path: PathBuf,
+    start: Option<u64>,
+    time_ns: Option<u64>,
+    stop: Option<u64>,
+    follow: bool,
+    cursor: Option<&str>,
+    decode: Option<&Bound<'_, PyAny>>,
+) -> PyResult<ByteSource> {
+    let source = journals::read(path);
+    let mut source = match (start, time_ns) {
+        (Some(sequence), _) => source.from_sequence(sequence),
+        (None, Some(time_ns)) => source.from_time(time_ns),
+        (None, None) => source.from_next(),
+    };
+    if let Some(sequence) = stop {
+        source = source.to_sequence(sequence);
+    }
+    if follow {
+        source = source.follow();
+    }
+    if let Some(name) = cursor {
+        source = source.cursor(name);
+    }
+    Ok(ByteSource {
+        kind: Kind::Journal(source),
         decode: Decode::read(decode)?,
     })
 }

@@ -34,6 +34,9 @@ pub struct Plan {
     pub spin: bool,
     /// Messages a second over both streams; `None` for as many as go through.
     pub rate: Option<f64>,
+    /// Record the input before it is processed, and commit each second, in this directory; and whether that is to survive a
+    /// loss of power.
+    pub durable: Option<(PathBuf, bool)>,
     /// Length of the run.
     pub seconds: f64,
     /// The seed of the data.
@@ -49,6 +52,8 @@ pub struct Outcome {
     pub language: &'static str,
     /// Worker threads.
     pub workers: usize,
+    /// For a run with durable input and recovery, `always` or `never`: whether what was read and committed survives a loss of power.
+    pub durable_sync: Option<&'static str>,
     /// Messages a second that were ordered, over both streams.
     pub rate_ordered: Option<f64>,
     /// Messages a second that went through, over both streams.
@@ -209,9 +214,12 @@ impl std::fmt::Display for Outcome {
             .map_or("as fast as possible".to_owned(), |rate| {
                 format!("{:.3} M msg/s ordered", rate / 1e6)
             });
+        let durable = self.durable_sync.map_or(String::new(), |sync| {
+            format!("durable input with sync={sync}, ")
+        });
         writeln!(
             f,
-            "Market Spread in {}, {} worker(s), {ordered}: {:.3} M msg/s, {} messages, {} results, {} skipped",
+            "Market Spread in {}, {} worker(s), {durable}{ordered}: {:.3} M msg/s, {} messages, {} results, {} skipped",
             self.language,
             self.workers,
             self.rate_reached / 1e6,

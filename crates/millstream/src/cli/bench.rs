@@ -207,12 +207,30 @@ struct MarketSpread {
     /// The workers never sleep.
     #[arg(long)]
     spin: bool,
+    /// Record the input before it is processed, and commit the state each second.
+    #[arg(long, conflicts_with = "python")]
+    durable: bool,
+    /// With --durable: whether what is recorded and committed survives a loss of power.
+    #[arg(long, value_enum, default_value_t = Safety::Never, requires = "durable")]
+    sync: Safety,
+    /// With --durable: where that is kept meanwhile.
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "durable")]
+    folder: PathBuf,
     /// The seed of the data.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// When what was recorded survives a loss of power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Safety {
+    /// Some time later.
+    Never,
+    /// Before it is processed.
+    Always,
 }
 
 /// The options of `millstream demo`.
@@ -321,6 +339,9 @@ fn market_spread(args: &MarketSpread) -> Result<(), Failure> {
         workers: args.workers,
         python: args.python,
         spin: args.spin,
+        durable: args
+            .durable
+            .then(|| (args.folder.clone(), args.sync == Safety::Always)),
         rate: (args.rate > 0.0).then_some(args.rate),
         seconds: args.seconds,
         seed: args.seed,
@@ -366,6 +387,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         workers: 1,
         python: false,
         spin: false,
+        durable: None,
         rate: Some(args.rate.max(1.0)),
         seconds: args.seconds,
         seed: 1,

@@ -4,6 +4,7 @@
 //! frames in their framing, so that a file received from one connection equals, byte for byte, the file that was sent.
 
 mod connection;
+mod dedupe;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -17,6 +18,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use self::connection::{Connection, Progress};
+use self::dedupe::Dedupe;
 use super::stop::Stop;
 use super::{Failure, address, report};
 
@@ -35,6 +37,10 @@ pub(super) struct Args {
     /// Write all messages to this file, in their framing.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Drop messages whose number has come before, as a numbered TCP sink sends them after a crash. An output file that exists
+    /// is gone on with: it says what has come.
+    #[arg(long)]
+    dedupe: bool,
     /// End after this many messages.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
@@ -62,6 +68,12 @@ struct Report {
     seconds: f64,
     messages_per_second: f64,
     connections: u32,
+    /// With --dedupe: messages that were dropped because they had come before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeated: Option<u64>,
+    /// With --dedupe: numbers that were passed over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<u64>,
     /// Of the first and the last byte, CLOCK_MONOTONIC.
     start_ns: u64,
     end_ns: u64,
@@ -75,7 +87,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     // What came before the failure is worth a report too.
     receiver.close()?;
     let report = &receiver.report;
-    let text = format!(
+    let mut text = format!(
         "{} messages, {}B in {:.3} s from {} connection(s): {}msg/s",
         report.messages,
         report::human(report.bytes as f64),
@@ -83,6 +95,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         report.connections,
         report::human(report.messages_per_second),
     );
+    if let (Some(repeated), Some(missing)) = (report.repeated, report.missing) {
+        text += &format!("; {repeated} repeated, {missing} missing");
+    }
     report::print(report, &text, json)?;
     outcome
 }
@@ -92,9 +107,28 @@ struct Intake {
     out: Option<(PathBuf, BufWriter<File>)>,
     left: u64,
     expect_length: Option<usize>,
+    dedupe: Option<Dedupe>,
 }
 
 impl Intake {
+    /// Whether a message is wanted.
+    fn admit(&mut self, message: &[u8]) -> Result<bool, String> {
+        match &mut self.dedupe {
+            Some(dedupe) => dedupe.admit(message),
+            None => Ok(true),
+        }
+    }
+
+    /// Hands on what was written, where a receiver that is killed is to lose as little as can be.
+    fn settle(&mut self) -> Result<(), Failure> {
+        match &mut self.out {
+            Some((path, file)) if self.dedupe.is_some() => {
+                file.flush().map_err(|error| cannot_write(path, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         match &mut self.out {
             Some((path, file)) => file
@@ -124,17 +158,28 @@ impl Receiver {
             |error| Failure::failed(format!("cannot listen on {}: {error}", args.listen));
         let listener = TcpListener::bind(args.listen).map_err(cannot_listen)?;
         listener.set_nonblocking(true).map_err(cannot_listen)?;
-        let out = match &args.out {
-            Some(path) => {
-                let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
-                Some((path.clone(), BufWriter::with_capacity(256 * 1024, file)))
+        if args.dedupe && args.framing == Framing::Lines {
+            let what = "--dedupe needs another framing than lines: a number may contain a line end";
+            return Err(Failure::usage(what));
+        }
+        let mut dedupe = args.dedupe.then(Dedupe::default);
+        let out = match (&args.out, &mut dedupe) {
+            (Some(path), Some(dedupe)) => {
+                Some((path, dedupe.go_on(path, &args.framing, args.max_frame)?))
             }
-            None => None,
+            (Some(path), None) => {
+                let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+                Some((path, file))
+            }
+            (None, _) => None,
         };
+        let out =
+            out.map(|(path, file)| (path.clone(), BufWriter::with_capacity(256 * 1024, file)));
         let intake = Intake {
             out,
             left: args.count.unwrap_or(u64::MAX),
             expect_length: args.expect_length,
+            dedupe,
         };
         let stop = Stop::on_signals()?;
         // After the signals are taken, so that who reads this line may send one.
@@ -220,6 +265,7 @@ impl Receiver {
             }
             let mut progress = Progress::default();
             let outcome = connection.read(&mut self.intake, several, &mut progress);
+            self.intake.settle()?;
             let now_ns = clock::now_ns();
             if progress.arrived {
                 if self.report.start_ns == 0 {
@@ -245,6 +291,10 @@ impl Receiver {
             file.flush().map_err(|error| cannot_write(path, &error))?;
         }
         let report = &mut self.report;
+        if let Some(dedupe) = &self.intake.dedupe {
+            report.repeated = Some(dedupe.repeated);
+            report.missing = Some(dedupe.missing);
+        }
         report.seconds = (report.end_ns - report.start_ns) as f64 / 1e9;
         report.messages_per_second = report::per_second(report.messages, report.seconds);
         Ok(())

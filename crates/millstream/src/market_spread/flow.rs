@@ -10,9 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use millstream_flow::framing::Frames;
 use millstream_flow::sink::Sink;
-use millstream_flow::tcp::{TcpSink, TcpSource};
+use millstream_flow::source::Source;
+use millstream_flow::tcp::TcpSink;
 use millstream_flow::{Flow, KeyedStream, OnError, codec};
+use serde::{Deserialize, Serialize};
 
 use super::messages::{Order, OrderResult, Quote, Symbol};
 
@@ -37,7 +40,7 @@ pub struct Handled {
 }
 
 /// What is known of a symbol. One that was never quoted rejects.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Market {
     bid: f64,
     offer: f64,
@@ -95,9 +98,9 @@ fn timestamp() -> u64 {
 /// Where the streams come from, what becomes of poison messages, and how many have come.
 pub struct Inputs {
     /// The stream of quotes.
-    pub quotes: TcpSource,
+    pub quotes: Box<dyn Source<Frames>>,
     /// The stream of orders.
-    pub orders: TcpSource,
+    pub orders: Box<dyn Source<Frames>>,
     /// For messages that are none.
     pub on_error: OnError,
     /// Quotes so far.
@@ -107,13 +110,13 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Both streams over TCP; a poison message is counted and passed over.
+    /// Both streams; a poison message is counted and passed over.
     #[must_use]
-    pub fn new(quotes: TcpSource, orders: TcpSource) -> Self {
+    pub fn new(quotes: impl Source<Frames>, orders: impl Source<Frames>) -> Self {
         let (quotes_seen, orders_seen) = (Arc::default(), Arc::default());
         Inputs {
-            quotes,
-            orders,
+            quotes: Box::new(quotes),
+            orders: Box::new(orders),
             on_error: OnError::Skip,
             quotes_seen,
             orders_seen,

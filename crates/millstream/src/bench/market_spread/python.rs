@@ -119,6 +119,7 @@ pub(super) fn run(
     Ok(Outcome {
         language: "Python",
         workers: 1,
+        durable_sync: None,
         rate_ordered: plan.rate,
         rate_reached: sent.rate,
         messages,

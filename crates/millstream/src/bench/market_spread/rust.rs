@@ -1,5 +1,6 @@
 //! Market Spread in Rust, in the process of the benchmark.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver as Bound, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,14 +9,15 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use millstream_flow::clock::now_ns;
 use millstream_flow::metrics::latency_histogram;
+use millstream_flow::source::Source;
 use millstream_flow::tcp::{self, TcpSource};
-use millstream_flow::{Flow, Options, Running};
+use millstream_flow::{Flow, Options, Recovery, Running};
 
 use super::{Data, Outcome, Plan, Subject, drive};
 use crate::bench::figures::{Latency, cpu_seconds, peak_memory_mib};
 use crate::bench::peers::Program;
 use crate::generate::Kind;
-use crate::market_spread::flow::{Handled, Inputs, reject, spread};
+use crate::market_spread::flow::{Handled, Inputs, Market, reject, spread};
 
 /// How long a flow may take to end by itself after the senders were interrupted.
 const END_WAIT: Duration = Duration::from_secs(1);
@@ -118,6 +120,33 @@ impl Subject for InProcess<'_> {
     }
 }
 
+/// A state directory for the time of a run, if it is to have one.
+struct State(Option<(PathBuf, bool)>);
+
+impl State {
+    fn new(plan: &Plan) -> Result<Self, String> {
+        let Some((dir, sync)) = &plan.durable else {
+            return Ok(State(None));
+        };
+        let dir = dir.join(format!("millstream-bench-state-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        Ok(State(Some((dir, *sync))))
+    }
+    fn recovery(&self) -> Option<Recovery> {
+        let (dir, sync) = self.0.as_ref()?;
+        Some(Recovery::new(dir).sync(*sync))
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some((dir, _)) = &self.0 {
+            // Left-over temporary files are no reason to fail.
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+}
+
 /// Runs the flow once; the count of results is the receiver's to tell.
 pub(super) fn run(
     plan: &Plan,
@@ -135,7 +164,13 @@ pub(super) fn run(
         latency: Mutex::new(latency_histogram()),
     });
     let flow = Flow::new("market-spread");
-    let handled = spread(&flow, Inputs::new(quotes, orders));
+    flow.saves::<Market>();
+    let inputs = match plan.durable {
+        Some(_) => Inputs::new(quotes.durable(), orders.durable()),
+        None => Inputs::new(quotes, orders),
+    };
+    let handled = spread(&flow, inputs);
+    let state = State::new(plan)?;
     let book = Arc::clone(&probe);
     let measured = handled.map_batch(move |batch| {
         book.book(&batch);
@@ -145,6 +180,7 @@ pub(super) fn run(
     let options = Options {
         workers: plan.workers,
         spin: plan.spin,
+        recovery: state.recovery(),
         ..Options::default()
     };
     let running = flow.start(options).map_err(|error| error.to_string())?;
@@ -174,6 +210,10 @@ pub(super) fn run(
     Ok(Outcome {
         language: "Rust",
         workers: plan.workers,
+        durable_sync: plan.durable.as_ref().map(|(_, sync)| match sync {
+            true => "always",
+            false => "never",
+        }),
         rate_ordered: plan.rate,
         rate_reached: sent.rate,
         messages,

@@ -140,12 +140,38 @@ impl Connection {
         }
         if let Some(&last) = spans.last() {
             let bytes = self.framing.end_of(&self.buffer, last).min(self.filled);
-            intake.write(&self.buffer[..bytes])?;
-            intake.left -= wanted as u64;
-            progress.messages += wanted as u64;
-            progress.bytes += bytes as u64;
+            if intake.dedupe.is_some() {
+                self.take_new(wanted, intake, progress)?;
+            } else {
+                intake.write(&self.buffer[..bytes])?;
+                intake.left -= wanted as u64;
+                progress.messages += wanted as u64;
+                progress.bytes += bytes as u64;
+            }
         }
         self.spans.clear();
+        Ok(())
+    }
+
+    /// Writes those of the first `count` frames that have not come before.
+    fn take_new(
+        &self,
+        count: usize,
+        intake: &mut Intake,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let mut start = 0;
+        for &span in &self.spans[..count] {
+            let end = self.framing.end_of(&self.buffer, span);
+            let message = &self.buffer[span.0 as usize..span.1 as usize];
+            if intake.admit(message).map_err(|what| self.fault(what))? {
+                intake.write(&self.buffer[start..end])?;
+                intake.left -= 1;
+                progress.messages += 1;
+                progress.bytes += (end - start) as u64;
+            }
+            start = end;
+        }
         Ok(())
     }
 

@@ -1,0 +1,96 @@
+"""Journals as sources and sinks of flows. With a state directory both are exact.
+
+:class:`millstream.Journal` is the same journal outside of flows.
+"""
+
+from __future__ import annotations
+
+from . import _millstream
+from ._errors import FlowUsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+    from datetime import datetime
+    from typing import Any, Literal, TypeAlias
+
+    from ._journal import Sync
+
+    Path: TypeAlias = str | os.PathLike[str]
+
+__all__ = ["append", "read"]
+
+
+def read(
+    path: Path,
+    start: int | Literal["first", "next"] = "first",
+    stop: int | None = None,
+    time: datetime | float | None = None,
+    follow: bool = False,
+    cursor: str | None = None,
+    decode: type | Callable[[bytes], Any] | None = None,
+) -> _millstream.ByteSource:
+    """The records of a journal, to its end as it is when the flow begins; with ``follow`` for ever.
+
+    Begins with the oldest record that is kept, with number ``start``, with what comes ``"next"``, or with the
+    first record of a ``time`` or later (a datetime with a time zone, or as ``Journal.seek`` takes it); ends
+    before number ``stop``. ``cursor`` names one that is begun at and moved along: when an epoch is committed,
+    or without a state directory behind what was handed on. ``decode`` makes an object of a record's body: a
+    subclass of :class:`millstream.Record`, ``str``, or any function of bytes; bytes unless given.
+
+    >>> import millstream as ms
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ...     _ = journal.append_many(["a", "b", "c"])
+    ...     flow, out = ms.Flow("read"), ms.testing.collect()
+    ...     flow.source("letters", ms.journals.read(folder, start=1, decode=str)).sink("out", out)
+    ...     _ = ms.run(flow)
+    >>> out
+    ['b', 'c']
+    """
+    from ._journal import _nanoseconds
+
+    if sum([start != "first", time is not None, cursor is not None]) > 1:
+        raise FlowUsageError("a journal is read from start, from a time or from a cursor: give one of them")
+    if start == "first":
+        number: int | None = 0
+    elif start == "next":
+        number = None
+    elif isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+        number = start
+    else:
+        raise FlowUsageError(f'start is "first", "next" or the number of a record, not {start!r}')
+    return _millstream.journal_read(
+        path,
+        start=None if time is not None else number,
+        time_ns=None if time is None else _nanoseconds(time),
+        stop=stop,
+        follow=follow,
+        cursor=cursor,
+        decode=decode,
+    )
+
+
+def append(
+    path: Path, encode: Callable[[Any], Any] | None = None, sync: Sync = "never"
+) -> _millstream.ByteSink:
+    """Appends each item as a record: bytes, str or records, or what ``encode`` makes of them.
+
+    With a state directory nobody else may write to the journal while the flow runs: it is cut back to the
+    last commit when the flow resumes, and survives a loss of power as commits do. ``sync`` is for runs
+    without one.
+
+    >>> import millstream as ms
+    >>> from tempfile import TemporaryDirectory
+    >>> flow = ms.Flow("write")
+    >>> with TemporaryDirectory() as folder:
+    ...     numbers = flow.source("numbers", ms.testing.items([1, 2]))
+    ...     numbers.map(str).sink("out", ms.journals.append(folder))
+    ...     _ = ms.run(flow)
+    ...     [record.body for record in ms.Journal(folder, "r")]
+    [b'1', b'2']
+    """
+    from ._journal import _sync
+
+    return _millstream.journal_append(path, encode=encode, sync=_sync(sync))

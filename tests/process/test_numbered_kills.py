@@ -1,6 +1,6 @@
 """A numbered TCP sink and ``millstream receive --dedupe``, killed with -9 at random moments.
 
-When only the flow is killed, the receiver has every message once. When the receiver is killed too, what it had
+When only the flow is killed, the receiver has every message once. If the receiver is killed too, what it had
 been sent and had not written is lost: its file has gaps, and nothing twice. A failure prints the seed.
 """
 

@@ -120,6 +120,29 @@ impl Subject for InProcess<'_> {
     }
 }
 
+/// The flow, which tells the probe what it has handled.
+fn describe(
+    plan: &Plan,
+    (quotes, orders): (TcpSource, TcpSource),
+    probe: &Arc<Probe>,
+    results_at: &str,
+) -> Flow {
+    let flow = Flow::new("market-spread");
+    flow.saves::<Market>();
+    let inputs = match plan.durable {
+        Some(_) => Inputs::new(quotes.durable(), orders.durable()),
+        None => Inputs::new(quotes, orders),
+    };
+    let handled = spread(&flow, inputs);
+    let book = Arc::clone(probe);
+    let measured = handled.map_batch(move |batch| {
+        book.book(&batch);
+        batch
+    });
+    reject(&measured, tcp::send_to(results_at));
+    flow
+}
+
 /// A state directory for the time of a run, if it is to have one.
 struct State(Option<(PathBuf, bool)>);
 
@@ -163,20 +186,8 @@ pub(super) fn run(
         handled: AtomicU64::new(0),
         latency: Mutex::new(latency_histogram()),
     });
-    let flow = Flow::new("market-spread");
-    flow.saves::<Market>();
-    let inputs = match plan.durable {
-        Some(_) => Inputs::new(quotes.durable(), orders.durable()),
-        None => Inputs::new(quotes, orders),
-    };
-    let handled = spread(&flow, inputs);
+    let flow = describe(plan, (quotes, orders), &probe, results_at);
     let state = State::new(plan)?;
-    let book = Arc::clone(&probe);
-    let measured = handled.map_batch(move |batch| {
-        book.book(&batch);
-        batch
-    });
-    reject(&measured, tcp::send_to(results_at));
     let options = Options {
         workers: plan.workers,
         spin: plan.spin,

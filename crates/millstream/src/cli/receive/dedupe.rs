@@ -130,10 +130,9 @@ mod tests {
         for length in 0..=whole.len() {
             std::fs::write(&path, &whole[..length]).expect("it is written");
             let mut dedupe = Dedupe::default();
-            let file = dedupe
-                .go_on(&path, &Framing::U32, 1 << 20)
-                .ok()
-                .expect("it opens");
+            let Ok(file) = dedupe.go_on(&path, &Framing::U32, 1 << 20) else {
+                panic!("it does not go on with {length} bytes");
+            };
             let messages = length / each;
             assert_eq!(
                 file.metadata().expect("it is there").len(),

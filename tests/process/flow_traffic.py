@@ -17,6 +17,8 @@ import millstream as ms
 
 PATIENCE = 120.0
 """Seconds after which a flow that makes no progress hangs."""
+KILLING = 120.0
+"""Seconds for which one test kills at most; how often it could is in its figures."""
 
 
 class Sender(threading.Thread):
@@ -122,7 +124,9 @@ class Killed:
         self.resumed.append(time.monotonic() - started)
 
     def kill(self, times: int) -> None:
-        for _ in range(times):
+        """Kills it so many times, or as often as there is time."""
+        started = time.monotonic()
+        while self.kills < times and time.monotonic() < started + KILLING:
             running = self.start()
             if self.chance.random() < 0.7:
                 self.go_on(running)

@@ -168,7 +168,7 @@ def market_spread(
     # Each symbol is quoted before there are orders: from then on all is known of what comes out.
     first = killed.start()
     started = time.monotonic()
-    while not (state / "inputs" / "quotes").exists() or len(recorded(state, "quotes")) < 200:
+    while journal_length(state / "inputs" / "quotes") < 2 or len(recorded(state, "quotes")) < 200:
         assert first.poll() is None, first.communicate()[1]
         assert time.monotonic() < started + PATIENCE
         time.sleep(0.05)

@@ -40,6 +40,7 @@ __all__ = [
     "Queues",
     "Record",
     "Recorder",
+    "Rehearsal",
     "Report",
     "Script",
     "Service",
@@ -52,6 +53,7 @@ __all__ = [
     "journal_read",
     "key_hash",
     "run",
+    "saved_states",
     "service_export",
     "service_history",
     "service_test",
@@ -314,6 +316,12 @@ class Stopper:
     def stop(self) -> None: ...
 
 @final
+class Rehearsal:
+    def __new__(cls, inputs: Sequence[tuple[str, Script]]) -> Self: ...
+    @property
+    def outputs(self) -> dict[str, list[Any]]: ...
+
+@final
 class Script:
     def __new__(cls, partitions: Sequence[Sequence[object]], batch_size: int) -> Self: ...
     def durable(self, keep: int | str | timedelta | None = None) -> DurableSource: ...
@@ -367,7 +375,9 @@ def run(
     clock: VirtualClock | None,
     recovery: object,
     stopper: Stopper,
+    rehearsal: Rehearsal | None,
 ) -> Report: ...
+def saved_states(dir: str | PathLike[str]) -> list[tuple[str, Any, int, bytes]]: ...
 def tcp_listen(
     address: str,
     *,

@@ -71,13 +71,18 @@ class Saving:
     """Where a run keeps its state, and how."""
 
     def __init__(
-        self, dir: str, epoch: float, sync: bool, drop: list[str], crash_after: int | None = None
+        self,
+        dir: str,
+        epoch: float,
+        sync: bool,
+        drop: list[str],
+        crash: int | tuple[str, int] | None = None,
     ) -> None:
         self.dir = dir
         self.epoch = epoch
         self.sync = sync
         self.drop = drop
-        self.crash_after = crash_after
+        self.crash = crash
 
 
 def run_saving(
@@ -88,14 +93,17 @@ def run_saving(
     on_metrics: Callable[[_millstream.Report], object] | None = None,
     metrics_interval: float = 1.0,
     clock: _millstream.VirtualClock | None = None,
+    rehearsal: _millstream.Rehearsal | None = None,
 ) -> _millstream.Report:
-    """Runs a flow whose options are known to be good."""
+    """Runs a flow whose options are known to be good; a rehearsal with one worker on this thread."""
     stopper = _millstream.Stopper()
-    restore_signals = _hook_signals(stopper)
+    # On this thread Ctrl-C reaches the user's code as it always does.
+    here = rehearsal is not None and workers == 1
+    restore_signals = _leave_signals if here else _hook_signals(stopper)
     restore_collector = _calm_collector()
     try:
         return _millstream.run(
-            flow._flow, workers, spin, on_metrics, metrics_interval, clock, saving, stopper
+            flow._flow, workers, spin, on_metrics, metrics_interval, clock, saving, stopper, rehearsal
         )
     finally:
         restore_collector()
@@ -120,6 +128,10 @@ def _calm_collector() -> Callable[[], None]:
         return lambda: None
     gc.set_threshold(*CALM_THRESHOLDS)
     return lambda: gc.set_threshold(*before)
+
+
+def _leave_signals() -> None:
+    """What undoes nothing."""
 
 
 def _hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:

@@ -1,9 +1,14 @@
-"""Sources and sinks for tests and examples: lists, with pauses, ends and aborts where the test wants them."""
+"""What tests of flows are made of.
+
+Sources that follow a script, with pauses, ends and aborts; sinks that are lists; a clock that is moved by
+hand; trials of a flow, once (``run_all``) or with a crash at every point (``crash_everywhere``).
+"""
 
 from __future__ import annotations
 
 from . import _millstream
 from ._time import nanos
+from ._trial import crash_everywhere, run_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,10 +24,12 @@ __all__ = [
     "advance",
     "clock",
     "collect",
+    "crash_everywhere",
     "discard",
     "items",
     "partitions",
     "pause",
+    "run_all",
 ]
 
 

@@ -76,6 +76,13 @@ where
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         self.source.begin(run)
     }
+    fn over(&self, frames: Arc<dyn Source<Frames>>) -> Option<Arc<dyn Source<Vec<T>>>> {
+        Some(Arc::new(Decoded {
+            source: frames,
+            decode: Arc::clone(&self.decode),
+            on_error: self.on_error.clone(),
+        }))
+    }
 }
 
 struct DecodedPartition<F> {
@@ -203,6 +210,12 @@ where
     }
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
         self.sink.commit(epoch, tokens)
+    }
+    fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<Vec<T>>>> {
+        Some(Arc::new(Encoded {
+            sink: frames,
+            encode: Arc::clone(&self.encode),
+        }))
     }
 }
 

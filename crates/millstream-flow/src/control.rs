@@ -1,13 +1,14 @@
 //! What the workers of one run share: stopping, failing, waking, and how much is on its way.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mio::Waker;
 
 use crate::error::FlowError;
 use crate::metrics::StepMetrics;
+use crate::rehearsal::Rehearsal;
 use crate::run::Around;
 
 const ENDING: u8 = Phase::Ending as u8;
@@ -53,6 +54,7 @@ pub struct Control {
     live_sources: AtomicUsize,
     /// Raised when sources should look at the above.
     bell: AtomicU64,
+    rehearsal: Option<Arc<Rehearsal>>,
 }
 
 /// How far a run with recovery has come.
@@ -80,7 +82,19 @@ impl Control {
             phase: AtomicU8::new(Phase::Running as u8),
             live_sources: AtomicUsize::new(0),
             bell: AtomicU64::new(0),
+            rehearsal: None,
         }
+    }
+
+    /// A run in which others stand in for sources and sinks.
+    pub(crate) fn rehearsing(self, rehearsal: Option<Arc<Rehearsal>>) -> Self {
+        Control { rehearsal, ..self }
+    }
+
+    /// What stands in for sources and sinks, if the run is a rehearsal.
+    #[must_use]
+    pub fn rehearsal(&self) -> Option<&Rehearsal> {
+        self.rehearsal.as_deref()
     }
 
     /// Runs `wait`, which may take long, without what the run holds during a step: a writer that

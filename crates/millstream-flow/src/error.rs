@@ -162,6 +162,14 @@ pub enum FlowError {
     /// The run was to end here, as if the process had died: asked for by a test.
     #[error("the flow was ended behind epoch {0}, as a test asked for")]
     Crashed(u64),
+    /// A crash was not without a trace: found by a [trial](crate::testing::Trial).
+    #[error("a crash {at} makes a difference: {what}")]
+    Differs {
+        /// Where the crash was.
+        at: String,
+        /// The first difference.
+        what: String,
+    },
     /// A step failed while the flow ran.
     #[error(transparent)]
     Failed(#[from] Failure),

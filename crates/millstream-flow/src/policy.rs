@@ -75,7 +75,12 @@ impl Policy {
         let dead = match policy {
             OnError::DeadLetter(sink) => {
                 let what = || format!("dead letters of \"{step}\" ({})", sink.describe());
-                let opened = sink.open(worker, control);
+                let opened = match control.rehearsal() {
+                    Some(rehearsal) => rehearsal
+                        .dead_letters(step, &**sink)
+                        .and_then(|instead| instead.open(worker, control)),
+                    None => sink.open(worker, control),
+                };
                 Some(opened.map_err(|cause| FlowError::Open {
                     what: what(),
                     cause,

@@ -13,7 +13,7 @@ use timely::scheduling::Activator;
 use crate::batch::Batch;
 use crate::clock::now_ns;
 use crate::control::Phase;
-use crate::error::{Cause, Failure};
+use crate::error::{Cause, Failure, FlowError};
 use crate::graph::{Node, NodeId, Outlet, Root, open_error};
 use crate::poller::Io;
 use crate::push::{Context, Push};
@@ -35,8 +35,7 @@ pub(crate) fn source_root<B: Batch>(
         let io = build
             .poller
             .io(build.scope.activator_for(builder.operator_info().address));
-        let (opened, feeding) = open_partitions(build, &this, &*source, &io);
-        let opened = opened.map_err(|cause| open_error(&this, cause));
+        let (opened, feeding) = open(build, &this, &source, &io);
         let lockstep = {
             let cx = build.context.borrow();
             cx.keeping.as_ref().is_some_and(|k| k.resume.lockstep)
@@ -89,6 +88,26 @@ pub(crate) fn source_root<B: Batch>(
         });
         Ok(())
     })
+}
+
+/// Opens a source, or what stands in for it in a rehearsal.
+fn open<B: Batch>(
+    build: &WorkerBuild<'_, '_>,
+    this: &Node,
+    source: &Arc<dyn Source<B>>,
+    io: &Io,
+) -> (Result<Vec<Open<B>>, FlowError>, usize) {
+    let control = Arc::clone(&build.context.borrow().control);
+    let instead = match control.rehearsal() {
+        Some(rehearsal) => rehearsal.source_for(this, source),
+        None => Ok(None),
+    };
+    let source = match &instead {
+        Ok(instead) => instead.as_ref().unwrap_or(source),
+        Err(_) => return (instead.map(|_| Vec::new()), 0),
+    };
+    let (opened, feeding) = open_partitions(build, this, &**source, io);
+    (opened.map_err(|cause| open_error(this, cause)), feeding)
 }
 
 /// Opens the partitions of a source that this worker reads, where they stood if the run resumes; and says

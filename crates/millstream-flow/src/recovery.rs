@@ -36,6 +36,7 @@
 
 pub mod codec;
 mod commit;
+pub mod json;
 pub mod pack;
 mod record;
 mod resume;
@@ -64,7 +65,33 @@ pub struct Recovery {
     pub(crate) epoch: Duration,
     pub(crate) sync: bool,
     pub(crate) drop: Vec<String>,
-    pub(crate) crash_after: Option<u64>,
+    pub(crate) crash: Option<Crash>,
+}
+
+/// Where a run ends, as if the process had died. For tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// All that belongs to the n-th commit has been done, and nothing of it is committed.
+    Before(u64),
+    /// The n-th commit counts, and no sink has been told.
+    Within(u64),
+    /// The n-th commit counts, and all sinks have been told.
+    Behind(u64),
+}
+
+impl Crash {
+    /// The same moment around each commit, in the order in which they come.
+    pub const MOMENTS: [fn(u64) -> Crash; 3] = [Crash::Before, Crash::Within, Crash::Behind];
+}
+
+impl std::fmt::Display for Crash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Crash::Before(n) => write!(f, "before commit {n}"),
+            Crash::Within(n) => write!(f, "at commit {n}, before the sinks were told"),
+            Crash::Behind(n) => write!(f, "behind commit {n}"),
+        }
+    }
 }
 
 impl Recovery {
@@ -76,7 +103,7 @@ impl Recovery {
             epoch: Duration::from_secs(1),
             sync: true,
             drop: Vec::new(),
-            crash_after: None,
+            crash: None,
         }
     }
     /// How long an epoch takes. With none at all each source reads one batch in an epoch: for tests.
@@ -100,8 +127,13 @@ impl Recovery {
     }
     /// Ends the run with an error behind its n-th commit, as if the process had died. For tests.
     #[must_use]
-    pub fn crash_after(mut self, commits: u64) -> Self {
-        self.crash_after = Some(commits);
+    pub fn crash_after(self, commits: u64) -> Self {
+        self.crash(Crash::Behind(commits))
+    }
+    /// Ends the run with an error at a moment of its n-th commit, as if the process had died. For tests.
+    #[must_use]
+    pub fn crash(mut self, at: Crash) -> Self {
+        self.crash = Some(at);
         self
     }
 }

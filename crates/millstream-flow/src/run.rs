@@ -31,6 +31,7 @@ use crate::push::Context;
 use crate::recovery::{
     self, Begun, Codecs, Committer, Keeping, Part, Parts, Recovery, Resume, Sinks, Sources, Told,
 };
+use crate::rehearsal::Rehearsal;
 use crate::segment::{Deadline, Epoch, WorkerBuild};
 use crate::source::Beginning;
 use crate::stream::Flow;
@@ -69,6 +70,8 @@ pub struct Options {
     pub recovery: Option<Recovery>,
     /// Processing time; a [`WallClock`] unless something else is handed in.
     pub clock: Option<Arc<dyn Clock>>,
+    /// What stands in for sources and sinks, so that nothing outside is touched.
+    pub rehearsal: Option<Arc<Rehearsal>>,
 }
 
 impl Default for Options {
@@ -83,6 +86,7 @@ impl Default for Options {
             signals: false,
             recovery: None,
             clock: None,
+            rehearsal: None,
         }
     }
 }
@@ -121,6 +125,46 @@ type Kept = Option<(Arc<Resume>, Mutex<Sender<Told>>)>;
 
 /// Starts `flow`; see [`Flow::start`].
 pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError> {
+    let (mut running, life) = prepare(flow, options)?;
+    let config = Config {
+        communication: match running.options.workers {
+            1 => Threads::Thread,
+            n => Threads::Process(n),
+        },
+        worker: WorkerConfig::default(),
+    };
+    if let Some(life) = life {
+        running.threads = Some(timely::execute(config, life).map_err(FlowError::Usage)?);
+    }
+    Ok(running)
+}
+
+/// Runs `flow` on the thread that calls; see [`Flow::run_here`].
+pub(crate) fn run_here(flow: &Flow, options: Options) -> Result<Report, FlowError> {
+    if options.workers != 1 {
+        let asked = options.workers;
+        return Err(FlowError::Usage(format!(
+            "{asked} workers asked for; on the thread that calls there is one"
+        )));
+    }
+    let (running, life) = prepare(flow, options)?;
+    if let Some(life) = life {
+        timely::execute_directly(life);
+    }
+    running.wait()
+}
+
+/// Makes a run ready: gives it with what each of its workers is to do, if there is anything to do.
+fn prepare(
+    flow: &Flow,
+    options: Options,
+) -> Result<
+    (
+        Running,
+        Option<impl Fn(&mut Worker) + Send + Sync + 'static>,
+    ),
+    FlowError,
+> {
     if options.workers == 0 || options.workers > WORKERS_MAX {
         let asked = options.workers;
         return Err(FlowError::Usage(format!(
@@ -130,22 +174,21 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
     let plan = {
         let graph = lock(&flow.graph);
         graph.check_whole()?;
+        let rehearsed_by = options.rehearsal.as_ref();
+        let rehearsed = rehearsed_by.map(|instead| instead.settled(&graph.nodes, &graph.sinks));
         Plan {
             nodes: graph.nodes.clone(),
             roots: graph.roots.clone(),
-            sources: graph.sources.clone(),
-            sinks: graph.sinks.clone(),
+            sources: match rehearsed_by {
+                Some(instead) => instead.left(&graph.nodes, &graph.sources),
+                None => graph.sources.clone(),
+            },
+            sinks: rehearsed.unwrap_or_else(|| Ok(graph.sinks.clone()))?,
             codecs: graph.codecs.clone(),
         }
     };
-    let control = Arc::new(Control::new(options.workers, options.release.clone()));
-    let config = Config {
-        communication: match options.workers {
-            1 => Threads::Thread,
-            n => Threads::Process(n),
-        },
-        worker: WorkerConfig::default(),
-    };
+    let control = Control::new(options.workers, options.release.clone());
+    let control = Arc::new(control.rehearsing(options.rehearsal.clone()));
     let shared = Arc::clone(&control);
     let settings = options.clone();
     let clock: Arc<dyn Clock> = match &options.clock {
@@ -164,9 +207,10 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
     let (kept, committer) = keep(&running, &plan, &clock)?;
     if kept.as_ref().is_some_and(|(resume, _)| resume.finished) {
         (0..running.options.workers).for_each(|_| shared.worker_ended());
-        return Ok(running);
+        return Ok((running, None));
     }
-    let threads = timely::execute(config, move |worker| {
+    running.committer = committer;
+    let life = move |worker: &mut Worker| {
         let mut life = || guarded(worker, &plan, &shared, &settings, &clock, &kept);
         match &settings.around {
             Some(around) => around(&mut life),
@@ -177,11 +221,8 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
             let _ = lock(told).send(Told::Ended);
         }
         shared.worker_ended();
-    })
-    .map_err(FlowError::Usage)?;
-    running.threads = Some(threads);
-    running.committer = committer;
-    Ok(running)
+    };
+    Ok((running, Some(life)))
 }
 
 /// Opens the state directory, if the run has one, and starts the thread that commits epochs.

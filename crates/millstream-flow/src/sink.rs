@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use crate::control::Control;
 use crate::error::Cause;
+use crate::framing::Frames;
+use crate::rehearsal::Rehearsal;
 
 /// A sink of a flow.
 pub trait Sink<B>: Send + Sync + 'static {
@@ -41,6 +43,11 @@ pub trait Sink<B>: Send + Sync + 'static {
     fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
         Ok(())
     }
+    /// The same sink with `frames` in the place of what it writes bytes to, for a
+    /// [rehearsal](crate::Rehearsal). A sink that makes no bytes of its items gives nothing.
+    fn over(&self, _frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
+        None
+    }
 }
 
 /// What a writer has prepared, in a sink's own words: a length, the name of a transaction.
@@ -51,6 +58,8 @@ pub(crate) trait Settle: Send + Sync {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
     fn sync(&self) -> Result<(), Cause>;
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
+    /// What stands in for it in a rehearsal.
+    fn rehearsed(&self, name: &str, rehearsal: &Rehearsal) -> Result<Arc<dyn Settle>, Cause>;
 }
 
 /// A sink without its type.
@@ -65,6 +74,9 @@ impl<B: 'static> Settle for Settled<B> {
     }
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
         self.0.commit(epoch, tokens)
+    }
+    fn rehearsed(&self, name: &str, rehearsal: &Rehearsal) -> Result<Arc<dyn Settle>, Cause> {
+        Ok(Arc::new(Settled(rehearsal.sink_for(name, &*self.0)?)))
     }
 }
 

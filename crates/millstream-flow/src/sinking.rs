@@ -23,9 +23,13 @@ impl<B: Batch> Drain<B> {
         segment: &SegmentBuild<'_, '_>,
     ) -> Result<Self, FlowError> {
         let cx = segment.context.borrow();
-        let writer = sink
-            .open(cx.worker, &cx.control)
-            .map_err(|cause| open_error(&segment.nodes[node], cause))?;
+        let writer = match cx.control.rehearsal() {
+            Some(rehearsal) => rehearsal
+                .sink_for(&segment.nodes[node].name, sink)
+                .and_then(|instead| instead.open(cx.worker, &cx.control)),
+            None => sink.open(cx.worker, &cx.control),
+        };
+        let writer = writer.map_err(|cause| open_error(&segment.nodes[node], cause))?;
         Ok(Drain {
             node,
             writer,

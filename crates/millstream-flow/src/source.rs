@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::durable::{Durable, Raw};
 use crate::error::Cause;
+use crate::framing::Frames;
 use crate::poller::Io;
 use crate::push::Context;
 use crate::recovery::Recovery;
@@ -61,6 +62,11 @@ pub trait Source<B>: Send + Sync + 'static {
         B: Raw,
     {
         Durable::new(self)
+    }
+    /// The same source with `frames` in the place of the bytes that it reads, for a
+    /// [rehearsal](crate::Rehearsal). A source that makes its items of no bytes gives nothing.
+    fn over(&self, _frames: Arc<dyn Source<Frames>>) -> Option<Arc<dyn Source<B>>> {
+        None
     }
 }
 

@@ -14,7 +14,7 @@ use crate::policy::{OnError, Policy};
 use crate::push::{Context, Halves, Joined, Push, Step};
 use crate::reading::source_root;
 use crate::recovery::Codec;
-use crate::run::{Options, Running, start};
+use crate::run::{Options, Running, run_here, start};
 use crate::segment::{Route, SegmentBuild, arrival_root};
 use crate::sink::{Settled, Sink};
 use crate::sinking::Drain;
@@ -115,6 +115,14 @@ impl Flow {
     /// A mistake in the description, a connector that cannot be opened, a step that fails.
     pub fn run(&self, options: Options) -> Result<Report, FlowError> {
         self.start(options)?.wait()
+    }
+
+    /// Runs the flow to its end on the thread that calls, where a debugger sees its steps; with one worker.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    pub fn run_here(&self, options: Options) -> Result<Report, FlowError> {
+        run_here(self, options)
     }
 }
 

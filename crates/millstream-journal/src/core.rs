@@ -267,7 +267,13 @@ impl<S: Storage> Core<S> {
     /// Where the record `sequence` begins, which is there or would be next in this segment.
     pub fn find(&self, segment: &Segment<S::Region>, sequence: u64) -> Result<Mark> {
         let (base, end) = (self.base(segment)?, self.end(segment));
-        index::find(segment, base, end, sequence - base).ok_or_else(|| {
+        // Retention may have taken its segment since somebody found the record to be there.
+        let records = sequence.checked_sub(base).ok_or_else(|| Error::Pruned {
+            path: self.path(),
+            sequence,
+            first: base,
+        })?;
+        index::find(segment, base, end, records).ok_or_else(|| {
             let what = format!("the frames before record {sequence} cannot be followed");
             self.damage(segment, segment.data_start(), what)
         })

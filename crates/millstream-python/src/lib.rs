@@ -20,6 +20,7 @@ mod pipe;
 mod policy;
 mod queues;
 mod record;
+mod rehearsal;
 mod report;
 mod route;
 mod run;
@@ -52,6 +53,8 @@ mod _millstream {
     use crate::queues::{OpenItem, Queue, Queues};
     #[pymodule_export]
     use crate::record::{Field, Layout, Record};
+    #[pymodule_export]
+    use crate::rehearsal::{Rehearsal, saved_states};
     #[pymodule_export]
     use crate::report::Report;
     #[pymodule_export]

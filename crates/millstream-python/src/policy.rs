@@ -1,8 +1,9 @@
 //! What becomes of an item on which the user's code fails: the Python side of `on_error`.
 
-use millstream_flow::error::Failure;
+use millstream_flow::error::{Cause, Failure};
 use millstream_flow::policy::Policy;
 use millstream_flow::push::Context;
+use millstream_flow::sink::Sink;
 use millstream_flow::stream::Making;
 use millstream_flow::{FlowError, OnError};
 use pyo3::prelude::*;
@@ -11,7 +12,7 @@ use pyo3::types::PyList;
 use crate::batch::PyBatch;
 use crate::error::{cause, usage};
 use crate::show::show;
-use crate::sink::{AnySink, Opened};
+use crate::sink::{AnySink, Named, Opened};
 
 /// `on_error` as it was given.
 #[derive(Clone)]
@@ -61,13 +62,12 @@ impl Wish {
             _ => OnError::Skip,
         };
         let dead = match self {
-            Wish::DeadLetter(sink) => Some(
-                sink.open(&making.info.name, making.worker, &making.control)
-                    .map_err(|cause| FlowError::Open {
-                        what: format!("the dead letters of \"{}\"", making.info.name),
-                        cause,
-                    })?,
-            ),
+            Wish::DeadLetter(sink) => {
+                Some(open_dead(sink, making).map_err(|cause| FlowError::Open {
+                    what: format!("the dead letters of \"{}\"", making.info.name),
+                    cause,
+                })?)
+            }
             _ => None,
         };
         Ok(Settling {
@@ -76,6 +76,21 @@ impl Wish {
             tolerant: self.tolerant(),
             dead,
         })
+    }
+}
+
+/// Opens where dead letters go, which is somewhere else in a rehearsal.
+fn open_dead(sink: &AnySink, making: &Making<'_>) -> Result<Opened, Cause> {
+    let (step, control) = (&making.info.name, &making.control);
+    let own = Named {
+        name: step.clone(),
+        sink: sink.clone(),
+    };
+    match control.rehearsal() {
+        Some(rehearsal) => rehearsal
+            .dead_letters::<PyBatch>(step, &own)?
+            .open(making.worker, control),
+        None => own.open(making.worker, control),
     }
 }
 

@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use millstream_flow::clock::{Clock, now_ns};
 use millstream_flow::control::Control;
+use millstream_flow::recovery::Crash;
 use millstream_flow::{Options, Recovery, Running};
 use pyo3::prelude::*;
 
 use crate::clock::VirtualClock;
-use crate::error::to_python;
+use crate::error::{to_python, usage};
 use crate::flow::Flow;
 use crate::gil;
+use crate::rehearsal::Rehearsal;
 use crate::report::Report;
 
 /// How often the waiting thread looks about itself.
@@ -62,21 +64,45 @@ pub(crate) struct Saving {
     epoch: f64,
     sync: bool,
     drop: Vec<String>,
-    crash_after: Option<u64>,
+    crash: Option<Moment>,
+}
+
+/// Where a test wants the run to crash: behind a commit, or at a named moment of it.
+#[derive(FromPyObject)]
+enum Moment {
+    Behind(u64),
+    Named(String, u64),
+}
+
+impl Moment {
+    fn read(self, py: Python<'_>) -> PyResult<Crash> {
+        match self {
+            Moment::Behind(commit) => Ok(Crash::Behind(commit)),
+            Moment::Named(name, commit) => match &*name {
+                "before" => Ok(Crash::Before(commit)),
+                "within" => Ok(Crash::Within(commit)),
+                "behind" => Ok(Crash::Behind(commit)),
+                _ => Err(usage(
+                    py,
+                    &format!("there is no moment \"{name}\" of a commit"),
+                )),
+            },
+        }
+    }
 }
 
 impl Saving {
-    fn recovery(self) -> PyResult<Recovery> {
+    fn recovery(self, py: Python<'_>) -> PyResult<Recovery> {
         let mut recovery = Recovery::new(&self.dir)
             .epoch(Duration::try_from_secs_f64(self.epoch)?)
             .sync(self.sync);
         for step in &self.drop {
             recovery = recovery.drop_state(step);
         }
-        Ok(match self.crash_after {
-            Some(commits) => recovery.crash_after(commits),
-            None => recovery,
-        })
+        match self.crash {
+            Some(at) => Ok(recovery.crash(at.read(py)?)),
+            None => Ok(recovery),
+        }
     }
 }
 
@@ -95,6 +121,7 @@ pub(crate) fn run(
     clock: Option<&Bound<'_, VirtualClock>>,
     recovery: Option<Saving>,
     stopper: &Bound<'_, Stopper>,
+    rehearsal: Option<&Bound<'_, Rehearsal>>,
 ) -> PyResult<Report> {
     let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;
@@ -109,10 +136,16 @@ pub(crate) fn run(
         hold: Some(gil::around_turn()),
         release: Some(gil::around_wait()),
         signals: false,
-        recovery: recovery.map(Saving::recovery).transpose()?,
+        recovery: recovery.map(|saving| saving.recovery(py)).transpose()?,
         clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
+        rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
     };
     let engine = flow.get().engine.clone();
+    if rehearsal.is_some() && workers == 1 {
+        // On this thread a debugger sees the steps, and signals come as they always do.
+        let ended = gil::unlocked(|| engine.run_here(options));
+        return ended.map(Report::new).map_err(|error| to_python(py, error));
+    }
     let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;
     stopper.get().watch(running.control());
     let mut raised: Option<PyErr> = None;

@@ -16,6 +16,7 @@ use pyo3::types::PyList;
 use list::ListSink;
 
 pub(crate) use bytes::{ByteSink, file_write, journal_append, tcp_send_to};
+pub(crate) use encode::append_frame;
 
 use crate::batch::PyBatch;
 use crate::error::usage;
@@ -79,6 +80,16 @@ impl AnySink {
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) sink: AnySink,
+}
+
+impl Named {
+    /// A list that stands in for the sink of this name.
+    pub(crate) fn list(name: &str, list: &Bound<'_, PyList>) -> Self {
+        Named {
+            name: name.to_owned(),
+            sink: AnySink::List(Arc::new(ListSink::new(list))),
+        }
+    }
 }
 
 impl Sink<PyBatch> for Named {

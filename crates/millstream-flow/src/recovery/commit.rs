@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::record::{Commit, SinkMark, SourceMark};
 use super::resume::{Recordings, Sinks};
 use super::store::Store;
-use super::{Part, Recovery, Told};
+use super::{Crash, Part, Recovery, Told};
 use crate::clock::{Clock, now_ns};
 use crate::control::{Control, Phase};
 use crate::error::FlowError;
@@ -128,19 +128,27 @@ impl Committer {
                 sink.sync()
                     .map_err(|cause| open_error(&self.nodes[*node], cause))?;
             }
+            gathered.commits += 1;
+            self.crash(Crash::Before(gathered.commits))?;
             self.store.append(changes, &next)?;
             self.commit = next;
+            self.crash(Crash::Within(gathered.commits))?;
             self.tell_sinks()?;
             self.tell_sources()?;
-            gathered.commits += 1;
-            if self.options.crash_after == Some(gathered.commits) {
-                return Err(FlowError::Crashed(self.commit.epoch));
-            }
+            self.crash(Crash::Behind(gathered.commits))?;
         }
         if all {
             gathered.ended = 0;
         }
         Ok(())
+    }
+
+    /// Ends the run here, if a test wants that.
+    fn crash(&self, at: Crash) -> Result<(), FlowError> {
+        match self.options.crash == Some(at) {
+            true => Err(FlowError::Crashed(self.commit.epoch)),
+            false => Ok(()),
+        }
     }
 
     /// Takes what an operator has handed over into the next commit.

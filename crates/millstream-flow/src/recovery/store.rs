@@ -9,9 +9,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use millstream_journal::{Cursor, Journal, Options, Retention, Share, Writer};
+use millstream_journal::{Cursor, Error, Journal, Options, PinnedRecord, Retention, Share, Writer};
 
 use super::record::{self, Changes, Commit, Entries, Entry, GROUPS, REMOVED, Record};
 use crate::error::{Cause, FlowError};
@@ -24,6 +25,8 @@ const RECORD_BYTES_MAX: u32 = 12 << 20;
 const CHANGES_BYTES_MIN: u64 = 64 << 10;
 /// Behind the oldest record that counts may lie so much more than the state itself.
 const SLACK_BYTES: u64 = 8 << 20;
+/// A look into a directory begins anew when a flow prunes what it was about to read, so many times.
+const LOOKS_MAX: usize = 100;
 /// The cursor that stands at the oldest record that counts.
 const NEEDED: &str = "needed";
 
@@ -185,18 +188,46 @@ pub struct SavedKey {
 pub struct Saved {
     journal: Journal,
     index: Index,
+    /// The records that count, where a flow at work may prune them while they are looked at.
+    kept: Arc<HashMap<u64, PinnedRecord>>,
 }
 
 impl Saved {
-    /// Looks into a state directory without changing it; a flow may be at work on it.
+    /// Looks into a state directory without changing it. A flow may be at work on it: what is seen stays
+    /// as it was at the last commit.
     ///
     /// # Errors
     /// There is none, or it is damaged.
     pub fn open(dir: &Path) -> Result<Self, FlowError> {
-        let journal = Journal::open(path(dir), Options::read_only());
-        let journal = journal.map_err(|cause| failed(dir, cause))?;
-        let (index, _) = scan(&journal).map_err(|cause| failed(dir, cause))?;
-        Ok(Saved { journal, index })
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            match Self::look(dir) {
+                Err(cause) if looks < LOOKS_MAX && is_pruned(&cause) => {}
+                Err(cause) => return Err(failed(dir, cause)),
+                Ok(saved) => return Ok(saved),
+            }
+        }
+    }
+
+    fn look(dir: &Path) -> Result<Self, Cause> {
+        let journal = match Journal::open(path(dir), Options::read_only()) {
+            Err(Error::NotFound { .. }) => return Err("no flow has kept its state here".into()),
+            opened => opened?,
+        };
+        let (index, _) = scan(&journal)?;
+        let mut reader = journal.reader()?;
+        let mut kept = HashMap::new();
+        for (sequence, _) in index.groups.iter().flat_map(|group| &group.records) {
+            reader.seek(*sequence)?;
+            kept.extend(reader.next_pinned()?.map(|record| (*sequence, record)));
+        }
+        let kept = Arc::new(kept);
+        Ok(Saved {
+            journal,
+            index,
+            kept,
+        })
     }
 
     /// The last epoch that counts.
@@ -209,6 +240,9 @@ impl Saved {
     pub fn steps(&self) -> impl Iterator<Item = &str> {
         self.index.steps.iter().map(String::as_str)
     }
+
+    /// How many parts the keys of each step are read in.
+    pub const PARTS: usize = GROUPS;
 
     /// How many bytes of records count.
     #[must_use]
@@ -227,21 +261,37 @@ impl Saved {
         wanted: impl Fn(usize) -> bool,
     ) -> Result<Vec<SavedKey>, FlowError> {
         let mut keys = Vec::new();
-        for group in 0..GROUPS {
-            self.group(group, Some(step), |_, entry| {
-                if wanted(entry.shard) {
-                    keys.push(SavedKey {
-                        born: entry.born,
-                        shard: entry.shard,
-                        key: entry.key.to_vec(),
-                        tag: entry.tag,
-                        state: entry.state.to_vec(),
-                    });
-                }
-            })
-            .map_err(|cause| failed(&self.journal.path(), cause))?;
+        for part in 0..Self::PARTS {
+            keys.extend(self.part(step, part, &wanted)?);
         }
         keys.sort_by(|a, b| (a.born, &a.key).cmp(&(b.born, &b.key)));
+        Ok(keys)
+    }
+
+    /// A part of a step's keys, of [`PARTS`](Self::PARTS), in no order: who reads a large state can tell
+    /// how far it is.
+    ///
+    /// # Errors
+    /// As for [`keys`](Self::keys).
+    pub fn part(
+        &self,
+        step: &str,
+        part: usize,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<Vec<SavedKey>, FlowError> {
+        let mut keys = Vec::new();
+        let read = self.group(part, Some(step), |_, entry| {
+            if wanted(entry.shard) {
+                keys.push(SavedKey {
+                    born: entry.born,
+                    shard: entry.shard,
+                    key: entry.key.to_vec(),
+                    tag: entry.tag,
+                    state: entry.state.to_vec(),
+                });
+            }
+        });
+        read.map_err(|cause| failed(&self.journal.path(), cause))?;
         Ok(keys)
     }
 
@@ -256,7 +306,11 @@ impl Saved {
         let mut bodies = Vec::new();
         for &(sequence, name) in &self.index.groups[group].records {
             if only.is_none_or(|only| self.index.names[name] == only) {
-                bodies.push((sequence, reader.read(sequence)?.body.to_vec()));
+                let body = match self.kept.get(&sequence) {
+                    Some(record) => record.body().to_vec(),
+                    None => reader.read(sequence)?.body.to_vec(),
+                };
+                bodies.push((sequence, body));
             }
         }
         let mut seen: HashMap<&str, HashSet<&[u8], FixedState>> = HashMap::new();
@@ -306,7 +360,11 @@ impl Store {
             let needed = journal.cursor(NEEDED, Share::Exclusive)?;
             Ok(Store {
                 dir: dir.to_owned(),
-                saved: Saved { journal, index },
+                saved: Saved {
+                    journal,
+                    index,
+                    kept: Arc::default(),
+                },
                 writer,
                 needed,
                 sync,
@@ -376,6 +434,11 @@ impl Store {
 
 fn path(dir: &Path) -> PathBuf {
     dir.join("epochs")
+}
+
+/// Whether a record was removed before it could be read.
+fn is_pruned(cause: &Cause) -> bool {
+    matches!(cause.downcast_ref(), Some(Error::Pruned { .. }))
 }
 
 fn failed(dir: &Path, cause: impl Into<Cause>) -> FlowError {

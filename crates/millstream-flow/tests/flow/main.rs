@@ -32,5 +32,6 @@ mod tcp_faults;
 mod tcp_framing;
 mod tcp_sinks;
 mod timers;
+mod trials;
 mod watermarks;
 mod windows;

@@ -24,43 +24,44 @@ pub(crate) struct EncodedWriter {
     pub(crate) frames: Frames,
 }
 
-impl EncodedWriter {
-    fn put(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
-        let encoded = match &self.encode {
-            Some(encode) => &encode.bind(item.py()).call1((item,))?,
-            None => item,
-        };
-        let out = &mut self.frames.data;
-        let start = out.len();
-        if let Ok(record) = encoded.cast::<Record>() {
-            out.extend_from_slice(record.get().as_bytes());
-        } else if let Ok(bytes) = encoded.cast::<PyBytes>() {
-            out.extend_from_slice(bytes.as_bytes());
-        } else if let Ok(text) = encoded.cast::<PyString>() {
-            out.extend_from_slice(text.to_str()?.as_bytes());
-        } else if let Ok(bytes) = encoded.cast::<PyByteArray>() {
-            out.extend_from_slice(&bytes.to_vec());
-        } else if self.text && self.encode.is_none() {
-            out.extend_from_slice(encoded.str()?.to_str()?.as_bytes());
-        } else {
-            let found = type_name(encoded);
-            let who = if self.encode.is_some() {
-                "the encoder gave"
-            } else {
-                "the sink takes"
-            };
-            return Err(PyTypeError::new_err(match self.encode {
-                Some(_) => format!("{who} {found}, not bytes, str or a Record"),
-                None => {
-                    format!("{who} bytes, str or a Record, not {found}; give it an encode function")
-                }
-            }));
-        }
-        let end = u32::try_from(out.len())
-            .map_err(|_| PyTypeError::new_err("a batch of output is larger than 4 GiB"))?;
-        self.frames.spans.push((start as u32, end));
-        Ok(())
+/// Appends the frame of an item: what `encode` gives, or else its own bytes, or else its text if that is
+/// wanted. What is none of these is not what `who`, a sink or a source, takes.
+pub(crate) fn append_frame(
+    item: &Bound<'_, PyAny>,
+    encode: Option<&Py<PyAny>>,
+    text: bool,
+    who: &str,
+    frames: &mut Frames,
+) -> PyResult<()> {
+    let encoded = match encode {
+        Some(encode) => &encode.bind(item.py()).call1((item,))?,
+        None => item,
+    };
+    let out = &mut frames.data;
+    let start = out.len();
+    if let Ok(record) = encoded.cast::<Record>() {
+        out.extend_from_slice(record.get().as_bytes());
+    } else if let Ok(bytes) = encoded.cast::<PyBytes>() {
+        out.extend_from_slice(bytes.as_bytes());
+    } else if let Ok(text) = encoded.cast::<PyString>() {
+        out.extend_from_slice(text.to_str()?.as_bytes());
+    } else if let Ok(bytes) = encoded.cast::<PyByteArray>() {
+        out.extend_from_slice(&bytes.to_vec());
+    } else if text && encode.is_none() {
+        out.extend_from_slice(encoded.str()?.to_str()?.as_bytes());
+    } else {
+        let found = type_name(encoded);
+        return Err(PyTypeError::new_err(match encode {
+            Some(_) => format!("the encoder gave {found}, not bytes, str or a Record"),
+            None => format!(
+                "the {who} takes bytes, str or a Record, not {found}; give it an encode function"
+            ),
+        }));
     }
+    let end = u32::try_from(out.len())
+        .map_err(|_| PyTypeError::new_err("a batch of output is larger than 4 GiB"))?;
+    frames.spans.push((start as u32, end));
+    Ok(())
 }
 
 impl Writer<PyBatch> for EncodedWriter {
@@ -70,14 +71,17 @@ impl Writer<PyBatch> for EncodedWriter {
             let values = batch.take_values(py);
             batch.clear();
             for item in values.iter() {
-                self.put(&item).map_err(|error| {
-                    Box::new(Failure {
-                        step: self.name.clone(),
-                        key: None,
-                        item: Some(show(&item)),
-                        cause: cause(error),
-                    })
-                })?;
+                let encode = self.encode.as_ref();
+                append_frame(&item, encode, self.text, "sink", &mut self.frames).map_err(
+                    |error| {
+                        Box::new(Failure {
+                            step: self.name.clone(),
+                            key: None,
+                            item: Some(show(&item)),
+                            cause: cause(error),
+                        })
+                    },
+                )?;
             }
             Ok::<(), Cause>(())
         })?;

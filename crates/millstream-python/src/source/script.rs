@@ -92,9 +92,16 @@ impl Source<PyBatch> for Script {
         resume: Option<Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
+        let pieces = Arc::clone(&self.partitions[partition]);
+        let piece = resume.map_or(0, |position| (position >> ITEM_BITS) as usize);
+        for at in pieces.iter() {
+            if let Piece::Advance(clock, _) = at {
+                clock.advanced_by(place(&pieces), advanced(&pieces, piece, clock));
+            }
+        }
         Ok(Box::new(Reading {
-            pieces: Arc::clone(&self.partitions[partition]),
-            piece: resume.map_or(0, |position| (position >> ITEM_BITS) as usize),
+            pieces,
+            piece,
             item: resume.map_or(0, |position| (position & ITEM_MASK) as usize),
             until: None,
             settled: false,
@@ -106,6 +113,21 @@ impl Source<PyBatch> for Script {
 /// A position is the number of a piece and, below it, that of an item in the piece.
 const ITEM_BITS: u32 = 32;
 const ITEM_MASK: Position = (1 << ITEM_BITS) - 1;
+
+/// By how much the pieces before `end` have advanced a clock.
+fn advanced(pieces: &[Piece], end: usize, clock: &VirtualClock) -> Duration {
+    let before = pieces.iter().take(end);
+    let times = before.map(|piece| match piece {
+        Piece::Advance(other, by) if other.is(clock) => *by,
+        _ => Duration::ZERO,
+    });
+    times.sum()
+}
+
+/// What tells the scripts of a process apart.
+fn place(pieces: &Arc<Vec<Piece>>) -> usize {
+    Arc::as_ptr(pieces) as usize
+}
 
 struct Reading {
     pieces: Arc<Vec<Piece>>,
@@ -149,7 +171,8 @@ impl Partition<PyBatch> for Reading {
                 Some(Piece::Advance(clock, by)) => {
                     // As in the engine's own script: what was read before arrives before the clock moves.
                     if self.settled {
-                        clock.advance(*by);
+                        let total = advanced(&self.pieces, self.piece, clock) + *by;
+                        clock.advanced_by(place(&self.pieces), total);
                         self.until = Some(now_ns());
                     }
                     self.settled = !self.settled;

@@ -13,7 +13,7 @@ mod input;
 mod line;
 mod making;
 pub(super) mod moment;
-mod output;
+pub(super) mod output;
 pub(super) mod progress;
 mod prune;
 mod range;
@@ -81,14 +81,14 @@ pub(super) fn run(args: Args) -> (&'static str, Result<(), Failure>) {
 
 /// Why a verb ends early.
 #[derive(Debug)]
-enum End {
+pub(super) enum End {
     /// Nobody reads what it prints any more: no failure.
     ReaderGone,
     /// It was tried, and failed.
     Failed(Failure),
 }
 
-type Outcome<T = ()> = Result<T, End>;
+pub(super) type Outcome<T = ()> = Result<T, End>;
 
 impl From<Failure> for End {
     fn from(failure: Failure) -> Self {

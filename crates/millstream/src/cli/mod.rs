@@ -16,6 +16,7 @@ mod report;
 mod run;
 mod send;
 mod service;
+mod state;
 mod stop;
 
 use std::ffi::OsString;
@@ -48,6 +49,8 @@ enum Verb {
     Receive(receive::Args),
     /// Write a file of test data.
     Generate(generate::Args),
+    /// Look into the state that a flow has saved.
+    State(state::Args),
     /// Look into journals, append to them, move their records.
     Journal(journal::Args),
     /// Durable queues for any memcache client: serve them, look into them, use them.
@@ -55,7 +58,7 @@ enum Verb {
 }
 
 impl Verb {
-    fn run(self) -> (&'static str, Result<(), Failure>) {
+    fn run(self, show: ShowState) -> (&'static str, Result<(), Failure>) {
         match self {
             Self::Demo(args) => ("demo", bench::demo(&args)),
             Self::Bench(args) => ("bench", bench::run(args)),
@@ -64,6 +67,7 @@ impl Verb {
             Self::Send(args) => ("send", send::run(args)),
             Self::Receive(args) => ("receive", receive::run(args)),
             Self::Generate(args) => ("generate", generate::run(&args)),
+            Self::State(args) => state::run(args, show),
             Self::Journal(args) => journal::run(args),
             Self::Queue(args) => queue::run(args),
         }
@@ -89,8 +93,17 @@ impl Failure {
     }
 }
 
+/// Shows a state that another language wrote, given how it is written and its bytes; nothing when that is
+/// none of its own.
+pub type ShowState = fn(u8, &[u8]) -> Option<String>;
+
 /// Run the program with these arguments, the first of which is its name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    main_showing(args, |_, _| None)
+}
+
+/// As [`main`], in a program that can show states of another language.
+pub fn main_showing(args: impl IntoIterator<Item = OsString>, show: ShowState) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -99,7 +112,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let (verb, outcome) = cli.verb.run();
+    let (verb, outcome) = cli.verb.run(show);
     let (message, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Usage(message)) => (message, 2),

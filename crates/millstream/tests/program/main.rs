@@ -20,3 +20,4 @@ mod journal_two_processes;
 mod market_spread;
 mod send_receive;
 mod send_receive_failures;
+mod state;

@@ -50,7 +50,7 @@ pub(in crate::cli) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A moment as RFC 3339, UTC, down to the nanosecond.
-pub(super) fn show(time_ns: u64) -> String {
+pub(in crate::cli) fn show(time_ns: u64) -> String {
     match Timestamp::from_nanosecond(time_ns.into()) {
         Ok(moment) => format!("{moment:.9}"),
         // Every u64 of nanoseconds is within the range of the type.

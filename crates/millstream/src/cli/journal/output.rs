@@ -13,7 +13,7 @@ use super::{End, Outcome};
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Lines on their way out. What is left is written by [`flush`](Self::flush) only.
-pub(super) struct Output {
+pub(in crate::cli) struct Output {
     to: Box<dyn Write>,
     path: Option<PathBuf>,
     buffer: Vec<u8>,
@@ -21,7 +21,7 @@ pub(super) struct Output {
 
 impl Output {
     /// Standard output.
-    pub(super) fn stdout() -> Self {
+    pub(in crate::cli) fn stdout() -> Self {
         Output {
             to: Box::new(io::stdout()),
             path: None,
@@ -30,7 +30,7 @@ impl Output {
     }
 
     /// A file, made anew, or standard output.
-    pub(super) fn open(path: Option<&Path>) -> Outcome<Self> {
+    pub(in crate::cli) fn open(path: Option<&Path>) -> Outcome<Self> {
         let Some(path) = path else {
             return Ok(Self::stdout());
         };
@@ -50,7 +50,7 @@ impl Output {
     }
 
     /// Write a line.
-    pub(super) fn line(&mut self, text: impl std::fmt::Display) -> Outcome {
+    pub(in crate::cli) fn line(&mut self, text: impl std::fmt::Display) -> Outcome {
         // Writing to memory does not fail.
         let _written = writeln!(self.buffer, "{text}");
         self.relieve()
@@ -64,7 +64,7 @@ impl Output {
     }
 
     /// Write all that is left.
-    pub(super) fn flush(&mut self) -> Outcome {
+    pub(in crate::cli) fn flush(&mut self) -> Outcome {
         let written = self
             .to
             .write_all(&self.buffer)

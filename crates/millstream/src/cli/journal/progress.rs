@@ -32,6 +32,11 @@ impl Progress {
         }
     }
 
+    /// One more of a few is done.
+    pub(in crate::cli) fn next(&mut self) {
+        self.at(self.done + 1);
+    }
+
     /// So many are done.
     pub(in crate::cli) fn at(&mut self, done: u64) {
         self.done = done;

@@ -1,0 +1,165 @@
+//! A sink that is a list in memory. With recovery it is cut back to the commit, as a file is.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::batch::Data;
+use crate::control::{Control, lock};
+use crate::error::Cause;
+use crate::files::length_of;
+use crate::framing::Frames;
+use crate::sink::{Sink, Token, Writer};
+use crate::together::{Log, Together};
+
+/// What a flow wrote, for a test to look at.
+#[derive(Clone)]
+pub struct Collected<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Default for Collected<T> {
+    fn default() -> Self {
+        Collected(Arc::default())
+    }
+}
+
+impl<T: Data> Collected<T> {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// A sink that puts its items here. For items that are bytes it is one of frames, too.
+    #[must_use]
+    pub fn sink(&self) -> CollectSink<T> {
+        CollectSink {
+            list: self.clone(),
+            shared: Arc::default(),
+        }
+    }
+    /// Takes what is there.
+    #[must_use]
+    pub fn take(&self) -> Vec<T> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+    /// What `look` says of each item that is there.
+    pub(super) fn look<R>(&self, look: impl Fn(&T) -> R) -> Vec<R> {
+        lock(&self.0).iter().map(look).collect()
+    }
+}
+
+type Shared<T> = Mutex<Together<Collected<T>>>;
+
+/// The sink of a [`Collected`].
+#[derive(Clone)]
+pub struct CollectSink<T: Data> {
+    list: Collected<T>,
+    /// The list as the workers of the current run share it.
+    shared: Arc<Mutex<Weak<Shared<T>>>>,
+}
+
+impl<T: Data> CollectSink<T> {
+    fn writer(&self, control: &Arc<Control>) -> CollectWriter<T> {
+        let mut shared = lock(&self.shared);
+        let list = shared.upgrade().unwrap_or_else(|| {
+            let list = Arc::new(Mutex::new(Together::new(self.list.clone(), control)));
+            *shared = Arc::downgrade(&list);
+            list
+        });
+        let share = lock(&list).join();
+        CollectWriter { list, share }
+    }
+
+    fn cut(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        let mut list = lock(&self.list.0);
+        // What was there before the first run is none of the flow's.
+        let length = match tokens {
+            [] => list.len(),
+            tokens => length_of(tokens)? as usize,
+        };
+        if list.len() < length {
+            let found = list.len();
+            return Err(
+                format!("{found} items are there, fewer than the {length} committed").into(),
+            );
+        }
+        list.truncate(length);
+        Ok(Some((length as u64).to_le_bytes().to_vec()))
+    }
+}
+
+impl<T: Data> Sink<Vec<T>> for CollectSink<T> {
+    fn describe(&self) -> String {
+        "collected in memory".to_owned()
+    }
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Vec<T>>>, Cause> {
+        Ok(Box::new(self.writer(control)))
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        self.cut(tokens)
+    }
+}
+
+impl Sink<Frames> for CollectSink<Vec<u8>> {
+    fn describe(&self) -> String {
+        "collected in memory".to_owned()
+    }
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        Ok(Box::new(self.writer(control)))
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        self.cut(tokens)
+    }
+}
+
+impl<T: Data> Log for Collected<T> {
+    type Piece = Vec<T>;
+
+    fn append(&mut self, piece: &mut Vec<T>) -> Result<(), Cause> {
+        lock(&self.0).append(piece);
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<u64, Cause> {
+        Ok(lock(&self.0).len() as u64)
+    }
+}
+
+struct CollectWriter<T: Data> {
+    list: Arc<Shared<T>>,
+    share: usize,
+}
+
+impl<T: Data> CollectWriter<T> {
+    fn prepared(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let length = lock(&self.list).prepare(self.share, epoch)?;
+        Ok(length.map(|length| length.to_le_bytes().to_vec()))
+    }
+}
+
+impl<T: Data> Writer<Vec<T>> for CollectWriter<T> {
+    fn write_batch(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
+        lock(&self.list).write(self.share, batch)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        self.prepared(epoch)
+    }
+    fn close(&mut self) -> Result<(), Cause> {
+        lock(&self.list).leave(self.share)
+    }
+}
+
+impl Writer<Frames> for CollectWriter<Vec<u8>> {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        let mut frames: Vec<Vec<u8>> = batch.iter().map(<[u8]>::to_vec).collect();
+        lock(&self.list).write(self.share, &mut frames)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        self.prepared(epoch)
+    }
+    fn close(&mut self) -> Result<(), Cause> {
+        lock(&self.list).leave(self.share)
+    }
+}

@@ -1,0 +1,138 @@
+//! Runs in which lists stand in for sources and sinks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millstream_flow::Rehearsal as Engine;
+use millstream_flow::batch::Batch;
+use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
+use millstream_flow::poller::Io;
+use millstream_flow::recovery::Saved;
+use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::batch::PyBatch;
+use crate::error::{cause, to_python};
+use crate::gil::locked;
+use crate::saving::load_key;
+use crate::sink::{Named, append_frame};
+use crate::source::Script;
+
+/// What stands in for the sources and sinks of a flow: scripts by the name of the source, lists that are
+/// made when a sink is met.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Rehearsal {
+    pub(crate) engine: Arc<Engine>,
+    outputs: Arc<Py<PyDict>>,
+}
+
+#[pymethods]
+impl Rehearsal {
+    #[new]
+    fn new(py: Python<'_>, inputs: Vec<(String, Bound<'_, Script>)>) -> Self {
+        let outputs = Arc::new(PyDict::new(py).unbind());
+        let mut engine = Engine::new();
+        for (name, script) in inputs {
+            let script = script.get().clone();
+            // A source of bytes keeps its decoder.
+            let frames = Framed(script.clone());
+            engine = engine.source::<PyBatch>(&name, script);
+            engine = engine.source::<Frames>(&name, frames);
+        }
+        let lists = Arc::clone(&outputs);
+        let engine = engine.other_sinks::<PyBatch, _>(move |name| {
+            locked(|py| {
+                let list = PyList::empty(py);
+                lists.bind(py).set_item(name, &list)?;
+                Ok(Named::list(name, &list))
+            })
+            .map_err(cause)
+        });
+        Rehearsal {
+            engine: Arc::new(engine),
+            outputs,
+        }
+    }
+
+    /// What the sinks were given so far, by their names.
+    #[getter]
+    fn outputs(&self, py: Python<'_>) -> Py<PyDict> {
+        self.outputs.clone_ref(py)
+    }
+}
+
+/// A script whose items are the frames of a source of bytes.
+struct Framed(Script);
+
+impl Source<Frames> for Framed {
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        self.0.partitions()
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        Ok(Box::new(FramedPartition {
+            script: self.0.open(partition, resume, io)?,
+            items: PyBatch::default(),
+        }))
+    }
+}
+
+struct FramedPartition {
+    script: Box<dyn Partition<PyBatch>>,
+    items: PyBatch,
+}
+
+impl Partition<Frames> for FramedPartition {
+    fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        let next = self.script.next_batch(&mut self.items, events)?;
+        if next == Next::Batch {
+            batch.data.clear();
+            locked(|py| {
+                let items = self.items.take_values(py);
+                let mut items = items.iter();
+                items
+                    .try_for_each(|item| append_frame(&item, None, false, "source of bytes", batch))
+            })
+            .map_err(cause)?;
+            self.items.clear();
+        }
+        Ok(next)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        self.script.next_awake()
+    }
+    fn position(&self) -> Position {
+        self.script.position()
+    }
+}
+
+/// The step, the key, how its state is written, and the state.
+type SavedState = (String, Py<PyAny>, u8, Py<PyBytes>);
+
+/// What is saved in a state directory.
+#[pyfunction]
+pub(crate) fn saved_states(py: Python<'_>, dir: PathBuf) -> PyResult<Vec<SavedState>> {
+    let failed = |error| to_python(py, error);
+    let saved = Saved::open(&dir).map_err(failed)?;
+    let mut states = Vec::new();
+    for step in saved.steps() {
+        for found in saved.keys(step, |_| true).map_err(failed)? {
+            let key = match millstream_flow::key::AnyKey::load(&mut &found.key[..]) {
+                Some(key) => load_key(py, &key)?,
+                None => PyBytes::new(py, &found.key).into_any(),
+            };
+            let state = PyBytes::new(py, &found.state).unbind();
+            states.push((step.to_owned(), key.unbind(), found.tag, state));
+        }
+    }
+    Ok(states)
+}

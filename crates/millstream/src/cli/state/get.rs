@@ -1,0 +1,55 @@
+//! `millstream state get`: the state of a key.
+
+use std::path::PathBuf;
+
+use super::super::ShowState;
+use super::super::journal::output::Output;
+use super::{Look, Outcome, shown};
+
+/// The options of `millstream state get`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "KEY is written as `millstream state keys` shows it; the quotes of text may be left out.\n\nExamples:\n  \
+                  millstream state get state/ count the\n  millstream state get state/ count '(\"IBM\", 7)' --json"
+)]
+pub(super) struct Args {
+    /// The state directory of a flow.
+    dir: PathBuf,
+    /// The name of the step.
+    step: String,
+    /// The key.
+    #[arg(allow_hyphen_values = true)]
+    key: String,
+    /// A line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show it.
+pub(super) fn run(args: &Args, show: ShowState) -> Outcome {
+    let mut look = Look::open(&args.dir)?;
+    look.steps(Some(&args.step))?;
+    look.expect(1, false);
+    let keys = look.keys(&args.step)?;
+    look.progress = None;
+    let mut out = Output::stdout();
+    let mut found = false;
+    for saved in &keys {
+        let key = shown::key(saved);
+        // Text and a number may look alike: then both are shown.
+        if shown::plain(&key) != args.key && key.to_string() != args.key {
+            continue;
+        }
+        found = true;
+        match args.json {
+            true => out.line(shown::line(&args.step, saved, show))?,
+            false => out.line(format_args!("{key}: {}", shown::state(saved, show)))?,
+        }
+    }
+    if !found {
+        let (step, key) = (&args.step, &args.key);
+        let dir = args.dir.display();
+        return Err(format!("state in {dir}: step \"{step}\" has no state of key {key}").into());
+    }
+    out.flush()
+}

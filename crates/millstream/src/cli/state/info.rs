@@ -1,0 +1,152 @@
+//! `millstream state info`: what a flow has saved, at a glance.
+
+use std::path::PathBuf;
+
+use bytesize::ByteSize;
+use millstream_flow::recovery::Commit;
+use serde::Serialize;
+
+use super::super::journal::moment;
+use super::super::report;
+use super::{Look, Outcome};
+
+/// The options of `millstream state info`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  millstream state info state/ --json")]
+pub(super) struct Args {
+    /// The state directory of a flow, what was given as --state.
+    dir: PathBuf,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A state directory at a glance.
+#[derive(Debug, Serialize)]
+struct Report {
+    path: PathBuf,
+    /// The last epoch that counts.
+    epoch: u64,
+    committed: String,
+    workers: usize,
+    /// True when the flow had come to its end.
+    finished: bool,
+    /// Of the records that count.
+    bytes: u64,
+    steps: Vec<Step>,
+    sources: Vec<Source>,
+    sinks: Vec<Sink>,
+}
+
+#[derive(Debug, Serialize)]
+struct Step {
+    name: String,
+    keys: usize,
+    /// Of keys and states.
+    bytes: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Source {
+    name: String,
+    partition: String,
+    position: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Sink {
+    name: String,
+    worker: usize,
+    /// How far the output is that counts, where the sink is cut by its length.
+    length: Option<u64>,
+}
+
+/// Tell.
+pub(super) fn run(args: &Args) -> Outcome {
+    let mut look = Look::open(&args.dir)?;
+    let Some(commit) = look.saved.commit().cloned() else {
+        let dir = args.dir.display();
+        return Err(format!("state in {dir}: the flow has committed nothing yet").into());
+    };
+    let names = look.steps(None)?;
+    look.expect(names.len(), false);
+    let mut steps = Vec::new();
+    for name in names {
+        let keys = look.keys(&name)?;
+        let bytes = keys.iter().map(|key| key.key.len() + key.state.len());
+        steps.push(Step {
+            name,
+            keys: keys.len(),
+            bytes: bytes.sum(),
+        });
+    }
+    look.progress = None;
+    let report = Report::of(&look, commit, steps);
+    Ok(report::print(&report, &report.to_string(), args.json)?)
+}
+
+impl Report {
+    fn of(look: &Look, commit: Commit, steps: Vec<Step>) -> Self {
+        let sources = commit.sources.into_iter().map(|mark| Source {
+            name: mark.source,
+            partition: mark.partition,
+            position: mark.position,
+        });
+        let sinks = commit.sinks.into_iter().map(|mark| Sink {
+            name: mark.sink,
+            worker: mark.worker,
+            length: mark.token.try_into().ok().map(u64::from_le_bytes),
+        });
+        Report {
+            path: look.dir.clone(),
+            epoch: commit.epoch,
+            committed: moment::show(commit.time_ns.max(0) as u64),
+            workers: commit.workers,
+            finished: commit.finished,
+            bytes: look.saved.bytes(),
+            steps,
+            sources: sources.collect(),
+            sinks: sinks.collect(),
+        }
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let end = if self.finished {
+            "; the flow has finished"
+        } else {
+            ""
+        };
+        writeln!(f, "state      {}{end}", self.path.display())?;
+        writeln!(
+            f,
+            "epoch      {}, committed {} by {} worker(s)",
+            self.epoch, self.committed, self.workers
+        )?;
+        write!(
+            f,
+            "size       {} of records that count",
+            ByteSize(self.bytes)
+        )?;
+        for step in &self.steps {
+            let (name, keys, bytes) = (&step.name, step.keys, ByteSize(step.bytes as u64));
+            write!(f, "\nstep       {name}: {keys} key(s), {bytes}")?;
+        }
+        for source in &self.sources {
+            let (name, partition) = (&source.name, &source.partition);
+            write!(
+                f,
+                "\nsource     {name}, partition {partition}: at {}",
+                source.position
+            )?;
+        }
+        for sink in &self.sinks {
+            write!(f, "\nsink       {}", sink.name)?;
+            if let Some(length) = sink.length {
+                write!(f, ": up to {length}")?;
+            }
+        }
+        Ok(())
+    }
+}

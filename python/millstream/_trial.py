@@ -1,0 +1,216 @@
+"""Trials: a flow run with given inputs and nothing outside, once or with a crash at every point.
+
+In a trial scripts stand in for sources and lists for sinks, dead letters included. With one worker the flow
+runs on the thread that calls, so that a debugger stops in its steps.
+"""
+
+from __future__ import annotations
+
+import tempfile
+
+from . import _millstream, _shown
+from ._errors import FlowUsageError, SimulatedCrash, show
+from ._flow import Flow
+from ._run import Saving, run_saving
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, TypeAlias
+
+    Inputs: TypeAlias = "Mapping[str, _millstream.Script | Iterable[Any]]"
+    Outputs: TypeAlias = "dict[str, list[Any]]"
+
+__all__ = ["crash_everywhere", "run_all"]
+
+MOMENTS = {
+    "before": "before commit {}",
+    "within": "at commit {}, before the sinks were told",
+    "behind": "behind commit {}",
+}
+
+
+def run_all(
+    flow: Flow,
+    inputs: Inputs | None = None,
+    *,
+    workers: int = 1,
+    clock: _millstream.VirtualClock | None = None,
+) -> Outputs:
+    """Runs ``flow`` and gives what its sinks were given, by their names; the sinks themselves are not opened.
+
+    ``inputs`` has for the name of a source its items, or a script (``ms.testing.items``,
+    ``ms.testing.partitions``); a source of bytes is given ``bytes``, ``str`` or records, and decodes them.
+    Other sources are the flow's own. Dead letters of a step come under ``STEP.dead_letters``.
+
+    >>> import millstream as ms
+    >>> flow = ms.Flow("shout")
+    >>> words = flow.source("words", ms.tcp.listen("127.0.0.1:7001", framing="lines", decode=str))
+    >>> words.map(str.upper).sink("out", ms.tcp.send_to("127.0.0.1:7002", framing="lines"))
+    >>> ms.testing.run_all(flow, {"words": ["to", "be"]})
+    {'out': ['TO', 'BE']}
+    """
+    return rehearse(flow, scripts_of(flow, inputs), workers, clock)
+
+
+def crash_everywhere(
+    flow: Flow,
+    inputs: Inputs | None = None,
+    *,
+    workers: int = 1,
+    clock: _millstream.VirtualClock | None = None,
+) -> int:
+    """Runs ``flow`` with simulated crashes around each commit, and asserts that they make no difference.
+
+    Each batch of a source is an epoch of its own. For each commit the flow is run three times from the
+    start: it crashes before the commit, between the commit and telling the sinks, or behind it, and is
+    started again; and once more it crashes behind every commit. What the sinks have, and what is saved at
+    the end, must be as without a crash. Where streams come together, and with several workers, there is no
+    order, and what comes out is compared without.
+
+    Gives how many crashes there were. Raises AssertionError with the crash and the first difference.
+
+    >>> import millstream as ms
+    >>> flow = ms.Flow("count")
+    >>> words = flow.source("words", ms.files.lines("words.txt"))
+    >>> words.key_by(str).count("each", name="count").sink("out", ms.files.write("counts.txt"))
+    >>> ms.testing.crash_everywhere(flow, {"words": ms.testing.items(["to", "be", "to"], batch_size=1)}) > 6
+    True
+    """
+    scripts = scripts_of(flow, inputs)
+    in_order = workers == 1 and is_one_line(flow)
+
+    def trial(crash: Callable[[int], tuple[str, int] | None]) -> tuple[Found, int]:
+        return one_trial(flow, scripts, workers, clock, crash)
+
+    whole, _ = trial(lambda run: None)
+    crashes = 0
+    for moment, said in MOMENTS.items():
+        commit = 1
+        while True:
+            found, crashed = trial(lambda run, at=(moment, commit): at if run == 0 else None)  # type: ignore[misc]
+            if not crashed:
+                break
+            compare(whole, found, in_order, said.format(commit))
+            crashes, commit = crashes + 1, commit + 1
+    found, crashed = trial(lambda run: ("behind", 1))
+    compare(whole, found, in_order, "behind each commit")
+    return crashes + crashed
+
+
+class Found:
+    """What a trial brought."""
+
+    def __init__(self, outputs: Outputs, states: list[tuple[str, Any, int, bytes]]) -> None:
+        self.outputs = outputs
+        self.states = {(step, key): (how, written) for step, key, how, written in states}
+
+
+def one_trial(
+    flow: Flow,
+    scripts: list[tuple[str, _millstream.Script]],
+    workers: int,
+    clock: _millstream.VirtualClock | None,
+    crash: Callable[[int], tuple[str, int] | None],
+) -> tuple[Found, int]:
+    """Runs until the end, where the n-th run crashes as ``crash(n)`` says; gives how many did, too."""
+    rehearsal = _millstream.Rehearsal(scripts)
+    crashes = 0
+    with tempfile.TemporaryDirectory(prefix="millstream-trial-") as state:
+        while True:
+            saving = Saving(state, 0.0, False, [], crash(crashes))
+            try:
+                run_saving(flow, workers, saving, clock=clock, rehearsal=rehearsal)
+            except SimulatedCrash:
+                crashes += 1
+                continue
+            return Found(rehearsal.outputs, _millstream.saved_states(state)), crashes
+
+
+def compare(whole: Found, found: Found, in_order: bool, crash: str) -> None:
+    """Raises for the first thing in which a trial differs from the whole one."""
+    what = difference(whole, found, in_order)
+    if what is not None:
+        raise AssertionError(f"a crash {crash} makes a difference: {what}")
+
+
+def difference(whole: Found, found: Found, in_order: bool) -> str | None:
+    """The first difference, in words."""
+    for sink in sorted(whole.outputs.keys() | found.outputs.keys()):
+        expected, got = whole.outputs.get(sink, []), found.outputs.get(sink, [])
+        if not in_order:
+            expected, got = sorted(expected, key=repr), sorted(got, key=repr)
+        if expected == got:
+            continue
+        for at in range(max(len(expected), len(got))):
+            was, now = expected[at : at + 1], got[at : at + 1]
+            if was != now and repr(was) != repr(now):
+                which = "item" if in_order else "in sorted order, item"
+                return f'output "{sink}": {which} {at} is {told(now)} and was {told(was)}'
+    for step, key in whole.states.keys() | found.states.keys():
+        before, after = whole.states.get((step, key)), found.states.get((step, key))
+        if before != after and not same_state(before, after):
+            place = f'state of step "{step}", key {show(key)}'
+            return f"{place}: it is {told_state(after)} and was {told_state(before)}"
+    return None
+
+
+def told(items: list[Any]) -> str:
+    return show(items[0]) if items else "nothing"
+
+
+def same_state(one: tuple[int, bytes] | None, other: tuple[int, bytes] | None) -> bool:
+    """Whether two states are the same, though their pickles have other bytes."""
+    if one is None or other is None:
+        return False
+    values = _shown.read(*one), _shown.read(*other)
+    return values[0] is not None and (values[0] == values[1] or repr(values[0]) == repr(values[1]))
+
+
+def told_state(state: tuple[int, bytes] | None) -> str:
+    if state is None:
+        return "nothing"
+    shown = _shown.show(*state)
+    return shown if shown is not None else state[1].hex()
+
+
+def rehearse(
+    flow: Flow,
+    scripts: list[tuple[str, _millstream.Script]],
+    workers: int,
+    clock: _millstream.VirtualClock | None,
+) -> Outputs:
+    """Runs a flow with these scripts, and lists for sinks."""
+    rehearsal = _millstream.Rehearsal(scripts)
+    run_saving(flow, workers, clock=clock, rehearsal=rehearsal)
+    return rehearsal.outputs
+
+
+def nodes(flow: Flow) -> list[dict[str, Any]]:
+    """What a flow is made of."""
+    import json
+
+    found: list[dict[str, Any]] = json.loads(flow.describe("json"))["nodes"]
+    return found
+
+
+def is_one_line(flow: Flow) -> bool:
+    """Whether nothing in a flow comes together, so that all that comes out has an order."""
+    found = nodes(flow)
+    sources = [node for node in found if node["kind"] == "source"]
+    return len(sources) == 1 and all(len(node["inputs"]) <= 1 for node in found)
+
+
+def scripts_of(flow: Flow, inputs: Inputs | None) -> list[tuple[str, _millstream.Script]]:
+    """The scripts that stand in for sources."""
+    from .testing import items
+
+    if not isinstance(flow, Flow):
+        raise FlowUsageError(f"a trial is one of a Flow, not of {flow!r}")
+    sources = [node["name"] for node in nodes(flow) if node["kind"] == "source"]
+    scripts = []
+    for name, given in (inputs or {}).items():
+        if name not in sources:
+            raise FlowUsageError(f'flow "{flow.name}" has no source "{name}"; it has {", ".join(sources)}')
+        scripts.append((name, given if isinstance(given, _millstream.Script) else items(given)))
+    return scripts

@@ -319,7 +319,16 @@ def python_blocks(path: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
 
 
-GUIDES = ("flows.md", "time-and-windows.md", "joins.md", "journal.md", "recovery.md", "queues.md", "testing.md")
+GUIDES = (
+    "flows.md",
+    "time-and-windows.md",
+    "joins.md",
+    "journal.md",
+    "recovery.md",
+    "queues.md",
+    "testing.md",
+    "replay.md",
+)
 
 
 @pytest.mark.parametrize(

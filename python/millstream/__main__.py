@@ -1,4 +1,4 @@
-"""``python -m millstream`` and the command ``millstream``: ``run`` and ``service`` are Python,
+"""``python -m millstream`` and the command ``millstream``: ``run``, ``diff`` and ``service`` are Python,
 all else is the native program."""
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ def main(argv: list[str] | None = None) -> int:
         from ._program import run_file
 
         return run_file(arguments[1:])
+    if arguments[:1] == ["diff"]:
+        from ._replay_program import diff_files
+
+        return diff_files(arguments[1:])
     if arguments[:1] == ["service"]:
         from ._service_program import service
 

@@ -54,6 +54,7 @@ __all__ = [
     "key_hash",
     "run",
     "saved_states",
+    "shown_state",
     "service_export",
     "service_history",
     "service_test",
@@ -317,9 +318,18 @@ class Stopper:
 
 @final
 class Rehearsal:
-    def __new__(cls, inputs: Sequence[tuple[str, Script]]) -> Self: ...
-    @property
-    def outputs(self) -> dict[str, list[Any]]: ...
+    def __new__(
+        cls,
+        inputs: Sequence[tuple[str, Script]],
+        make_sink: Callable[[str], object],
+        replay: tuple[
+            Sequence[tuple[str | None, str, bool]],
+            tuple[bool, int] | None,
+            tuple[bool, int] | None,
+            int | None,
+        ]
+        | None,
+    ) -> Self: ...
 
 @final
 class Script:
@@ -377,6 +387,7 @@ def run(
     stopper: Stopper,
     rehearsal: Rehearsal | None,
 ) -> Report: ...
+def shown_state(how: int, written: bytes) -> str | None: ...
 def saved_states(dir: str | PathLike[str]) -> list[tuple[str, Any, int, bytes]]: ...
 def tcp_listen(
     address: str,

@@ -1,4 +1,4 @@
-"""``millstream run FILE.py[:name]``: runs the flow that a Python file describes.
+"""``millstream run FILE.py[:name]``: runs the flow that a Python file describes, or replays input through it.
 
 Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage, 1 for a failure, with one
 line on standard error; if the user's code raised, its traceback stands above that line, without frames of
@@ -42,6 +42,10 @@ def run_file(arguments: list[str]) -> int:
     from ._run import run
 
     try:
+        if options.replay:
+            from ._replay_program import replay_file
+
+            return replay_file(flow, options)
         report = run(
             flow,
             workers=options.workers,
@@ -91,7 +95,14 @@ def parse(arguments: list[str]) -> Any:
     parser.add_argument(
         "--drop-state", action="append", default=[], metavar="STEP", help="forget the saved state of a step"
     )
+    from ._replay_program import add_replay, check_replay
+
+    add_replay(parser)
+    parser.add_argument(
+        "--out", metavar="FILE", help="where a replay writes its lines (default: standard output)"
+    )
     options = parser.parse_args(arguments)
+    check_replay(options)
     if options.drop_state and options.state is None:
         raise UsageError("--drop-state needs --state")
     if not 1 <= options.workers <= 256:
@@ -145,13 +156,13 @@ def load(place: str) -> Flow:
     return flow
 
 
-def told(message: str, code: int) -> int:
+def told(message: str, code: int, verb: str = "run") -> int:
     """Says what is wrong in one line."""
-    print(f"millstream run: {' '.join(message.split())}", file=sys.stderr)
+    print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
     return code
 
 
-def failed(error: BaseException, what: str) -> int:
+def failed(error: BaseException, what: str, verb: str = "run") -> int:
     """Shows the traceback of the user's code, and says what failed."""
     cause = error.__cause__ or error
     frames = users_frames(cause.__traceback__)
@@ -167,7 +178,7 @@ def failed(error: BaseException, what: str) -> int:
     # A mistake found by ours is clear without the name of its type.
     if not isinstance(error, (RuntimeError, OSError, FlowUsageError)) or frames is not None:
         text = text if error.__cause__ is not None else f"{type(error).__name__}: {text}"
-    return told(f"{what}: {text}", 1)
+    return told(f"{what}: {text}", 1, verb)
 
 
 def users_frames(frames: TracebackType | None) -> TracebackType | None:

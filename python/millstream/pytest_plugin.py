@@ -1,5 +1,7 @@
 """Collects tests of services: each ``in.yaml`` below a file ``component``, which says ``MODULE:CLASS``.
 
+The fixture ``millstream_replay`` replays recorded input through a flow, both as files beside the test.
+
 ``pytest --millstream-update`` rewrites what is expected, ``--millstream-agitate`` runs the variants too.
 """
 
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["pytest_addoption", "pytest_collect_file"]
+__all__ = ["millstream_replay", "pytest_addoption", "pytest_collect_file"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,6 +23,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--millstream-agitate", action="store_true", help="run service tests with wrong calls too"
     )
+
+
+@pytest.fixture
+def millstream_replay(request: pytest.FixtureRequest) -> Any:
+    """``millstream_replay("flow.py", "recorded")``: ``ms.testing.replay`` with paths from the test's folder.
+
+    The flow may be a ``Flow`` too.
+    """
+    from .testing import replay
+
+    folder = request.path.parent
+
+    def run(flow: Any, recorded: Any, **options: Any) -> dict[str, list[Any]]:
+        places = (
+            {name: folder / path for name, path in recorded.items()} if isinstance(recorded, dict) else None
+        )
+        file = str(folder / flow) if isinstance(flow, str) else flow
+        return replay(file, folder / recorded if places is None else places, **options)
+
+    return run
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

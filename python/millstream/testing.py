@@ -1,12 +1,14 @@
 """What tests of flows are made of.
 
 Sources that follow a script, with pauses, ends and aborts; sinks that are lists; a clock that is moved by
-hand; trials of a flow, once (``run_all``) or with a crash at every point (``crash_everywhere``).
+hand; trials of a flow, once (``run_all``) or with a crash at every point (``crash_everywhere``);
+replays of recorded input (``replay``, ``diff``).
 """
 
 from __future__ import annotations
 
 from . import _millstream
+from ._replay import Difference, SinkDifference, diff, replay
 from ._time import nanos
 from ._trial import crash_everywhere, run_all
 
@@ -21,14 +23,18 @@ __all__ = [
     "ABORT",
     "END",
     "Collected",
+    "Difference",
+    "SinkDifference",
     "advance",
     "clock",
     "collect",
     "crash_everywhere",
+    "diff",
     "discard",
     "items",
     "partitions",
     "pause",
+    "replay",
     "run_all",
 ]
 

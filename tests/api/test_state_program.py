@@ -47,9 +47,9 @@ def test_states_are_shown_as_python_shows_them(state: Path) -> None:
     assert program("get", state, "count", "be").stdout == '"be": 1\n'
     assert program("keys", state, "see").stdout == '"to"\n"be"\n'
     lines = [json.loads(line) for line in program("export", state, "--step", "count").stdout.splitlines()]
-    assert [(line["key"], line["repr"], line["written"]) for line in lines] == [
-        ("to", "2", "pickle"),
-        ("be", "1", "pickle"),
+    assert [(line["key"], line["state"], line["written"]) for line in lines] == [
+        ("to", 2, "messagepack"),
+        ("be", 1, "messagepack"),
     ]
     report = json.loads(program("info", state, "--json").stdout)
     assert [(step["name"], step["keys"]) for step in report["steps"]] == [("count", 2), ("see", 2)]

@@ -132,8 +132,9 @@ def test_logic_that_forgets_something_is_found() -> None:
     with pytest.raises(AssertionError) as raised:
         trial(Forgetful)
     said = str(raised.value)
-    assert re.match('a crash before commit . makes a difference: output "out": item 5 is ', said), said
-    assert said.endswith("('w4', ('w4', 1)) and was ('w4', ('w4', 2))"), said
+    # Which commit it is depends on when epochs began.
+    assert re.match('a crash before commit . makes a difference: output "out": item . is ', said), said
+    assert re.search(r"\('(w.)', 1\)\) and was \('\1', \('\1', .\)\)$", said), said
 
 
 def test_state_outside_of_the_flow_is_found() -> None:

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::batch::Data;
 use crate::control::Control;
+use crate::durable::Kind;
 use crate::error::{Cause, shorten};
 use crate::framing::Frames;
 use crate::policy::{OnError, Policy};
@@ -76,12 +77,15 @@ where
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         self.source.begin(run)
     }
-    fn over(&self, frames: Arc<dyn Source<Frames>>) -> Option<Arc<dyn Source<Vec<T>>>> {
-        Some(Arc::new(Decoded {
-            source: frames,
-            decode: Arc::clone(&self.decode),
-            on_error: self.on_error.clone(),
-        }))
+    fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<Vec<T>>>> {
+        let decoded = |source| -> Arc<dyn Source<Vec<T>>> {
+            Arc::new(Decoded {
+                source,
+                decode: Arc::clone(&self.decode),
+                on_error: self.on_error.clone(),
+            })
+        };
+        (kind == Kind::Bytes).then(|| decoded(frames))
     }
 }
 

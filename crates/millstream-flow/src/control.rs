@@ -117,7 +117,7 @@ impl Control {
         self.ring();
     }
 
-    fn ring(&self) {
+    pub(crate) fn ring(&self) {
         self.bell.fetch_add(1, Ordering::SeqCst);
         self.wake_all();
     }

@@ -36,6 +36,7 @@ mod raw;
 mod record;
 mod recorded;
 mod recorder;
+mod refill;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
@@ -43,6 +44,7 @@ use std::time::Duration;
 
 use crate::control::lock;
 use crate::error::Cause;
+use crate::framing::Frames;
 use crate::poller::Io;
 use crate::source::{Beginning, Partition, Position, Recording, Source};
 
@@ -52,6 +54,7 @@ pub use recorded::Recorded;
 
 use partition::DurablePartition;
 use recorder::Recorder;
+use refill::Refill;
 
 /// How long recorded input is kept once no epoch needs it. It is removed in whole segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,6 +124,12 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
         Ok(Box::new(DurablePartition::new(
             recorder, partition, source, behind,
         )))
+    }
+    fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
+        match kind == B::KIND && kind != Kind::Bytes {
+            true => Some(Arc::new(Refill::new(frames))),
+            false => self.source.over(frames, kind),
+        }
     }
 }
 

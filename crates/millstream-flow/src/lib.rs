@@ -32,6 +32,7 @@ pub mod push;
 mod reading;
 pub mod recovery;
 pub mod rehearsal;
+pub mod replay;
 pub mod run;
 mod segment;
 pub mod sink;

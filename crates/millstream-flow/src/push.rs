@@ -285,7 +285,7 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
 
 impl<I: Batch, O: Batch> Joined<O, Box<dyn Step<I, O>>> {
     fn save(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        if cx.keeping.is_none() {
+        if !cx.keeping.as_ref().is_some_and(|k| k.resume.saves()) {
             return Ok(());
         }
         let mut changes = Changes::new(&cx.metrics[self.node].name);

@@ -158,6 +158,8 @@ pub(crate) struct Part {
     pub(crate) changes: Vec<Vec<u8>>,
     /// What the sinks have prepared.
     pub(crate) tokens: Vec<(NodeId, Vec<u8>)>,
+    /// The next moment in processing time that the operator waits for.
+    pub(crate) deadline: i64,
 }
 
 /// What the committer is told.

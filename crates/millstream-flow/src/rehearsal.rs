@@ -29,20 +29,27 @@
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
+use crate::clock::Clock;
 use crate::control::{Control, lock};
+use crate::durable::Kind;
 use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
 use crate::graph::{Node, open_error};
 use crate::poller::Io;
-use crate::recovery::{Sinks, Sources};
+use crate::recovery::{Sinks, Sources, Told};
+use crate::replay::{Conductor, Replay, Stage};
 use crate::sink::{Sink, Token, Writer};
 use crate::source::{Beginning, Partition, Position, Recording, Source};
 
 type Held = Box<dyn Any + Send + Sync>;
 /// Makes the stand-in of a sink, given its name.
 type MakeSink<B> = Arc<dyn Fn(&str) -> Result<Arc<dyn Sink<B>>, Cause> + Send + Sync>;
+
+/// The clock of a replay, and whom operators are to tell of the ends of epochs.
+pub(crate) type Conducted = (Arc<dyn Clock>, Sender<Told>);
 
 /// What stands in for a flow's sources and sinks in one run.
 #[derive(Default)]
@@ -53,6 +60,9 @@ pub struct Rehearsal {
     sinks: Mutex<HashMap<(String, TypeId), Held>>,
     /// Each a `MakeSink<B>`.
     others: HashMap<TypeId, Held>,
+    /// What recorded input there is, if it is a replay.
+    stage: Option<Arc<Stage>>,
+    conductor: Mutex<Option<Conductor>>,
 }
 
 impl Rehearsal {
@@ -92,6 +102,71 @@ impl Rehearsal {
         self
     }
 
+    /// All sources are fed with recorded input, at the times at which it was recorded. A rehearsal with a
+    /// replay runs once.
+    ///
+    /// # Errors
+    /// Input that is not there or is damaged.
+    pub fn replay(mut self, replay: &Replay) -> Result<Self, FlowError> {
+        let (stage, conductor) = replay.open()?;
+        self.stage = Some(stage);
+        *lock(&self.conductor) = Some(conductor);
+        Ok(self)
+    }
+
+    /// A run begins, with so many operators on all workers. Gives the clock of a replay, and whom operators
+    /// are to tell of the ends of epochs.
+    pub(crate) fn begin(
+        &self,
+        flow: &str,
+        nodes: &[Node],
+        operators: usize,
+    ) -> Result<Option<Conducted>, FlowError> {
+        let Some(stage) = &self.stage else {
+            return Ok(None);
+        };
+        let is_there = |name: &str| nodes.iter().any(|n| n.kind == "source" && n.name == name);
+        if let Some(name) = stage.sources().find(|name| !is_there(name)) {
+            return Err(FlowError::Usage(format!(
+                "flow \"{flow}\" has no source \"{name}\", of which input is to be replayed"
+            )));
+        }
+        match &mut *lock(&self.conductor) {
+            Some(conductor) => Ok(Some(conductor.begin(operators))),
+            None => Err(FlowError::Usage("a replay runs once".to_owned())),
+        }
+    }
+
+    /// Takes the conductor out, on the first worker.
+    pub(crate) fn conductor(&self) -> Option<Conductor> {
+        lock(&self.conductor).take()
+    }
+
+    /// The recorded input of a source.
+    fn recorded<B: 'static>(
+        &self,
+        stage: &Arc<Stage>,
+        node: &Node,
+        own: &Arc<dyn Source<B>>,
+    ) -> Result<Arc<dyn Source<B>>, Cause> {
+        let Some((frames, kind)) = stage.source(&node.name) else {
+            let others: Vec<&str> = stage.sources().collect();
+            let others = others.join(", ");
+            return Err(format!(
+                "no input of it is there to be replayed, only of {others}; make it durable, or name a journal for it"
+            )
+            .into());
+        };
+        let same = (kind == Kind::Bytes).then(|| (&frames as &dyn Any).downcast_ref());
+        if let Some(frames) = same.flatten() {
+            return Ok(Arc::clone(frames));
+        }
+        let over = own.over(frames, kind);
+        over.ok_or_else(|| {
+            format!("its items cannot be made of {kind:?}, as they were recorded").into()
+        })
+    }
+
     /// What stands in for a source, if anything does.
     pub(crate) fn source_for<B: 'static>(
         &self,
@@ -102,9 +177,13 @@ impl Rehearsal {
         if let Some(held) = self.sources.get(&key(TypeId::of::<B>())) {
             return Ok(held.downcast_ref::<Arc<dyn Source<B>>>().cloned());
         }
+        if let Some(stage) = &self.stage {
+            let recorded = self.recorded(stage, node, own);
+            return recorded.map(Some).map_err(|cause| open_error(node, cause));
+        }
         let frames = self.sources.get(&key(TypeId::of::<Frames>()));
         let frames = frames.and_then(|held| held.downcast_ref::<Arc<dyn Source<Frames>>>());
-        if let Some(fed) = frames.and_then(|frames| own.over(Arc::clone(frames))) {
+        if let Some(fed) = frames.and_then(|frames| own.over(Arc::clone(frames), Kind::Bytes)) {
             return Ok(Some(fed));
         }
         match self.sources.keys().any(|(name, _)| *name == node.name) {
@@ -157,8 +236,12 @@ impl Rehearsal {
 
     /// The sources of a run that are the flow's own.
     pub(crate) fn left(&self, nodes: &[Node], sources: &Sources) -> Sources {
-        let replaced = |name: &str| self.sources.keys().any(|(replaced, _)| replaced == name);
-        let left = sources.iter().filter(|(node, _)| !replaced(&nodes[*node].name));
+        let replaced = |name: &str| {
+            self.stage.is_some() || self.sources.keys().any(|(replaced, _)| replaced == name)
+        };
+        let left = sources
+            .iter()
+            .filter(|(node, _)| !replaced(&nodes[*node].name));
         left.cloned().collect()
     }
 
@@ -196,8 +279,8 @@ impl<B: 'static> Source<B> for Arc<dyn Source<B>> {
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         (**self).begin(run)
     }
-    fn over(&self, frames: Arc<dyn Source<Frames>>) -> Option<Arc<dyn Source<B>>> {
-        (**self).over(frames)
+    fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
+        (**self).over(frames, kind)
     }
 }
 

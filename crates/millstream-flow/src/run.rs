@@ -32,6 +32,7 @@ use crate::recovery::{
     self, Begun, Codecs, Committer, Keeping, Part, Parts, Recovery, Resume, Sinks, Sources, Told,
 };
 use crate::rehearsal::Rehearsal;
+use crate::replay::Conductor;
 use crate::segment::{Deadline, Epoch, WorkerBuild};
 use crate::source::Beginning;
 use crate::stream::Flow;
@@ -154,6 +155,26 @@ pub(crate) fn run_here(flow: &Flow, options: Options) -> Result<Report, FlowErro
     running.wait()
 }
 
+/// The description of a flow, with what stands in for its sources and sinks in a rehearsal.
+fn plan(flow: &Flow, rehearsal: Option<&Rehearsal>) -> Result<Plan, FlowError> {
+    let graph = lock(&flow.graph);
+    graph.check_whole()?;
+    let (sources, sinks) = match rehearsal {
+        Some(instead) => (
+            instead.left(&graph.nodes, &graph.sources),
+            instead.settled(&graph.nodes, &graph.sinks)?,
+        ),
+        None => (graph.sources.clone(), graph.sinks.clone()),
+    };
+    Ok(Plan {
+        nodes: graph.nodes.clone(),
+        roots: graph.roots.clone(),
+        sources,
+        sinks,
+        codecs: graph.codecs.clone(),
+    })
+}
+
 /// Makes a run ready: gives it with what each of its workers is to do, if there is anything to do.
 fn prepare(
     flow: &Flow,
@@ -171,31 +192,22 @@ fn prepare(
             "{asked} workers asked for; 1 to {WORKERS_MAX} work"
         )));
     }
-    let plan = {
-        let graph = lock(&flow.graph);
-        graph.check_whole()?;
-        let rehearsed_by = options.rehearsal.as_ref();
-        let rehearsed = rehearsed_by.map(|instead| instead.settled(&graph.nodes, &graph.sinks));
-        Plan {
-            nodes: graph.nodes.clone(),
-            roots: graph.roots.clone(),
-            sources: match rehearsed_by {
-                Some(instead) => instead.left(&graph.nodes, &graph.sources),
-                None => graph.sources.clone(),
-            },
-            sinks: rehearsed.unwrap_or_else(|| Ok(graph.sinks.clone()))?,
-            codecs: graph.codecs.clone(),
-        }
-    };
+    let plan = plan(flow, options.rehearsal.as_deref())?;
     let control = Control::new(options.workers, options.release.clone());
     let control = Arc::new(control.rehearsing(options.rehearsal.clone()));
     let shared = Arc::clone(&control);
     let settings = options.clone();
-    let clock: Arc<dyn Clock> = match &options.clock {
-        Some(clock) => Arc::clone(clock),
-        None => Arc::new(WallClock::default()),
-    };
     let name = lock(&flow.graph).name.clone();
+    let operators = plan.roots.len() * options.workers;
+    let replaying = match &options.rehearsal {
+        Some(rehearsal) => rehearsal.begin(&name, &plan.nodes, operators)?,
+        None => None,
+    };
+    let (clock, replaying): (Arc<dyn Clock>, _) = match (replaying, &options.clock) {
+        (Some((clock, told)), _) => (clock, Some(told)),
+        (None, Some(clock)) => (Arc::clone(clock), None),
+        (None, None) => (Arc::new(WallClock::default()), None),
+    };
     let mut running = Running {
         name,
         started: now_ns(),
@@ -204,7 +216,7 @@ fn prepare(
         committer: None,
         options,
     };
-    let (kept, committer) = keep(&running, &plan, &clock)?;
+    let (kept, committer) = keep(&running, &plan, &clock, replaying)?;
     if kept.as_ref().is_some_and(|(resume, _)| resume.finished) {
         (0..running.options.workers).for_each(|_| shared.worker_ended());
         return Ok((running, None));
@@ -230,7 +242,15 @@ fn keep(
     running: &Running,
     plan: &Plan,
     clock: &Arc<dyn Clock>,
+    replaying: Option<Sender<Told>>,
 ) -> Result<(Kept, Option<JoinHandle<()>>), FlowError> {
+    if let Some(told) = replaying {
+        if running.options.recovery.is_some() {
+            return Err(FlowError::Usage("a replay keeps no state".to_owned()));
+        }
+        let resume = Arc::new(Resume::nothing(plan.codecs.clone()));
+        return Ok((Some((resume, Mutex::new(told))), None));
+    }
     let Some(recovery) = &running.options.recovery else {
         begin_without(plan, clock)?;
         return Ok((None, None));
@@ -388,6 +408,9 @@ fn work(
             .map_err(|e| io_error(e.into()))?;
     }
     let mut cycle = Cycle {
+        conductor: (index == 0)
+            .then(|| control.rehearsal()?.conductor())
+            .flatten(),
         worker,
         context,
         control,
@@ -412,6 +435,8 @@ fn work(
 
 /// The state of a worker's loop.
 struct Cycle<'a> {
+    /// Who says what happens next, on the first worker of a replay.
+    conductor: Option<Conductor>,
     worker: &'a mut Worker,
     context: &'a Rc<RefCell<Context>>,
     control: Arc<Control>,
@@ -459,7 +484,7 @@ impl Cycle<'_> {
 
     /// How long to wait in the poller; not at all while there is work.
     fn rest(&mut self) -> Option<Duration> {
-        if self.options.spin {
+        if self.options.spin && self.conductor.is_none() {
             self.activate_sources();
             return Some(Duration::ZERO);
         }
@@ -471,6 +496,13 @@ impl Cycle<'_> {
             self.worker.step();
             if self.tell_others() || self.has_work() || self.control.aborted() {
                 return Some(Duration::ZERO);
+            }
+        }
+        if let Some(conductor) = &mut self.conductor {
+            match conductor.turn(&self.control) {
+                Ok(false) => {}
+                Ok(true) => return Some(Duration::ZERO),
+                Err(error) => self.control.fail(error),
             }
         }
         let until_alarm = self.alarm.borrow().map(|at| at.saturating_sub(now_ns()));

@@ -120,7 +120,7 @@ impl<'s> SegmentBuild<'_, 's> {
         step: &mut dyn Step<I, O>,
     ) -> Result<(), FlowError> {
         let cx = self.context.borrow();
-        let Some(keeping) = &cx.keeping else {
+        let Some(keeping) = cx.keeping.as_ref().filter(|k| k.resume.saves()) else {
             return Ok(());
         };
         step.restore(&Restore {
@@ -405,6 +405,7 @@ pub(crate) fn tick<B: Batch>(
     cx: &mut Context,
 ) -> Result<(), Failure> {
     if deadline.is_none() {
+        cx.deadline = NEVER;
         return Ok(());
     }
     cx.read_clock();
@@ -552,8 +553,9 @@ pub(crate) fn end_epoch<B: Batch>(
     let now = now_ns();
     cx.begin(now, now);
     chain.epoch(*epoch, cx)?;
-    let place = (cx.worker, cx.now);
+    let (place, deadline) = ((cx.worker, cx.now), cx.deadline);
     if let Some(keeping) = &mut cx.keeping {
+        keeping.part.deadline = deadline;
         keeping.hand_over(node, place, *epoch, false);
     }
     *epoch += 1;
@@ -574,8 +576,9 @@ pub(crate) fn finish<B: Batch>(
     cx.begin(now, now);
     cx.floor = NEVER;
     chain.end(epoch, cx)?;
-    let place = (cx.worker, cx.now);
+    let (place, deadline) = ((cx.worker, cx.now), cx.deadline);
     if let Some(keeping) = &mut cx.keeping {
+        keeping.part.deadline = deadline;
         keeping.hand_over(node, place, epoch, true);
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::durable::{Durable, Raw};
+use crate::durable::{Durable, Kind, Raw};
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::poller::Io;
@@ -63,9 +63,9 @@ pub trait Source<B>: Send + Sync + 'static {
     {
         Durable::new(self)
     }
-    /// The same source with `frames` in the place of the bytes that it reads, for a
-    /// [rehearsal](crate::Rehearsal). A source that makes its items of no bytes gives nothing.
-    fn over(&self, _frames: Arc<dyn Source<Frames>>) -> Option<Arc<dyn Source<B>>> {
+    /// The same source with `frames` in the place of what it reads, in which items are written as `kind`
+    /// says, for a [rehearsal](crate::Rehearsal). A source that cannot make its items of that gives nothing.
+    fn over(&self, _frames: Arc<dyn Source<Frames>>, _kind: Kind) -> Option<Arc<dyn Source<B>>> {
         None
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn cli_main(argv: Vec<OsString>) -> u8 {
 }
 
 /// Shows a state that a Python flow saved.
-fn show_state(how: u8, written: &[u8]) -> Option<String> {
+pub(crate) fn show_state(how: u8, written: &[u8]) -> Option<String> {
     let show = |py: Python<'_>| {
         let shown = py.import("millstream._shown")?;
         shown.call_method1("show", (how, written))?.extract()

@@ -54,7 +54,7 @@ mod _millstream {
     #[pymodule_export]
     use crate::record::{Field, Layout, Record};
     #[pymodule_export]
-    use crate::rehearsal::{Rehearsal, saved_states};
+    use crate::rehearsal::{Rehearsal, saved_states, shown_state};
     #[pymodule_export]
     use crate::report::Report;
     #[pymodule_export]

@@ -3,36 +3,51 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millstream_flow::Rehearsal as Engine;
 use millstream_flow::batch::Batch;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
-use millstream_flow::recovery::Saved;
+use millstream_flow::recovery::codec::MESSAGE_PACK;
+use millstream_flow::recovery::{Saved, json};
+use millstream_flow::replay::{At, Replay};
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use millstream_flow::{FlowError, Rehearsal as Engine};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::PyBytes;
 
 use crate::batch::PyBatch;
+use crate::cli::show_state;
 use crate::error::{cause, to_python};
 use crate::gil::locked;
 use crate::saving::load_key;
 use crate::sink::{Named, append_frame};
 use crate::source::Script;
 
-/// What stands in for the sources and sinks of a flow: scripts by the name of the source, lists that are
-/// made when a sink is met.
+/// What is to be replayed: the source (none for a state directory), the place, and whether that is a plain
+/// journal; where it begins and ends, and how batches are divided.
+type Described = (
+    Vec<(Option<String>, PathBuf, bool)>,
+    Option<(bool, u64)>,
+    Option<(bool, u64)>,
+    Option<usize>,
+);
+
+/// What stands in for the sources and sinks of a flow: scripts by the name of the source, or recorded input;
+/// sinks that are made when they are met.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Rehearsal {
     pub(crate) engine: Arc<Engine>,
-    outputs: Arc<Py<PyDict>>,
 }
 
 #[pymethods]
 impl Rehearsal {
     #[new]
-    fn new(py: Python<'_>, inputs: Vec<(String, Bound<'_, Script>)>) -> Self {
-        let outputs = Arc::new(PyDict::new(py).unbind());
+    fn new(
+        py: Python<'_>,
+        inputs: Vec<(String, Bound<'_, Script>)>,
+        make_sink: Py<PyAny>,
+        replay: Option<Described>,
+    ) -> PyResult<Self> {
         let mut engine = Engine::new();
         for (name, script) in inputs {
             let script = script.get().clone();
@@ -41,26 +56,40 @@ impl Rehearsal {
             engine = engine.source::<PyBatch>(&name, script);
             engine = engine.source::<Frames>(&name, frames);
         }
-        let lists = Arc::clone(&outputs);
-        let engine = engine.other_sinks::<PyBatch, _>(move |name| {
-            locked(|py| {
-                let list = PyList::empty(py);
-                lists.bind(py).set_item(name, &list)?;
-                Ok(Named::list(name, &list))
-            })
-            .map_err(cause)
-        });
-        Rehearsal {
-            engine: Arc::new(engine),
-            outputs,
+        let mut engine =
+            engine.other_sinks::<PyBatch, _>(move |name| Named::made(name, &make_sink));
+        if let Some(described) = replay {
+            let opened = read_replay(described).and_then(|replay| engine.replay(&replay));
+            engine = opened.map_err(|error| to_python(py, error))?;
         }
+        let engine = Arc::new(engine);
+        Ok(Rehearsal { engine })
     }
+}
 
-    /// What the sinks were given so far, by their names.
-    #[getter]
-    fn outputs(&self, py: Python<'_>) -> Py<PyDict> {
-        self.outputs.clone_ref(py)
+fn read_replay((recordings, from, to, batch): Described) -> Result<Replay, FlowError> {
+    let mut replay = Replay::new();
+    for (source, path, plain) in recordings {
+        replay = match (source, plain) {
+            (None, _) => Replay::of_state(path)?,
+            (Some(source), true) => replay.journal(&source, path),
+            (Some(source), false) => replay.recorded(&source, path),
+        };
     }
+    let at = |(is_time, number)| match is_time {
+        true => At::Time(number),
+        false => At::Sequence(number),
+    };
+    if let Some(from) = from {
+        replay = replay.from(at(from));
+    }
+    if let Some(to) = to {
+        replay = replay.to(at(to));
+    }
+    if let Some(items) = batch {
+        replay = replay.batch_size(items);
+    }
+    Ok(replay)
 }
 
 /// A script whose items are the frames of a source of bytes.
@@ -112,6 +141,15 @@ impl Partition<Frames> for FramedPartition {
     }
     fn position(&self) -> Position {
         self.script.position()
+    }
+}
+
+/// A saved state as text, given how it is written; nothing when nobody knows.
+#[pyfunction]
+pub(crate) fn shown_state(how: u8, written: &[u8]) -> Option<String> {
+    match how {
+        MESSAGE_PACK => json::state(written, &show_state).map(|value| value.to_string()),
+        _ => show_state(how, written),
     }
 }
 

@@ -83,12 +83,13 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// A list that stands in for the sink of this name.
-    pub(crate) fn list(name: &str, list: &Bound<'_, PyList>) -> Self {
-        Named {
+    /// What `make` gives stands in for the sink of this name.
+    pub(crate) fn made(name: &str, make: &Py<PyAny>) -> Result<Self, Cause> {
+        let sink = locked(|py| AnySink::read(&make.bind(py).call1((name,))?));
+        Ok(Named {
             name: name.to_owned(),
-            sink: AnySink::List(Arc::new(ListSink::new(list))),
-        }
+            sink: sink.map_err(crate::error::cause)?,
+        })
     }
 }
 

@@ -16,7 +16,8 @@ use crate::time::BEFORE_ALL;
 
 /// What a run resumes from.
 pub(crate) struct Resume {
-    saved: Saved,
+    /// What is saved, in a run that saves what its steps know.
+    saved: Option<Saved>,
     positions: HashMap<(String, String), u64>,
     watermarks: HashMap<(String, String), i64>,
     /// How far processing time had come: it does not go back from one run to the next.
@@ -34,6 +35,33 @@ pub(crate) struct Resume {
 }
 
 impl Resume {
+    /// For a run that begins with nothing and saves nothing, and still goes from epoch to epoch.
+    pub(crate) fn nothing(codecs: Codecs) -> Self {
+        Resume {
+            saved: None,
+            positions: HashMap::new(),
+            watermarks: HashMap::new(),
+            processing_ns: BEFORE_ALL,
+            epoch: 0,
+            finished: false,
+            moved: false,
+            lockstep: true,
+            codecs,
+        }
+    }
+
+    /// Whether steps save what they know.
+    pub(crate) fn saves(&self) -> bool {
+        self.saved.is_some()
+    }
+
+    fn keys(&self, step: &str, wanted: impl Fn(usize) -> bool) -> Result<Vec<SavedKey>, FlowError> {
+        match &self.saved {
+            Some(saved) => saved.keys(step, wanted),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Where a partition of a source stood.
     pub(crate) fn position(&self, source: &str, partition: &str) -> Option<u64> {
         let key = (source.to_owned(), partition.to_owned());
@@ -93,7 +121,7 @@ impl Restore<'_> {
     /// A damaged state directory.
     pub fn keys(&self) -> Result<Vec<SavedKey>, FlowError> {
         let mine = |shard| worker_of(shard, self.workers) == self.worker;
-        self.resume.saved.keys(self.step, mine)
+        self.resume.keys(self.step, mine)
     }
 
     /// All keys of the step, those of other workers too.
@@ -101,7 +129,7 @@ impl Restore<'_> {
     /// # Errors
     /// A damaged state directory.
     pub fn all_keys(&self) -> Result<Vec<SavedKey>, FlowError> {
-        self.resume.saved.keys(self.step, |_| true)
+        self.resume.keys(self.step, |_| true)
     }
 
     /// The state of this step cannot be saved.
@@ -191,7 +219,7 @@ pub(crate) fn resume(
         .iter()
         .map(|mark| ((mark.step.clone(), mark.partition.clone()), mark.at));
     let resume = Resume {
-        saved: store.saved().clone(),
+        saved: Some(store.saved().clone()),
         positions: positions.collect(),
         watermarks: watermarks.collect(),
         processing_ns: commit.processing_ns,

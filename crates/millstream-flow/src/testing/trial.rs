@@ -17,6 +17,7 @@ use crate::framing::Frames;
 use crate::key;
 use crate::recovery::{Crash, Recovery, Saved, codec, json};
 use crate::rehearsal::Rehearsal;
+use crate::replay::Replay;
 use crate::run::Options;
 use crate::source::Source;
 use crate::stream::Flow;
@@ -135,6 +136,15 @@ impl<'a> Trial<'a> {
     pub fn input<B: 'static>(mut self, source: &str, items: impl Source<B>) -> Self {
         self.rehearsal = self.rehearsal.source(source, items);
         self
+    }
+
+    /// Feeds all sources with recorded input; the trial is run once.
+    ///
+    /// # Errors
+    /// Input that is not there or is damaged.
+    pub fn replay(mut self, replay: &Replay) -> Result<Self, FlowError> {
+        self.rehearsal = self.rehearsal.replay(replay)?;
+        Ok(self)
     }
 
     /// Says which type the items of a sink have. Sinks that write bytes need not be announced: of those,

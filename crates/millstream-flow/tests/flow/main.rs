@@ -27,6 +27,7 @@ mod policies;
 mod recovery;
 mod recovery_of_clocks;
 mod recovery_of_time;
+mod replays;
 mod sequence_window;
 mod tcp_faults;
 mod tcp_framing;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use millstream_flow::batch::Batch;
-use millstream_flow::durable::Keep;
+use millstream_flow::durable::{self, Keep};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
@@ -114,6 +114,13 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         self.0.begin(run)
+    }
+    fn over(
+        &self,
+        frames: Arc<dyn Source<Frames>>,
+        kind: durable::Kind,
+    ) -> Option<Arc<dyn Source<B>>> {
+        self.0.over(frames, kind)
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod address;
 mod bench;
+mod diff;
 mod generate;
 mod journal;
 mod queue;
@@ -41,6 +42,8 @@ enum Verb {
     Bench(bench::Args),
     /// Run a flow that is written in Python.
     Run(run::Args),
+    /// Compare what two flows make of the same recorded input.
+    Diff(diff::Args),
     /// Run, test and replay services that are written in Python.
     Service(service::Args),
     /// Send messages to a socket on a schedule that never waits for the receiver.
@@ -63,6 +66,7 @@ impl Verb {
             Self::Demo(args) => ("demo", bench::demo(&args)),
             Self::Bench(args) => ("bench", bench::run(args)),
             Self::Run(args) => ("run", run::run(&args)),
+            Self::Diff(args) => ("diff", diff::run(&args)),
             Self::Service(args) => ("service", service::run(&args)),
             Self::Send(args) => ("send", send::run(args)),
             Self::Receive(args) => ("receive", receive::run(args)),

@@ -38,39 +38,61 @@ pub(super) fn plain(key: &AnyKey) -> String {
     }
 }
 
+/// What is known of a state.
+enum Known {
+    /// Plain data.
+    Data(Value),
+    /// An object of another language, as that shows it.
+    Object(String),
+    /// Bytes, as hexadecimal digits, and how they are written.
+    Bytes(u8, String),
+}
+
+impl Known {
+    fn of(saved: &SavedKey, show: ShowState) -> Self {
+        let data = (saved.tag == MESSAGE_PACK).then(|| json::state(&saved.state, &show));
+        let Some(data) = data.flatten() else {
+            return match show(saved.tag, &saved.state) {
+                Some(text) => Known::Object(text),
+                None => Known::Bytes(saved.tag, json::digits(&saved.state)),
+            };
+        };
+        // An object may stand alone in an envelope of plain data.
+        let alone = data.as_object().map_or(0, Map::len);
+        let how = data["written"].as_u64();
+        match (alone, data["repr"].as_str(), how, data["hex"].as_str()) {
+            (1, Some(text), ..) => Known::Object(text.to_owned()),
+            (2, _, Some(how), Some(digits)) => Known::Bytes(how as u8, digits.to_owned()),
+            _ => Known::Data(data),
+        }
+    }
+}
+
 /// The state, for people.
 pub(super) fn state(saved: &SavedKey, show: ShowState) -> String {
-    if saved.tag == MESSAGE_PACK
-        && let Some(value) = json::state(&saved.state, &show)
-    {
-        return value.to_string();
-    }
-    if let Some(text) = show(saved.tag, &saved.state) {
-        return text;
-    }
-    let length = saved.state.len();
-    let digits = json::digits(&saved.state[..length.min(BYTES_SHOWN)]);
+    let (how, digits) = match Known::of(saved, show) {
+        Known::Data(data) => return data.to_string(),
+        Known::Object(text) => return text,
+        Known::Bytes(how, digits) => (how, digits),
+    };
+    let length = digits.len() / 2;
+    let shown = &digits[..digits.len().min(2 * BYTES_SHOWN)];
     let more = if length > BYTES_SHOWN { "..." } else { "" };
-    let by_python = match saved.tag {
+    let by_python = match how {
         b'p' | b's' | b'l' => " (the command millstream of the Python package shows what it is)",
         _ => "",
     };
-    format!(
-        "{}, {length} bytes: {digits}{more}{by_python}",
-        written(saved.tag)
-    )
+    format!("{}, {length} bytes: {shown}{more}{by_python}", written(how))
 }
 
 /// The key and its state, as JSON: `step`, `key`, `shard`, `written`, and `state`, `repr` or `hex`.
 pub(super) fn line(step: &str, saved: &SavedKey, show: ShowState) -> Value {
     let mut line = head(saved);
     line.insert("step".to_owned(), step.into());
-    let (name, value) = match (saved.tag, json::state(&saved.state, &show)) {
-        (MESSAGE_PACK, Some(value)) => ("state", value),
-        (tag, _) => match show(tag, &saved.state) {
-            Some(text) => ("repr", text.into()),
-            None => ("hex", json::digits(&saved.state).into()),
-        },
+    let (name, value) = match Known::of(saved, show) {
+        Known::Data(data) => ("state", data),
+        Known::Object(text) => ("repr", text.into()),
+        Known::Bytes(_, digits) => ("hex", digits.into()),
     };
     line.insert(name.to_owned(), value);
     Value::Object(line)

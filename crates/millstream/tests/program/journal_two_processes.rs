@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use super::journal::{fresh, raw};
-use super::process::{command, interrupt, json, millstream, stderr};
+use super::process::{command, interrupt, json, millstream, signal, stderr};
 
 fn start(args: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
@@ -59,6 +59,45 @@ fn killed_while_it_appends_an_acknowledged_line_is_not_lost() {
             assert_eq!(line, format!("line {n}"));
         }
         assert!(kept.lines().count() as u64 > last);
+    }
+}
+
+#[test]
+fn told_to_stop_while_it_appends_it_ends_well_and_loses_nothing() {
+    use rustix::process::Signal;
+    let cases =
+        [Signal::INT, Signal::TERM].map(|kind| ["never", "always"].map(|sync| (kind, sync)));
+    for (round, (kind, sync)) in cases.into_iter().flatten().enumerate() {
+        let (_folder, path) = fresh();
+        let (mut writer, mut acknowledged) = start(&["journal", "append", &path, "--sync", sync]);
+        let mut stdin = writer.stdin.take().unwrap();
+        let feeder = std::thread::spawn(move || {
+            (0..u64::MAX).find(|n| writeln!(stdin, "line {n}").is_err())
+        });
+        let told = 1 + 700 * round;
+        assert_eq!(acknowledged.by_ref().take(told).count(), told);
+        let follow = [
+            "journal", "tail", "-f", "--from", "0", "--body", "raw", &path,
+        ];
+        let (tail, mut seen) = start(&follow);
+        assert_eq!(seen.next().unwrap().unwrap(), "line 0");
+        // Both are busy: the one appends, the other follows.
+        signal(&writer, kind);
+        let told = told + acknowledged.map_while(Result::ok).count();
+        let output = writer.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""));
+        assert!(feeder.join().unwrap().is_some());
+        signal(&tail, kind);
+        for (n, line) in (1..).zip(seen) {
+            assert_eq!(line.unwrap(), format!("line {n}"));
+        }
+        let output = tail.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""));
+        let kept = raw(&["cat", &path]);
+        for (n, line) in kept.lines().enumerate() {
+            assert_eq!(line, format!("line {n}"));
+        }
+        assert!(kept.lines().count() >= told, "{told} were acknowledged");
     }
 }
 

@@ -48,8 +48,12 @@ pub fn json(output: &Output) -> Value {
 }
 
 pub fn interrupt(child: &Child) {
+    signal(child, rustix::process::Signal::INT);
+}
+
+pub fn signal(child: &Child, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }
 
 /// A directory with a file of `count` generated messages.

@@ -25,5 +25,6 @@ pub mod bench;
 pub mod cli;
 pub mod generate;
 pub mod market_spread;
+pub mod queues;
 pub mod random;
 pub mod service;

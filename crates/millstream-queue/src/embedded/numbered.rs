@@ -24,14 +24,19 @@ impl Queue {
             .touch(|queues, now| queues.lend(self.name(), (items_max, bytes_max), now, out))
     }
 
-    /// The items with these ids leave for good, also if the folder was opened again since they were lent.
+    /// The items with these ids, the latest of them added at `added_by_ms`, leave for good, also if the folder was opened again
+    /// since they were lent. Those that have left before are passed over.
     ///
     /// # Errors
     /// The storage refuses; the others have left.
-    pub fn confirm_lent(&self, ids: impl IntoIterator<Item = u64>) -> Result<(), QueueError> {
+    pub fn confirm_lent(
+        &self,
+        ids: impl IntoIterator<Item = u64>,
+        added_by_ms: u64,
+    ) -> Result<(), QueueError> {
         self.queues()
             .shared()
-            .touch(|queues, now| queues.confirm_lent(self.name(), ids, now))
+            .touch(|queues, now| queues.confirm_lent(self.name(), ids, added_by_ms, now))
     }
 
     /// The items with these ids take their places again, as if they had never been lent.

@@ -22,17 +22,23 @@ impl<L: Log> Queue<L> {
         self.opens.insert(open.item.id, open);
     }
 
-    /// An item leaves for good, wherever it is; false if it has left before.
+    /// An item that was added by `added_by_ms` leaves for good, wherever it is; false if it has left before. A later one with
+    /// this id is of a queue that was deleted and began anew.
     ///
     /// # Errors
     /// It is in the log only and cannot be read.
-    pub(crate) fn remove(&mut self, id: u64) -> Result<bool, QueueError> {
-        if self.close(id).is_some() {
-            return Ok(true);
+    pub(crate) fn remove(&mut self, id: u64, added_by_ms: u64) -> Result<bool, QueueError> {
+        let later = |item: &Item| item.added_ms > added_by_ms;
+        if let Some(open) = self.opens.get(&id) {
+            return Ok(!later(&open.item) && self.close(id).is_some());
         }
         let length = match self.ready.remove(id) {
+            Some(item) if later(&item) => {
+                self.ready.insert(item);
+                return Ok(false);
+            }
             Some(item) => item.body.len(),
-            None => match self.remove_unread(id)? {
+            None => match self.remove_unread(id, added_by_ms)? {
                 Some(length) => length,
                 None => return Ok(false),
             },
@@ -44,7 +50,7 @@ impl<L: Log> Queue<L> {
     }
 
     /// An item that is in the log only leaves its place, if it has one; its length.
-    fn remove_unread(&mut self, id: u64) -> Result<Option<usize>, QueueError> {
+    fn remove_unread(&mut self, id: u64, added_by_ms: u64) -> Result<Option<usize>, QueueError> {
         let delayed = self.delayed.due_ms(id).is_some();
         let behind =
             self.behind.items > 0 && id >= self.behind.position && !self.behind.gone.contains(id);
@@ -56,7 +62,7 @@ impl<L: Log> Queue<L> {
         let Some((item, due_ms)) = self.read_item(position)? else {
             return Ok(None);
         };
-        if item.id != id || (due_ms != 0) != delayed {
+        if item.id != id || item.added_ms > added_by_ms || (due_ms != 0) != delayed {
             return Ok(None);
         }
         if !self.delayed.remove(id) {

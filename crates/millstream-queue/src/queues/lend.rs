@@ -39,8 +39,8 @@ impl<S: Storage> Queues<S> {
         Ok(())
     }
 
-    /// The items with these ids leave for good, also if a restart has put them back in their places. Those that have left
-    /// before are passed over.
+    /// The items with these ids, the latest of them added at `added_by_ms`, leave for good, also if a restart has put them back
+    /// in their places. Those that have left before are passed over.
     ///
     /// # Errors
     /// The storage refuses; the others have left.
@@ -48,6 +48,7 @@ impl<S: Storage> Queues<S> {
         &mut self,
         name: &str,
         ids: impl IntoIterator<Item = u64>,
+        added_by_ms: u64,
         now: Moment,
     ) -> Result<(), QueueError> {
         let mut outcome = self.refuse_closed(name);
@@ -56,7 +57,7 @@ impl<S: Storage> Queues<S> {
         };
         if let Some(queue) = self.queue_mut(id) {
             for item in ids {
-                outcome = outcome.and(queue.remove(item).map(|_| ()));
+                outcome = outcome.and(queue.remove(item, added_by_ms).map(|_| ()));
             }
         }
         self.settle(id, now);

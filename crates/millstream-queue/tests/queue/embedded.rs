@@ -258,6 +258,10 @@ fn lend(queue: &Queue, items: usize) -> (Vec<String>, Vec<u64>) {
     out.iter().map(|item| (text(&item.body), item.id)).unzip()
 }
 
+fn confirm(queue: &Queue, ids: impl IntoIterator<Item = u64>) {
+    queue.confirm_lent(ids, u64::MAX).unwrap();
+}
+
 #[test]
 fn what_is_lent_comes_back_or_is_confirmed_also_after_a_restart() {
     // Little memory, so that most items are in the log only.
@@ -272,7 +276,7 @@ fn what_is_lent_comes_back_or_is_confirmed_also_after_a_restart() {
     let (bodies, ids) = lend(&queue, 60);
     assert_eq!(bodies, items[..60]);
     queue.take_back(ids[50..].iter().copied());
-    queue.confirm_lent(ids[..10].iter().copied()).unwrap();
+    confirm(&queue, ids[..10].iter().copied());
     assert_eq!(queue.len().unwrap(), 50);
     drop((queue, queues));
 
@@ -280,9 +284,11 @@ fn what_is_lent_comes_back_or_is_confirmed_also_after_a_restart() {
     let queue = queues.queue("q").unwrap();
     assert_eq!(queue.len().unwrap(), 90);
     // Confirmed twice, or confirmed from where the restart has put them: in memory or not.
-    queue.confirm_lent(ids[..20].iter().copied()).unwrap();
-    queue.confirm_lent(ids[55..].iter().copied()).unwrap();
-    queue.confirm_lent([u64::MAX, ids[0]]).unwrap();
+    confirm(&queue, ids[..20].iter().copied());
+    confirm(&queue, ids[55..].iter().copied());
+    confirm(&queue, [u64::MAX, ids[0]]);
+    // Of a queue that began anew: not the items that were lent.
+    queue.confirm_lent([ids[30], ids[54]], 1).unwrap();
     assert_eq!(queue.len().unwrap(), 75);
     drop((queue, queues));
 

@@ -1,0 +1,239 @@
+//! Queues as a source.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, Weak};
+
+use millstream_flow::clock::now_ns;
+use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
+use millstream_flow::poller::Io;
+use millstream_flow::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+use millstream_queue::Item;
+
+use super::ledger::Ledger;
+use super::lending::{Desk, Lending};
+use super::{Place, lock};
+
+/// A batch is ended when it has so many items or bytes.
+const BATCH_ITEMS: usize = 1024;
+const BATCH_BYTES: usize = 64 << 10;
+/// So much may be taken and not confirmed: then the source waits for a commit.
+const LENT_ITEMS_MAX: usize = 1 << 20;
+const LENT_BYTES_MAX: usize = 64 << 20;
+/// Without commits it waits sooner until nothing of them is on its way.
+const LOOSE_ITEMS_MAX: usize = 16 << 10;
+/// How often a source that has nothing looks for more.
+const LOOK_NS: u64 = 1_000_000;
+/// How often it looks whether what it has handed on is done.
+const QUIET_NS: u64 = 20_000;
+
+/// A source of the items of queues, each queue a partition. See [`read`].
+#[derive(Debug)]
+pub struct ReadQueues {
+    place: Place,
+    names: Vec<String>,
+    until_empty: bool,
+    run: Mutex<Run>,
+}
+
+/// The current run.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    lending: Weak<Lending>,
+    /// Where its ledgers are, in a run with recovery.
+    ledgers: Option<PathBuf>,
+}
+
+/// Takes the items of a queue, each a frame, and waits for more; never ends by itself.
+pub fn read(place: impl Into<Place>, queue: &str) -> ReadQueues {
+    read_all(place, [queue])
+}
+
+/// The same, of several queues, each a partition.
+pub fn read_all<N: Into<String>>(
+    place: impl Into<Place>,
+    queues: impl IntoIterator<Item = N>,
+) -> ReadQueues {
+    ReadQueues {
+        place: place.into(),
+        names: queues.into_iter().map(Into::into).collect(),
+        until_empty: false,
+        run: Mutex::default(),
+    }
+}
+
+impl Clone for ReadQueues {
+    fn clone(&self) -> Self {
+        ReadQueues {
+            place: self.place.clone(),
+            names: self.names.clone(),
+            until_empty: self.until_empty,
+            run: Mutex::default(),
+        }
+    }
+}
+
+impl ReadQueues {
+    /// Ends when a queue has no item.
+    #[must_use]
+    pub fn until_empty(mut self) -> Self {
+        self.until_empty = true;
+        self
+    }
+
+    fn lending(&self) -> Result<Arc<Lending>, Cause> {
+        let desks = self.names.iter().map(|name| {
+            let queue = self.place.queue(name)?;
+            Ok(Desk::new(name, queue))
+        });
+        let desks = desks.collect::<Result<_, Cause>>()?;
+        Ok(Arc::new(Lending { desks }))
+    }
+}
+
+impl Source<Frames> for ReadQueues {
+    fn describe(&self) -> String {
+        let names = self.names.join(", ");
+        format!("queue {names} in {}", self.place)
+    }
+
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        Ok(self.names.clone())
+    }
+
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        let Some(recovery) = run.recovery else {
+            *lock(&self.run) = Run::default();
+            return Ok(None);
+        };
+        let lending = self.lending()?;
+        *lock(&self.run) = Run {
+            lending: Arc::downgrade(&lending),
+            ledgers: Some(recovery.dir().join("queues").join(escape(run.source))),
+        };
+        Ok(Some(lending))
+    }
+
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        _: &Io,
+    ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        let mut run = lock(&self.run);
+        let lending = match run.lending.upgrade() {
+            Some(lending) => lending,
+            None => {
+                let lending = self.lending()?;
+                run.lending = Arc::downgrade(&lending);
+                lending
+            }
+        };
+        let mut position = 0;
+        if let Some(ledgers) = &run.ledgers {
+            let desk = &lending.desks[partition];
+            let path = ledgers.join(&desk.name);
+            let (ledger, next) = Ledger::resume(&path, &desk.queue, resume)?;
+            desk.keep(ledger, next);
+            position = next;
+        }
+        Ok(Box::new(QueuePartition {
+            lending,
+            partition,
+            until_empty: self.until_empty,
+            kept: run.ledgers.is_some(),
+            items: Vec::new(),
+            position,
+            rested: true,
+            awake: 0,
+        }))
+    }
+}
+
+struct QueuePartition {
+    lending: Arc<Lending>,
+    partition: usize,
+    until_empty: bool,
+    /// Whether there are commits.
+    kept: bool,
+    items: Vec<Item>,
+    position: Position,
+    /// Whether what was handed on has been flushed.
+    rested: bool,
+    awake: u64,
+}
+
+impl QueuePartition {
+    fn idle(&mut self, ns: u64) -> Next {
+        self.rested = true;
+        self.awake = now_ns() + ns;
+        Next::Idle
+    }
+
+    /// Without commits: confirm what is done, and hold back when much is not. True to hold back.
+    fn keep_up(&mut self, events: &Events<'_>) -> Result<bool, Cause> {
+        let desk = &self.lending.desks[self.partition];
+        let (items, bytes) = desk.lent();
+        if items == 0 {
+            return Ok(false);
+        }
+        if self.rested && events.quiet() {
+            desk.confirm_all()?;
+            return Ok(false);
+        }
+        Ok(items >= LOOSE_ITEMS_MAX || bytes >= LENT_BYTES_MAX)
+    }
+}
+
+impl Partition<Frames> for QueuePartition {
+    fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        if !self.kept && self.keep_up(events)? {
+            return Ok(self.idle(QUIET_NS));
+        }
+        let desk = &self.lending.desks[self.partition];
+        let (items, bytes) = desk.lent();
+        if items >= LENT_ITEMS_MAX || bytes >= LENT_BYTES_MAX {
+            return Ok(self.idle(LOOK_NS));
+        }
+        self.items.clear();
+        let lent = desk.queue.lend(BATCH_ITEMS, BATCH_BYTES, &mut self.items);
+        if !self.items.is_empty() {
+            self.position = desk.note(&self.items)?;
+        }
+        lent?;
+        if self.items.is_empty() {
+            if self.until_empty && (self.kept || items == 0) {
+                return Ok(Next::End);
+            }
+            return Ok(self.idle(if items == 0 { LOOK_NS } else { QUIET_NS }));
+        }
+        batch.data.clear();
+        for item in &self.items {
+            let start = batch.data.len() as u32;
+            batch.data.extend_from_slice(&item.body);
+            batch.spans.push((start, batch.data.len() as u32));
+        }
+        self.rested = false;
+        Ok(Next::Batch)
+    }
+
+    fn next_awake(&self) -> Option<u64> {
+        Some(self.awake)
+    }
+
+    fn position(&self) -> Position {
+        self.position
+    }
+}
+
+/// A name as that of a folder.
+fn escape(name: &str) -> String {
+    let mut out = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => out.push(byte as char),
+            _ => out.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,161 @@
+//! What a sink has given and the queue does not have yet: a journal beside the queues, `.flows/ID`.
+//!
+//! The invariant: the queue has the staged items before the number that its log says, and none behind it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+
+use millstream_flow::error::Cause;
+use millstream_flow::sink::Token;
+use millstream_journal::{Cursor, Journal, Options, Reader, Retention, Share};
+use millstream_queue::embedded::Queue;
+
+/// Where staging journals are, in the folder of the queues. No queue has such a name.
+const FOLDER: &str = ".flows";
+const SEGMENT_BYTES: u64 = 16 << 20;
+/// The cursor before which all items are in the queue, durably.
+const MOVED: &str = "moved";
+/// So many items are moved in one call.
+const ITEMS_AT_ONCE: usize = 256;
+
+/// What a token says: which staging journal, and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Staged {
+    pub(super) id: u64,
+    pub(super) length: u64,
+}
+
+impl Staged {
+    pub(super) fn token(self) -> Token {
+        [self.id.to_le_bytes(), self.length.to_le_bytes()].concat()
+    }
+
+    /// The furthest of these; none at the first run.
+    pub(super) fn of(tokens: &[Token]) -> Result<Option<Self>, Cause> {
+        let mut furthest: Option<Staged> = None;
+        for token in tokens {
+            let (words, []) = token.as_chunks::<8>() else {
+                return Err("the token of its last epoch is not that of a queue".into());
+            };
+            let &[id, length] = words else {
+                return Err("the token of its last epoch is not that of a queue".into());
+            };
+            let this = Staged {
+                id: u64::from_le_bytes(id),
+                length: u64::from_le_bytes(length),
+            };
+            if furthest.is_none_or(|staged| staged.length < this.length) {
+                furthest = Some(this);
+            }
+        }
+        Ok(furthest)
+    }
+}
+
+/// The staging journal of a run.
+pub(super) struct Staging {
+    pub(super) id: u64,
+    queue: Queue,
+    path: PathBuf,
+    journal: Journal,
+    reader: Reader,
+    cursor: Cursor,
+    /// The queue has all items before this one.
+    moved: u64,
+}
+
+impl Staging {
+    /// Opens the journal of the last commit, cuts it back, and moves what is committed into the queue.
+    pub(super) fn resume(queue: Queue, committed: Option<Staged>) -> Result<Self, Cause> {
+        let staged = committed.unwrap_or_else(|| Staged {
+            id: RandomState::new().hash_one(queue.name()),
+            length: 0,
+        });
+        let moved = queue.mark_of(staged.id)?;
+        let folder = queue.queues().folder().join(FOLDER);
+        let path = folder.join(format!("{:016x}", staged.id));
+        let options = Options {
+            exclusive: true,
+            segment_bytes: SEGMENT_BYTES.max(8 * queue.item_bytes_max().next_multiple_of(1 << 20) as u64),
+            record_bytes_max: u32::try_from(queue.item_bytes_max())?,
+            // It may have been removed when all of it was in the queue.
+            first_sequence: moved.min(staged.length),
+            ..Options::default()
+        };
+        let journal = Journal::open(&path, options)?;
+        journal.cut(staged.length).map_err(|cause| {
+            format!("output of the last epoch is no longer there: {cause}")
+        })?;
+        let cursor = journal.cursor(MOVED, Share::Exclusive)?;
+        let mut staging = Staging {
+            id: staged.id,
+            queue,
+            path,
+            reader: journal.reader()?,
+            cursor,
+            journal,
+            moved,
+        };
+        staging.move_until(staged.length)?;
+        Ok(staging)
+    }
+
+    pub(super) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Whether the queue has all that is staged.
+    pub(super) fn is_moved(&self) -> Result<bool, Cause> {
+        Ok(self.moved == self.journal.next()?)
+    }
+
+    /// The items before this one are committed: others may have them.
+    pub(super) fn move_until(&mut self, length: u64) -> Result<(), Cause> {
+        let mut bodies: Vec<Vec<u8>> = Vec::new();
+        while self.moved < length {
+            bodies.clear();
+            let until = length.min(self.moved + ITEMS_AT_ONCE as u64);
+            for position in self.moved..until {
+                bodies.push(self.reader.read(position)?.body.to_vec());
+            }
+            self.queue
+                .put_always(&bodies, Some((self.id, self.moved)))?;
+            self.moved = until;
+        }
+        Ok(())
+    }
+
+    /// The queue was synced since items were moved, if anything is: they are given up.
+    pub(super) fn settle(&self) -> Result<(), Cause> {
+        self.cursor.set(self.moved)?;
+        self.journal.prune(&Retention {
+            keep_for_cursors: true,
+            ..Retention::default()
+        })?;
+        Ok(())
+    }
+
+    /// The run is over: a journal of which the queue has all, durably, is removed.
+    pub(super) fn close(self) -> Result<(), Cause> {
+        let all = self.is_moved()?;
+        if all {
+            self.queue.sync()?;
+        }
+        let Staging {
+            journal,
+            reader,
+            cursor,
+            path,
+            ..
+        } = self;
+        drop((reader, cursor, journal));
+        if all {
+            std::fs::remove_dir_all(path)?;
+        }
+        Ok(())
+    }
+}

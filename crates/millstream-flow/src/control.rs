@@ -22,7 +22,7 @@ const ABORTED: u8 = 2;
 const IN_FLIGHT_MAX: usize = 1 << 16;
 /// A batch counts for so many items at least. Few items are few because they are large: a read of
 /// 64 KiB holds them, so that this bounds the bytes on their way too.
-const BATCH_WEIGHT: usize = 256;
+pub(crate) const BATCH_WEIGHT: usize = 256;
 
 /// A lock whose poisoning does not matter: each value behind it is whole at every moment.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -55,6 +55,8 @@ pub struct Control {
     /// Raised when sources should look at the above.
     bell: AtomicU64,
     rehearsal: Option<Arc<Rehearsal>>,
+    /// Whether the run has a state directory.
+    keeps_state: AtomicBool,
 }
 
 /// How far a run with recovery has come.
@@ -83,6 +85,7 @@ impl Control {
             live_sources: AtomicUsize::new(0),
             bell: AtomicU64::new(0),
             rehearsal: None,
+            keeps_state: AtomicBool::new(false),
         }
     }
 
@@ -104,6 +107,16 @@ impl Control {
             Some(release) => release(wait),
             None => wait(),
         }
+    }
+
+    /// Whether the run commits epochs to a state directory.
+    #[must_use]
+    pub fn keeps_state(&self) -> bool {
+        self.keeps_state.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn keep_state(&self) {
+        self.keeps_state.store(true, Ordering::Relaxed);
     }
 
     /// The epoch that sources are to be in.
@@ -244,9 +257,14 @@ impl Control {
     }
 
     pub(crate) fn handled(&self, worker: usize, items: usize) {
+        self.relieve(worker, items.max(BATCH_WEIGHT));
+    }
+
+    /// What counted for so much has been processed and flushed.
+    pub(crate) fn relieve(&self, worker: usize, weight: usize) {
         self.peers[worker]
             .in_flight
-            .fetch_sub(items.max(BATCH_WEIGHT), Ordering::Relaxed);
+            .fetch_sub(weight, Ordering::Release);
     }
 
     /// True when some worker has so much before it that sources should hold back.
@@ -254,6 +272,13 @@ impl Control {
         self.peers
             .iter()
             .any(|peer| peer.in_flight.load(Ordering::Relaxed) > IN_FLIGHT_MAX)
+    }
+
+    /// True when nothing is on its way between operators.
+    pub(crate) fn quiet(&self) -> bool {
+        self.peers
+            .iter()
+            .all(|peer| peer.in_flight.load(Ordering::Acquire) == 0)
     }
 
     pub(crate) fn publish(&self, worker: usize, metrics: &[StepMetrics]) {

@@ -161,7 +161,8 @@ pub fn inputs(state: impl AsRef<Path>) -> std::io::Result<Vec<(String, PathBuf)>
 
 /// A name as that of a folder: all but letters, digits, `-`, `_` and a `.` that is not the first is `%` and two hexadecimal
 /// digits for each byte.
-fn escape(name: &str) -> String {
+#[must_use]
+pub fn escape(name: &str) -> String {
     let mut folder = String::new();
     for (at, &byte) in name.as_bytes().iter().enumerate() {
         match byte {

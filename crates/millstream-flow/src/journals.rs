@@ -307,7 +307,7 @@ impl Sink<Frames> for AppendJournal {
 }
 
 /// A journal that is appended to.
-struct Appending(Appender);
+pub struct Appending(pub Appender);
 
 impl Log for Appending {
     type Piece = Frames;

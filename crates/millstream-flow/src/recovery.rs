@@ -119,6 +119,11 @@ impl Recovery {
         self.sync = sync;
         self
     }
+    /// Where the state is kept.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
     /// Forgets what is saved of a step, source or sink.
     #[must_use]
     pub fn drop_state(mut self, step: &str) -> Self {

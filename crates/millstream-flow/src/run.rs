@@ -255,6 +255,7 @@ fn keep(
         begin_without(plan, clock)?;
         return Ok((None, None));
     };
+    running.control.keep_state();
     let workers = running.options.workers;
     let parts = Parts {
         nodes: &plan.nodes,

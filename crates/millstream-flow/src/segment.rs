@@ -18,6 +18,7 @@ use timely::scheduling::Activator;
 
 use crate::batch::Batch;
 use crate::clock::now_ns;
+use crate::control::BATCH_WEIGHT;
 use crate::error::{Failure, FlowError};
 use crate::graph::{EdgeId, Node, NodeId, Outlet, Root};
 use crate::packet::{ByAddress, Packet};
@@ -191,9 +192,7 @@ impl<B: Batch> Departure<B> {
             floor: cx.floor,
             mark: None,
         };
-        if cx.workers > 1 {
-            cx.control.sent(to, items);
-        }
+        cx.control.sent(to, items);
         if let Some(capability) = self.capabilities.borrow().get(self.port) {
             self.output.give(capability, &mut packet);
         }
@@ -342,6 +341,7 @@ pub(crate) fn arrival_root<B: Batch>(
             chain: made.chain,
             deadline: made.deadline,
             epoch: 0,
+            processed: 0,
             waiting: VecDeque::new(),
             capabilities: Rc::clone(&capabilities),
         };
@@ -432,6 +432,8 @@ struct Arrival<B> {
     deadline: Option<Rc<Cell<i64>>>,
     /// The epoch that this operator is in.
     epoch: Epoch,
+    /// The weight of what was processed and not flushed.
+    processed: usize,
     /// What came of later epochs, in the order in which it came, with the input it came by.
     waiting: VecDeque<(Epoch, usize, Packet)>,
     capabilities: Capabilities,
@@ -474,7 +476,7 @@ impl<B: Batch> Arrival<B> {
         frontiers: &[MutableAntichain<Epoch>],
         cx: &mut Context,
     ) -> Result<bool, Failure> {
-        self.chain.flush(cx)?;
+        self.flush(cx)?;
         while self.epoch_is_over(frontiers) {
             if self.is_over(frontiers) {
                 finish(self.node, &mut *self.chain, self.epoch, cx)?;
@@ -505,7 +507,17 @@ impl<B: Batch> Arrival<B> {
                 self.receive(input, packet, cx)?;
             }
         }
-        self.chain.flush(cx)
+        self.flush(cx)
+    }
+
+    /// Flushes the chain: what came in is on its way no longer.
+    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.chain.flush(cx)?;
+        let weight = std::mem::take(&mut self.processed);
+        if weight > 0 {
+            cx.control.relieve(cx.worker, weight);
+        }
+        Ok(())
     }
 
     fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
@@ -526,9 +538,7 @@ impl<B: Batch> Arrival<B> {
             cx.floor = joined.at;
             return self.chain.watermark(joined, cx);
         }
-        if cx.workers > 1 {
-            cx.control.handled(cx.worker, packet.items);
-        }
+        self.processed += packet.items.max(BATCH_WEIGHT);
         // Both ends of a connection are made by one call, with one type.
         let Some(mut batch) = packet.body.and_then(|body| body.downcast::<B>().ok()) else {
             return Ok(());

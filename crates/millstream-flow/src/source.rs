@@ -111,6 +111,14 @@ pub trait Recording: Send + Sync {
     fn is_durable(&self) -> bool {
         false
     }
+    /// An epoch is about to be committed: make what its positions stand for survive a loss of power. Called in the background,
+    /// unless the run does without.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync(&self) -> Result<(), Cause> {
+        Ok(())
+    }
     /// An epoch counts in which the partitions stood at these positions. Called in the background.
     ///
     /// # Errors
@@ -155,6 +163,11 @@ pub struct Events<'a> {
 }
 
 impl Events<'_> {
+    /// Whether nothing that sources have handed on is on its way any more, but for what this chain has not flushed.
+    #[must_use]
+    pub fn quiet(&self) -> bool {
+        self.cx.control.quiet()
+    }
     /// Input was given up: a client sent a frame too long, or broke off inside one. Counted as a
     /// fault of the source and said on standard error.
     pub fn fault(&mut self, what: &str) {

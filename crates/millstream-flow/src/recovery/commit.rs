@@ -128,6 +128,11 @@ impl Committer {
                 sink.sync()
                     .map_err(|cause| open_error(&self.nodes[*node], cause))?;
             }
+            for (node, recording) in self.recordings.iter().filter(|_| self.options.sync) {
+                recording
+                    .sync()
+                    .map_err(|cause| open_error(&self.nodes[*node], cause))?;
+            }
             gathered.commits += 1;
             self.crash(Crash::Before(gathered.commits))?;
             self.store.append(changes, &next)?;

@@ -115,9 +115,8 @@ impl Ledger {
         let mut reader = journal.reader()?;
         for position in from..until {
             let record = reader.read(position)?;
-            let note = Note::decode(record.body).ok_or_else(|| {
-                format!("{}: note {position} cannot be read", path.display())
-            })?;
+            let note = Note::decode(record.body)
+                .ok_or_else(|| format!("{}: note {position} cannot be read", path.display()))?;
             queue.confirm_lent(note.ids, note.added_by_ms)?;
         }
         drop(reader);

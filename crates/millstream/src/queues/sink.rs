@@ -62,11 +62,7 @@ impl Sink<Frames> for WriteQueue {
         format!("queue {} in {}", self.name, self.place)
     }
 
-    fn open(
-        &self,
-        _: usize,
-        control: &Arc<Control>,
-    ) -> Result<Box<dyn Writer<Frames>>, Cause> {
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
         if !control.keeps_state() {
             let queue = self.place.queue(&self.name)?;
             return Ok(Box::new(DirectWriter { queue }));

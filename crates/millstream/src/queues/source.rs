@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 
 use millstream_flow::clock::now_ns;
+use millstream_flow::durable::escape;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
@@ -224,16 +225,4 @@ impl Partition<Frames> for QueuePartition {
     fn position(&self) -> Position {
         self.position
     }
-}
-
-/// A name as that of a folder.
-fn escape(name: &str) -> String {
-    let mut out = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => out.push(byte as char),
-            _ => out.push_str(&format!("%{byte:02x}")),
-        }
-    }
-    out
 }

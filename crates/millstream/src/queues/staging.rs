@@ -76,16 +76,17 @@ impl Staging {
         let path = folder.join(format!("{:016x}", staged.id));
         let options = Options {
             exclusive: true,
-            segment_bytes: SEGMENT_BYTES.max(8 * queue.item_bytes_max().next_multiple_of(1 << 20) as u64),
+            segment_bytes: SEGMENT_BYTES
+                .max(8 * queue.item_bytes_max().next_multiple_of(1 << 20) as u64),
             record_bytes_max: u32::try_from(queue.item_bytes_max())?,
             // It may have been removed when all of it was in the queue.
             first_sequence: moved.min(staged.length),
             ..Options::default()
         };
         let journal = Journal::open(&path, options)?;
-        journal.cut(staged.length).map_err(|cause| {
-            format!("output of the last epoch is no longer there: {cause}")
-        })?;
+        journal
+            .cut(staged.length)
+            .map_err(|cause| format!("output of the last epoch is no longer there: {cause}"))?;
         let cursor = journal.cursor(MOVED, Share::Exclusive)?;
         let mut staging = Staging {
             id: staged.id,

@@ -13,7 +13,7 @@
 [('to', 2), ('be', 2), ('or', 1), ('not', 1)]
 """
 
-from . import files, journals, service, tcp, testing, windows
+from . import files, journals, queues, service, tcp, testing, windows
 from ._errors import (
     DeadLetter,
     FlowError,
@@ -121,6 +121,7 @@ __all__ = [
     "generate",
     "journals",
     "publisher",
+    "queues",
     "run",
     "serve",
     "service",

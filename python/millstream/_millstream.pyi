@@ -52,6 +52,8 @@ __all__ = [
     "journal_append",
     "journal_read",
     "key_hash",
+    "queue_read",
+    "queue_write",
     "run",
     "saved_states",
     "shown_state",
@@ -426,6 +428,12 @@ def journal_read(
 ) -> ByteSource: ...
 def journal_append(
     path: str | PathLike[str], *, encode: Callable[[Any], object] | None, sync: float | None
+) -> ByteSink: ...
+def queue_read(
+    place: str | PathLike[str], names: Sequence[str], *, decode: object, until_empty: bool
+) -> ByteSource: ...
+def queue_write(
+    place: str | PathLike[str], name: str, *, encode: Callable[[Any], object] | None
 ) -> ByteSink: ...
 def key_hash(key: object) -> int: ...
 def cli_main(argv: Sequence[str | PathLike[str]]) -> int: ...

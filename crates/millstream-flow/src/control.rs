@@ -35,6 +35,8 @@ struct Peer {
     waker: OnceLock<Waker>,
     sleeping: AtomicBool,
     in_flight: AtomicUsize,
+    /// How often something was sent to it.
+    deliveries: AtomicU64,
     snapshot: Mutex<Vec<StepMetrics>>,
 }
 
@@ -251,9 +253,10 @@ impl Control {
     }
 
     pub(crate) fn sent(&self, to: usize, items: usize) {
-        self.peers[to]
-            .in_flight
-            .fetch_add(items.max(BATCH_WEIGHT), Ordering::Relaxed);
+        let peer = &self.peers[to];
+        peer.deliveries.fetch_add(1, Ordering::SeqCst);
+        peer.in_flight
+            .fetch_add(items.max(BATCH_WEIGHT), Ordering::SeqCst);
     }
 
     pub(crate) fn handled(&self, worker: usize, items: usize) {
@@ -264,7 +267,7 @@ impl Control {
     pub(crate) fn relieve(&self, worker: usize, weight: usize) {
         self.peers[worker]
             .in_flight
-            .fetch_sub(weight, Ordering::Release);
+            .fetch_sub(weight, Ordering::SeqCst);
     }
 
     /// True when some worker has so much before it that sources should hold back.
@@ -274,11 +277,18 @@ impl Control {
             .any(|peer| peer.in_flight.load(Ordering::Relaxed) > IN_FLIGHT_MAX)
     }
 
-    /// True when nothing is on its way between operators.
+    /// True when nothing is on its way between operators. What one worker passes on to another while we look is seen as a
+    /// delivery.
     pub(crate) fn quiet(&self) -> bool {
-        self.peers
-            .iter()
-            .all(|peer| peer.in_flight.load(Ordering::Acquire) == 0)
+        let deliveries = || -> u64 {
+            let peers = self.peers.iter();
+            peers
+                .map(|peer| peer.deliveries.load(Ordering::SeqCst))
+                .sum()
+        };
+        let before = deliveries();
+        let mut peers = self.peers.iter();
+        peers.all(|peer| peer.in_flight.load(Ordering::SeqCst) == 0) && deliveries() == before
     }
 
     pub(crate) fn publish(&self, worker: usize, metrics: &[StepMetrics]) {

@@ -66,9 +66,10 @@ mod _millstream {
         Clock, Interface, Outlet, Recorder, Service, service_export, service_history, service_test,
     };
     #[pymodule_export]
-    use crate::sink::{ByteSink, file_write, journal_append, tcp_send_to};
+    use crate::sink::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
     #[pymodule_export]
     use crate::source::{
-        ByteSource, DurableSource, Script, file_read, journal_read, tcp_connect, tcp_listen,
+        ByteSource, DurableSource, Script, file_read, journal_read, queue_read, tcp_connect,
+        tcp_listen,
     };
 }

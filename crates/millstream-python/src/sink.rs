@@ -15,7 +15,7 @@ use pyo3::types::PyList;
 
 use list::ListSink;
 
-pub(crate) use bytes::{ByteSink, file_write, journal_append, tcp_send_to};
+pub(crate) use bytes::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
 pub(crate) use encode::append_frame;
 
 use crate::batch::PyBatch;

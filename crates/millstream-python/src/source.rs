@@ -14,7 +14,7 @@ use millstream_flow::{Flow, Pipe};
 use pyo3::prelude::*;
 
 use bytes::Unlocked;
-pub(crate) use bytes::{ByteSource, file_read, journal_read, tcp_connect, tcp_listen};
+pub(crate) use bytes::{ByteSource, file_read, journal_read, queue_read, tcp_connect, tcp_listen};
 pub(crate) use durable::DurableSource;
 pub(crate) use script::Script;
 

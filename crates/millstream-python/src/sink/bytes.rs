@@ -1,9 +1,10 @@
-//! The engine's byte sinks: TCP and files.
+//! The engine's byte sinks: TCP, files and queues.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream::queues;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::{Frames, Framing};
@@ -131,4 +132,11 @@ pub(crate) fn file_write(
         &rule,
         encode,
     ))
+}
+
+/// A queue to put items into.
+#[pyfunction]
+#[pyo3(signature = (place, name, *, encode))]
+pub(crate) fn queue_write(place: PathBuf, name: &str, encode: Option<Py<PyAny>>) -> ByteSink {
+    ByteSink::new(queues::write(&place, name), &Framing::U32, encode)
 }

@@ -1,8 +1,9 @@
-//! The engine's byte sources, TCP and files, with a decoder behind them.
+//! The engine's byte sources, TCP, files and queues, with a decoder behind them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use millstream::queues;
 use millstream_flow::batch::Batch;
 use millstream_flow::durable::{self, Keep};
 use millstream_flow::error::Cause;
@@ -24,6 +25,7 @@ enum Kind {
     Tcp(tcp::TcpSource),
     Files(files::ReadFiles),
     Journal(journals::ReadJournal),
+    Queues(queues::ReadQueues),
 }
 
 /// A source of bytes.
@@ -45,6 +47,11 @@ impl ByteSource {
         source: &Bound<'py, Self>,
         keep: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if let Kind::Queues(_) = source.get().kind {
+            let what =
+                "a queue is durable already: with a state directory each item is processed once";
+            return Err(usage(source.py(), what));
+        }
         super::durable::of(source, keep)
     }
 }
@@ -55,6 +62,7 @@ impl ByteSource {
             Kind::Tcp(source) => source.describe(),
             Kind::Files(source) => source.describe(),
             Kind::Journal(source) => source.describe(),
+            Kind::Queues(source) => source.describe(),
         }
     }
 
@@ -70,6 +78,7 @@ impl ByteSource {
             Kind::Tcp(source) => add(flow, name, source.clone(), durable),
             Kind::Files(source) => add(flow, name, source.clone(), durable),
             Kind::Journal(source) => add(flow, name, source.clone(), durable),
+            Kind::Queues(source) => add(flow, name, source.clone(), durable),
         };
         let (decode, wish, source) = (self.decode.clone(), wish.clone(), name.to_owned());
         Ok(
@@ -248,6 +257,25 @@ pub(crate) fn journal_read(
     }
     Ok(ByteSource {
         kind: Kind::Journal(source),
+        decode: Decode::read(decode)?,
+    })
+}
+
+/// Queues to take items from; each is a partition.
+#[pyfunction]
+#[pyo3(signature = (place, names, *, decode, until_empty))]
+pub(crate) fn queue_read(
+    place: PathBuf,
+    names: Vec<String>,
+    decode: Option<&Bound<'_, PyAny>>,
+    until_empty: bool,
+) -> PyResult<ByteSource> {
+    let mut source = queues::read_all(&place, names);
+    if until_empty {
+        source = source.until_empty();
+    }
+    Ok(ByteSource {
+        kind: Kind::Queues(source),
         decode: Decode::read(decode)?,
     })
 }

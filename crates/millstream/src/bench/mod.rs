@@ -1,5 +1,6 @@
 //! The benchmarks of the program: what they measure, and how it is put into numbers.
 
+pub mod embedded;
 pub mod figures;
 pub mod flow;
 pub mod idle;

@@ -9,7 +9,7 @@ use super::stop::Stop;
 use super::{Failure, report};
 use crate::bench::figures::median_index;
 use crate::bench::market_spread::{self, Outcome, Plan};
-use crate::bench::{flow, idle, journal, queue, service};
+use crate::bench::{embedded, flow, idle, journal, queue, service};
 
 /// The options of `millstream bench`.
 #[derive(clap::Args, Debug)]
@@ -53,6 +53,9 @@ struct QueueArgs {
     /// Where queues are kept meanwhile: the disk that --sync always is measured on.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
+    /// Queues in process instead: threads that put and take, and a flow from queue to queue.
+    #[arg(long, conflicts_with = "server")]
+    in_process: bool,
     /// Only loads with this text in their name, such as "100 conn".
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -317,6 +320,16 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         Name::Service(args) => service(&args),
         Name::ServiceConsumer(args) => service_consumer(&args),
         Name::Flow(args) => args.run(),
+        Name::Queue(args) if args.in_process => {
+            let plan = embedded::Plan {
+                runs: args.runs,
+                seconds: args.seconds,
+                dir: args.dir,
+                only: args.only,
+            };
+            let report = embedded::measure(&plan).map_err(Failure::failed)?;
+            report::print(&report, &report.to_string(), args.json)
+        }
         Name::Queue(args) => {
             let plan = queue::Plan {
                 runs: args.runs,

@@ -149,6 +149,8 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use millstream_queue::embedded::{PutOptions, Queues};
+
     use super::*;
 
     #[test]
@@ -171,5 +173,46 @@ mod tests {
             }
         }
         assert_eq!(Note::decode(&[255; 40]), None);
+    }
+
+    #[test]
+    fn a_resume_removes_what_is_committed_and_leaves_the_rest() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger");
+        let open = || {
+            let queues = Queues::attach(folder.path().join("queues"));
+            queues
+                .and_then(|queues| queues.queue("q"))
+                .expect("it is there")
+        };
+        let queue = open();
+        let items: Vec<String> = (0..9).map(|n| n.to_string()).collect();
+        queue
+            .put_many(&items, &PutOptions::default())
+            .expect("there is room");
+        let (ledger, first) = Ledger::resume(&path, &queue, None).expect("it begins");
+        for position in 0..3 {
+            let mut batch = Vec::new();
+            queue.lend(2, 100, &mut batch).expect("it is open");
+            assert_eq!(ledger.write(&Note::of(&batch)).ok(), Some(first + position));
+        }
+        // Killed between the commit of two batches and their removal.
+        drop((queue, ledger));
+        for _ in 0..2 {
+            let queue = open();
+            let (ledger, next) = Ledger::resume(&path, &queue, Some(2)).expect("it resumes");
+            assert_eq!((next, queue.len().ok()), (2, Some(5)));
+            assert_eq!(
+                queue.peek().ok().flatten().map(|item| item.body[0]),
+                Some(b'4')
+            );
+            drop(ledger);
+        }
+        let queue = open();
+        let (ledger, _) = Ledger::resume(&path, &queue, Some(2)).expect("it resumes");
+        ledger.settle(2).expect("it is writable");
+        drop(ledger);
+        let behind = Ledger::resume(&path, &queue, Some(7));
+        assert!(behind.is_err(), "notes are missing");
     }
 }

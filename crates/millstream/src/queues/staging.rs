@@ -160,3 +160,74 @@ impl Staging {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millstream_queue::embedded::Queues;
+
+    use super::*;
+
+    fn queue(place: &std::path::Path) -> Queue {
+        let queue = Queues::attach(place).and_then(|queues| queues.queue("q"));
+        queue.expect("it is there")
+    }
+
+    fn drained(queue: &Queue) -> String {
+        let items = std::iter::from_fn(|| queue.get(Duration::ZERO).expect("it is open"));
+        items
+            .map(|item| String::from_utf8_lossy(&item).into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn a_move_goes_on_where_it_broke_off_and_what_is_not_committed_is_cut() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path();
+        let staging = Staging::resume(queue(place), None).expect("it begins");
+        let id = staging.id;
+        let writer = staging.journal().writer().expect("it is writable");
+        writer
+            .append_many(["a", "b", "c", "d", "e"])
+            .expect("there is room");
+        drop((writer, staging));
+        // Killed within the move of three items: two have come.
+        queue(place)
+            .put_always(["a", "b"], Some((id, 0)))
+            .expect("there is room");
+        let committed = Some(Staged { id, length: 3 });
+        for _ in 0..2 {
+            let staging = Staging::resume(queue(place), committed).expect("it resumes");
+            assert_eq!(staging.journal().next().ok(), Some(3));
+        }
+        assert_eq!(drained(&queue(place)), "abc");
+        // All has been moved: the journal goes, and is made anew where it was.
+        let staging = Staging::resume(queue(place), committed).expect("it resumes");
+        let path = staging.path.clone();
+        staging.close().expect("it is removed");
+        assert!(!path.exists());
+        let mut staging = Staging::resume(queue(place), committed).expect("it resumes");
+        let writer = staging.journal().writer().expect("it is writable");
+        assert_eq!(writer.append(b"f").ok(), Some(3));
+        staging.move_until(4).expect("it is staged");
+        assert_eq!(drained(&queue(place)), "f");
+        // Gone without having been moved: an error, not silence.
+        drop((writer, staging));
+        std::fs::remove_dir_all(&path).expect("it is there");
+        let gone = Staging::resume(queue(place), Some(Staged { id, length: 9 }));
+        let error = gone.err().map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("no longer there")));
+    }
+
+    #[test]
+    fn the_furthest_token_counts() {
+        let tokens = [(7, 3), (7, 5), (7, 4)].map(|(id, length)| Staged { id, length }.token());
+        assert_eq!(
+            Staged::of(&tokens).ok(),
+            Some(Some(Staged { id: 7, length: 5 }))
+        );
+        assert_eq!(Staged::of(&[]).ok(), Some(None));
+        assert!(Staged::of(&[vec![1; 15]]).is_err());
+    }
+}

@@ -81,7 +81,7 @@ impl Sink<Frames> for WriteQueue {
         run.writers += 1;
         let share = lock(&together).join();
         Ok(Box::new(StagingWriter {
-            together,
+            together: Some(together),
             share,
             id: staging.id,
             queue: staging.queue().clone(),
@@ -158,7 +158,8 @@ impl Writer<Frames> for DirectWriter {
 }
 
 struct StagingWriter {
-    together: Arc<Mutex<Together<Appending>>>,
+    /// None once the writer is being dropped.
+    together: Option<Arc<Mutex<Together<Appending>>>>,
     share: usize,
     id: u64,
     queue: Queue,
@@ -166,10 +167,22 @@ struct StagingWriter {
     control: Arc<Control>,
 }
 
+impl StagingWriter {
+    fn with<T: Default>(
+        &self,
+        write: impl FnOnce(&mut Together<Appending>) -> Result<T, Cause>,
+    ) -> Result<T, Cause> {
+        match &self.together {
+            Some(together) => write(&mut lock(together)),
+            None => Ok(T::default()),
+        }
+    }
+}
+
 impl Writer<Frames> for StagingWriter {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
         check(&self.queue, batch)?;
-        lock(&self.together).write(self.share, batch)
+        self.with(|together| together.write(self.share, batch))
     }
 
     fn flush(&mut self) -> Result<(), Cause> {
@@ -177,18 +190,20 @@ impl Writer<Frames> for StagingWriter {
     }
 
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let length = lock(&self.together).prepare(self.share, epoch)?;
+        let length = self.with(|together| together.prepare(self.share, epoch))?;
         let id = self.id;
         Ok(length.map(|length| Staged { id, length }.token()))
     }
 
     fn close(&mut self) -> Result<(), Cause> {
-        lock(&self.together).leave(self.share)
+        self.with(|together| together.leave(self.share))
     }
 }
 
 impl Drop for StagingWriter {
     fn drop(&mut self) {
+        // The journal is to be closed by then.
+        self.together = None;
         let mut run = lock(&self.run);
         run.writers -= 1;
         // What cannot be closed now is found by the next run.

@@ -13,6 +13,8 @@ use millstream_queue::embedded::Queue;
 /// Where staging journals are, in the folder of the queues. No queue has such a name.
 const FOLDER: &str = ".flows";
 const SEGMENT_BYTES: u64 = 16 << 20;
+/// What begins so in the folder of queues goes when that is opened.
+const REMOVED: &str = ".removed-flow-";
 /// The cursor before which all items are in the queue, durably.
 const MOVED: &str = "moved";
 /// So many items are moved in one call.
@@ -71,7 +73,6 @@ impl Staging {
             id: RandomState::new().hash_one(queue.name()),
             length: 0,
         });
-        let moved = queue.mark_of(staged.id)?;
         let folder = queue.queues().folder().join(FOLDER);
         let path = folder.join(format!("{:016x}", staged.id));
         let options = Options {
@@ -79,8 +80,8 @@ impl Staging {
             segment_bytes: SEGMENT_BYTES
                 .max(8 * queue.item_bytes_max().next_multiple_of(1 << 20) as u64),
             record_bytes_max: u32::try_from(queue.item_bytes_max())?,
-            // It may have been removed when all of it was in the queue.
-            first_sequence: moved.min(staged.length),
+            // Where there is none, it was removed when all of it was in the queue.
+            first_sequence: staged.length,
             ..Options::default()
         };
         let journal = Journal::open(&path, options)?;
@@ -88,6 +89,8 @@ impl Staging {
             .cut(staged.length)
             .map_err(|cause| format!("output of the last epoch is no longer there: {cause}"))?;
         let cursor = journal.cursor(MOVED, Share::Exclusive)?;
+        // The queue forgets the number when it is deleted.
+        let moved = queue.mark_of(staged.id)?.max(cursor.position()?);
         let mut staging = Staging {
             id: staged.id,
             queue,
@@ -147,6 +150,8 @@ impl Staging {
             self.queue.sync()?;
         }
         let Staging {
+            id,
+            queue,
             journal,
             reader,
             cursor,
@@ -155,7 +160,10 @@ impl Staging {
         } = self;
         drop((reader, cursor, journal));
         if all {
-            std::fs::remove_dir_all(path)?;
+            // What cannot be removed now is removed when the folder of the queues is opened.
+            let removed = queue.queues().folder().join(format!("{REMOVED}{id:016x}"));
+            std::fs::rename(path, &removed)?;
+            let _ = std::fs::remove_dir_all(removed);
         }
         Ok(())
     }
@@ -212,9 +220,14 @@ mod tests {
         assert_eq!(writer.append(b"f").ok(), Some(3));
         staging.move_until(4).expect("it is staged");
         assert_eq!(drained(&queue(place)), "f");
-        // Gone without having been moved: an error, not silence.
+        // The queue is deleted, and with it what it knows: what was in it does not come again.
+        staging.settle().expect("it is writable");
         drop((writer, staging));
-        std::fs::remove_dir_all(&path).expect("it is there");
+        assert_eq!(queue(place).delete().ok(), Some(true));
+        let resumed = Staging::resume(queue(place), Some(Staged { id, length: 4 }));
+        assert_eq!(resumed.map(|staging| staging.moved).ok(), Some(4));
+        assert_eq!(drained(&queue(place)), "");
+        // Committed output that is not there is an error, not silence.
         let gone = Staging::resume(queue(place), Some(Staged { id, length: 9 }));
         let error = gone.err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.contains("no longer there")));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use millstream::flow::{Emit, Flow, FlowError, Options, Recovery, codec};
+use millstream::flow::{Emit, Flow, FlowError, OnError, Options, Recovery, codec};
 use millstream::queue::config::Sync;
 use millstream::queue::embedded::{self, PutOptions, Queues};
 use millstream::queues;
@@ -132,7 +132,7 @@ fn a_flow_that_fails_gives_back_what_it_has_not_committed() {
         let flow = Flow::new("failing");
         let source = queues::read(&place, "in").until_empty();
         flow.source("in", codec::decode(source, codec::text))
-            .try_map(|word: String| match word.as_str() {
+            .try_map("check", OnError::Fail, |word: String| match word.as_str() {
                 "w36" => Err("it is w36"),
                 _ => Ok(word),
             })

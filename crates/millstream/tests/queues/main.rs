@@ -132,9 +132,11 @@ fn a_flow_that_fails_gives_back_what_it_has_not_committed() {
         let flow = Flow::new("failing");
         let source = queues::read(&place, "in").until_empty();
         flow.source("in", codec::decode(source, codec::text))
-            .try_map("check", OnError::Fail, |word: String| match word.as_str() {
-                "w36" => Err("it is w36"),
-                _ => Ok(word),
+            .try_map("check", OnError::Fail, |word: &String| {
+                match word.as_str() {
+                    "w36" => Err("it is w36"),
+                    _ => Ok(word.clone()),
+                }
             })
             .sink(
                 "out",

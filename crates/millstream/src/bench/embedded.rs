@@ -252,8 +252,10 @@ fn flow(plan: &Plan, sync: &str, recovery: bool) -> Result<Measured, String> {
     let flow = Flow::new("move");
     flow.source("in", queues::read(&place, "in").until_empty())
         .sink("out", queues::write(&place, "out"));
-    let mut options = FlowOptions::default();
-    options.recovery = recovery.then(|| Recovery::new(&state).sync(sync == "always"));
+    let options = FlowOptions {
+        recovery: recovery.then(|| Recovery::new(&state).sync(sync == "always")),
+        ..FlowOptions::default()
+    };
     let begin = now_ns();
     flow.run(options).map_err(|error| error.to_string())?;
     let seconds = (now_ns() - begin) as f64 / 1e9;

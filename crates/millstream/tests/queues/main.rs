@@ -84,8 +84,10 @@ fn crash_everywhere(workers: usize, commits: u64) {
     let mut crashes = 0;
     loop {
         let recovery = Recovery::new(&state).epoch(NOW).crash_after(commits);
-        let mut options = Options::workers(workers);
-        options.recovery = Some(recovery.sync(crashes % 2 == 0));
+        let options = Options {
+            recovery: Some(recovery.sync(crashes % 2 == 0)),
+            ..Options::workers(workers)
+        };
         match counting(&place).run(options) {
             Ok(_) => break,
             Err(FlowError::Crashed(_)) => crashes += 1,
@@ -142,7 +144,7 @@ fn a_flow_that_fails_gives_back_what_it_has_not_committed() {
                 "out",
                 codec::encode(queues::write(&place, "out"), codec::display),
             );
-        let recovery = state.map(|state| Recovery::new(state));
+        let recovery = state.map(Recovery::new);
         let failed = flow.run(Options {
             recovery,
             ..Options::default()
@@ -165,8 +167,10 @@ fn others_see_output_at_its_commit_and_a_stopped_flow_goes_on() {
         let flow = Flow::new("passing");
         flow.source("in", queues::read(&place, "in"))
             .sink("out", queues::write(&place, "out"));
-        let mut options = Options::default();
-        options.recovery = Some(Recovery::new(&state).epoch(Duration::from_millis(5)));
+        let options = Options {
+            recovery: Some(Recovery::new(&state).epoch(Duration::from_millis(5))),
+            ..Options::default()
+        };
         let running = flow.start(options).unwrap();
         for n in 0..50 {
             let item = format!("{round} {n}");

@@ -1,5 +1,10 @@
 //! Queues as sources and sinks of flows: nothing is lost and nothing counts twice, wherever the flow breaks off.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by its panic, in the functions that tests share too"
+)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     reason = "a test fails by its panic, in the functions that tests share too"
 )]
 

@@ -321,8 +321,7 @@ pub(crate) fn arrival_root<B: Batch>(
             FlowError::Usage(format!("step \"{name}\" stands before what it reads"))
         })?;
         let mut builder = OperatorBuilder::new(name, build.scope);
-        let mut marks = Vec::new();
-        let mut inputs = Vec::with_capacity(streams.len());
+        let (mut marks, mut inputs) = (Vec::new(), Vec::new());
         for edge in streams {
             marks.extend(expected(
                 edge.feeding,

@@ -15,7 +15,7 @@ use crate::durable::Durable;
 use crate::error::{Error, Result};
 use crate::frame::{self, Head, Kind, frame_bytes};
 use crate::index;
-use crate::lock::{Slot, Taken};
+use crate::lock::{self, Slot, Taken};
 use crate::planted::{self, Bug};
 use crate::segment::{self, Mark};
 use crate::storage::Storage;
@@ -25,6 +25,7 @@ pub(crate) struct Appender<S: Storage> {
     pub core: Arc<Core<S>>,
     pub durable: Arc<Durable<S>>,
     slot: Slot<S>,
+    _permit: S::Lock,
     ahead: Ahead<S>,
     tail: UnsafeCell<Tail<S>>,
 }
@@ -57,11 +58,13 @@ impl<S: Storage> Tail<S> {
 impl<S: Storage> Appender<S> {
     pub fn new(core: Arc<Core<S>>, durable: Arc<Durable<S>>) -> Result<Self> {
         let control = core.control()?;
+        let permit = lock::permit(&core)?;
         let slot = Slot::take(Arc::clone(&core))?;
         let tail = Tail::new(&core, core.segment(control.tail_segment())?)?;
         let ahead = Ahead::start(Arc::clone(&core), Arc::clone(&durable))?;
         let appender = Appender {
             slot,
+            _permit: permit,
             ahead,
             tail: UnsafeCell::new(tail),
             durable,

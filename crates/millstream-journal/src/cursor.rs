@@ -9,6 +9,7 @@ use std::fmt;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
+use crate::segment::Segment;
 use crate::storage::{Access, Hold, Mapped, Region, Storage};
 
 const BYTES: u64 = 4096;
@@ -144,40 +145,78 @@ impl<S: Storage> Cursor<S> {
     }
 
     fn store(&self, sequence: u64) {
-        let turn = self.take_turn();
-        let newest = newest(&self.region);
-        let generation = newest.map_or(1, |newest| newest.generation + 1);
-        let at = SLOTS[(generation % 2) as usize];
-        self.region.publish(at, generation);
-        self.region.publish(at + 8, sequence);
-        self.region.publish(at + 16, check(generation, sequence));
-        // Only our own turn: one that was taken from us is another's to end.
-        let _mine = self.region.exchange(TURN, turn, turn + 1);
+        store(&self.region, sequence);
     }
+}
 
-    /// Movers take turns; an odd number is one that is moving. One that does not end is dead, and its slot is filled again.
-    fn take_turn(&self) -> u64 {
-        let mut found = self.region.load(TURN);
-        let mut looks = 0;
-        loop {
-            let free = found.is_multiple_of(2);
-            let mine = if free { found + 1 } else { found + 2 };
-            if free || looks > LOOKS {
-                match self.region.exchange(TURN, found, mine) {
-                    Ok(()) => return mine,
-                    Err(other) => found = other,
-                }
-                looks = 0;
-            } else {
-                std::hint::spin_loop();
-                looks += 1;
-                let now = self.region.load(TURN);
-                if now != found {
-                    (found, looks) = (now, 0);
-                }
+fn store<R: Region>(region: &R, sequence: u64) {
+    let turn = take_turn(region);
+    let newest = newest(region);
+    let generation = newest.map_or(1, |newest| newest.generation + 1);
+    let at = SLOTS[(generation % 2) as usize];
+    region.publish(at, generation);
+    region.publish(at + 8, sequence);
+    region.publish(at + 16, check(generation, sequence));
+    // Only our own turn: one that was taken from us is another's to end.
+    let _mine = region.exchange(TURN, turn, turn + 1);
+}
+
+/// Movers take turns; an odd number is one that is moving. One that does not end is dead, and its slot is filled again.
+fn take_turn<R: Region>(region: &R) -> u64 {
+    let mut found = region.load(TURN);
+    let mut looks = 0;
+    loop {
+        let free = found.is_multiple_of(2);
+        let mine = if free { found + 1 } else { found + 2 };
+        if free || looks > LOOKS {
+            match region.exchange(TURN, found, mine) {
+                Ok(()) => return mine,
+                Err(other) => found = other,
+            }
+            looks = 0;
+        } else {
+            std::hint::spin_loop();
+            looks += 1;
+            let now = region.load(TURN);
+            if now != found {
+                (found, looks) = (now, 0);
             }
         }
     }
+}
+
+/// Records were taken off the end, by a loss of power or a cut. A cursor behind it would pass over those that get their numbers next, so
+/// it is moved to the end. Nobody has the journal open; `tail` is the last segment.
+pub(crate) fn take_back<S: Storage>(storage: &S, tail: u64) -> Result<()> {
+    let names = match storage.list("cursors") {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        names => names.map_err(|source| Error::Io {
+            verb: "list",
+            path: storage.path("cursors"),
+            source,
+        })?,
+    };
+    if names.is_empty() {
+        return Ok(());
+    }
+    let segment = Segment::open(storage, tail, Access::Read)?;
+    let next = segment.base().unwrap_or(0) + segment.tail().records;
+    for name in names.iter().filter(|name| is_name(name)) {
+        let file = format!("cursors/{name}");
+        // One that cannot be read is an error for who asks for it.
+        if let Ok(region) = storage.open(&file, Access::Write)
+            && region.bytes_len() >= BYTES
+            && newest(&region).is_some_and(|slot| slot.sequence > next)
+        {
+            store(&region, next);
+            region.sync(0, BYTES).map_err(|source| Error::Io {
+                verb: "sync",
+                path: storage.path(&file),
+                source,
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// All cursors of a journal, by name.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::append::Held;
 use crate::control::Facts;
 use crate::core::Core;
+use crate::cursor;
 use crate::error::{Error, Result};
 use crate::recover::{self, Plan, Step};
 use crate::segment::Mark;
@@ -172,7 +173,9 @@ pub(crate) fn cut<S: Storage>(
     );
     control.begin_sync();
     // Half a cut: the next opening ends it.
-    recover::act(&core.storage, &plan, &core.options).inspect_err(|_| control.poison())?;
+    recover::act(&core.storage, &plan, &core.options)
+        .and_then(|()| cursor::take_back(&core.storage, plan.facts.tail_segment))
+        .inspect_err(|_| control.poison())?;
     control.end_sync();
     core.forget_from(intent.number + 1);
     control.move_back(&plan.facts);

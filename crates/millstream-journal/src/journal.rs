@@ -9,6 +9,7 @@ use crate::core::{Core, lock};
 use crate::cursor::{self, Cursor, CursorInfo, Share};
 use crate::durable::Durable;
 use crate::error::{Error, Result};
+use crate::identity::{self, Identity};
 use crate::info::{self, Info};
 use crate::open;
 use crate::options::{Options, Retention};
@@ -224,6 +225,29 @@ impl<S: Storage> Journal<S> {
     /// A segment or cursor that cannot be opened.
     pub fn info(&self) -> Result<Info> {
         info::info(self.core())
+    }
+
+    /// Who this journal is, once somebody has [asked](Self::identify) for it.
+    ///
+    /// # Errors
+    /// [`Error::Damage`]; what the system says.
+    pub fn identity(&self) -> Result<Option<Identity>> {
+        identity::read(&self.core().storage)
+    }
+
+    /// Who this journal is. One that has no identity yet gets one: in `lineage`, if it is a copy, or in a lineage of its own.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] when it has none yet; as [`identity`](Self::identity).
+    pub fn identify(&self, lineage: Option<u128>) -> Result<Identity> {
+        if let Some(identity) = self.identity()? {
+            return Ok(identity);
+        }
+        if self.core().options.read_only {
+            return Err(Error::ReadOnly { path: self.path() });
+        }
+        let identity = Identity::new(lineage, &self.core().options.host);
+        identity::write(&self.core().storage, identity)
     }
 
     /// Make all that is appended survive a loss of power. Gives the sequence number before which all does.

@@ -16,6 +16,9 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::storage::{Hold, Storage};
 
+/// The file whose lock is the permission to append.
+const PERMIT: &str = "writers/all";
+
 /// The slot of an opening that writes.
 pub(crate) struct Slot<S: Storage> {
     pub core: Arc<Core<S>>,
@@ -155,6 +158,30 @@ impl<S: Storage> Slot<S> {
             && control.namespace(holder) == here
             && Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
     }
+}
+
+/// The permission to append: shared by all writers, or held by the sole one.
+pub(crate) fn permit<S: Storage>(core: &Core<S>) -> Result<S::Lock> {
+    let (hold, why) = match core.options.sole_writer {
+        true => (
+            Hold::Exclusive,
+            "another process appends to it already, and there can be only one",
+        ),
+        false => (
+            Hold::Shared,
+            "another process is the only one that appends to it, as the follower of a copy is",
+        ),
+    };
+    let permit = core.storage.lock(PERMIT, hold);
+    let permit = permit.map_err(|source| Error::Io {
+        verb: "lock",
+        path: core.storage.path(PERMIT),
+        source,
+    })?;
+    permit.ok_or_else(|| Error::Locked {
+        path: core.path(),
+        why: why.to_owned(),
+    })
 }
 
 pub(crate) fn file(slot: u64) -> String {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use crate::control::{self, Control};
 use crate::core::Core;
+use crate::cursor;
 use crate::error::{Error, Result};
+use crate::identity;
 use crate::options::Options;
 use crate::recover;
 use crate::storage::{Access, Hold, Storage};
@@ -131,8 +133,15 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
     }
     let control = Control::create(storage)?;
     control.begin_recovery();
+    if let Some(identity) = options.identity.filter(|_| plan.is_new()) {
+        // Before the first segment, so that no copy is ever without. One that is there belongs to an attempt that failed.
+        identity::remove(storage)?;
+        identity::write(storage, identity)?;
+    }
     // A sync that fails now must be known to the next recovery.
-    recover::act(storage, &plan, options).inspect_err(|_| control.poison())?;
+    recover::act(storage, &plan, options)
+        .and_then(|()| cursor::take_back(storage, plan.facts.tail_segment))
+        .inspect_err(|_| control.poison())?;
     control.end_recovery(&plan.facts);
     Ok(())
 }

@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 use crate::error::{Error, Result};
 use crate::frame;
 use crate::host::Host;
+use crate::identity::Identity;
 use crate::segment;
 
 /// Half of all numbers: what is counted from there does not overflow.
@@ -84,12 +85,17 @@ pub struct Options {
     pub retention: Retention,
     /// Refuse other openings that could write, and be refused by them.
     pub exclusive: bool,
+    /// Refuse other writers, and be refused by them. Others may still read, keep cursors and prune: what a copy of a journal needs,
+    /// to which only the follower may append.
+    pub sole_writer: bool,
     /// Make the journal when there is none.
     pub create: bool,
     /// Make the journal, and refuse one that is there already.
     pub create_new: bool,
     /// The sequence number of the first record of a journal that is made: a copy goes on with the numbers of the original.
     pub first_sequence: u64,
+    /// The identity of a journal that is made, for a copy. Without, a journal gets one when somebody asks for it.
+    pub identity: Option<Identity>,
     /// Only read: nothing is written, locked or repaired, and a torn end is skipped, not cut.
     pub read_only: bool,
     /// How long an append waits for another that does not end.
@@ -106,9 +112,11 @@ impl Default for Options {
             record_bytes_max: 16 << 20,
             retention: Retention::default(),
             exclusive: false,
+            sole_writer: false,
             create: true,
             create_new: false,
             first_sequence: 0,
+            identity: None,
             read_only: false,
             busy_timeout: Duration::from_secs(10),
             host: Host::real(),

@@ -16,6 +16,7 @@ use crate::control::{self, Control, Facts};
 use crate::cut::{self, Intent};
 use crate::error::{Error, Result};
 use crate::frame::Kind;
+use crate::identity;
 use crate::index;
 use crate::options::Options;
 use crate::planted::{self, Bug};
@@ -201,7 +202,14 @@ impl Listing {
             });
         }
         let ours = |name: &str| {
-            [control::NAME, cut::NAME, "writers", "cursors"].contains(&name)
+            [
+                control::NAME,
+                cut::NAME,
+                identity::NAME,
+                "writers",
+                "cursors",
+            ]
+            .contains(&name)
                 || name.starts_with("draft-")
         };
         if numbers.is_empty()

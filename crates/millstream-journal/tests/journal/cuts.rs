@@ -1,6 +1,6 @@
 //! Records are taken back from the end, within a segment and across several, and others take their numbers.
 
-use millstream_journal::{Error, Journal, Options};
+use millstream_journal::{Error, Journal, Options, Share};
 
 use crate::support::{Model, Random, fresh, small};
 
@@ -121,4 +121,21 @@ fn a_cut_that_was_interrupted_is_ended_by_the_next_opening() {
     assert_eq!(journal.durable(), 500);
     assert_eq!(Journal::verify(&path).unwrap().damages, []);
     drop(reading);
+}
+
+#[test]
+fn a_cursor_behind_a_cut_is_taken_back_so_that_it_misses_nothing() {
+    let (_folder, journal) = fresh(exclusive());
+    let writer = journal.writer().unwrap();
+    writer.append_many(["old"; 100]).unwrap();
+    let behind = journal.cursor("behind", Share::Shared).unwrap();
+    let before = journal.cursor("before", Share::Shared).unwrap();
+    behind.set(90).unwrap();
+    before.set(20).unwrap();
+    journal.cut(40).unwrap();
+    writer.append_many(["new"; 60]).unwrap();
+    assert_eq!(
+        (behind.position().unwrap(), before.position().unwrap()),
+        (40, 20)
+    );
 }

@@ -9,6 +9,7 @@
 mod support;
 
 mod append;
+mod copies;
 mod cursors;
 mod cuts;
 mod damage;

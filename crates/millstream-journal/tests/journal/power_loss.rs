@@ -2,7 +2,7 @@
 //! disk shows each page at a moment of its own.
 
 use millstream_journal::storage::{Simulated, Storage};
-use millstream_journal::{Host, Journal, Options, Retention, Sync, Writer};
+use millstream_journal::{Host, Journal, Options, Retention, Share, Sync, Writer};
 
 use crate::support::{Random, small};
 
@@ -283,4 +283,30 @@ fn options_ticking(sync: Sync) -> Options {
         host: Host::simulated(tick, || 1),
         ..small()
     }
+}
+
+#[test]
+fn a_cursor_is_not_ahead_of_records_that_were_lost() {
+    let mut ahead = 0;
+    for seed in 1..40 {
+        let mut random = Random(seed);
+        let machine = Simulated::new();
+        let process = machine.process();
+        let journal = Journal::open_in(process.clone(), options(Sync::Never, 1)).unwrap();
+        let cursor = journal.cursor("follower", Share::Shared).unwrap();
+        journal.writer().unwrap().append_many(["old"; 100]).unwrap();
+        cursor.set(100).unwrap();
+        cursor.sync().unwrap();
+        process.kill();
+        drop((cursor, journal));
+
+        let after = machine.lose_power(&mut |limit| random.below(limit));
+        let journal = Journal::open_in(after.process(), options(Sync::Never, 2)).unwrap();
+        let end = journal.next().unwrap();
+        ahead += u64::from(end < 100);
+        journal.writer().unwrap().append_many(["new"; 200]).unwrap();
+        let found = journal.cursors().unwrap()[0].position;
+        assert!(found <= end, "seed {seed}: {found} of {end}");
+    }
+    assert!(ahead > 10, "records were lost in {ahead} of 39");
 }

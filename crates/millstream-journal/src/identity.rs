@@ -1,0 +1,134 @@
+//! Who a journal is: a number that it shares with its copies on other machines, and one of its own.
+//!
+//! A journal has none until somebody asks for it: who serves it to followers, or makes a copy of one that has. The file is written whole
+//! before it gets its name, and never changed.
+//!
+//! ```
+//! use millstream_journal::{Journal, Options};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! let journal = Journal::open(folder.path().join("orders"), Options::default())?;
+//! assert_eq!(journal.identity()?, None);
+//! let identity = journal.identify(None)?;
+//! assert_eq!(journal.identity()?, Some(identity));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::storage::{Access, Region, Storage};
+
+/// The file.
+pub(crate) const NAME: &str = "identity";
+
+const BYTES: u64 = 64;
+const MAGIC: u64 = u64::from_le_bytes(*b"MSIDENT\x01");
+const WORDS: usize = 4;
+
+/// Who a journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The same for a journal and all that were copied from it, record by record.
+    pub lineage: u128,
+    /// This directory's own.
+    pub own: u64,
+}
+
+impl Identity {
+    /// One of its own, in this lineage or in a new one.
+    #[must_use]
+    pub fn new(lineage: Option<u128>, host: &Host) -> Self {
+        let fresh = || u128::from(host.random()) << 64 | u128::from(host.random());
+        Identity {
+            lineage: lineage.unwrap_or_else(fresh),
+            own: host.random(),
+        }
+    }
+
+    fn words(self) -> [u64; WORDS] {
+        let (low, high) = (self.lineage as u64, (self.lineage >> 64) as u64);
+        [MAGIC, low, high, self.own]
+    }
+}
+
+/// The identity that is there, if any is.
+pub(crate) fn read<S: Storage>(storage: &S) -> Result<Option<Identity>> {
+    let region = match storage.open(NAME, Access::Read) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        region => region.map_err(|source| failed("open", storage, source))?,
+    };
+    let mut words = [0; WORDS];
+    let whole = region.bytes_len() >= BYTES && {
+        for (at, word) in (0..).step_by(8).zip(&mut words) {
+            *word = region.load(at);
+        }
+        words[0] == MAGIC && region.load(WORDS as u64 * 8) == check(&words)
+    };
+    if !whole {
+        return Err(Error::Damage {
+            path: storage.path(NAME),
+            offset: 0,
+            what: "the identity does not match its checksum".to_owned(),
+        });
+    }
+    let [_, low, high, own] = words;
+    Ok(Some(Identity {
+        lineage: u128::from(high) << 64 | u128::from(low),
+        own,
+    }))
+}
+
+/// Give the journal this identity, unless it has one; gives the one that it has then.
+pub(crate) fn write<S: Storage>(storage: &S, identity: Identity) -> Result<Identity> {
+    let draft = format!("draft-identity-{:016x}", identity.own);
+    match named(storage, &draft, identity) {
+        Ok(()) => Ok(identity),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            // Another process was faster. What is left of ours goes at the next recovery, if not now.
+            let _removed = storage.remove(&draft);
+            Ok(read(storage)?.unwrap_or(identity))
+        }
+        Err(error) => Err(failed("create", storage, error)),
+    }
+}
+
+/// Forget the identity of a journal that never came to be.
+pub(crate) fn remove<S: Storage>(storage: &S) -> Result<()> {
+    match storage.remove(NAME) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|source| failed("remove", storage, source)),
+    }
+}
+
+fn named<S: Storage>(storage: &S, draft: &str, identity: Identity) -> std::io::Result<()> {
+    let region = storage.create(draft, BYTES)?;
+    let words = identity.words();
+    for (at, word) in (0..)
+        .step_by(8)
+        .zip(words.into_iter().chain([check(&words)]))
+    {
+        region.publish(at, word);
+    }
+    region.sync(0, BYTES)?;
+    storage.rename(draft, NAME)?;
+    storage.sync_names()
+}
+
+fn check(words: &[u64; WORDS]) -> u64 {
+    words
+        .iter()
+        .fold(0, |crc, word| {
+            crc32c::crc32c_append(crc, &word.to_le_bytes())
+        })
+        .into()
+}
+
+fn failed<S: Storage>(verb: &'static str, storage: &S, source: std::io::Error) -> Error {
+    let path = storage.path(NAME);
+    match source.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            Error::DiskFull { path, source }
+        }
+        _ => Error::Io { verb, path, source },
+    }
+}

@@ -27,4 +27,5 @@ pub mod generate;
 pub mod market_spread;
 pub mod queues;
 pub mod random;
+pub mod replication;
 pub mod service;

@@ -2,8 +2,8 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The address that this text names.
-pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
+/// The host and the port that this text names.
+pub(super) fn parts(text: &str) -> Result<(&str, u16), String> {
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     let port: u16 = port
         .parse()
@@ -13,6 +13,12 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
     } else {
         host.trim_start_matches('[').trim_end_matches(']')
     };
+    Ok((host, port))
+}
+
+/// The address that this text names.
+pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
+    let (host, port) = parts(text)?;
     let mut addresses = (host, port)
         .to_socket_addrs()
         .map_err(|error| format!("cannot find host '{host}': {error}"))?;

@@ -7,6 +7,7 @@ mod append;
 mod cat;
 mod copy;
 mod export;
+mod follow;
 mod import;
 mod info;
 mod input;
@@ -17,14 +18,16 @@ pub(super) mod output;
 pub(super) mod progress;
 mod prune;
 mod range;
+mod serve;
 mod tail;
 mod verify;
 
 use clap::Subcommand;
 use millstream_journal::{Error, Journal, Options};
 
-use super::Failure;
 use super::stop::Stop;
+use super::{Failure, log};
+use crate::replication::ReplicationError;
 
 /// The options of `millstream journal`.
 #[derive(clap::Args, Debug)]
@@ -53,6 +56,10 @@ enum Verb {
     Prune(prune::Args),
     /// Copy records into a new journal, with their numbers and times.
     Copy(copy::Args),
+    /// Let followers on other machines keep live copies of journals.
+    Serve(serve::Args),
+    /// Keep a live copy of a journal of another machine.
+    Follow(follow::Args),
 }
 
 /// Do it. Gives the verb's name as well, for the message of a failure.
@@ -72,6 +79,8 @@ pub(super) fn run(args: Args) -> (&'static str, Result<(), Failure>) {
         Verb::Import(args) => ("journal import", import::run(&args, &stop)),
         Verb::Prune(args) => ("journal prune", prune::run(&args)),
         Verb::Copy(args) => ("journal copy", copy::run(&args, &stop)),
+        Verb::Serve(args) => ("journal serve", serve::run(args, &stop)),
+        Verb::Follow(args) => ("journal follow", follow::run(args, &stop)),
     };
     match outcome {
         Ok(()) | Err(End::ReaderGone) => (name, Ok(())),
@@ -99,6 +108,15 @@ impl From<Failure> for End {
 impl From<Error> for End {
     fn from(error: Error) -> Self {
         End::Failed(Failure::failed(error))
+    }
+}
+
+impl From<ReplicationError> for End {
+    fn from(error: ReplicationError) -> Self {
+        End::Failed(match error {
+            ReplicationError::Usage(message) => Failure::usage(message),
+            error => Failure::failed(error),
+        })
     }
 }
 

@@ -11,6 +11,7 @@ mod bench;
 mod diff;
 mod generate;
 mod journal;
+mod log;
 mod queue;
 mod receive;
 mod report;

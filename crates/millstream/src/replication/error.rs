@@ -21,23 +21,16 @@ pub enum Reason {
     Diverged = 4,
     /// What the copy needs next has been pruned.
     Pruned = 5,
-    /// Another follower has the name.
-    NameTaken = 6,
+    /// The follower's name is another follower's, or none.
+    Name = 6,
     /// The leader cannot now, and may be able to later.
     Trouble = 7,
 }
 
 impl Reason {
     pub(super) fn of(byte: u8) -> Self {
-        use Reason::{Diverged, NameTaken, OtherJournal, Pruned, Secret, Trouble, UnknownJournal};
-        let all = [
-            Secret,
-            UnknownJournal,
-            OtherJournal,
-            Diverged,
-            Pruned,
-            NameTaken,
-        ];
+        use Reason::{Diverged, Name, OtherJournal, Pruned, Secret, Trouble, UnknownJournal};
+        let all = [Secret, UnknownJournal, OtherJournal, Diverged, Pruned, Name];
         all.into_iter()
             .find(|reason| *reason as u8 == byte)
             .unwrap_or(Trouble)
@@ -78,7 +71,9 @@ pub enum ReplicationError {
         what: String,
     },
     /// The other side speaks another version.
-    #[error("the other side speaks version {theirs} of the protocol, this one {ours}; use the same Millstream on both")]
+    #[error(
+        "the other side speaks version {theirs} of the protocol, this one {ours}; use the same Millstream on both"
+    )]
     Version {
         /// Theirs.
         theirs: u32,
@@ -119,7 +114,9 @@ pub enum ReplicationError {
     #[error("{0}")]
     Usage(String),
     /// No follower has acknowledged a record in time. The record is in the journal all the same.
-    #[error("record {sequence} is in the journal, but {followers} of {wanted} follower(s) had acknowledged it after {waited:?}")]
+    #[error(
+        "record {sequence} is in the journal, but {followers} of {wanted} follower(s) had acknowledged it after {waited:?}"
+    )]
     NotFollowed {
         /// The record.
         sequence: u64,

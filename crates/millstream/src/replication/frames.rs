@@ -16,7 +16,7 @@ use super::message::Kind;
 /// Bytes before the payload.
 pub(super) const HEADER: usize = 12;
 /// How much room a read finds at least.
-const READ_BYTES: usize = 256 << 10;
+const READ_BYTES: usize = 1 << 20;
 
 /// Cuts the bytes of a connection into frames.
 pub(super) struct Frames {
@@ -71,6 +71,16 @@ impl Frames {
     /// So many bytes were read.
     pub fn filled(&mut self, count: usize) {
         self.end += count;
+    }
+
+    /// Whether [`next`](Self::next) has something to tell: a frame, or that what came is none.
+    pub fn is_ready(&self) -> bool {
+        let bytes = &self.buffer[self.start..self.end];
+        let Some(&[a, b, c, d]) = bytes.first_chunk() else {
+            return false;
+        };
+        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        bytes.len() >= HEADER && (length > self.payload_max || bytes.len() - HEADER >= length)
     }
 
     /// The next frame, if it has come whole.

@@ -1,9 +1,10 @@
 //! `millstream journal append`: a record for each line or frame of standard input, acknowledged by its number.
 //!
 //! What has come by the time of a read is appended together, with one sync where one is asked for. A number is printed after its
-//! record survives what `--sync` says, never before.
+//! record survives what `--sync` says and a follower has it, if that was asked for; never before.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use millstream_flow::framing::Framing;
 use millstream_journal::Journal;
@@ -14,7 +15,9 @@ use super::super::stop::Stop;
 use super::Outcome;
 use super::input::Input;
 use super::making::Making;
+use super::moment;
 use super::output::Output;
+use crate::replication::Followers;
 
 /// The options of `millstream journal append`.
 #[derive(clap::Args, Debug)]
@@ -30,6 +33,10 @@ pub(super) struct Args {
     framing: Framing,
     #[command(flatten)]
     making: Making,
+    /// Acknowledge a record only after a follower has, as `journal follow` does; it is an error when that takes longer than TIME.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "30s",
+          value_parser = moment::parse_duration)]
+    wait_follower: Option<Duration>,
     /// Do not print the sequence number of each record.
     #[arg(long, short = 'q', conflicts_with = "json")]
     quiet: bool,
@@ -55,6 +62,7 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
     let longest = options.record_bytes_max as usize;
     let journal = Journal::open(&args.dir, options)?;
     let writer = journal.writer()?;
+    let mut followers = Followers::of(&journal);
     let mut input = Input::open(None, args.framing.clone(), longest)?;
     let mut out = Output::stdout();
     let mut report = Report::default();
@@ -64,6 +72,9 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
             continue;
         }
         let range = writer.append_many(frames.clone())?;
+        if let Some(limit) = args.wait_follower {
+            followers.wait(range.end - 1, 1, Some(limit))?;
+        }
         report.records += range.end - range.start;
         report.bytes += frames.map(|frame| frame.len() as u64).sum::<u64>();
         report.first.get_or_insert(range.start);

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use millstream_queue::config::Sync;
 use millstream_queue::server::{self, ServerOptions};
 use millstream_queue::session::Compat;
-use tracing::level_filters::LevelFilter;
 
-use super::super::{Failure, address};
+use super::super::{Failure, address, log};
 
 /// The options of `millstream queue serve`.
 #[derive(clap::Args, Debug)]
@@ -61,17 +60,7 @@ pub(super) struct Args {
 
 /// Serve until a signal comes.
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let level = if args.verbose {
-        LevelFilter::DEBUG
-    } else {
-        LevelFilter::INFO
-    };
-    let log = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_target(false)
-        .with_writer(std::io::stderr);
-    // In a test that has one already, the log goes there.
-    let _ = log.try_init();
+    log::to_stderr(args.verbose);
     let own = args.listen.iter().map(|&address| (address, args.compat));
     let kestrel = args
         .listen_kestrel

@@ -1,0 +1,166 @@
+//! `millstream journal follow`: keep a live copy of a journal of another machine.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use millstream_journal::Sync;
+use serde::Serialize;
+
+use super::super::stop::Stop;
+use super::super::{address, report};
+use super::{Outcome, log, moment};
+use crate::replication::{FollowOptions, FollowerTls, Secret, follow};
+
+/// The options of `millstream journal follow`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+What --sync promises the leader's writers, once a record is acknowledged:
+  always    it survives a loss of power here. All that has come meanwhile shares one sync. The default
+  TIME      the same, and the acknowledgement comes up to this time later
+  never     it survives the death of this process; a loss of power here may cost about half a minute
+
+Any process of this machine may read and tail the copy, and keep cursors in it; nobody else may append to it.
+
+Example:
+  millstream journal follow leader.example:7600/orders orders-copy --secret-file secret")]
+pub(super) struct Args {
+    /// The leader, and the name of its journal, if it serves more than one.
+    #[arg(value_name = "HOST:PORT[/NAME]", value_parser = parse_leader)]
+    leader: Leader,
+    /// The directory of the copy; made when there is none.
+    dir: PathBuf,
+    /// The follower's name, which no other follower of the journal has [default: this host's name and the directory's].
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// When records are acknowledged: never, always, or a time like 100ms.
+    #[arg(long, value_name = "WHEN", default_value = "always")]
+    sync: Sync,
+    /// A file whose content the leader knows too.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Speak TLS with a leader for whom one of the certificates in this PEM file vouches.
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// The name in the leader's certificate [default: the host of its address].
+    #[arg(long, value_name = "NAME", requires = "tls_ca")]
+    tls_name: Option<String>,
+    /// End when the copy has all that the leader had when it was met. Do not try again after a failure.
+    #[arg(long)]
+    once: bool,
+    /// Take the journal in DIR, copied by other means, for the copy, if its last record is the leader's.
+    #[arg(long)]
+    adopt: bool,
+    /// The longest pause before another try.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = moment::parse_duration)]
+    retry_max: Duration,
+    /// Report as JSON at the end.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where the leader is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Leader {
+    host: String,
+    port: u16,
+    journal: String,
+}
+
+/// What was followed.
+#[derive(Debug, Serialize)]
+struct Report {
+    records: u64,
+    /// The number of the record that comes next.
+    next: u64,
+    /// All before this one was acknowledged.
+    acknowledged: u64,
+}
+
+/// Follow until a signal comes.
+pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
+    log::to_stderr(false);
+    let secret = args.secret_file.as_deref().map(Secret::read);
+    let tls_name = args.tls_name;
+    let options = FollowOptions {
+        journal: args.leader.journal,
+        name: args.name.unwrap_or_else(|| own_name(&args.dir)),
+        sync: args.sync,
+        secret: secret.transpose()?,
+        tls: args.tls_ca.map(|authorities| FollowerTls {
+            authorities,
+            name: tls_name,
+        }),
+        once: args.once,
+        adopt: args.adopt,
+        retry_max: args.retry_max,
+        ..FollowOptions::new(&args.leader.host, args.leader.port, args.dir)
+    };
+    let followed = follow(&options, &stop.flag())?;
+    let report = Report {
+        records: followed.records,
+        next: followed.next,
+        acknowledged: followed.acknowledged,
+    };
+    let text = format!(
+        "{} records copied, the next one will be {}",
+        report.records, report.next
+    );
+    Ok(report::print(&report, &text, args.json)?)
+}
+
+fn parse_leader(text: &str) -> Result<Leader, String> {
+    let (at, journal) = text.split_once('/').unwrap_or((text, ""));
+    let (host, port) = address::parts(at)?;
+    Ok(Leader {
+        host: host.to_owned(),
+        port,
+        journal: journal.to_owned(),
+    })
+}
+
+/// The host's name and the directory's, as far as a cursor's name may have their letters.
+fn own_name(dir: &Path) -> String {
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    let dir = dir.file_name().unwrap_or(dir.as_os_str());
+    let name = format!("{host}-{}", dir.to_string_lossy());
+    let fit = |c: char| {
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
+    name.chars().map(fit).take(90).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_is_an_address_and_perhaps_a_journal() {
+        let leader = |host: &str, port, journal: &str| {
+            Ok(Leader {
+                host: host.to_owned(),
+                port,
+                journal: journal.to_owned(),
+            })
+        };
+        assert_eq!(
+            parse_leader("a.example:7600/orders"),
+            leader("a.example", 7600, "orders")
+        );
+        assert_eq!(parse_leader(":7600"), leader("127.0.0.1", 7600, ""));
+        assert_eq!(parse_leader("[::1]:7600/o"), leader("::1", 7600, "o"));
+        assert!(parse_leader("a.example/orders").is_err());
+    }
+
+    #[test]
+    fn an_own_name_is_one_for_a_cursor() {
+        let name = own_name(Path::new("/data/orders copy"));
+        assert!(name.ends_with("-orders-copy") && name.len() <= 90, "{name}");
+    }
+}

@@ -1,0 +1,224 @@
+//! The follower's journal: made like the leader's, appended to by nobody else, acknowledged as its `sync` says.
+//!
+//! The invariant: records have the numbers and times of the leader, without a gap; what was acknowledged is there after a kill, and, unless
+//! `sync` is `never`, after a loss of power.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use millstream_flow::clock::now_ns;
+use millstream_journal::{Error, Host, Identity, Journal, Options, Sync, Writer};
+
+use super::error::ReplicationError;
+use super::message::{Last, Welcome, record_crc};
+
+/// What the leader took, the copy takes.
+const RECORD_BYTES_MAX: u32 = 1 << 28;
+
+/// The copy, which is made when a leader is first met.
+pub(super) struct Copy {
+    dir: PathBuf,
+    sync: Sync,
+    /// Take a journal without an identity for a copy.
+    adopt: bool,
+    own: Identity,
+    open: Option<Open>,
+}
+
+struct Open {
+    journal: Journal,
+    writer: Writer,
+    /// Whether it belongs to a lineage already.
+    lineage: Option<u128>,
+    next: u64,
+    acknowledged: u64,
+    synced_ns: u64,
+}
+
+/// Where a copy stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub lineage: Option<u128>,
+    pub own: u64,
+    pub next: u64,
+    pub last: Option<Last>,
+}
+
+impl Copy {
+    /// The copy in `dir`, if there is one.
+    pub fn open(dir: &Path, sync: Sync, adopt: bool) -> Result<Self, ReplicationError> {
+        let mut copy = Copy {
+            dir: dir.to_owned(),
+            sync,
+            adopt,
+            own: Identity::new(None, &Host::real()),
+            open: None,
+        };
+        let options = Options {
+            create: false,
+            ..copy.options()
+        };
+        match Journal::open(dir, options) {
+            Err(Error::NotFound { .. }) => Ok(copy),
+            journal => {
+                copy.take(journal?)?;
+                Ok(copy)
+            }
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            // Syncs are this file's business: one for all that has come.
+            sync: Sync::Never,
+            sole_writer: true,
+            record_bytes_max: RECORD_BYTES_MAX,
+            ..Options::default()
+        }
+    }
+
+    fn take(&mut self, journal: Journal) -> Result<(), ReplicationError> {
+        let identity = journal.identity()?;
+        if identity.is_none() && !self.adopt {
+            return Err(ReplicationError::NotACopy {
+                path: self.dir.clone(),
+                hint: "; or --adopt it, if it was copied from the leader's by other means",
+            });
+        }
+        self.own = identity.unwrap_or(self.own);
+        let writer = journal.writer()?;
+        if self.sync != Sync::Never {
+            journal.sync()?;
+        }
+        let next = journal.next()?;
+        self.open = Some(Open {
+            lineage: identity.map(|identity| identity.lineage),
+            acknowledged: next,
+            synced_ns: now_ns(),
+            next,
+            writer,
+            journal,
+        });
+        Ok(())
+    }
+
+    /// Where it stands, and whose it is.
+    pub fn position(&self) -> Result<Position, ReplicationError> {
+        let Some(open) = &self.open else {
+            return Ok(Position {
+                lineage: None,
+                own: self.own.own,
+                next: 0,
+                last: None,
+            });
+        };
+        let mut last = None;
+        if open.next > open.journal.first()? {
+            let mut reader = open.journal.reader()?;
+            let record = reader.read(open.next - 1)?;
+            last = Some(Last {
+                time_ns: record.time_ns,
+                crc: record_crc(record.sequence, record.time_ns, record.body),
+            });
+        }
+        Ok(Position {
+            lineage: open.lineage,
+            own: self.own.own,
+            next: open.next,
+            last,
+        })
+    }
+
+    /// The leader has said yes: make the copy, or see that it is one.
+    pub fn begin(&mut self, welcome: &Welcome) -> Result<(), ReplicationError> {
+        if self.open.is_none() {
+            let identity = Identity {
+                lineage: welcome.lineage,
+                own: self.own.own,
+            };
+            let options = Options {
+                identity: Some(identity),
+                create_new: true,
+                first_sequence: welcome.next,
+                segment_bytes: welcome.segment_bytes,
+                ..self.options()
+            };
+            let journal = Journal::open(&self.dir, options)?;
+            self.take(journal)?;
+        }
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        if *open.lineage.get_or_insert(welcome.lineage) != welcome.lineage {
+            return Err(ReplicationError::NotACopy {
+                path: self.dir.clone(),
+                hint: "",
+            });
+        }
+        // The leader has compared the last record of one that is adopted.
+        open.journal.identify(Some(welcome.lineage))?;
+        if welcome.next != open.next {
+            let what = format!(
+                "record {} was asked for, {} offered",
+                open.next, welcome.next
+            );
+            return Err(ReplicationError::protocol(what));
+        }
+        Ok(())
+    }
+
+    /// Append a record of the leader.
+    pub fn append(
+        &mut self,
+        sequence: u64,
+        time_ns: u64,
+        body: &[u8],
+    ) -> Result<(), ReplicationError> {
+        let open = self.open.as_mut().filter(|open| open.next == sequence);
+        let Some(open) = open else {
+            let what = format!("record {sequence} came out of turn");
+            return Err(ReplicationError::protocol(what));
+        };
+        let given = open.writer.append_at(time_ns, body)?;
+        if given != sequence {
+            let what = format!("record {sequence} got number {given} in the copy");
+            return Err(ReplicationError::protocol(what));
+        }
+        open.next = sequence + 1;
+        Ok(())
+    }
+
+    /// The record that comes next.
+    pub fn next(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.next)
+    }
+
+    /// All before this record is acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.acknowledged)
+    }
+
+    /// Make what has come last, as `sync` says, and tell up to where it may be acknowledged; `None` when that is nothing new. With `now`
+    /// nothing is left for later.
+    pub fn acknowledge(&mut self, now: bool) -> Result<Option<u64>, ReplicationError> {
+        let sync = self.sync;
+        let Some(open) = self
+            .open
+            .as_mut()
+            .filter(|open| open.next > open.acknowledged)
+        else {
+            return Ok(None);
+        };
+        let since = Duration::from_nanos(now_ns().saturating_sub(open.synced_ns));
+        match sync {
+            Sync::Never => {}
+            Sync::Every(time) if !now && since < time => return Ok(None),
+            Sync::Every(_) | Sync::Always => {
+                open.journal.sync()?;
+                open.synced_ns = now_ns();
+            }
+        }
+        open.acknowledged = open.next;
+        Ok(Some(open.acknowledged))
+    }
+}

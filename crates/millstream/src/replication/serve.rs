@@ -1,0 +1,266 @@
+//! The leader: listens, and lets a limited number of followers have the journals that it serves.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use millstream_flow::clock::now_ns;
+use millstream_journal::{Identity, Journal, Options};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{info, warn};
+
+use super::error::ReplicationError;
+use super::message::NAME_MAX;
+use super::secret::Secret;
+use super::session;
+use super::stream::Stream;
+use super::tls::LeaderTls;
+
+/// How long followers have to end when the leader stops.
+const STOP_TIME: Duration = Duration::from_secs(2);
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The journals, each with the name by which followers ask for it.
+    pub journals: Vec<(String, PathBuf)>,
+    /// What followers must know.
+    pub secret: Option<Secret>,
+    /// Certificates and key as PEM files: then all connections are TLS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// How often each side says something at least. Who is silent for ten times as long is taken for dead.
+    pub heartbeat: Duration,
+    /// How many connections there may be at once.
+    pub followers_max: usize,
+}
+
+impl ServeOptions {
+    /// Serve these directories under their own names.
+    pub fn new(listen: SocketAddr, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
+        let named = |dir: PathBuf| {
+            let name = dir.file_name().unwrap_or(dir.as_os_str());
+            (name.to_string_lossy().into_owned(), dir)
+        };
+        ServeOptions {
+            listen,
+            journals: dirs.into_iter().map(named).collect(),
+            secret: None,
+            tls: None,
+            heartbeat: Duration::from_secs(1),
+            followers_max: 64,
+        }
+    }
+}
+
+/// A journal that is served.
+pub(super) struct Served {
+    pub name: String,
+    pub journal: Journal,
+    pub identity: Identity,
+    pub segment_bytes: u64,
+    /// The followers that are connected, by name.
+    live: Mutex<HashMap<String, Live>>,
+}
+
+/// A follower that is connected.
+struct Live {
+    /// Its copy's own number.
+    own: u64,
+    /// The connection, counted.
+    number: usize,
+    stream: Arc<Stream>,
+}
+
+/// What all sessions share.
+pub(super) struct Leader<'a> {
+    pub served: Vec<Served>,
+    pub secret: Option<Secret>,
+    pub tls: Option<LeaderTls>,
+    pub heartbeat: Duration,
+    pub stop: &'a AtomicBool,
+    followers_max: usize,
+    connected: AtomicUsize,
+}
+
+/// Serve until `stop` is raised. `ready` is told the address when connections are taken there.
+///
+/// # Errors
+/// A journal that cannot be opened, two of one name, an address or a file that cannot be used.
+pub fn serve(
+    options: &ServeOptions,
+    stop: &AtomicBool,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), ReplicationError> {
+    let tls = options.tls.as_ref();
+    let leader = Leader {
+        served: open(&options.journals)?,
+        secret: options.secret.clone(),
+        tls: tls
+            .map(|(certificates, key)| LeaderTls::read(certificates, key))
+            .transpose()?,
+        heartbeat: options.heartbeat,
+        stop,
+        followers_max: options.followers_max,
+        connected: AtomicUsize::new(0),
+    };
+    let failed = |source| ReplicationError::Connection {
+        verb: format!("cannot listen on {}", options.listen),
+        source,
+    };
+    let listener = TcpListener::bind(options.listen).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    ready(listener.local_addr().map_err(failed)?);
+    std::thread::scope(|scope| {
+        let mut number = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let Some((socket, peer)) = accept(&listener).map_err(failed)? else {
+                continue;
+            };
+            if leader.connected.fetch_add(1, Ordering::Relaxed) >= leader.followers_max {
+                leader.connected.fetch_sub(1, Ordering::Relaxed);
+                warn!(
+                    "{peer}: {} followers are connected, which is the limit",
+                    leader.followers_max
+                );
+                continue;
+            }
+            number += 1;
+            let leader = &leader;
+            let session = move || {
+                session::run(leader, socket, peer, number);
+                leader.connected.fetch_sub(1, Ordering::Relaxed);
+            };
+            std::thread::Builder::new()
+                .name("leader".to_owned())
+                .spawn_scoped(scope, session)
+                .map_err(|source| ReplicationError::Connection {
+                    verb: "cannot start a thread".to_owned(),
+                    source,
+                })?;
+        }
+        leader.wind_up();
+        Ok(())
+    })
+}
+
+fn open(journals: &[(String, PathBuf)]) -> Result<Vec<Served>, ReplicationError> {
+    let mut served: Vec<Served> = Vec::new();
+    for (name, dir) in journals {
+        if name.is_empty() || name.len() > NAME_MAX {
+            let what = format!("{}: a name has 1 to {NAME_MAX} bytes", dir.display());
+            return Err(ReplicationError::Usage(what));
+        }
+        if let Some(other) = served.iter().find(|other| other.name == *name) {
+            return Err(ReplicationError::Usage(format!(
+                "two journals are called '{name}': {} and {} (NAME=DIR gives another name)",
+                other.journal.path().display(),
+                dir.display()
+            )));
+        }
+        let options = Options {
+            create: false,
+            ..Options::default()
+        };
+        let journal = Journal::open(dir, options)?;
+        served.push(Served {
+            name: name.clone(),
+            identity: journal.identify(None)?,
+            segment_bytes: journal.info()?.segment_bytes,
+            live: Mutex::default(),
+            journal,
+        });
+    }
+    Ok(served)
+}
+
+/// A connection, if one comes in a moment.
+fn accept(listener: &TcpListener) -> std::io::Result<Option<(TcpStream, SocketAddr)>> {
+    let mut waiting = [PollFd::new(listener, PollFlags::IN)];
+    let moment = Timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000_000,
+    };
+    match poll(&mut waiting, Some(&moment)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+        Ok(_) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match listener.accept() {
+        Ok((socket, peer)) => {
+            socket.set_nonblocking(false)?;
+            Ok(Some((socket, peer)))
+        }
+        // It has gone again; or there are too many files open, and some will be closed.
+        Err(error) => {
+            if error.kind() != ErrorKind::WouldBlock {
+                info!("a connection was not taken: {error}");
+            }
+            Ok(None)
+        }
+    }
+}
+
+impl Leader<'_> {
+    /// Let followers end, and end those that do not.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "sessions end by themselves, mostly at once"
+    )]
+    fn wind_up(&self) {
+        let end = now_ns() + STOP_TIME.as_nanos() as u64;
+        while self.connected.load(Ordering::Relaxed) > 0 && now_ns() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for served in &self.served {
+            served.live().values().for_each(|live| live.stream.close());
+        }
+    }
+}
+
+impl Served {
+    fn live(&self) -> MutexGuard<'_, HashMap<String, Live>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Let the follower in, unless another one has its name. A connection that it had before, and that has not noticed its end, is ended.
+    pub fn enter(&self, name: &str, own: u64, number: usize, stream: &Arc<Stream>) -> bool {
+        let mut live = self.live();
+        if let Some(other) = live.get(name) {
+            if other.own != own {
+                return false;
+            }
+            other.stream.close();
+        }
+        let stream = Arc::clone(stream);
+        live.insert(
+            name.to_owned(),
+            Live {
+                own,
+                number,
+                stream,
+            },
+        );
+        true
+    }
+
+    /// Do something as this follower, unless a newer connection has taken its place.
+    pub fn as_current<T>(&self, name: &str, number: usize, act: impl FnOnce() -> T) -> Option<T> {
+        let live = self.live();
+        let current = live.get(name).is_some_and(|live| live.number == number);
+        current.then(act)
+    }
+
+    /// The connection has ended.
+    pub fn leave(&self, name: &str, number: usize) {
+        let mut live = self.live();
+        if live.get(name).is_some_and(|live| live.number == number) {
+            live.remove(name);
+        }
+    }
+}

@@ -325,6 +325,7 @@ GUIDES = (
     "joins.md",
     "journal.md",
     "recovery.md",
+    "two-machines.md",
     "queues.md",
     "testing.md",
     "replay.md",

@@ -136,6 +136,27 @@ class Journal(_millstream.Journal):
         """
         return self._tail(start, _seconds("timeout", timeout), wait)
 
+    def wait_follower(
+        self, sequence: int, *, timeout: Seconds | None = None, followers: int = 1
+    ) -> None:
+        """Wait until this many followers on other machines have acknowledged the record ``sequence``.
+
+        A follower is a ``millstream journal follow`` of this journal; what its acknowledgement means is said by
+        its ``--sync``. All earlier records are acknowledged with it. After ``timeout`` seconds it is a
+        :class:`RecordNotFollowedError`, which is a :class:`TimeoutError`; the record stays in the journal.
+        Without ``timeout`` it waits for ever. Other threads run meanwhile.
+
+        >>> import millstream as ms
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+        ...     try:
+        ...         journal.wait_follower(journal.append("order"), timeout=0)
+        ...     except TimeoutError as error:
+        ...         print(error)
+        record 0 is in the journal, but 0 of 1 follower(s) had acknowledged it after 0ns
+        """
+        self._wait_follower(sequence, _seconds("timeout", timeout), followers)
+
     def seek(self, *, time: datetime | float) -> int:
         """The number of the first record of this time or later; ``next`` when all are earlier.
 

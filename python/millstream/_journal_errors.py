@@ -32,6 +32,7 @@ __all__ = [
     "JournalUsageError",
     "JournalVersionError",
     "NotAJournalError",
+    "RecordNotFollowedError",
     "RecordNotYetError",
     "RecordPrunedError",
     "RecordTooLargeError",
@@ -127,6 +128,10 @@ class RecordPrunedError(JournalError, IndexError):
 
 class RecordNotYetError(JournalError, IndexError):
     """The record has not been written yet."""
+
+
+class RecordNotFollowedError(JournalError, TimeoutError):
+    """No follower has acknowledged the record in time. It is in the journal all the same."""
 
 
 class RecordTooLargeError(JournalError, ValueError):

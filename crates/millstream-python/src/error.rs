@@ -155,6 +155,16 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
     make_journal(py, name, (error.to_string(), errno, path, offset))
 }
 
+/// The exception for a record that no follower has acknowledged in time.
+pub(crate) fn not_followed(py: Python<'_>, error: &dyn std::fmt::Display, path: &Path) -> PyErr {
+    let message = error.to_string();
+    make_journal(
+        py,
+        "RecordNotFollowedError",
+        (message, py.None(), path, py.None()),
+    )
+}
+
 /// The exception for a call on a journal that was closed.
 pub(crate) fn journal_closed(py: Python<'_>, path: &Path) -> PyErr {
     let message = format!("{}: the journal is closed", path.display());

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use millstream::replication::{Followers, ReplicationError};
+use millstream_flow::clock::now_ns;
 use millstream_journal::{self as engine, Error, Options, Retention, Share, Sync, Writer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -25,7 +27,7 @@ pub(crate) use record::JournalRecord;
 
 use self::body::Body;
 use self::shelf::Shelf;
-use crate::error::{journal as to_python, journal_closed as closed};
+use crate::error::{journal as to_python, journal_closed as closed, not_followed};
 use crate::gil::unlocked;
 use crate::show::type_name;
 
@@ -33,6 +35,9 @@ use crate::show::type_name;
 const AT_ONCE_BYTES: usize = 32 << 10;
 /// How many items of an iterable are appended in one batch.
 const BATCH: usize = 4096;
+
+/// How long it is waited for a follower before signals are looked after.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A journal while it is open.
 struct Open {
@@ -402,6 +407,57 @@ impl Journal {
         let positions = PyDict::new(py);
         for cursor in cursors {
             positions.set_item(cursor.name, cursor.position)?;
+        }
+        Ok(positions)
+    }
+
+    fn _wait_follower(
+        &self,
+        py: Python<'_>,
+        sequence: u64,
+        timeout: Option<f64>,
+        followers: usize,
+    ) -> PyResult<()> {
+        let open = self.opened(py)?;
+        let limit = timeout.map(Duration::try_from_secs_f64).transpose()?;
+        let begin = now_ns();
+        let mut of_journal = Followers::of(&open.journal);
+        loop {
+            // In between a signal may be told.
+            let left =
+                limit.map(|limit| limit.saturating_sub(Duration::from_nanos(now_ns() - begin)));
+            let part = left.map_or(LOOK, |left| left.min(LOOK));
+            match unlocked(|| of_journal.wait(sequence, followers, Some(part))) {
+                Ok(()) => return Ok(()),
+                Err(ReplicationError::NotFollowed { .. })
+                    if left.is_none_or(|left| left > part) =>
+                {
+                    py.check_signals()?;
+                }
+                Err(ReplicationError::NotFollowed {
+                    followers: have, ..
+                }) => {
+                    let error = ReplicationError::NotFollowed {
+                        sequence,
+                        followers: have,
+                        wanted: followers,
+                        waited: limit.unwrap_or_default(),
+                    };
+                    return Err(not_followed(py, &error, &self.path));
+                }
+                Err(ReplicationError::Journal(error)) => return Err(to_python(py, error)),
+                Err(error) => return Err(not_followed(py, &error, &self.path)),
+            }
+        }
+    }
+
+    /// The followers of this journal on other machines, by name, with the number of the record that each needs next.
+    fn followers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let open = self.opened(py)?;
+        let found = unlocked(|| Followers::of(&open.journal).positions());
+        let positions = PyDict::new(py);
+        for (name, position) in found.map_err(|error| not_followed(py, &error, &self.path))? {
+            positions.set_item(name, position)?;
         }
         Ok(positions)
     }

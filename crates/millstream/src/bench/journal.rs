@@ -9,6 +9,7 @@ mod latency;
 mod process;
 mod python;
 mod recovery;
+mod replication;
 mod scratch;
 mod speed;
 
@@ -41,6 +42,8 @@ pub enum Part {
     Recovery,
     /// The Python package.
     Python,
+    /// A copy on another machine.
+    Replication,
     /// The same work by others.
     Compare,
 }
@@ -145,6 +148,9 @@ pub fn run(plan: &Plan) -> Result<Figures, Fault> {
         }
         if let Some(large) = &large {
             recovery::run(&plan.folder, large, &mut figures)?;
+        }
+        if has(Part::Replication) {
+            replication::run(&plan.folder, &mut figures)?;
         }
         if has(Part::Python) {
             python::run(&plan.folder, &mut figures)?;

@@ -17,7 +17,8 @@ pub(super) struct Incoming {
     pub frames: Frames,
     /// When something has come last.
     heard_ns: u64,
-    heard_anything: bool,
+    /// Whether a whole frame has come.
+    met: bool,
 }
 
 impl Incoming {
@@ -26,7 +27,7 @@ impl Incoming {
             stream,
             frames: Frames::new(PAYLOAD_MAX),
             heard_ns: now_ns(),
-            heard_anything: false,
+            met: false,
         }
     }
 
@@ -36,12 +37,11 @@ impl Incoming {
             Heard::Bytes(count) => {
                 self.frames.filled(count);
                 self.heard_ns = now_ns();
-                self.heard_anything = true;
                 Ok(())
             }
             Heard::Nothing => Ok(()),
             Heard::Closed => Err(ReplicationError::Closed {
-                hint: if self.heard_anything {
+                hint: if self.met {
                     ""
                 } else {
                     " before it has said anything: does it speak TLS, or serve no more followers?"
@@ -77,6 +77,7 @@ impl Incoming {
             }
             self.read()?;
         }
+        self.met = true;
         self.frames.next()
     }
 }

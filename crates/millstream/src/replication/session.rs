@@ -252,7 +252,8 @@ impl Session<'_> {
     fn acknowledged(&self, next: u64) -> Result<(), ReplicationError> {
         let moved = || self.cursor.set(next);
         let moved = self.served.as_current(self.follower, self.number, moved);
-        Ok(moved.transpose()?.unwrap_or(()))
+        moved.transpose()?;
+        Ok(())
     }
 
     fn run(&self, incoming: Incoming, start: u64) -> Result<(), ReplicationError> {

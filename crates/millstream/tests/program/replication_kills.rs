@@ -77,7 +77,8 @@ fn eager_writer(orders: PathBuf, done: Arc<AtomicBool>, seed: u64) -> std::threa
         let mut random = Random::new(seed);
         while !done.load(Ordering::Relaxed) {
             for _ in 0..50 {
-                let length = random.below(if random.below(20) == 0 { 20_000 } else { 300 });
+                let longest = if random.below(20) == 0 { 20_000 } else { 300 };
+                let length = random.below(longest);
                 writer.append(&vec![length as u8; length as usize]).unwrap();
             }
             std::thread::sleep(Duration::from_millis(3));

@@ -235,18 +235,18 @@ impl<S: Storage> Journal<S> {
         identity::read(&self.core().storage)
     }
 
-    /// Who this journal is. One that has no identity yet gets one: in `lineage`, if it is a copy, or in a lineage of its own.
+    /// Who this journal is. One that has no identity yet gets `wanted`, if it is a copy, or one in a lineage of its own.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] when it has none yet; as [`identity`](Self::identity).
-    pub fn identify(&self, lineage: Option<u128>) -> Result<Identity> {
+    pub fn identify(&self, wanted: Option<Identity>) -> Result<Identity> {
         if let Some(identity) = self.identity()? {
             return Ok(identity);
         }
         if self.core().options.read_only {
             return Err(Error::ReadOnly { path: self.path() });
         }
-        let identity = Identity::new(lineage, &self.core().options.host);
+        let identity = wanted.unwrap_or_else(|| Identity::new(None, &self.core().options.host));
         identity::write(&self.core().storage, identity)
     }
 

@@ -14,14 +14,16 @@ fn an_identity_is_made_when_it_is_asked_for_and_stays() {
         Err(Error::ReadOnly { .. })
     ));
     let identity = journal.identify(None).unwrap();
-    assert_eq!(journal.identify(Some(7)).unwrap(), identity);
+    let other = Identity::new(Some(7), &Host::real());
+    assert_eq!(journal.identify(Some(other)).unwrap(), identity);
     let path = journal.path();
     drop(journal);
     let again = Journal::open(&path, small()).unwrap();
     assert_eq!(again.identity().unwrap(), Some(identity));
     let (_folder, other) = fresh(small());
-    let copied = other.identify(Some(identity.lineage)).unwrap();
-    assert_eq!(copied.lineage, identity.lineage);
+    let copied = Identity::new(Some(identity.lineage), &Host::real());
+    assert_eq!(other.identify(Some(copied)).unwrap(), copied);
+    assert_eq!(other.identity().unwrap(), Some(copied));
     assert_ne!(copied.own, identity.own);
 }
 

@@ -156,7 +156,10 @@ impl Copy {
             });
         }
         // The leader has compared the last record of one that is adopted.
-        open.journal.identify(Some(welcome.lineage))?;
+        open.journal.identify(Some(Identity {
+            lineage: welcome.lineage,
+            own: self.own.own,
+        }))?;
         if welcome.next != open.next {
             let what = format!(
                 "record {} was asked for, {} offered",

@@ -21,16 +21,28 @@ pub enum Reason {
     Diverged = 4,
     /// What the copy needs next has been pruned.
     Pruned = 5,
-    /// The follower's name is another follower's, or none.
+    /// The follower's name is no name.
     Name = 6,
     /// The leader cannot now, and may be able to later.
     Trouble = 7,
+    /// Another follower has the name, or had it a moment ago.
+    Taken = 8,
 }
 
 impl Reason {
     pub(super) fn of(byte: u8) -> Self {
-        use Reason::{Diverged, Name, OtherJournal, Pruned, Secret, Trouble, UnknownJournal};
-        let all = [Secret, UnknownJournal, OtherJournal, Diverged, Pruned, Name];
+        use Reason::{
+            Diverged, Name, OtherJournal, Pruned, Secret, Taken, Trouble, UnknownJournal,
+        };
+        let all = [
+            Secret,
+            UnknownJournal,
+            OtherJournal,
+            Diverged,
+            Pruned,
+            Name,
+            Taken,
+        ];
         all.into_iter()
             .find(|reason| *reason as u8 == byte)
             .unwrap_or(Trouble)
@@ -140,7 +152,7 @@ impl ReplicationError {
         match self {
             Self::Connection { .. } | Self::Closed { .. } | Self::Silent { .. } => true,
             Self::Protocol { .. } => true,
-            Self::Refused { reason, .. } => *reason == Reason::Trouble,
+            Self::Refused { reason, .. } => matches!(reason, Reason::Trouble | Reason::Taken),
             Self::Journal(error) => matches!(error, journal::Error::DiskFull { .. }),
             _ => false,
         }

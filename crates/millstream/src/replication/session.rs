@@ -179,10 +179,7 @@ fn enter(
     stream: &Arc<Stream>,
 ) -> Result<Cursor, ReplicationError> {
     let name = &follow.follower;
-    let refused = |text| ReplicationError::Refused {
-        reason: Reason::Name,
-        text,
-    };
+    let refused = |reason, text| ReplicationError::Refused { reason, text };
     let cursor = served
         .journal
         .cursor(&format!("{PREFIX}{name}"), Share::Shared);
@@ -191,7 +188,7 @@ fn enter(
             let text = format!(
                 "'{name}' is no name for a follower: 1 to 90 letters, digits, '-', '_' or '.'"
             );
-            return Err(refused(text));
+            return Err(refused(Reason::Name, text));
         }
         cursor => cursor?,
     };
@@ -200,7 +197,7 @@ fn enter(
             "another follower of '{}' is connected as '{name}'; --as gives this one another name",
             served.name
         );
-        return Err(refused(text));
+        return Err(refused(Reason::Taken, text));
     }
     Ok(cursor)
 }

@@ -362,6 +362,7 @@ fn nobody_else_appends_to_a_copy_and_one_name_is_one_follower() {
         text(&other),
         "--as",
         "backup",
+        "--once",
     ]);
     assert_eq!(named.status.code(), Some(1));
     assert!(

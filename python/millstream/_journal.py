@@ -136,13 +136,11 @@ class Journal(_millstream.Journal):
         """
         return self._tail(start, _seconds("timeout", timeout), wait)
 
-    def wait_follower(
-        self, sequence: int, *, timeout: Seconds | None = None, followers: int = 1
-    ) -> None:
+    def wait_follower(self, sequence: int, *, timeout: Seconds | None = None, followers: int = 1) -> None:
         """Wait until this many followers on other machines have acknowledged the record ``sequence``.
 
-        A follower is a ``millstream journal follow`` of this journal; what its acknowledgement means is said by
-        its ``--sync``. All earlier records are acknowledged with it. After ``timeout`` seconds it is a
+        A follower is a ``millstream journal follow`` of this journal; what its acknowledgement means is said
+        by its ``--sync``. All earlier records are acknowledged with it. After ``timeout`` seconds it is a
         :class:`RecordNotFollowedError`, which is a :class:`TimeoutError`; the record stays in the journal.
         Without ``timeout`` it waits for ever. Other threads run meanwhile.
 

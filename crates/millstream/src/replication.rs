@@ -59,5 +59,7 @@ pub use tls::FollowerTls;
 
 /// After so many heartbeats of silence the other side is taken for dead.
 const DEAD_AFTER: u32 = 10;
+/// How long the other side may take to say goodbye.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// How often a thread that waits looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(100);

@@ -19,7 +19,7 @@ use super::message::{self, Follow, Kind, RECORDS_MAX, Records, Welcome};
 use super::secret::{Secret, nonce};
 use super::stream::Stream;
 use super::tls::{self, FollowerTls, GREETING, Verifier, deadline_ns};
-use super::{DEAD_AFTER, LOOK};
+use super::{DEAD_AFTER, FAREWELL, LOOK};
 
 /// The first pause before another try.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -112,6 +112,10 @@ pub fn follow(options: &FollowOptions, stop: &AtomicBool) -> Result<Followed, Re
         }
         match ended {
             Ok(Ended::Done) => break,
+            Ok(Ended::LeaderStopped) if options.once => {
+                let hint = ": the leader has stopped";
+                return Err(ReplicationError::Closed { hint });
+            }
             Ok(Ended::LeaderStopped) => info!("the leader has stopped; waiting for it"),
             Err(error) if options.once || !error.may_pass() => return Err(error),
             Err(error) => {
@@ -205,6 +209,7 @@ impl Follower<'_> {
         if outcome.is_ok() {
             message::write_end(&mut streaming.out);
             stream.write(&streaming.out)?;
+            farewell(streaming.incoming)?;
         }
         outcome
     }
@@ -293,6 +298,18 @@ impl Follower<'_> {
         with.said_ns = now_ns();
         Ok(())
     }
+}
+
+/// Let the leader close the connection. Closing it while records are on their way would be a reset, which may overtake what was
+/// acknowledged last.
+fn farewell(mut incoming: Incoming) -> Result<(), ReplicationError> {
+    let end = now_ns() + FAREWELL.as_nanos() as u64;
+    while now_ns() < end && incoming.read().is_ok() {
+        while incoming.frames.is_ready() {
+            incoming.frames.next()?;
+        }
+    }
+    Ok(())
 }
 
 /// Wait before another try: about `pause`, so that many followers do not come at once.

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, Scope};
 use std::time::Duration;
 
 use millstream_flow::clock::now_ns;
@@ -118,34 +119,23 @@ pub fn serve(
     ready(listener.local_addr().map_err(failed)?);
     std::thread::scope(|scope| {
         let mut number = 0;
-        while !stop.load(Ordering::Relaxed) {
-            let Some((socket, peer)) = accept(&listener).map_err(failed)? else {
-                continue;
-            };
-            if leader.connected.fetch_add(1, Ordering::Relaxed) >= leader.followers_max {
-                leader.connected.fetch_sub(1, Ordering::Relaxed);
-                warn!(
-                    "{peer}: {} followers are connected, which is the limit",
-                    leader.followers_max
-                );
-                continue;
+        let outcome = loop {
+            if stop.load(Ordering::Relaxed) {
+                break Ok(());
             }
-            number += 1;
-            let leader = &leader;
-            let session = move || {
-                session::run(leader, socket, peer, number);
-                leader.connected.fetch_sub(1, Ordering::Relaxed);
-            };
-            std::thread::Builder::new()
-                .name("leader".to_owned())
-                .spawn_scoped(scope, session)
-                .map_err(|source| ReplicationError::Connection {
-                    verb: "cannot start a thread".to_owned(),
-                    source,
-                })?;
-        }
+            match accept(&listener) {
+                Ok(None) => {}
+                Ok(Some((socket, peer))) => {
+                    number += 1;
+                    leader.begin(scope, socket, peer, number);
+                }
+                Err(error) => break Err(failed(error)),
+            }
+        };
+        // Sessions look at it too.
+        stop.store(true, Ordering::Relaxed);
         leader.wind_up();
-        Ok(())
+        outcome
     })
 }
 
@@ -207,6 +197,30 @@ fn accept(listener: &TcpListener) -> std::io::Result<Option<(TcpStream, SocketAd
 }
 
 impl Leader<'_> {
+    /// Serve a connection on a thread of its own, if there may be one more.
+    fn begin<'scope, 'env>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+        socket: TcpStream,
+        peer: SocketAddr,
+        number: usize,
+    ) {
+        if self.connected.fetch_add(1, Ordering::Relaxed) >= self.followers_max {
+            self.connected.fetch_sub(1, Ordering::Relaxed);
+            let limit = self.followers_max;
+            return warn!("{peer}: {limit} followers are connected, which is the limit");
+        }
+        let session = move || {
+            session::run(self, socket, peer, number);
+            self.connected.fetch_sub(1, Ordering::Relaxed);
+        };
+        let thread = Builder::new().name("leader".to_owned());
+        if let Err(error) = thread.spawn_scoped(scope, session) {
+            self.connected.fetch_sub(1, Ordering::Relaxed);
+            warn!("{peer}: cannot start a thread: {error}");
+        }
+    }
+
     /// Let followers end, and end those that do not.
     #[expect(
         clippy::disallowed_methods,

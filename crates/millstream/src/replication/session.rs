@@ -18,12 +18,10 @@ use super::secret::nonce;
 use super::serve::{Leader, Served};
 use super::stream::Stream;
 use super::tls;
-use super::{DEAD_AFTER, LOOK};
+use super::{DEAD_AFTER, FAREWELL, LOOK};
 
 /// How much is sent at once, unless a single record is longer.
 const BATCH_BYTES: usize = 256 << 10;
-/// How long a follower may take to say goodbye.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serve one connection until it ends.
 pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, number: usize) {

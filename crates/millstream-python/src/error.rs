@@ -156,7 +156,7 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
 }
 
 /// The exception for a record that no follower has acknowledged in time.
-pub(crate) fn not_followed(py: Python<'_>, error: &dyn std::fmt::Display, path: &Path) -> PyErr {
+pub(crate) fn not_followed(py: Python<'_>, error: &dyn fmt::Display, path: &Path) -> PyErr {
     let message = error.to_string();
     make_journal(
         py,

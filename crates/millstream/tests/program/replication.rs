@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use millstream_journal::{Journal, Options};
 
@@ -25,6 +25,11 @@ fn append(path: &Path, input: &str) {
         "64KiB",
     ];
     printed(&feed(&args, input));
+}
+
+fn refused(output: Output, says: &str) {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(stderr(&output).contains(says), "{}", stderr(&output));
 }
 
 #[test]
@@ -212,10 +217,6 @@ fn a_copy_of_another_journal_is_refused_and_so_is_one_that_differs() {
         let from = format!("{}{name}", leader.address);
         millstream(&[&["journal", "follow", &from, text(dir), "--once"], more].concat())
     };
-    let refused = |output: std::process::Output, says: &str| {
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
-    };
     refused(
         follow("", &copy, &[]),
         "it serves several journals; name one: orders, filled",
@@ -246,8 +247,20 @@ fn a_copy_of_another_journal_is_refused_and_so_is_one_that_differs() {
         follow("/filled", &path("named"), &["--as", "../x"]),
         "is no name for a follower",
     );
+}
 
-    // A journal without an identity is none of ours; a copy that was made by other means can be adopted.
+#[test]
+fn a_copy_that_was_made_by_other_means_can_be_adopted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let orders = path("orders");
+    append(&orders, &lines(0, 1_000));
+    let leader = Leader::start(":0", &[text(&orders)]);
+    let follow = |name: &str, dir: &Path, more: &[&str]| {
+        let from = format!("{}{name}", leader.address);
+        millstream(&[&["journal", "follow", &from, text(dir), "--once"], more].concat())
+    };
+    // A journal without an identity is none of ours, unless we are told so.
     let (stranger, taken) = (path("stranger"), path("taken"));
     append(&stranger, &lines(0, 3));
     refused(

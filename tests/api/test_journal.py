@@ -433,8 +433,8 @@ def test_ctrl_c_ends_a_tail(journal: ms.Journal) -> None:
     code = (
         "import sys, millstream as ms\n"
         "with ms.Journal(sys.argv[1]) as journal:\n"
-        "    print('ready', flush=True)\n"
         "    try:\n"
+        "        print('ready', flush=True)\n"
         "        list(journal.tail())\n"
         "    except KeyboardInterrupt:\n"
         "        print('interrupted')\n"

@@ -239,6 +239,10 @@ impl Model {
         self.durable = next;
         self.orphans = 0;
         self.moved = None;
+        if self.cursor.iter().any(|position| *position > next) {
+            // The recovery takes back a cursor that is behind the end, so that it misses nothing that comes there.
+            self.cursor.push(next);
+        }
         self.keep(next)
     }
 

@@ -71,12 +71,18 @@ pub(crate) fn open<S: Storage>(storage: S, mut options: Options) -> Result<Opene
     }
 }
 
-/// Another opening excludes this one: say so, at once when it is sure to last.
+/// How long a lock may be held by mistake: a process that starts another one shares its locks with it until that runs its program,
+/// and whoever has just closed the journal may still seem to have it.
+const FORKING: Duration = Duration::from_secs(1);
+
+/// Another opening excludes this one: say so once it is sure to last.
 fn refuse<S: Storage>(storage: &S, options: &Options, waited: Duration) -> Result<()> {
     let owner = Control::open(storage, Access::Read).map_or(0, |control| control.owner());
     let why = match (options.exclusive, owner) {
-        (_, 1..) => format!("process {owner} has the journal open exclusively"),
-        (true, 0) if waited > Duration::from_millis(200) => "the journal is open in another process, or twice in this one, and cannot be opened exclusively".to_owned(),
+        (_, 1..) if waited > FORKING => {
+            format!("process {owner} has the journal open exclusively")
+        }
+        (true, 0) if waited > FORKING => "the journal is open in another process, or twice in this one, and cannot be opened exclusively".to_owned(),
         (false, 0) if waited > options.busy_timeout => "another process has been recovering the journal for too long".to_owned(),
         _ => return Ok(()),
     };

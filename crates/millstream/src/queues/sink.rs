@@ -14,7 +14,7 @@ use millstream_queue::embedded::Queue;
 use super::staging::{Staged, Staging};
 use super::{Place, lock};
 
-/// A sink that puts items into a queue. See [`write`].
+/// A sink that puts items into a queue. See [`write()`].
 #[derive(Clone)]
 pub struct WriteQueue {
     place: Place,

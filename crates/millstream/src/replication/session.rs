@@ -258,6 +258,8 @@ impl Session<'_> {
                 .spawn_scoped(scope, || {
                     let outcome = self.receive(incoming);
                     self.ended.store(true, Ordering::Relaxed);
+                    // Who sees the end of this connection may come back under the same name at once.
+                    self.served.leave(self.follower, self.number);
                     // Wakes the sender, should it wait in a write.
                     self.stream.close();
                     outcome

@@ -88,6 +88,20 @@ fn a_copy_has_the_numbers_times_and_bodies_of_the_original() {
 }
 
 #[test]
+fn a_copy_that_was_thrown_away_is_made_anew_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
+    append(&orders, &lines(0, 100));
+    let leader = Leader::start(":0", &[text(&orders)]);
+    for _ in 0..5 {
+        let follow = ["journal", "follow", &leader.address, text(&copy), "--once"];
+        printed(&millstream(&follow));
+        assert_same(&orders, &copy);
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+}
+
+#[test]
 fn a_live_copy_is_tailed_while_a_writer_waits_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));

@@ -11,8 +11,9 @@ use crate::core::Core;
 use crate::cursor;
 use crate::error::{Error, Result};
 use crate::recover::{self, Plan, Step};
+use crate::sealed;
 use crate::segment::Mark;
-use crate::storage::{Access, Region, Storage};
+use crate::storage::{Access, Storage};
 
 /// The file that says that a cut was begun.
 pub(crate) const NAME: &str = "cut";
@@ -44,17 +45,7 @@ impl Intent {
     }
 
     fn write<S: Storage>(&self, storage: &S, draft: &str) -> std::io::Result<()> {
-        let region = storage.create(draft, BYTES)?;
-        let words = self.words();
-        for (at, word) in (0..)
-            .step_by(8)
-            .zip(words.into_iter().chain([check(&words)]))
-        {
-            region.publish(at, word);
-        }
-        region.sync(0, BYTES)?;
-        storage.rename(draft, NAME)?;
-        storage.sync_names()
+        sealed::write(storage, draft, NAME, BYTES, &self.words())
     }
 
     /// The cut that was begun and not ended.
@@ -65,22 +56,12 @@ impl Intent {
             source,
         };
         let region = storage.open(NAME, Access::Read).map_err(failed)?;
-        let mut words = [0; WORDS];
-        let whole = region.bytes_len() >= BYTES && {
-            for (at, word) in (0..).step_by(8).zip(&mut words) {
-                *word = region.load(at);
-            }
-            words[0] == MAGIC && region.load(WORDS as u64 * 8) == check(&words)
-        };
-        if !whole {
-            let what = "the intention to cut does not match its checksum".to_owned();
-            return Err(Error::Damage {
-                path: storage.path(NAME),
-                offset: 0,
-                what,
-            });
-        }
-        let [_, number, base, offset, records, last_time_ns] = words;
+        let words = sealed::read(&region, BYTES, MAGIC).ok_or_else(|| Error::Damage {
+            path: storage.path(NAME),
+            offset: 0,
+            what: "the intention to cut does not match its checksum".to_owned(),
+        })?;
+        let [_, number, base, offset, records, last_time_ns]: [u64; WORDS] = words;
         Ok(Intent {
             number,
             base,
@@ -130,15 +111,6 @@ impl Intent {
         };
         Plan { facts, steps }
     }
-}
-
-fn check(words: &[u64; WORDS]) -> u64 {
-    words
-        .iter()
-        .fold(0, |crc, word| {
-            crc32c::crc32c_append(crc, &word.to_le_bytes())
-        })
-        .into()
 }
 
 /// Drop the records from `sequence` on. Everything before is durable, and nobody appends.

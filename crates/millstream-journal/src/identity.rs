@@ -16,7 +16,8 @@
 
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::storage::{Access, Region, Storage};
+use crate::sealed;
+use crate::storage::{Access, Storage};
 
 /// The file.
 pub(crate) const NAME: &str = "identity";
@@ -57,21 +58,12 @@ pub(crate) fn read<S: Storage>(storage: &S) -> Result<Option<Identity>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         region => region.map_err(|source| failed("open", storage, source))?,
     };
-    let mut words = [0; WORDS];
-    let whole = region.bytes_len() >= BYTES && {
-        for (at, word) in (0..).step_by(8).zip(&mut words) {
-            *word = region.load(at);
-        }
-        words[0] == MAGIC && region.load(WORDS as u64 * 8) == check(&words)
-    };
-    if !whole {
-        return Err(Error::Damage {
-            path: storage.path(NAME),
-            offset: 0,
-            what: "the identity does not match its checksum".to_owned(),
-        });
-    }
-    let [_, low, high, own] = words;
+    let words = sealed::read(&region, BYTES, MAGIC).ok_or_else(|| Error::Damage {
+        path: storage.path(NAME),
+        offset: 0,
+        what: "the identity does not match its checksum".to_owned(),
+    })?;
+    let [_, low, high, own]: [u64; WORDS] = words;
     Ok(Some(Identity {
         lineage: u128::from(high) << 64 | u128::from(low),
         own,
@@ -81,7 +73,7 @@ pub(crate) fn read<S: Storage>(storage: &S) -> Result<Option<Identity>> {
 /// Give the journal this identity, unless it has one; gives the one that it has then.
 pub(crate) fn write<S: Storage>(storage: &S, identity: Identity) -> Result<Identity> {
     let draft = format!("draft-identity-{:016x}", identity.own);
-    match named(storage, &draft, identity) {
+    match sealed::write(storage, &draft, NAME, BYTES, &identity.words()) {
         Ok(()) => Ok(identity),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             // Another process was faster. What is left of ours goes at the next recovery, if not now.
@@ -98,29 +90,6 @@ pub(crate) fn remove<S: Storage>(storage: &S) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         removed => removed.map_err(|source| failed("remove", storage, source)),
     }
-}
-
-fn named<S: Storage>(storage: &S, draft: &str, identity: Identity) -> std::io::Result<()> {
-    let region = storage.create(draft, BYTES)?;
-    let words = identity.words();
-    for (at, word) in (0..)
-        .step_by(8)
-        .zip(words.into_iter().chain([check(&words)]))
-    {
-        region.publish(at, word);
-    }
-    region.sync(0, BYTES)?;
-    storage.rename(draft, NAME)?;
-    storage.sync_names()
-}
-
-fn check(words: &[u64; WORDS]) -> u64 {
-    words
-        .iter()
-        .fold(0, |crc, word| {
-            crc32c::crc32c_append(crc, &word.to_le_bytes())
-        })
-        .into()
 }
 
 fn failed<S: Storage>(verb: &'static str, storage: &S, source: std::io::Error) -> Error {

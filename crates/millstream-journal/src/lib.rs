@@ -56,6 +56,7 @@ mod planted;
 mod reader;
 mod recover;
 mod retention;
+mod sealed;
 mod segment;
 pub mod storage;
 mod verify;

@@ -173,11 +173,7 @@ impl Shared {
         &self,
         touch: impl FnOnce(&mut Queues<JournalStorage>, Moment) -> Result<T, QueueError>,
     ) -> Result<T, QueueError> {
-        self.check_process()?;
-        let mut state = self.lock();
-        let outcome = touch(&mut state.queues, clock::now());
-        self.core.settle(&mut state);
-        outcome
+        self.touched(touch)?.1
     }
 
     /// The same for what puts items: they are durable, as their policies say, before this returns. Others have the queues
@@ -187,14 +183,25 @@ impl Shared {
         &self,
         touch: impl FnOnce(&mut Queues<JournalStorage>, Moment) -> Result<T, QueueError>,
     ) -> Result<T, QueueError> {
-        self.check_process()?;
-        let mut state = self.lock();
-        let outcome = touch(&mut state.queues, clock::now());
-        self.core.settle(&mut state);
+        let (mut state, outcome) = self.touched(touch)?;
         let unsynced = state.queues.take_unsynced();
         drop(state);
         sync(unsynced)?;
         outcome
+    }
+
+    /// Nobody else has the queues until what it gives is dropped.
+    #[inline]
+    #[expect(clippy::type_complexity, reason = "the lock and an outcome")]
+    fn touched<T>(
+        &self,
+        touch: impl FnOnce(&mut Queues<JournalStorage>, Moment) -> Result<T, QueueError>,
+    ) -> Result<(MutexGuard<'_, State>, Result<T, QueueError>), QueueError> {
+        self.check_process()?;
+        let mut state = self.lock();
+        let outcome = touch(&mut state.queues, clock::now());
+        self.core.settle(&mut state);
+        Ok((state, outcome))
     }
 
     /// Sync a queue and its fan-out queues; others have the queues meanwhile.

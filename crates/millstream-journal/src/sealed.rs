@@ -1,0 +1,45 @@
+//! A small file that is written once: a few words and their checksum, all of it on the disk before the file has its name.
+
+use crate::storage::{Region, Storage};
+
+/// Make the file `name`, by way of the file `draft`.
+pub(crate) fn write<S: Storage>(
+    storage: &S,
+    draft: &str,
+    name: &str,
+    bytes: u64,
+    words: &[u64],
+) -> std::io::Result<()> {
+    let region = storage.create(draft, bytes)?;
+    for (at, word) in (0..).step_by(8).zip(words.iter().chain([&check(words)])) {
+        region.publish(at, *word);
+    }
+    region.sync(0, bytes)?;
+    storage.rename(draft, name)?;
+    storage.sync_names()
+}
+
+/// The words of a file; `None` if it is too short, does not begin with `magic`, or does not match its checksum.
+pub(crate) fn read<const WORDS: usize>(
+    region: &impl Region,
+    bytes: u64,
+    magic: u64,
+) -> Option<[u64; WORDS]> {
+    if region.bytes_len() < bytes {
+        return None;
+    }
+    let mut words = [0; WORDS];
+    for (at, word) in (0..).step_by(8).zip(&mut words) {
+        *word = region.load(at);
+    }
+    (words[0] == magic && region.load(WORDS as u64 * 8) == check(&words)).then_some(words)
+}
+
+fn check(words: &[u64]) -> u64 {
+    words
+        .iter()
+        .fold(0, |crc, word| {
+            crc32c::crc32c_append(crc, &word.to_le_bytes())
+        })
+        .into()
+}

@@ -37,7 +37,7 @@ test: build  ## run every test: Rust, types, docstrings, pytest, a minute of wor
 	$(BIN)/pytest --doctest-modules python/millstream
 	$(BIN)/pytest tests
 	$(TARGET)/checked/millstream-sim crash --seed $(SEED) --seconds $(SECONDS)
-	fuzz/run $(SECONDS) frame wire memcache framing
+	fuzz/run $(SECONDS)
 
 lint: $(READY) docs  ## check format, lints, types and the documentation of the crates
 	cargo fmt --all --check

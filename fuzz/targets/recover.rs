@@ -103,6 +103,28 @@ fn damage(machine: &Simulated, input: &mut Unstructured<'_>) -> Result<(bool, bo
     Ok((damaged, marks))
 }
 
+/// The word at `at` of a file.
+fn word(machine: &Simulated, name: &str, at: u64) -> u64 {
+    let mut word = [0; 8];
+    for (at, byte) in (at..).zip(&mut word) {
+        machine.damage(name, at, |old| {
+            *byte = old;
+            old
+        });
+    }
+    u64::from_le_bytes(word)
+}
+
+/// The records below the watermark that is on the disk.
+fn watermark(machine: &Simulated) -> u64 {
+    let segments = FILES.iter().filter(|name| **name != "control");
+    let marks = segments.map(|name| [MARKS.start, MARKS.start + 8].map(|at| word(machine, name, at)));
+    let begun = marks.filter(|[base, durable]| *base != u64::MAX && *durable != 0);
+    // A mark has the number of records of its segment in its lower half.
+    let records = begun.map(|[base, durable]| base + (durable & u64::from(u32::MAX)));
+    records.max().unwrap_or(0)
+}
+
 /// Read to the end or to the first error; gives whether there was one. Every record on the way must be right.
 fn read(reader: &mut Reader<Simulated>, extra: Option<u64>) -> bool {
     loop {
@@ -133,11 +155,14 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         })
     });
     let boot = if power_was_lost { 2 } else { 1 };
+    let marked = watermark(&machine);
+    assert!(marked <= SYNCED, "a mark above what was synced");
     let (damaged, marks) = damage(&machine, input)?;
-    let least = match (marks, power_was_lost || damaged) {
-        (true, _) => 0,
-        (false, true) => SYNCED,
-        (false, false) => RECORDS,
+    let least = match (marks, damaged, power_was_lost) {
+        (true, ..) => 0,
+        (false, true, true) => marked,
+        (false, true, false) | (false, false, true) => SYNCED,
+        (false, false, false) => RECORDS,
     };
     for read_only in [true, false] {
         let options = Options {

@@ -334,6 +334,7 @@ class Rehearsal:
         ]
         | None,
     ) -> Self: ...
+    def told(self) -> dict[str, int]: ...
 
 @final
 class Script:

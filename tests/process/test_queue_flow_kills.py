@@ -55,7 +55,6 @@ def test_a_flow_from_queue_to_queue_loses_and_repeats_nothing(
     chance = random.Random(f"{SEED} {workers}")
     flow, state, place = tmp_path / "flow.py", tmp_path / "state", tmp_path / "queues"
     flow.write_text(COUNTING)
-    # So many that the kills come before the end: what is confirmed behind the last commit is another matter.
     expected = fill(place, chance, 20_000 + 100_000 * min(KILLS, 10))
     environment = os.environ | {"QUEUES": str(place)}
     kills = 0

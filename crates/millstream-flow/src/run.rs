@@ -305,6 +305,7 @@ fn begin_without(plan: &Plan, clock: &Arc<dyn Clock>) -> Result<(), FlowError> {
         let run = Beginning {
             source: &this.name,
             recovery: None,
+            committed: &[],
             recorded: &[],
             forget: false,
             time_ns: clock.time_ns(),

@@ -20,7 +20,7 @@ pub trait Sink<B>: Send + Sync + 'static {
     /// A run with recovery begins, and nothing is open. `tokens` is what the writers had prepared for the
     /// last committed epoch: make that final if it is not yet, and take back all that came behind it. At
     /// the very first run there are none. Gives a token for the state that the sink is in now, if it can
-    /// say so. May be called again for the same epoch.
+    /// say so. May be called again for the same epoch. Where a flow was killed behind its last commit, nothing is opened after it.
     ///
     /// # Errors
     /// As for `open`; output that is no longer there.

@@ -48,7 +48,8 @@ pub trait Source<B>: Send + Sync + 'static {
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause>;
 
-    /// A run begins, and nothing is open. A source that is to be told of commits gives what to tell.
+    /// A run begins, and nothing is open. A source that is to be told of commits gives what to tell. Where a flow was killed
+    /// behind its last commit, before it was told of that, it is told now, and no partition is opened.
     ///
     /// # Errors
     /// A run without a state directory, for a source that needs one.
@@ -97,7 +98,9 @@ pub struct Beginning<'a> {
     pub source: &'a str,
     /// Where the run keeps its state, if it does.
     pub recovery: Option<&'a Recovery>,
-    /// The positions of partitions at the last commit, if they are those of records, because the source was durable then.
+    /// The positions of partitions at the last commit, those of partitions that the source no longer has among them.
+    pub committed: &'a [(&'a str, Position)],
+    /// The same where they are those of records, because the source was durable then.
     pub recorded: &'a [(&'a str, Position)],
     /// Whether what was saved of the source is to be forgotten.
     pub forget: bool,

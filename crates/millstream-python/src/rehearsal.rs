@@ -1,7 +1,8 @@
 //! Runs in which lists stand in for sources and sinks.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_flow::batch::Batch;
 use millstream_flow::error::Cause;
@@ -20,7 +21,7 @@ use crate::cli::show_state;
 use crate::error::{cause, to_python};
 use crate::gil::locked;
 use crate::saving::load_key;
-use crate::sink::{Named, append_frame};
+use crate::sink::{AnySink, ListSink, Named, append_frame};
 use crate::source::Script;
 
 /// What is to be replayed: the source (none for a state directory), the place, and whether that is a plain
@@ -37,7 +38,11 @@ type Described = (
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Rehearsal {
     pub(crate) engine: Arc<Engine>,
+    /// The lists that stand in for sinks, by the name of the sink.
+    lists: Lists,
 }
+
+type Lists = Arc<Mutex<BTreeMap<String, Arc<ListSink>>>>;
 
 #[pymethods]
 impl Rehearsal {
@@ -56,14 +61,29 @@ impl Rehearsal {
             engine = engine.source::<PyBatch>(&name, script);
             engine = engine.source::<Frames>(&name, frames);
         }
-        let mut engine =
-            engine.other_sinks::<PyBatch, _>(move |name| Named::made(name, &make_sink));
+        let lists = Lists::default();
+        let made = Arc::clone(&lists);
+        let mut engine = engine.other_sinks::<PyBatch, _>(move |name| {
+            let stand_in = Named::made(name, &make_sink)?;
+            if let AnySink::List(list) = &stand_in.sink {
+                let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                made.insert(name.to_owned(), Arc::clone(list));
+            }
+            Ok(stand_in)
+        });
         if let Some(described) = replay {
             let opened = read_replay(described).and_then(|replay| engine.replay(&replay));
             engine = opened.map_err(|error| to_python(py, error))?;
         }
         let engine = Arc::new(engine);
-        Ok(Rehearsal { engine })
+        Ok(Rehearsal { engine, lists })
+    }
+
+    /// How many items of each list its sink was told to be committed, by the name of the sink.
+    fn told(&self) -> BTreeMap<String, usize> {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = lists.iter().map(|(name, list)| (name.clone(), list.told()));
+        told.collect()
     }
 }
 

@@ -13,10 +13,9 @@ use millstream_flow::sink::{Sink, Token, Writer};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use list::ListSink;
-
 pub(crate) use bytes::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
 pub(crate) use encode::append_frame;
+pub(crate) use list::ListSink;
 
 use crate::batch::PyBatch;
 use crate::error::usage;
@@ -116,7 +115,7 @@ impl Sink<PyBatch> for Named {
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
         match &self.sink {
             AnySink::Bytes(sink) => sink.engine().commit(epoch, tokens),
-            AnySink::List(_) => Ok(()),
+            AnySink::List(list) => list.commit(tokens),
             AnySink::Object(object) => object::commit(object, epoch, tokens),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::record::{Commit, SinkMark, SourceMark};
-use super::resume::{Recordings, Sinks};
+use super::resume::{Recordings, Sinks, tell_sources};
 use super::store::Store;
 use super::{Crash, Part, Recovery, Told};
 use crate::clock::{Clock, now_ns};
@@ -116,6 +116,7 @@ impl Committer {
             changes.extend(part.changes);
         }
         next.finished = all && self.control.phase() == Phase::Ending;
+        next.unsettled = next.finished;
         // Time that goes on where nothing else happens has brought about nothing.
         let same = changes.is_empty() && next.at_the_times_of(&self.commit) == self.commit;
         let epoch = self.base + 1 + gathered.next;
@@ -139,8 +140,9 @@ impl Committer {
             self.commit = next;
             self.crash(Crash::Within(gathered.commits))?;
             self.tell_sinks()?;
-            self.tell_sources()?;
+            tell_sources(&self.recordings, &self.nodes, &self.commit)?;
             self.crash(Crash::Behind(gathered.commits))?;
+            self.settle()?;
         }
         if all {
             gathered.ended = 0;
@@ -206,15 +208,11 @@ impl Committer {
         }
     }
 
-    fn tell_sources(&self) -> Result<(), FlowError> {
-        for (node, recording) in &self.recordings {
-            let name = &self.nodes[*node].name;
-            let marks = self.commit.sources.iter();
-            let marks = marks.filter(|mark| mark.source == *name);
-            let positions: Vec<_> = marks.map(|m| (m.partition.as_str(), m.position)).collect();
-            recording
-                .commit(&positions)
-                .map_err(|cause| open_error(&self.nodes[*node], cause))?;
+    /// Behind the last commit: nothing is left to do for whoever starts the flow again.
+    fn settle(&mut self) -> Result<(), FlowError> {
+        if self.commit.unsettled {
+            self.commit.unsettled = false;
+            self.store.append(Vec::new(), &self.commit)?;
         }
         Ok(())
     }

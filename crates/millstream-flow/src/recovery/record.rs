@@ -79,7 +79,7 @@ pub struct TimeMark {
 /// The end of an epoch that counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// The number of the epoch; each is greater than the one before.
+    /// The number of the epoch. Each is greater than the one before, but for the second commit of the last: see `unsettled`.
     pub epoch: u64,
     /// How many workers there were.
     pub workers: usize,
@@ -87,6 +87,10 @@ pub struct Commit {
     pub time_ns: i64,
     /// True when the flow had come to its end.
     pub finished: bool,
+    /// True when the flow had come to its end, and nobody knows whether its sinks and sources were told. Once they were, the same
+    /// commit follows without this.
+    #[serde(default)]
+    pub unsettled: bool,
     /// Where the sources stood.
     pub sources: Vec<SourceMark>,
     /// What the sinks had prepared.
@@ -376,6 +380,23 @@ fn measured(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_commit_that_says_nothing_of_it_is_settled() {
+        let body = [&[VERSION, COMMIT], &b"\x86\xa5epoch\x07\xa7workers\x01"[..]].concat();
+        let rest = b"\xa7time_ns\x09\xa8finished\xc3\xa7sources\x90\xa5sinks\x90";
+        let Ok(Record::Commit(old)) = Record::read(&[&body, &rest[..]].concat()) else {
+            panic!("it is a commit");
+        };
+        assert!((old.epoch, old.finished, old.unsettled) == (7, true, false));
+        let unsettled = Commit {
+            unsettled: true,
+            ..old
+        };
+        let written = commit(&unsettled).expect("it is written");
+        let read = Record::read(&written);
+        assert!(matches!(read, Ok(Record::Commit(read)) if read == unsettled));
+    }
 
     #[test]
     fn entries_come_back_by_group() {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::Recovery;
 use super::codec::Codecs;
-use super::record::{self, Commit, SinkMark};
+use super::record::{self, Commit, SinkMark, SourceMark};
 use super::store::{Saved, SavedKey, Store};
 use crate::error::{Cause, FlowError};
 use crate::graph::{Node, NodeId, open_error};
 use crate::key::worker_of;
 use crate::sink::Settle;
-use crate::source::{Begin, Beginning, Recording};
+use crate::source::{Begin, Beginning, Position, Recording};
 use crate::time::BEFORE_ALL;
 
 /// What a run resumes from.
@@ -176,7 +176,8 @@ pub(crate) struct Begun {
 }
 
 /// Opens the state directory, checks that it is of this flow, and takes the sinks back to the last commit.
-/// A first run commits an epoch of its own before it reads anything, so that sinks know where they began.
+/// A first run commits an epoch of its own before it reads anything, so that sinks know where they began. A flow that was
+/// killed between its last commit and telling its sinks and sources is settled here: it does not run again.
 pub(crate) fn resume(
     flow: &str,
     parts: &Parts<'_>,
@@ -195,11 +196,9 @@ pub(crate) fn resume(
         commit.watermarks.retain(|mark| mark.step != *step);
     }
     check(flow, parts.nodes, &store, &commit, options)?;
-    let recordings = match commit.finished {
-        true => Vec::new(),
-        false => begin(parts, &commit, options, time_ns)?,
-    };
-    if !commit.finished {
+    let mut recordings = Vec::new();
+    if !commit.finished || commit.unsettled {
+        recordings = begin(parts, &commit, options, time_ns)?;
         // A sink that has resumed has one state, whatever each worker had prepared.
         commit.sinks = take_back(parts, &commit)?;
     }
@@ -209,6 +208,11 @@ pub(crate) fn resume(
         commit.time_ns = time_ns;
         commit.workers = workers;
         store.append(changes, &commit)?;
+    }
+    if commit.unsettled {
+        tell_sources(&recordings, parts.nodes, &commit)?;
+        commit.unsettled = false;
+        store.append(Vec::new(), &commit)?;
     }
     let positions = commit
         .sources
@@ -256,6 +260,28 @@ fn take_back(parts: &Parts<'_>, commit: &Commit) -> Result<Vec<SinkMark>, FlowEr
     Ok(marks)
 }
 
+fn positions<'a>(marks: impl IntoIterator<Item = &'a SourceMark>) -> Vec<(&'a str, Position)> {
+    let marks = marks.into_iter();
+    marks.map(|m| (m.partition.as_str(), m.position)).collect()
+}
+
+/// Tells the sources that an epoch counts.
+pub(crate) fn tell_sources(
+    recordings: &Recordings,
+    nodes: &[Node],
+    commit: &Commit,
+) -> Result<(), FlowError> {
+    for (node, recording) in recordings {
+        let this = &nodes[*node];
+        let marks = commit.sources.iter();
+        let marks = marks.filter(|mark| mark.source == this.name);
+        recording
+            .commit(&positions(marks))
+            .map_err(|cause| open_error(this, cause))?;
+    }
+    Ok(())
+}
+
 /// Tells the sources that a run begins.
 fn begin(
     parts: &Parts<'_>,
@@ -267,11 +293,13 @@ fn begin(
     for (node, source) in parts.sources {
         let this = &parts.nodes[*node];
         let marks = commit.sources.iter();
-        let marks = marks.filter(|mark| mark.source == this.name && mark.recorded);
-        let recorded: Vec<_> = marks.map(|m| (m.partition.as_str(), m.position)).collect();
+        let marks = marks.filter(|mark| mark.source == this.name);
+        let (recorded, committed): (Vec<_>, Vec<_>) = marks.partition(|mark| mark.recorded);
+        let [recorded, committed] = [recorded, committed].map(positions);
         let run = Beginning {
             source: &this.name,
             recovery: Some(options),
+            committed: &committed,
             recorded: &recorded,
             forget: options.drop.contains(&this.name),
             time_ns,

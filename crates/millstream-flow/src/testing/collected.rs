@@ -1,5 +1,6 @@
 //! A sink that is a list in memory. With recovery it is cut back to the commit, as a file is.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::batch::Data;
@@ -11,12 +12,27 @@ use crate::sink::{Sink, Token, Writer};
 use crate::together::{Log, Together};
 
 /// What a flow wrote, for a test to look at.
-#[derive(Clone)]
-pub struct Collected<T>(Arc<Mutex<Vec<T>>>);
+pub struct Collected<T> {
+    list: Arc<Mutex<Vec<T>>>,
+    /// How many of the items the sink was told to be committed.
+    told: Arc<AtomicU64>,
+}
+
+impl<T> Clone for Collected<T> {
+    fn clone(&self) -> Self {
+        Collected {
+            list: Arc::clone(&self.list),
+            told: Arc::clone(&self.told),
+        }
+    }
+}
 
 impl<T> Default for Collected<T> {
     fn default() -> Self {
-        Collected(Arc::default())
+        Collected {
+            list: Arc::default(),
+            told: Arc::default(),
+        }
     }
 }
 
@@ -37,11 +53,13 @@ impl<T: Data> Collected<T> {
     /// Takes what is there.
     #[must_use]
     pub fn take(&self) -> Vec<T> {
-        std::mem::take(&mut *lock(&self.0))
+        self.told.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *lock(&self.list))
     }
-    /// What `look` says of each item that is there.
+    /// What `look` says of each item that would be there if the sink hid its items until it is told that they are committed.
     pub(super) fn look<R>(&self, look: impl Fn(&T) -> R) -> Vec<R> {
-        lock(&self.0).iter().map(look).collect()
+        let told = self.told.load(Ordering::Relaxed) as usize;
+        lock(&self.list).iter().take(told).map(look).collect()
     }
 }
 
@@ -68,7 +86,7 @@ impl<T: Data> CollectSink<T> {
     }
 
     fn cut(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        let mut list = lock(&self.list.0);
+        let mut list = lock(&self.list.list);
         // What was there before the first run is none of the flow's.
         let length = match tokens {
             [] => list.len(),
@@ -81,7 +99,13 @@ impl<T: Data> CollectSink<T> {
             );
         }
         list.truncate(length);
+        self.list.told.store(length as u64, Ordering::Relaxed);
         Ok(Some((length as u64).to_le_bytes().to_vec()))
+    }
+
+    fn told(&self, tokens: &[Token]) -> Result<(), Cause> {
+        self.list.told.store(length_of(tokens)?, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -95,6 +119,9 @@ impl<T: Data> Sink<Vec<T>> for CollectSink<T> {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         self.cut(tokens)
     }
+    fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
+        self.told(tokens)
+    }
 }
 
 impl Sink<Frames> for CollectSink<Vec<u8>> {
@@ -107,17 +134,20 @@ impl Sink<Frames> for CollectSink<Vec<u8>> {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         self.cut(tokens)
     }
+    fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
+        self.told(tokens)
+    }
 }
 
 impl<T: Data> Log for Collected<T> {
     type Piece = Vec<T>;
 
     fn append(&mut self, piece: &mut Vec<T>) -> Result<(), Cause> {
-        lock(&self.0).append(piece);
+        lock(&self.list).append(piece);
         Ok(())
     }
     fn flush(&mut self) -> Result<u64, Cause> {
-        Ok(lock(&self.0).len() as u64)
+        Ok(lock(&self.list).len() as u64)
     }
 }
 

@@ -29,6 +29,7 @@ mod recovery_of_clocks;
 mod recovery_of_time;
 mod replays;
 mod sequence_window;
+mod settling;
 mod tcp_faults;
 mod tcp_framing;
 mod tcp_sinks;

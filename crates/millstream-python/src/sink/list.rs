@@ -1,6 +1,7 @@
 //! A list as a sink: what `millstream.testing.collect` stands on. With recovery it is cut back to the last
 //! committed epoch, as a file is.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use millstream_flow::batch::Batch;
@@ -23,6 +24,8 @@ type Shared = Mutex<Together<Growing>>;
 /// A list that a flow ends in.
 pub(crate) struct ListSink {
     list: Py<PyList>,
+    /// How many of its items the sink was told to be committed.
+    told: AtomicUsize,
     shared: Mutex<Weak<Shared>>,
 }
 
@@ -30,6 +33,7 @@ impl ListSink {
     pub(crate) fn new(list: &Bound<'_, PyList>) -> Self {
         ListSink {
             list: list.clone().unbind(),
+            told: AtomicUsize::new(0),
             shared: Mutex::default(),
         }
     }
@@ -64,8 +68,19 @@ impl ListSink {
                 .into());
             }
             list.del_slice(length, list.len()).map_err(cause)?;
+            self.told.store(length, Ordering::Relaxed);
             Ok(Some((length as u64).to_le_bytes().to_vec()))
         })
+    }
+
+    pub(crate) fn commit(&self, tokens: &[Token]) -> Result<(), Cause> {
+        self.told.store(length_of(tokens)? as usize, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How many items would be there if the sink hid them until it is told that they are committed.
+    pub(crate) fn told(&self) -> usize {
+        self.told.load(Ordering::Relaxed)
     }
 }
 

@@ -53,6 +53,11 @@ impl Desk {
         (lent.ledger, lent.next) = (Some(ledger), next);
     }
 
+    /// The position behind the last batch.
+    pub(super) fn next(&self) -> Position {
+        lock(&self.lent).next
+    }
+
     /// Notes a batch that was taken; gives the position behind it.
     pub(super) fn note(&self, items: &[Item]) -> Result<Position, Cause> {
         let note = Note::of(items);

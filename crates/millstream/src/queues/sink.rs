@@ -25,6 +25,9 @@ pub struct WriteQueue {
 /// The current run, if it has recovery.
 #[derive(Default)]
 struct Run {
+    /// What the run resumed from: the queue has all of it, and no worker has opened the sink yet.
+    resumed: Option<(Queue, Staged)>,
+    /// What is given and not in the queue, once a worker has opened the sink.
     staging: Option<Staging>,
     /// The staging journal as the workers share it, once one has opened it.
     together: Option<Arc<Mutex<Together<Appending>>>>,
@@ -69,7 +72,14 @@ impl Sink<Frames> for WriteQueue {
         }
         let mut run = lock(&self.run);
         let run = &mut *run;
-        let staging = run.staging.as_ref().ok_or("the sink has not resumed")?;
+        let staging = match &run.staging {
+            Some(staging) => staging,
+            None => {
+                let resumed = run.resumed.take();
+                let (queue, staged) = resumed.ok_or("the sink has not resumed")?;
+                run.staging.insert(Staging::resume(queue, staged)?)
+            }
+        };
         let together = match &run.together {
             Some(together) => Arc::clone(together),
             None => {
@@ -93,13 +103,15 @@ impl Sink<Frames> for WriteQueue {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let mut run = lock(&self.run);
         *run = Run::default();
-        let committed = Staged::of(tokens)?;
-        let staging = Staging::resume(self.place.queue(&self.name)?, committed)?;
-        let staged = Staged {
-            id: staging.id,
-            length: committed.map_or(0, |staged| staged.length),
+        let queue = self.place.queue(&self.name)?;
+        let staged = match Staged::of(tokens)? {
+            Some(committed) => {
+                Staging::resume(queue.clone(), committed)?.close()?;
+                committed
+            }
+            None => Staged::first(&queue),
         };
-        run.staging = Some(staging);
+        run.resumed = Some((queue, staged));
         Ok(Some(staged.token()))
     }
 

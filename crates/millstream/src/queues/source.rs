@@ -1,6 +1,5 @@
 //! Queues as a source.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 
 use millstream_flow::clock::now_ns;
@@ -41,8 +40,8 @@ pub struct ReadQueues {
 #[derive(Clone, Debug, Default)]
 struct Run {
     lending: Weak<Lending>,
-    /// Where its ledgers are, in a run with recovery.
-    ledgers: Option<PathBuf>,
+    /// Whether there are commits.
+    kept: bool,
 }
 
 /// Takes the items of a queue, each a frame, and waits for more; never ends by itself.
@@ -108,9 +107,16 @@ impl Source<Frames> for ReadQueues {
             return Ok(None);
         };
         let lending = self.lending()?;
+        let ledgers = recovery.dir().join("queues").join(escape(run.source));
+        for desk in &lending.desks {
+            let committed = run.committed.iter().find(|(name, _)| *name == desk.name);
+            let committed = committed.map(|(_, position)| *position);
+            let (ledger, next) = Ledger::resume(&ledgers.join(&desk.name), &desk.queue, committed)?;
+            desk.keep(ledger, next);
+        }
         *lock(&self.run) = Run {
             lending: Arc::downgrade(&lending),
-            ledgers: Some(recovery.dir().join("queues").join(escape(run.source))),
+            kept: true,
         };
         Ok(Some(lending))
     }
@@ -118,7 +124,7 @@ impl Source<Frames> for ReadQueues {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        _: Option<Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let mut run = lock(&self.run);
@@ -130,21 +136,13 @@ impl Source<Frames> for ReadQueues {
                 lending
             }
         };
-        let mut position = 0;
-        if let Some(ledgers) = &run.ledgers {
-            let desk = &lending.desks[partition];
-            let path = ledgers.join(&desk.name);
-            let (ledger, next) = Ledger::resume(&path, &desk.queue, resume)?;
-            desk.keep(ledger, next);
-            position = next;
-        }
         Ok(Box::new(QueuePartition {
+            position: lending.desks[partition].next(),
             lending,
             partition,
             until_empty: self.until_empty,
-            kept: run.ledgers.is_some(),
+            kept: run.kept,
             items: Vec::new(),
-            position,
             rested: true,
             awake: 0,
         }))

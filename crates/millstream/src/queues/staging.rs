@@ -32,6 +32,14 @@ impl Staged {
         [self.id.to_le_bytes(), self.length.to_le_bytes()].concat()
     }
 
+    /// Nothing yet, under a number that no other flow has.
+    pub(super) fn first(queue: &Queue) -> Self {
+        Staged {
+            id: RandomState::new().hash_one(queue.name()),
+            length: 0,
+        }
+    }
+
     /// The furthest of these; none at the first run.
     pub(super) fn of(tokens: &[Token]) -> Result<Option<Self>, Cause> {
         let mut furthest: Option<Staged> = None;
@@ -68,11 +76,7 @@ pub(super) struct Staging {
 
 impl Staging {
     /// Opens the journal of the last commit, cuts it back, and moves what is committed into the queue.
-    pub(super) fn resume(queue: Queue, committed: Option<Staged>) -> Result<Self, Cause> {
-        let staged = committed.unwrap_or_else(|| Staged {
-            id: RandomState::new().hash_one(queue.name()),
-            length: 0,
-        });
+    pub(super) fn resume(queue: Queue, staged: Staged) -> Result<Self, Cause> {
         let folder = queue.queues().folder().join(FOLDER);
         let path = folder.join(format!("{:016x}", staged.id));
         let options = Options {
@@ -193,7 +197,8 @@ mod tests {
     fn a_move_goes_on_where_it_broke_off_and_what_is_not_committed_is_cut() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path();
-        let staging = Staging::resume(queue(place), None).expect("it begins");
+        let staging = Staging::resume(queue(place), Staged::first(&queue(place)));
+        let staging = staging.expect("it begins");
         let id = staging.id;
         let writer = staging.journal().writer().expect("it is writable");
         writer
@@ -204,7 +209,7 @@ mod tests {
         queue(place)
             .put_always(["a", "b"], Some((id, 0)))
             .expect("there is room");
-        let committed = Some(Staged { id, length: 3 });
+        let committed = Staged { id, length: 3 };
         for _ in 0..2 {
             let staging = Staging::resume(queue(place), committed).expect("it resumes");
             assert_eq!(staging.journal().next().ok(), Some(3));
@@ -224,11 +229,11 @@ mod tests {
         staging.settle().expect("it is writable");
         drop((writer, staging));
         assert_eq!(queue(place).delete().ok(), Some(true));
-        let resumed = Staging::resume(queue(place), Some(Staged { id, length: 4 }));
+        let resumed = Staging::resume(queue(place), Staged { id, length: 4 });
         assert_eq!(resumed.map(|staging| staging.moved).ok(), Some(4));
         assert_eq!(drained(&queue(place)), "");
         // Committed output that is not there is an error, not silence.
-        let gone = Staging::resume(queue(place), Some(Staged { id, length: 9 }));
+        let gone = Staging::resume(queue(place), Staged { id, length: 9 });
         let error = gone.err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.contains("no longer there")));
     }

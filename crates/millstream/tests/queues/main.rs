@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use millstream::flow::recovery::Crash;
 use millstream::flow::{Emit, Flow, FlowError, OnError, Options, Recovery, codec};
 use millstream::queue::config::Sync;
 use millstream::queue::embedded::{self, PutOptions, Queues};
@@ -116,6 +117,39 @@ fn a_flow_that_crashes_behind_every_commit_counts_each_item_once() {
 fn a_flow_that_crashes_now_and_then_counts_each_item_once() {
     crash_everywhere(1, 3);
     crash_everywhere(2, 2);
+}
+
+#[test]
+fn a_flow_that_crashes_behind_its_last_commit_leaves_nothing_in_between() {
+    for (workers, at) in [1, 2]
+        .into_iter()
+        .flat_map(|n| Crash::MOMENTS.map(|at| (n, at(1))))
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, state) = (folder.path().join("queues"), folder.path().join("state"));
+        fan_out(&place);
+        let counts = fill(&place, 3_000);
+        // All in one commit, the last.
+        let recovery = Recovery::new(&state).epoch(LONG);
+        let run = |recovery| {
+            counting(&place).run(Options {
+                recovery: Some(recovery),
+                ..Options::workers(workers)
+            })
+        };
+        let crashed = run(recovery.clone().crash(at));
+        assert!(matches!(crashed, Err(FlowError::Crashed(_))), "{at}");
+        let input = open(&place).queue("in").unwrap();
+        let left = if at == Crash::Behind(1) { 0 } else { 3_000 };
+        assert_eq!(input.len().unwrap(), left, "{at}");
+        drop(input);
+        run(recovery.clone()).unwrap();
+        check(&place, &counts);
+        // It has come to its end: what is put later is none of its business.
+        open(&place).queue("in").unwrap().put(b"later").unwrap();
+        run(recovery).unwrap();
+        assert_eq!(open(&place).queue("in").unwrap().len().unwrap(), 1);
+    }
 }
 
 #[test]

@@ -1,0 +1,179 @@
+//! A flow that is killed behind its last commit, before its sinks and sources were told of it: the next start tells them, and
+//! does nothing else.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use millstream_flow::control::Control;
+use millstream_flow::durable::place;
+use millstream_flow::error::Cause;
+use millstream_flow::recovery::{Crash, Saved};
+use millstream_flow::sink::{Sink, Token, Writer};
+use millstream_flow::source::Source;
+use millstream_flow::testing::{Collected, items};
+use millstream_flow::{Emit, Flow, FlowError, Recovery, codec, journals};
+use millstream_journal::{Journal, Options as Opening, Share};
+
+use crate::recovery::run;
+
+/// A table whose rows are seen once their epoch is committed, as in a database.
+#[derive(Clone, Default)]
+struct Table(Arc<Mutex<Rows>>);
+
+#[derive(Default)]
+struct Rows {
+    prepared: BTreeMap<String, Vec<String>>,
+    visible: Vec<String>,
+    resumed: usize,
+}
+
+impl Rows {
+    fn publish(&mut self, tokens: &[Token]) {
+        for token in tokens {
+            let rows = self.prepared.remove(&*String::from_utf8_lossy(token));
+            self.visible.extend(rows.unwrap_or_default());
+        }
+    }
+}
+
+impl Sink<Vec<String>> for Table {
+    fn describe(&self) -> String {
+        "a table".to_owned()
+    }
+    fn open(&self, worker: usize, _: &Arc<Control>) -> Result<Box<dyn Writer<Vec<String>>>, Cause> {
+        Ok(Box::new(TableWriter {
+            table: self.clone(),
+            worker,
+            rows: Vec::new(),
+        }))
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        let mut rows = self.0.lock().expect("nobody panicked");
+        rows.publish(tokens);
+        rows.prepared.clear();
+        rows.resumed += 1;
+        Ok(None)
+    }
+    fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
+        self.0.lock().expect("nobody panicked").publish(tokens);
+        Ok(())
+    }
+}
+
+struct TableWriter {
+    table: Table,
+    worker: usize,
+    rows: Vec<String>,
+}
+
+impl Writer<Vec<String>> for TableWriter {
+    fn write_batch(&mut self, batch: &mut Vec<String>) -> Result<(), Cause> {
+        self.rows.append(batch);
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let token = format!("{} {epoch}", self.worker);
+        let rows = std::mem::take(&mut self.rows);
+        let mut table = self.table.0.lock().expect("nobody panicked");
+        table.prepared.insert(token.clone(), rows);
+        Ok(Some(token.into_bytes()))
+    }
+}
+
+/// All in one commit, the last, around which the run crashes.
+fn crash(flow: &Flow, workers: usize, state: &Path, at: fn(u64) -> Crash) {
+    let recovery = Recovery::new(state).epoch(Duration::from_secs(3600));
+    let crashed = run(flow, workers, recovery.crash(at(1)));
+    assert!(matches!(crashed, Err(FlowError::Crashed(_))), "{crashed:?}");
+}
+
+fn start_again(flow: &Flow, workers: usize, state: &Path) {
+    run(flow, workers, Recovery::new(state)).expect("it has ended");
+    let saved = Saved::open(state).expect("it has kept its state");
+    let commit = saved.commit().expect("it has committed");
+    assert!(commit.finished && !commit.unsettled);
+}
+
+#[test]
+fn a_sink_with_two_phases_shows_its_last_epoch() {
+    let expected: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+    for workers in [1, 2] {
+        for at in Crash::MOMENTS {
+            let state = tempfile::tempdir().expect("a folder");
+            let table = Table::default();
+            let flow = Flow::new("rows");
+            flow.source("in", items(0..40))
+                .key_by(|n| *n)
+                .count(Emit::End)
+                .items()
+                .map(|(n, _)| n.to_string())
+                .sink("table", table.clone());
+            crash(&flow, workers, state.path(), at);
+            start_again(&flow, workers, state.path());
+            let rows = || table.0.lock().expect("nobody panicked");
+            let mut visible = rows().visible.clone();
+            visible.sort_by_key(|row| row.parse::<u64>().ok());
+            assert_eq!(visible, expected, "{}", at(1));
+            // What it was told once, it is not told again.
+            let resumed = rows().resumed;
+            start_again(&flow, workers, state.path());
+            assert_eq!(rows().resumed, resumed);
+        }
+    }
+}
+
+fn cursor(path: &Path, name: &str) -> u64 {
+    let journal = Journal::open(path, Opening::default()).expect("it is there");
+    let cursor = journal.cursor(name, Share::Exclusive);
+    cursor
+        .and_then(|cursor| cursor.position())
+        .expect("it is a cursor")
+}
+
+#[test]
+fn the_cursor_of_a_journal_comes_to_its_end() {
+    for at in Crash::MOMENTS {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (input, state) = (folder.path().join("in"), folder.path().join("state"));
+        let journal = Journal::open(&input, Opening::default()).expect("it is made");
+        let numbers = (0..3000u64).map(|n| n.to_string());
+        journal
+            .writer()
+            .and_then(|writer| writer.append_many(numbers))
+            .expect("it is appended");
+        let (flow, out) = (Flow::new("read"), Collected::new());
+        let source = journals::read(&input).cursor("reader");
+        flow.source("in", codec::decode(source, codec::text))
+            .sink("out", out.sink());
+        crash(&flow, 1, &state, at);
+        let crashed_at = cursor(&input, "reader");
+        assert_eq!(crashed_at, if at(1) == Crash::Behind(1) { 3000 } else { 0 });
+        start_again(&flow, 1, &state);
+        assert_eq!(cursor(&input, "reader"), 3000, "{}", at(1));
+        assert_eq!(out.take().len(), 3000);
+    }
+}
+
+#[test]
+fn the_record_of_a_durable_source_is_given_up() {
+    for at in Crash::MOMENTS {
+        let state = tempfile::tempdir().expect("a folder");
+        let (flow, out) = (Flow::new("read"), Collected::new());
+        let numbers = items((0..200u64).map(|n| n.to_string()));
+        flow.source("in", numbers.durable()).sink("out", out.sink());
+        crash(&flow, 1, state.path(), at);
+        start_again(&flow, 1, state.path());
+        let recorded = place(state.path(), "in");
+        let journal = Journal::open(&recorded, Opening::default()).expect("it is there");
+        let next = journal.next().expect("it is sound");
+        assert!(next > 20);
+        drop(journal);
+        assert_eq!(cursor(&recorded, "needed"), next, "{}", at(1));
+        assert_eq!(out.take().len(), 200);
+    }
+}

@@ -177,6 +177,16 @@ impl Catalog {
         Ok(())
     }
 
+    /// Takes in what was told before all that is known: what has been told again since then stays as it is.
+    pub fn learn_older(&mut self, older: Self) {
+        for (id, schema) in older.schemas {
+            self.schemas.entry(id).or_insert(schema);
+        }
+        for (number, name) in older.inputs {
+            self.inputs.entry(number).or_insert(name);
+        }
+    }
+
     /// The schema of an id.
     #[must_use]
     pub fn schema(&self, id: u32) -> Option<&Arc<Schema>> {

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use millstream::journal::{Journal, Options};
-use millstream::service::history;
 use millstream::service::testing::{Mode, check};
-use millstream::wire::{Call, Catalog, Cause, Record, Timestamp};
+use millstream::service::{Calls, Content, history};
+use millstream::wire::{Call, Cause, Record, Timestamp};
 use pyo3::prelude::*;
 
 use super::interface::Interface;
@@ -94,20 +94,24 @@ pub(crate) fn service_export(
     let failed = |error: millstream::journal::Error| service_error(py, &error);
     let journal = Journal::open(&path, Options::read_only()).map_err(failed)?;
     let mut reader = journal.reader().map_err(failed)?;
-    let (mut catalog, mut text) = (Catalog::default(), String::new());
+    let there = reader.position()..=journal.next().map_err(failed)?;
+    reader
+        .seek(first.clamp(*there.start(), *there.end()))
+        .map_err(failed)?;
+    let (mut calls, mut text) = (Calls::of(&journal), String::new());
     while let Some(record) = reader.next().map_err(failed)? {
-        if last.is_some_and(|last| record.sequence > last) {
+        let sequence = record.sequence;
+        if last.is_some_and(|last| sequence > last) {
             break;
         }
-        let sequence = record.sequence;
-        let call = catalog.read(record.body);
-        let call = call.map_err(|error| {
+        let content = calls.read(sequence, record.body);
+        let content = content.map_err(|error| {
             service_error(
                 py,
                 &format!("{}, record {sequence}: {error}", path.display()),
             )
         })?;
-        if let (Some((_, call)), true) = (call, sequence >= first) {
+        if let Content::Call(call, _) = content {
             let at = i64::try_from(record.time_ns).ok();
             let separator = if text.is_empty() { "" } else { "---\n" };
             let _ = write!(

@@ -4,6 +4,7 @@
 //! that read records from outside [`input`](self::input). A reader of the output that goes away ends a verb quietly, as Ctrl-C does.
 
 mod append;
+mod call;
 mod cat;
 mod copy;
 mod export;

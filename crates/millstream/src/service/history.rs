@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use millstream_journal::{Journal, Options};
-use millstream_wire::{Call, Catalog, Cause, Head, Lineage, Record, Unpacker};
+use millstream_wire::{Call, Lineage, Record};
 
+use super::calls::{Calls, Content};
 use super::error::ServiceError;
-use super::inlet::learn_segment;
 use super::resume::input_name;
 
 /// A record on the way of a message.
@@ -39,40 +39,26 @@ pub fn history(journal: &Path, sequence: u64) -> Result<Vec<Hop>, ServiceError> 
             time_ns: record.time_ns,
             call: None,
         };
-        if let Ok(Record::Call(lineage, head, arguments)) = Record::read(record.body) {
-            let call = call(&journal, sequence, head, arguments);
-            hop.call = Some(call.map_err(|cause| ServiceError::Input {
+        // The tick of a timer is recorded as what is no call.
+        if let Ok(Record::Call(..)) = Record::read(record.body) {
+            let read = Calls::of(&journal).read(sequence, record.body);
+            let content = read.map_err(|cause| ServiceError::Input {
                 journal: hop.journal.clone(),
                 sequence,
                 cause,
-            })?);
-            if let Some(Lineage {
-                input,
-                sequence: parent,
-            }) = lineage
-            {
-                next = Some((input_name(&journal, sequence, input)?, parent));
+            })?;
+            if let Content::Call(call, lineage) = content {
+                hop.call = Some(call);
+                if let Some(Lineage {
+                    input,
+                    sequence: parent,
+                }) = lineage
+                {
+                    next = Some((input_name(&journal, sequence, input)?, parent));
+                }
             }
         }
         hops.push(hop);
     }
     Ok(hops)
-}
-
-fn call(
-    journal: &Journal,
-    sequence: u64,
-    head: Head,
-    arguments: Unpacker<'_>,
-) -> Result<Call, Cause> {
-    let mut catalog = Catalog::default();
-    learn_segment(journal, sequence, &mut catalog)?;
-    let schema = catalog
-        .schema(head.schema)
-        .ok_or(millstream_wire::WireError::UnknownSchema { id: head.schema })?;
-    Ok(Call::unpack(
-        schema.method(head.method)?,
-        arguments,
-        schema,
-    )?)
 }

@@ -5,10 +5,9 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use millstream_journal::{Journal, Reader, Wait};
-use millstream_wire::{
-    Adapter, CallError, Catalog, Cause, Head, Lineage, Note, Record, Schema, Unpacker, WireError,
-};
+use millstream_wire::{Adapter, CallError, Cause, Head, Lineage, Record, Schema, Unpacker};
 
+use super::calls::Calls;
 use super::error::ServiceError;
 use super::progress::Progress;
 
@@ -35,7 +34,7 @@ pub(super) struct Inlet<C> {
     journal: Journal,
     faces: Vec<Face<C>>,
     /// What the journal's writers have told.
-    catalog: Catalog,
+    calls: Calls,
 }
 
 /// An interface as the component knows it.
@@ -54,7 +53,7 @@ impl<C> Inlet<C> {
             reader: journal.reader()?,
             journal: journal.clone(),
             faces: Vec::new(),
-            catalog: Catalog::default(),
+            calls: Calls::of(journal),
         })
     }
 
@@ -78,6 +77,8 @@ impl<C> Inlet<C> {
     }
 
     pub fn seek(&mut self, sequence: u64) -> Result<(), ServiceError> {
+        // What was told in between has not been heard.
+        self.calls = Calls::of(&self.journal);
         Ok(self.reader.seek(sequence)?)
     }
 
@@ -116,16 +117,14 @@ impl<C> Inlet<C> {
                     Some(face) => {
                         (face.dispatch)(component, head.method, arguments).map_err(Cause::from)
                     }
-                    None => {
-                        let (journal, catalog) = (&self.journal, &mut self.catalog);
-                        learned(journal, catalog, head, sequence).and_then(|theirs| {
-                            call_adapted(&mut self.faces, component, theirs, head, arguments)
-                        })
-                    }
+                    // A call of no interface that the component knows in just this version.
+                    None => self.calls.schema(head.schema, sequence).and_then(|theirs| {
+                        call_adapted(&mut self.faces, component, theirs, head, arguments)
+                    }),
                 }
             }
-            Ok(Record::Note(note)) => match learn(&mut self.catalog, note) {
-                Ok(()) => return Ok(Taken::Note),
+            Ok(Record::Note(note)) => match self.calls.learn(sequence, note) {
+                Ok(_) => return Ok(Taken::Note),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error.into()),
@@ -136,25 +135,6 @@ impl<C> Inlet<C> {
         }
         Ok(Taken::Call)
     }
-}
-
-fn learn(catalog: &mut Catalog, note: &[u8]) -> Result<(), Cause> {
-    Ok(catalog.learn(Note::from_bytes(note)?)?)
-}
-
-/// The schema of a call that is of no interface that the component knows in just this version.
-#[cold]
-fn learned<'a>(
-    journal: &Journal,
-    catalog: &'a mut Catalog,
-    head: Head,
-    sequence: u64,
-) -> Result<&'a Schema, Cause> {
-    if catalog.schema(head.schema).is_none() {
-        learn_segment(journal, sequence, catalog)?;
-    }
-    let unknown = || Box::new(WireError::UnknownSchema { id: head.schema });
-    Ok(catalog.schema(head.schema).ok_or_else(unknown)?)
 }
 
 /// Calls the component with a call of another version of one of its interfaces; one of another interface is passed over.
@@ -183,24 +163,4 @@ fn call_adapted<C>(
             .unknown_method(&theirs.method(head.method)?.name)
             .into()),
     }
-}
-
-/// Learns from the notes that stand before a record in its segment: a reader that began in the middle has not met them.
-pub(super) fn learn_segment(
-    journal: &Journal,
-    sequence: u64,
-    catalog: &mut Catalog,
-) -> Result<(), Cause> {
-    let mut reader = journal.reader()?;
-    reader.seek(sequence)?;
-    reader.seek(reader.segment_start()?)?;
-    while let Some(record) = reader.next()? {
-        if record.sequence >= sequence {
-            break;
-        }
-        if let Ok(Record::Note(note)) = Record::read(record.body) {
-            catalog.learn(Note::from_bytes(note)?)?;
-        }
-    }
-    Ok(())
 }

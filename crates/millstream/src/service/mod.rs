@@ -52,6 +52,7 @@
 //! ```
 
 mod agitate;
+mod calls;
 mod current;
 mod error;
 mod history;
@@ -64,6 +65,7 @@ mod schedule;
 mod snapshot;
 pub mod testing;
 
+pub use calls::{Calls, Content};
 pub use current::Clock;
 pub use error::ServiceError;
 pub use history::{Hop, history};

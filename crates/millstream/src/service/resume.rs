@@ -1,10 +1,10 @@
 //! Where a service goes on after a restart: read from the end of its output journal.
 
 use millstream_journal::Journal;
-use millstream_wire::{Catalog, Cause, Lineage, Record};
+use millstream_wire::{Lineage, Record};
 
+use super::calls::Calls;
 use super::error::ServiceError;
-use super::inlet::learn_segment;
 
 /// The last input that has outputs.
 #[derive(Debug, Clone)]
@@ -55,14 +55,11 @@ pub(super) fn input_name(
     sequence: u64,
     number: u32,
 ) -> Result<String, ServiceError> {
-    let mut catalog = Catalog::default();
-    let path = || journal.path().display().to_string();
-    let unreadable = |cause: Cause| ServiceError::Input {
-        journal: path(),
+    let mut calls = Calls::of(journal);
+    let name = calls.input(number, sequence).map(str::to_owned);
+    name.map_err(|cause| ServiceError::Input {
+        journal: journal.path().display().to_string(),
         sequence,
         cause,
-    };
-    learn_segment(journal, sequence, &mut catalog).map_err(unreadable)?;
-    let name = catalog.input(number).map(str::to_owned);
-    name.ok_or_else(|| unreadable(format!("no note tells the name of input {number}").into()))
+    })
 }

@@ -14,6 +14,7 @@
 mod process;
 
 mod journal;
+mod journal_calls;
 mod journal_failures;
 mod journal_transfer;
 mod journal_two_processes;

@@ -12,7 +12,8 @@ use super::{Outcome, open_to_read};
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  millstream journal cat orders --from 1000 -n 20\n  \
-                  millstream journal cat orders --since 10m --json"
+                  millstream journal cat orders --since 10m --json\n  \
+                  millstream journal cat replies --body calls"
 )]
 pub(super) struct Args {
     /// The journal's directory.
@@ -25,13 +26,16 @@ pub(super) struct Args {
 
 /// Print the records.
 pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
+    args.style.check()?;
     let journal = open_to_read(&args.dir)?;
     let range = args.choice.of(&journal)?;
+    let mut lines = args.style.lines(&journal);
     let mut out = Output::stdout();
     let outcome = range::each(&journal, range, stop, |record| {
-        out.record(&record, &args.style)
+        out.record(&record, &mut lines)
     });
     // What came before a damage is good.
     out.flush()?;
-    outcome.map(drop)
+    outcome?;
+    lines.end()
 }

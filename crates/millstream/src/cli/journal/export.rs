@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use super::super::stop::Stop;
-use super::line::Style;
+use super::line::Lines;
 use super::output::Output;
 use super::progress::Progress;
 use super::range::{self, Choice};
@@ -33,10 +33,11 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
     let mut out = Output::open(args.out.as_deref())?;
     // A bar between the lines would spoil both.
     let shown = args.out.is_some() || !std::io::stdout().is_terminal();
+    let mut lines = Lines::EXPORT;
     let mut progress = shown.then(|| Progress::new(range.end - range.start, "records"));
     let outcome = range::each(&journal, range, stop, |record| {
         progress.iter_mut().for_each(Progress::step);
-        out.record(&record, &Style::JSON)
+        out.record(&record, &mut lines)
     });
     out.flush()?;
     outcome.map(drop)

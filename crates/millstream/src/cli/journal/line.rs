@@ -1,23 +1,29 @@
 //! A record as a line: for the eye, or as JSON that `import` reads again.
+//!
+//! Records of a service are shown as calls, once the journal has told their schema.
 
 use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::ValueEnum;
-use millstream_journal::Record;
+use millstream_journal::{Journal, Record};
+use millstream_wire::Record as WireRecord;
 use serde::{Deserialize, Serialize};
 
-use super::moment;
+use super::super::Failure;
+use super::call::Said;
+use super::{Outcome, moment};
+use crate::service::Calls;
 
 /// How lines look.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Style {
-    /// How bodies are shown.
-    #[arg(long, value_name = "FORM", value_enum, default_value_t = Form::Text)]
-    body: Form,
-    /// Lines of JSON: sequence, time, and the body as text or base64.
-    #[arg(long, conflicts_with = "body")]
+    /// How bodies are shown [default: calls where the journal tells their schema, else text].
+    #[arg(long, value_name = "FORM", value_enum)]
+    body: Option<Form>,
+    /// Lines of JSON: sequence, time, and method and arguments of a call, or the body as text or base64.
+    #[arg(long)]
     json: bool,
 }
 
@@ -29,34 +35,114 @@ enum Form {
     Hex,
     /// The body alone, as it is, and a line end.
     Raw,
+    /// Time, sequence number and the call of a service; exits 1 at the end if a record is none or does not fit its schema.
+    Calls,
+}
+
+/// Makes lines of the records of one journal, which come in order.
+pub(super) struct Lines {
+    form: Option<Form>,
+    json: bool,
+    /// Where bodies are shown as calls, if they are.
+    calls: Option<Calls>,
+    /// The records that were asked for as calls and are none: how many, and why the first is not.
+    unread: u64,
+    first_unread: Option<String>,
 }
 
 impl Style {
-    pub(super) const JSON: Self = Style {
-        body: Form::Text,
-        json: true,
-    };
+    /// Whether the options go together.
+    pub(super) fn check(&self) -> Outcome {
+        match self.body {
+            Some(Form::Hex | Form::Raw) if self.json => {
+                let message = "--json has bodies as calls or text, not as --body hex or raw";
+                Err(Failure::usage(message).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lines of this style for the records of a journal.
+    pub(super) fn lines(&self, journal: &Journal) -> Lines {
+        let shows_calls = matches!(self.body, None | Some(Form::Calls));
+        Lines {
+            calls: shows_calls.then(|| Calls::of(journal)),
+            form: self.body,
+            ..Lines::json(self.json)
+        }
+    }
+}
+
+impl Lines {
+    /// Lines as `import` reads them.
+    pub(super) const EXPORT: Self = Self::json(true);
+
+    const fn json(json: bool) -> Self {
+        Lines {
+            form: None,
+            json,
+            calls: None,
+            unread: 0,
+            first_unread: None,
+        }
+    }
 
     /// Append the line of `record` to `out`.
-    pub(super) fn write(&self, record: &Record<'_>, out: &mut Vec<u8>) {
+    pub(super) fn write(&mut self, record: &Record<'_>, out: &mut Vec<u8>) {
+        let said = self.said(record);
         if self.json {
-            Line::of(record).write(out);
+            Line::of(record, said).write(out);
             return;
         }
-        if self.body == Form::Raw {
+        if self.form == Some(Form::Raw) {
             out.extend_from_slice(record.body);
         } else {
             let time = moment::show(record.time_ns);
             // Writing to memory does not fail.
             let _written = write!(out, "{time} {} ", record.sequence);
-            match self.body {
-                Form::Hex => record.body.iter().for_each(|byte| {
+            match (said, self.form) {
+                (Some(Ok(said)), _) => said.write(out),
+                (Some(Err(reason)), _) => {
+                    escape(record.body, out);
+                    let _written = write!(out, "  # not decoded: {reason}");
+                }
+                (None, Some(Form::Hex)) => record.body.iter().for_each(|byte| {
                     let _written = write!(out, "{byte:02x}");
                 }),
-                _ => escape(record.body, out),
+                (None, _) => escape(record.body, out),
             }
         }
         out.push(b'\n');
+    }
+
+    /// What a record says as a call, or why it says nothing; `None` where it is to be shown as it is.
+    fn said(&mut self, record: &Record<'_>) -> Option<Result<Said, String>> {
+        let calls = self.calls.as_mut()?;
+        let asked = self.form == Some(Form::Calls);
+        if !asked && WireRecord::read(record.body).is_err() {
+            return None;
+        }
+        let said = Said::of(calls, record.sequence, record.body);
+        if let (Err(reason), true) = (&said, asked) {
+            self.unread += 1;
+            let unread = || format!("record {} could not be decoded: {reason}", record.sequence);
+            self.first_unread.get_or_insert_with(unread);
+        }
+        // Bytes of another origin may look like a call by chance.
+        (said.is_ok() || asked || calls.has_schemas()).then_some(said)
+    }
+
+    /// All records have been shown: were they what was asked for?
+    pub(super) fn end(self) -> Outcome {
+        let Some(first) = self.first_unread else {
+            return Ok(());
+        };
+        let others = match self.unread - 1 {
+            0 => String::new(),
+            1 => " (and 1 other record)".to_owned(),
+            others => format!(" (and {others} other records)"),
+        };
+        Err(Failure::failed(first + &others).into())
     }
 }
 
@@ -83,7 +169,7 @@ fn escape(body: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A record as JSON. The body is text where it is UTF-8.
-#[derive(Serialize, Deserialize, Debug)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,16 +180,31 @@ struct Line<'a> {
     text: Option<std::borrow::Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
+    /// In place of the body.
+    #[serde(flatten, skip_deserializing)]
+    said: Option<Said>,
+    /// Why a body is none of the calls that it was taken for.
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
+    not_decoded: Option<String>,
 }
 
 impl<'a> Line<'a> {
-    fn of(record: &Record<'a>) -> Self {
-        let text = std::str::from_utf8(record.body).ok();
+    fn of(record: &Record<'a>, said: Option<Result<Said, String>>) -> Self {
+        let (said, not_decoded) = match said {
+            None => (None, None),
+            Some(Ok(said)) => (Some(said), None),
+            Some(Err(reason)) => (None, Some(reason)),
+        };
+        let body = said.is_none().then_some(record.body);
+        let text = body.and_then(|body| std::str::from_utf8(body).ok());
+        let binary = body.filter(|_| text.is_none());
         Line {
             sequence: Some(record.sequence),
             time: Some(moment::show(record.time_ns)),
-            base64: text.is_none().then(|| BASE64.encode(record.body)),
+            base64: binary.map(|body| BASE64.encode(body)),
             text: text.map(Into::into),
+            said,
+            not_decoded,
         }
     }
 
@@ -161,7 +262,12 @@ mod tests {
 
     fn line(body: &[u8], form: Form, json: bool) -> String {
         let mut out = Vec::new();
-        Style { body: form, json }.write(&record(body), &mut out);
+        let form = Some(form);
+        let mut lines = Lines {
+            form,
+            ..Lines::json(json)
+        };
+        lines.write(&record(body), &mut out);
         String::from_utf8(out).unwrap()
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use millstream_journal::Record;
 
-use super::line::Style;
+use super::line::Lines;
 use super::{End, Outcome};
 
 /// How much is collected before it is written.
@@ -44,8 +44,8 @@ impl Output {
     }
 
     /// Write the line of a record.
-    pub(super) fn record(&mut self, record: &Record<'_>, style: &Style) -> Outcome {
-        style.write(record, &mut self.buffer);
+    pub(super) fn record(&mut self, record: &Record<'_>, lines: &mut Lines) -> Outcome {
+        lines.write(record, &mut self.buffer);
         self.relieve()
     }
 

@@ -7,7 +7,7 @@ use millstream_journal::{Error, Journal, Options, Reader, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::stop::Stop;
-use super::line::Style;
+use super::line::{Lines, Style};
 use super::output::Output;
 use super::{End, Outcome, open_to_read};
 
@@ -35,6 +35,7 @@ pub(super) struct Args {
 
 /// Print the records.
 pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
+    args.style.check()?;
     let journal = if args.follow {
         open_to_follow(&args.dir)?
     } else {
@@ -44,17 +45,25 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
     let last_ones = next.saturating_sub(args.count).max(first);
     let mut reader = journal.reader()?;
     reader.seek(args.from.unwrap_or(last_ones))?;
+    let mut lines = args.style.lines(&journal);
     let mut out = Output::stdout();
-    let outcome = print(args, &mut reader, &mut out, stop);
+    let outcome = print(&mut reader, &mut lines, &mut out, args.follow, stop);
     out.flush()?;
-    outcome
+    outcome?;
+    lines.end()
 }
 
-fn print(args: &Args, reader: &mut Reader, out: &mut Output, stop: &Stop) -> Outcome {
+fn print(
+    reader: &mut Reader,
+    lines: &mut Lines,
+    out: &mut Output,
+    follow: bool,
+    stop: &Stop,
+) -> Outcome {
     while !stop.requested() {
         if let Some(record) = reader.next()? {
-            out.record(&record, &args.style)?;
-        } else if args.follow {
+            out.record(&record, lines)?;
+        } else if follow {
             out.flush()?;
             while !reader.wait(Wait::Block, Some(LOOK_EVERY))? && !stop.requested() {
                 look_for_reader()?;

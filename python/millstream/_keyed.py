@@ -391,9 +391,10 @@ class KeyedStream:
         times, after pauses that begin with ``retry_pause`` and double. When all calls are taken the flow
         waits, which is back-pressure. What comes out has no times.
         """
-        pipe, placed = self._joined()
+        pipe, _ = self._joined()
         make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
-        return KeyedStream([pipe.ticking("map_async", name or "", make, on_error)], placed, False)
+        # What is asked again after a crash may be on another worker than that of its key.
+        return KeyedStream([pipe.ticking("map_async", name or "", make, on_error)], False, False)
 
     def items(self) -> Stream:
         """Keys and values as pairs."""

@@ -133,6 +133,13 @@ STEPS: dict[str, Callable[[ms.Flow], list[ms.KeyedStream]]] = {
     "map_async": lambda flow: [
         timed(flow, "in", 9).map(number).map_async(twice, concurrency=20, name="step")
     ],
+    "map_async between steps with state": lambda flow: [
+        timed(flow, "in", 9)
+        .map(number)
+        .count("each", name="before")
+        .map_async(twice, concurrency=20, ordered=False, name="step")
+        .count("each", name="behind")
+    ],
 }
 
 

@@ -34,7 +34,7 @@ use crate::push::{Context, Step};
 use crate::recovery::{Changes, Restore};
 use crate::segment::Route;
 use crate::state::{ByLogic, KeyLogic, KeyedStep, Logic, Plain, Ttl};
-use crate::stream::{Pipe, Stream};
+use crate::stream::{Making, Pipe, Stream};
 use crate::time::{Timed, nanos};
 use crate::verbs::each;
 
@@ -251,6 +251,22 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
                 output.extend(input.drain(..).map(|(_, value)| value));
             },
         )
+    }
+
+    /// Joins a step that keeps state which belongs to no key: with another number of workers items may come out of it on other
+    /// workers than those of their keys.
+    pub(crate) fn keep_anywhere<U: Data, S: Step<Vec<(K, V)>, Vec<(K, U)>>>(
+        &self,
+        kind: &'static str,
+        name: &str,
+        make: impl Fn(&Making<'_>) -> Result<S, FlowError> + Send + Sync + 'static,
+    ) -> KeyedStream<K, U> {
+        let joined = self.joined();
+        lock(&joined.graph).demand_name(kind, name);
+        KeyedStream {
+            parts: vec![joined.step(kind, name, make)],
+            placed: false,
+        }
     }
 
     /// Joins a step that keeps state for each key.

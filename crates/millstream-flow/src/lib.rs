@@ -9,6 +9,7 @@
 //! [`Source`](source::Source) and [`Sink`](sink::Sink).
 pub mod assign;
 pub mod batch;
+pub mod calls;
 pub mod clock;
 pub mod codec;
 pub mod collect;
@@ -48,6 +49,7 @@ pub mod together;
 pub mod verbs;
 pub mod window;
 
+pub use calls::Calls;
 pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
 pub use keyed::{Emit, KeyedStream};

@@ -210,6 +210,11 @@ pub trait Step<I, O>: 'static {
     fn end(&mut self, _output: &mut O, _cx: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
+    /// True for a step that keeps what it waits for, and waits for nothing once it has [ended](Step::end): what it knows then is
+    /// what is saved with the last epoch. Others save what they knew before.
+    fn waits_for_nothing_at_end(&self) -> bool {
+        false
+    }
     /// The run ends before the input, to go on with the next start: close what is open.
     ///
     /// # Errors
@@ -272,12 +277,20 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
     }
     fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
         cx.current = self.node;
-        self.save(cx)?;
-        if cx.suspended() {
-            self.step.suspend(cx)?;
-        } else {
+        let ends = !cx.suspended();
+        let behind = ends && self.step.waits_for_nothing_at_end();
+        if !behind {
+            self.save(cx)?;
+        }
+        if ends {
             self.step.end(&mut self.output, cx)?;
             self.send(cx)?;
+            cx.current = self.node;
+        } else {
+            self.step.suspend(cx)?;
+        }
+        if behind {
+            self.save(cx)?;
         }
         self.next.end(epoch, cx)
     }

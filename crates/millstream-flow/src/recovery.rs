@@ -37,6 +37,7 @@
 pub mod codec;
 mod commit;
 pub mod json;
+mod of_worker;
 pub mod pack;
 mod record;
 mod resume;
@@ -52,6 +53,7 @@ pub use store::{Saved, SavedKey};
 
 pub use codec::{BoxedCodec, Codec, Codecs, StateCodec};
 pub(crate) use commit::Committer;
+pub use of_worker::OfWorker;
 pub use record::{Changes, REMOVED};
 pub use resume::Restore;
 pub(crate) use resume::{Begun, Parts, Resume, Sinks, Sources, resume};

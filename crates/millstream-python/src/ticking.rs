@@ -10,10 +10,8 @@
 //! where there are fewer.
 
 use millstream_flow::error::Cause;
-use millstream_flow::key::{Key, key_of_worker, shard};
 use millstream_flow::push::{Context, Step};
-use millstream_flow::recovery::codec::MESSAGE_PACK;
-use millstream_flow::recovery::{Changes, REMOVED, Restore, pack};
+use millstream_flow::recovery::{Changes, OfWorker, Restore, pack};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::intern;
@@ -39,11 +37,7 @@ type Bad<'py> = (
 pub(crate) struct Ticking {
     object: Py<PyAny>,
     policy: Settling,
-    /// The key under which its state is saved; the state of last time, if it was not empty.
-    key: u64,
-    saved: Option<Vec<u8>>,
-    /// Keys of other workers whose state was taken up and is saved under this one's from now on.
-    taken_up: Vec<u64>,
+    saved: OfWorker,
 }
 
 impl Ticking {
@@ -59,9 +53,7 @@ impl Ticking {
         Ok(Ticking {
             object,
             policy,
-            key: key_of_worker(making.worker),
-            saved: None,
-            taken_up: Vec::new(),
+            saved: OfWorker::new(making.worker),
         })
     }
 
@@ -96,16 +88,6 @@ impl Ticking {
     }
 }
 
-/// Writes the state of a worker, or that it is gone.
-fn put(key: u64, state: Option<&[u8]>, changes: &mut Changes) -> Result<(), Cause> {
-    let shard = shard(key.stable_hash());
-    let write = |out: &mut Vec<u8>| {
-        out.extend(state.unwrap_or_default());
-        Ok(state.map_or(REMOVED, |_| MESSAGE_PACK))
-    };
-    changes.put(shard, 0, |out| key.save(out), write)
-}
-
 impl Ticking {
     /// What has been taken and not given: a list of pairs, nothing if there are none.
     fn waiting(&self, py: Python<'_>) -> Result<Option<Vec<u8>>, Failure> {
@@ -130,17 +112,17 @@ impl Ticking {
         }
         Ok(Some(out))
     }
+}
 
-    fn take_up(&self, py: Python<'_>, from: &mut &[u8]) -> Result<(), Cause> {
-        let load = objects().load;
-        let mut waiting = Vec::new();
-        for _ in 0..pack::take_list(from)? {
-            pack::take_members(2, from)?;
-            waiting.push((load(from)?, load(from)?));
-        }
-        let taken = self.object.bind(py).call_method1("take_up", (waiting,));
-        taken.map(drop).map_err(cause)
+fn take_up(object: &Bound<'_, PyAny>, from: &mut &[u8]) -> Result<(), Cause> {
+    let load = objects().load;
+    let mut waiting = Vec::new();
+    for _ in 0..pack::take_list(from)? {
+        pack::take_members(2, from)?;
+        waiting.push((load(from)?, load(from)?));
     }
+    let taken = object.call_method1("take_up", (waiting,));
+    taken.map(drop).map_err(cause)
 }
 
 impl Drop for Ticking {
@@ -170,6 +152,9 @@ impl Step<PyBatch, PyBatch> for Ticking {
     fn keeps_time(&self) -> bool {
         true
     }
+    fn waits_for_nothing_at_end(&self) -> bool {
+        true
+    }
     fn tick(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
             let object = self.object.bind(py);
@@ -179,29 +164,13 @@ impl Step<PyBatch, PyBatch> for Ticking {
     }
     fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
         let state = locked(|py| self.waiting(py))?;
-        let step = &self.policy.step;
-        for key in self.taken_up.drain(..) {
-            put(key, None, changes).map_err(|error| Failure::new(step.clone(), error))?;
-        }
-        if state != self.saved {
-            put(self.key, state.as_deref(), changes)
-                .map_err(|error| Failure::new(step.clone(), error))?;
-            self.saved = state;
-        }
-        Ok(())
+        let saved = self.saved.save(state, changes);
+        saved.map_err(|error| Failure::new(self.policy.step.clone(), error))
     }
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        for saved in from.keys()? {
-            let key = u64::load(&mut &saved.key[..]);
-            let key = key.ok_or_else(|| from.unreadable(&saved, "it is no worker's"))?;
-            let taken = locked(|py| self.take_up(py, &mut &saved.state[..]));
-            taken.map_err(|cause| from.unreadable(&saved, cause))?;
-            match key == self.key {
-                true => self.saved = Some(saved.state),
-                false => self.taken_up.push(key),
-            }
-        }
-        Ok(())
+        let object = &self.object;
+        self.saved
+            .restore(from, |state| locked(|py| take_up(object.bind(py), state)))
     }
     fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
         self.policy.close(cx)

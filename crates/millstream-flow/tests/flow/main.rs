@@ -13,6 +13,7 @@
 mod support;
 
 mod backpressure;
+mod calls;
 mod descriptions;
 mod durable;
 mod files;

@@ -74,7 +74,8 @@ impl ListSink {
     }
 
     pub(crate) fn commit(&self, tokens: &[Token]) -> Result<(), Cause> {
-        self.told.store(length_of(tokens)? as usize, Ordering::Relaxed);
+        self.told
+            .store(length_of(tokens)? as usize, Ordering::Relaxed);
         Ok(())
     }
 

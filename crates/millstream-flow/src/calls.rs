@@ -149,7 +149,7 @@ impl<T: Data> Stream<T> {
             graph.mistake(mistake);
         }
         drop(graph);
-        let f = Arc::new(f);
+        let (calls, f) = (Arc::new(calls), Arc::new(f));
         self.step("map_async", name, move |making| {
             Calling::make(&calls, &f, making).map(WithoutKeys::new)
         })
@@ -169,7 +169,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         if let Some(mistake) = mistake(&calls) {
             self.mistake(mistake);
         }
-        let f = Arc::new(f);
+        let (calls, f) = (Arc::new(calls), Arc::new(f));
         self.keep_anywhere("map_async", name, move |making| {
             Calling::make(&calls, &f, making).map(ByKey)
         })

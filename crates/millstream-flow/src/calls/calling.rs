@@ -52,7 +52,7 @@ impl<K: Key> Beside for K {
 /// The calls of one worker.
 pub(super) struct Calling<K, V, U, F> {
     f: Arc<F>,
-    calls: Calls,
+    calls: Arc<Calls>,
     desk: Desk<U>,
     pub(super) policy: Policy,
     /// What has been taken and not given, by the number of the call.
@@ -76,12 +76,16 @@ where
     Fut: Future<Output = Result<U, E>> + Send,
     E: Into<Cause>,
 {
-    pub(super) fn make(calls: &Calls, f: &Arc<F>, making: &Making<'_>) -> Result<Self, FlowError> {
+    pub(super) fn make(
+        calls: &Arc<Calls>,
+        f: &Arc<F>,
+        making: &Making<'_>,
+    ) -> Result<Self, FlowError> {
         let desk = Desk::open(calls.runtime.as_ref());
         let desk = desk.map_err(|error| Failure::new(making.info.name.clone(), error))?;
         Ok(Calling {
             f: Arc::clone(f),
-            calls: calls.clone(),
+            calls: Arc::clone(calls),
             desk,
             policy: making.policy(&calls.on_error)?,
             under_way: BTreeMap::new(),
@@ -103,7 +107,7 @@ where
         let again = std::mem::take(&mut self.again);
         for (key, value) in again.into_iter().chain(items) {
             self.give(self.calls.concurrency - 1, output, cx)?;
-            let (f, item, calls) = (Arc::clone(&self.f), value.clone(), self.calls.clone());
+            let (f, item, calls) = (Arc::clone(&self.f), value.clone(), Arc::clone(&self.calls));
             let asked = self
                 .desk
                 .ask(self.next, async move { answer(&*f, item, &calls).await });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -17,14 +18,18 @@ import millstream as ms
 
 PATIENCE = 120.0
 """Seconds after which a flow that makes no progress hangs."""
-KILLING = 120.0
+KILLS = int(os.environ.get("MILLSTREAM_KILLS", "4"))
+"""How often each test kills."""
+KILLING = 60.0 + 6 * KILLS
 """Seconds for which one test kills at most; how often it could is in its figures."""
+PAUSE = 0.002 * max(1.0, KILLS / 20)
+"""Seconds between two chunks that a sender sends: a run of many kills has no more to compare at its end."""
 
 
 class Sender(threading.Thread):
     """Sends frames, their length in front, until it is stopped; connects again whenever the flow died."""
 
-    def __init__(self, port: int, payloads: Iterator[bytes], chunk: int = 100, pause: float = 0.002) -> None:
+    def __init__(self, port: int, payloads: Iterator[bytes], chunk: int = 100, pause: float = PAUSE) -> None:
         super().__init__(daemon=True)
         self.address = ("127.0.0.1", port)
         self.payloads = payloads

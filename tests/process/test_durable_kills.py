@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from flow_traffic import PATIENCE, Killed, Sender, journal_items, journal_length, recorded, touch
+from flow_traffic import KILLS, PATIENCE, Killed, Sender, journal_items, journal_length, recorded, touch
 
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "4"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 
 WORD_COUNT = """

@@ -18,9 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flow_traffic import KILLING, PATIENCE
+from flow_traffic import KILLING, KILLS, PATIENCE
 
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "4"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 ITEMS = 12_000 * (min(KILLS, 50) + 2)
 

@@ -1,5 +1,5 @@
-"""A flow from queue to queue is killed with -9 at random moments under load: the final queue is that of an
-unbroken run, with one worker and with two.
+"""A flow from queue to queue is killed with -9 at random moments under load, around its end too: the final queue
+is that of an unbroken run, with one worker and with two.
 
 At the end the counts of each word must be there once and in order, the input empty, and nothing be left
 staged. `make crash` kills more often (`MILLSTREAM_KILLS`, default 4 here). A failure prints the seed.
@@ -18,17 +18,28 @@ from pathlib import Path
 
 import millstream as ms
 import pytest
+from flow_traffic import KILLS, PATIENCE, Killed, journal_length
 
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "4"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 
 COUNTING = """
 import os
+import time
 import millstream as ms
 
-place = os.environ["QUEUES"]
+place, last = os.environ["QUEUES"], "LAST" in os.environ
 flow = ms.Flow("counting")
-words = flow.source("words", ms.queues.read(place, "in", "in+more", decode=bytes.decode, until_empty=True))
+words = flow.source("words", ms.queues.read(place, "in", "in+more", decode=bytes.decode, until_empty=last))
+
+
+def take_time(words):
+    # So that the input lasts for all kills.
+    time.sleep(0.05)
+    return words
+
+
+if not last:
+    words = words.map_batch(take_time)
 counted = words.key_by(str.lower).count("each", name="count").items()
 counted.map(lambda pair: f"{pair[0]} {pair[1]}").sink("out", ms.queues.write(place, "out"))
 """
@@ -55,23 +66,27 @@ def test_a_flow_from_queue_to_queue_loses_and_repeats_nothing(
     chance = random.Random(f"{SEED} {workers}")
     flow, state, place = tmp_path / "flow.py", tmp_path / "state", tmp_path / "queues"
     flow.write_text(COUNTING)
-    expected = fill(place, chance, 20_000 + 100_000 * min(KILLS, 10))
-    environment = os.environ | {"QUEUES": str(place)}
-    kills = 0
+    expected = fill(place, chance, 60_000 + 20_000 * KILLS)
+    # Each commit is a record of the state journal.
+    killed = Killed(
+        command(flow, workers, state, sync),
+        os.environ | {"QUEUES": str(place)},
+        lambda: journal_length(state / "epochs"),
+        chance,
+    )
+    killed.kill(KILLS)
     while True:
-        running = subprocess.Popen(
-            command(flow, workers, state, sync), env=environment, stderr=subprocess.PIPE, text=True
-        )
-        if kills < KILLS:
+        running = killed.start(LAST="1")
+        if killed.kills < KILLS + KILLS // 2:
             try:
-                running.wait(0.15 + chance.random() * 0.5)
+                running.wait(chance.random() * 4)
             except subprocess.TimeoutExpired:
                 running.send_signal(signal.SIGKILL)
-        _, told = running.communicate(timeout=300)
+                killed.kills += 1
+        _, told = running.communicate(timeout=PATIENCE)
         if running.returncode == 0:
             break
         assert running.returncode == -signal.SIGKILL, told
-        kills += 1
     lost, reordered = Counter(expected), 0
     last: Counter[str] = Counter()
     with ms.Queues(place) as queues:
@@ -87,12 +102,11 @@ def test_a_flow_from_queue_to_queue_loses_and_repeats_nothing(
         "flow": "queue to queue",
         "workers": workers,
         "sync": sync,
-        "kills": kills,
         "lost": (+lost).total(),
         "repeated": repeated.total(),
         "reordered": reordered,
         "first_seed": SEED,
-    }
+    } | killed.figures()
     print(json.dumps(figures))
     assert not +lost and not repeated and not reordered, figures
     assert [(of["items"], of["open_transactions"]) for of in stats] == [(0, 0)] * 2

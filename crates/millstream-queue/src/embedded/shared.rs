@@ -192,7 +192,6 @@ impl Shared {
 
     /// Nobody else has the queues until what it gives is dropped.
     #[inline]
-    #[expect(clippy::type_complexity, reason = "the lock and an outcome")]
     fn touched<T>(
         &self,
         touch: impl FnOnce(&mut Queues<JournalStorage>, Moment) -> Result<T, QueueError>,

@@ -1,7 +1,7 @@
-"""A million keys that come and go, in Python: memory is that of the keys that are there, not of all that ever were.
+"""A million keys that come and go, in Python: memory is that of the keys that are there.
 
-Each flow runs in a process of its own, through waves of other keys, each of which ends before the next begins.
-`MILLSTREAM_WAVES` makes it last (default 3).
+Each flow runs in a process of its own, through waves of other keys, each of which ends before the next
+begins. `MILLSTREAM_WAVES` makes it last (default 3).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def look(numbers):
 
 
 flow = ms.Flow("waves")
-numbers = flow.source("numbers", ms.generate(lambda: range(keys * waves + 1), batch_size=1000)).map_batch(look)
-timed = numbers.event_time(lambda n: n // keys + n % keys / keys / 10)
+numbers = flow.source("numbers", ms.generate(lambda: range(keys * waves + 1), batch_size=1000))
+timed = numbers.map_batch(look).event_time(lambda n: n // keys + n % keys / keys / 10)
 out = STEPS[step](timed.key_by(lambda n: n)).items().filter(lambda pair: False)
 out.sink("out", ms.testing.collect())
 ms.run(flow)

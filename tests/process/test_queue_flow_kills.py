@@ -1,5 +1,5 @@
-"""A flow from queue to queue is killed with -9 at random moments under load, around its end too: the final queue
-is that of an unbroken run, with one worker and with two.
+"""A flow from queue to queue is killed with -9 at random moments under load, around its end too: the final
+queue is that of an unbroken run, with one worker and with two.
 
 At the end the counts of each word must be there once and in order, the input empty, and nothing be left
 staged. `make crash` kills more often (`MILLSTREAM_KILLS`, default 4 here). A failure prints the seed.

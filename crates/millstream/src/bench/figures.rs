@@ -39,6 +39,24 @@ impl Latency {
         }
     }
 
+    /// The median of each percentile over several runs.
+    #[must_use]
+    pub fn median_of(runs: &[&Latency]) -> Self {
+        let at = |field: fn(&Latency) -> f64| {
+            let values: Vec<f64> = runs.iter().map(|run| field(run)).collect();
+            values.get(median_index(&values)).copied().unwrap_or(0.0)
+        };
+        Latency {
+            count: at(|run| run.count as f64) as u64,
+            p50_us: at(|run| run.p50_us),
+            p90_us: at(|run| run.p90_us),
+            p99_us: at(|run| run.p99_us),
+            p999_us: at(|run| run.p999_us),
+            p9999_us: at(|run| run.p9999_us),
+            max_us: at(|run| run.max_us),
+        }
+    }
+
     /// A row of a table.
     #[must_use]
     pub fn row(&self, name: &str) -> String {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// How often a running child is looked after.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often a running child is looked after: seldom, as each look takes a core away from what is measured.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The Python interpreter: `MILLSTREAM_PYTHON`, which the Python face sets to its own, or `python3`.
 #[must_use]
@@ -57,6 +57,12 @@ impl Program {
         Program(vec![interpreter(), "-m".into(), module.into()])
     }
 
+    /// Another program: its path and what comes before the verb.
+    #[must_use]
+    pub fn of(words: Vec<OsString>) -> Self {
+        Program(words)
+    }
+
     /// The program with these arguments, in a process group of its own.
     #[must_use]
     pub fn command(&self, args: &[String]) -> Command {
@@ -73,16 +79,28 @@ impl Program {
     /// # Errors
     /// What the verb said on standard error.
     pub fn run_json(&self, args: &[String], stop: &AtomicBool) -> Result<Value, String> {
+        self.run_json_until(args, || stop.load(Ordering::Relaxed))
+    }
+
+    /// As [`run_json`](Self::run_json), interrupted when `stop` says so.
+    ///
+    /// # Errors
+    /// What the verb said on standard error.
+    pub fn run_json_until(
+        &self,
+        args: &[String],
+        stop: impl Fn() -> bool,
+    ) -> Result<Value, String> {
         let output = self
             .run(args, stop)
-            .map_err(|error| format!("cannot run a sender: {error}"))?;
+            .map_err(|error| format!("cannot run {}: {error}", self.0[0].display()))?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
         }
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
     }
 
-    fn run(&self, args: &[String], stop: &AtomicBool) -> std::io::Result<Output> {
+    fn run(&self, args: &[String], stop: impl Fn() -> bool) -> std::io::Result<Output> {
         let mut command = self.command(args);
         let mut child = command
             .stdout(Stdio::piped())
@@ -91,7 +109,7 @@ impl Program {
         let mut told = false;
         // A report is a few lines, which the pipe holds until it is read.
         while child.try_wait()?.is_none() {
-            if stop.load(Ordering::Relaxed) && !told {
+            if stop() && !told {
                 kill_process(Pid::from_child(&child), Signal::INT)?;
                 told = true;
             }

@@ -3,6 +3,8 @@
 //! The publisher has a schedule and never waits for the consumer. Latency runs from the moment at which a call was due to the moment at which
 //! the consumer's method has read every field into a digest. The consumer is this program again, with a hidden verb.
 
+mod chronicle;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,6 +15,7 @@ use millstream_journal::{Journal, Options, Retention, Wait};
 use millstream_wire::{Cause, Publisher, Wire, interface};
 use serde::{Deserialize, Serialize};
 
+use self::chronicle::{Chronicle, Style};
 use super::figures::{Latency, median_index};
 use super::peers::Program;
 use crate::service::{Outlet, Service, Settings, publisher};
@@ -84,8 +87,24 @@ pub struct Plan {
     pub seconds: f64,
     /// Seconds before that.
     pub warm_up: f64,
+    /// Take turns with Chronicle Queue; orders only.
+    pub chronicle: bool,
     /// The folder in which the journal is made and removed again.
     pub folder: PathBuf,
+}
+
+impl Plan {
+    fn name(&self) -> String {
+        let what = match (self.what, self.python) {
+            (What::Orders, false) => "orders of 28 fields",
+            (_, true) => "orders, Python",
+            (What::Ticks, false) => "one integer",
+        };
+        match self.rate {
+            0.0 => format!("{what}, flat out"),
+            rate => format!("{what}, {rate}/s"),
+        }
+    }
 }
 
 /// What a consumer has seen.
@@ -99,7 +118,31 @@ pub struct Consumed {
     pub digest: u64,
 }
 
-/// One figure: the run with the median p50 of several.
+/// The runs of one of those who are compared.
+#[derive(Debug, Clone, Serialize)]
+struct Series {
+    name: String,
+    /// The median of each percentile.
+    latency: Latency,
+    /// The median of the calls per second.
+    rate: f64,
+    runs: Vec<Consumed>,
+}
+
+impl Series {
+    fn of(name: String, runs: Vec<Consumed>) -> Self {
+        let latencies: Vec<&Latency> = runs.iter().map(|run| &run.latency).collect();
+        let rates: Vec<f64> = runs.iter().map(|run| run.rate).collect();
+        Series {
+            latency: Latency::median_of(&latencies),
+            rate: rates.get(median_index(&rates)).copied().unwrap_or(0.0),
+            name,
+            runs,
+        }
+    }
+}
+
+/// What was measured: every figure the median of several runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figures {
     what: What,
@@ -107,24 +150,22 @@ pub struct Figures {
     python: bool,
     /// Calls per second that were asked for; 0 for as many as go.
     asked: f64,
-    median: Consumed,
-    runs: Vec<Consumed>,
+    #[serde(flatten)]
+    ours: Series,
+    /// What took turns with ours.
+    others: Vec<Series>,
 }
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match (self.what, self.python) {
-            (What::Orders, false) => "orders of 28 fields",
-            (_, true) => "orders, Python",
-            (What::Ticks, false) => "one integer",
-        };
-        writeln!(f, "{}", Latency::heading())?;
-        let name = match self.asked {
-            0.0 => format!("{what}, flat out"),
-            rate => format!("{what}, {rate}/s"),
-        };
-        writeln!(f, "{}", self.median.latency.row(&name))?;
-        write!(f, "consumed {:.0} calls/s", self.median.rate)
+        write!(f, "{}", Latency::heading())?;
+        for series in std::iter::once(&self.ours).chain(&self.others) {
+            write!(f, "\n{}", series.latency.row(&series.name))?;
+        }
+        for series in std::iter::once(&self.ours).chain(&self.others) {
+            write!(f, "\n{}: consumed {:.0} calls/s", series.name, series.rate)?;
+        }
+        Ok(())
     }
 }
 
@@ -133,34 +174,75 @@ impl fmt::Display for Figures {
 /// # Errors
 /// A process or a journal that fails, in words.
 pub fn run(plan: &Plan, runs: u32, stop: &AtomicBool) -> Result<Option<Figures>, String> {
-    let mut done = Vec::new();
+    let chronicle = match plan.chronicle {
+        true => Some(Chronicle::prepare()?),
+        false => None,
+    };
+    let (mut ours, mut theirs) = (Vec::new(), Style::ALL.map(|_| Vec::new()));
     for _ in 0..runs {
         if stop.load(Relaxed) {
             break;
         }
-        done.push(measure(plan, stop)?);
+        ours.push(in_folder(plan, |folder| {
+            publish_and_consume(plan, folder, stop)
+        })?);
+        let Some(chronicle) = &chronicle else {
+            continue;
+        };
+        for (style, runs) in Style::ALL.into_iter().zip(&mut theirs) {
+            runs.push(in_folder(plan, |folder| {
+                chronicle.publish_and_consume(plan, style, folder, stop)
+            })?);
+        }
     }
-    let p50s: Vec<f64> = done.iter().map(|run| run.latency.p50_us).collect();
-    let median = done.get(median_index(&p50s)).cloned();
-    Ok(median.map(|median| Figures {
+    if ours.is_empty() {
+        return Ok(None);
+    }
+    let others = Style::ALL.into_iter().zip(theirs);
+    let others = others.filter(|(_, runs)| !runs.is_empty());
+    Ok(Some(Figures {
         what: plan.what,
         python: plan.python,
         asked: plan.rate,
-        median,
-        runs: done,
+        ours: Series::of(plan.name(), ours),
+        others: others
+            .map(|(style, runs)| Series::of(style.name().to_owned(), runs))
+            .collect(),
     }))
 }
 
-fn measure(plan: &Plan, stop: &AtomicBool) -> Result<Consumed, String> {
+/// Measures in a folder that is removed again: a measurement of many gigabytes leaves nothing behind.
+fn in_folder(
+    plan: &Plan,
+    measure: impl FnOnce(&Path) -> Result<Consumed, Cause>,
+) -> Result<Consumed, String> {
     let folder = plan
         .folder
         .join(format!("millstream-bench-service-{}", std::process::id()));
-    let measured = publish_and_consume(plan, &folder, stop);
-    // A measurement of many gigabytes leaves nothing behind.
+    let measured = measure(&folder);
     let removed = std::fs::remove_dir_all(&folder);
     let measured = measured.map_err(|cause| cause.to_string())?;
     removed.map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(measured)
+}
+
+/// The moments of one run, in ns of the monotonic clock.
+struct Times {
+    from: u64,
+    measured_from: u64,
+    until: u64,
+}
+
+impl Times {
+    fn after(from: u64, plan: &Plan) -> Self {
+        let measured_from = from + (plan.warm_up * 1e9) as u64;
+        let until = measured_from + (plan.seconds * 1e9) as u64;
+        Times {
+            from,
+            measured_from,
+            until,
+        }
+    }
 }
 
 fn publish_and_consume(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<Consumed, Cause> {
@@ -169,9 +251,7 @@ fn publish_and_consume(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<
         ..Retention::default()
     };
     let journal = Journal::open(folder, Options::default().with_retention(retention))?;
-    let from = now_ns() + START_NS;
-    let measured_from = from + (plan.warm_up * 1e9) as u64;
-    let until = measured_from + (plan.seconds * 1e9) as u64;
+    let times = Times::after(now_ns() + START_NS, plan);
     let path = folder.display().to_string();
     let (program, verb) = match plan.python {
         true => (
@@ -180,44 +260,50 @@ fn publish_and_consume(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<
         ),
         false => (Program::this()?, &["bench", "service-consumer"][..]),
     };
-    let mut arguments: Vec<String> = verb.iter().map(|word| (*word).to_owned()).collect();
-    arguments.extend([path.clone(), measured_from.to_string()]);
+    let mut consumer: Vec<String> = verb.iter().map(|word| (*word).to_owned()).collect();
+    consumer.extend([path.clone(), times.measured_from.to_string()]);
+    let publish = || {
+        if !plan.python {
+            return publish(plan, &journal, &times, stop);
+        }
+        let publisher = [
+            "publish".to_owned(),
+            path,
+            times.from.to_string(),
+            times.until.to_string(),
+            plan.rate.to_string(),
+        ];
+        Ok(program.run_json(&publisher, stop).map(drop)?)
+    };
+    both(&program, &consumer, publish, stop)
+}
+
+/// Publishes on this thread while the consumer, a process of its own, takes what comes.
+fn both(
+    program: &Program,
+    consumer: &[String],
+    publish: impl FnOnce() -> Result<(), Cause>,
+    stop: &AtomicBool,
+) -> Result<Consumed, Cause> {
+    let failed = AtomicBool::new(false);
+    // A consumer that is never told the end would wait for ever.
+    let ended = || stop.load(Relaxed) || failed.load(Relaxed);
     std::thread::scope(|scope| {
-        let consumer = scope.spawn(|| program.run_json(&arguments, stop));
-        let published = if plan.python {
-            let (from, until) = (from.to_string(), until.to_string());
-            let publisher = [
-                "publish".to_owned(),
-                path,
-                from,
-                until,
-                plan.rate.to_string(),
-            ];
-            program
-                .run_json(&publisher, stop)
-                .map(drop)
-                .map_err(Cause::from)
-        } else {
-            publish(plan, &journal, from, until, stop)
-        };
+        let consumer = scope.spawn(|| program.run_json_until(consumer, ended));
+        let published = publish();
+        failed.store(published.is_err(), Relaxed);
         let consumed = consumer
             .join()
-            .map_err(|_| "the consumer's thread panicked")??;
+            .map_err(|_| "the consumer's thread panicked")?;
         published?;
-        Ok(serde_json::from_value(consumed)?)
+        Ok(serde_json::from_value(consumed?)?)
     })
 }
 
 /// How long the consumer has to start.
 const START_NS: u64 = 1_000_000_000;
 
-fn publish(
-    plan: &Plan,
-    journal: &Journal,
-    from: u64,
-    until: u64,
-    stop: &AtomicBool,
-) -> Result<(), Cause> {
+fn publish(plan: &Plan, journal: &Journal, times: &Times, stop: &AtomicBool) -> Result<(), Cause> {
     let mut out = publisher::<dyn Orders>(journal)?;
     let mut maker = Maker::new(plan.what);
     let gap = if plan.rate > 0.0 {
@@ -226,17 +312,17 @@ fn publish(
         0.0
     };
     let mut number = 0u64;
-    while now_ns() < from {
+    while now_ns() < times.from {
         std::hint::spin_loop();
     }
     loop {
         let now = now_ns();
         let due = if gap > 0.0 {
-            from + (number as f64 * gap) as u64
+            times.from + (number as f64 * gap) as u64
         } else {
             now
         };
-        if due >= until || stop.load(Relaxed) {
+        if due >= times.until || stop.load(Relaxed) {
             break;
         }
         while now_ns() < due {

@@ -77,9 +77,18 @@ enum Against {
     Redis,
 }
 
+/// A system of typed calls to compare with.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq)]
+enum System {
+    /// Chronicle Queue from Maven Central: self-describing, and with an order written by hand.
+    Chronicle,
+}
+
 /// The options of `millstream bench service`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  millstream bench service --rate 100000 --folder /dev/shm")]
+#[command(
+    after_help = "Example:\n  millstream bench service --rate 100000 --folder /dev/shm\n  millstream bench service --against chronicle"
+)]
 struct ServiceArgs {
     /// Calls per second; 0 for as many as go.
     #[arg(long, value_name = "N", default_value_t = 10_000.0)]
@@ -90,7 +99,7 @@ struct ServiceArgs {
     /// Seconds before that.
     #[arg(long, value_name = "T", default_value_t = 5.0)]
     warm_up: f64,
-    /// How many runs; the one with the median p50 is reported.
+    /// How many runs; every figure is their median.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
     /// Call a method with one integer instead of an order with 28 fields.
@@ -99,6 +108,9 @@ struct ServiceArgs {
     /// Publisher and consumer in Python; needs the Python package.
     #[arg(long, conflicts_with = "ticks")]
     python: bool,
+    /// Take turns with another system, in Java; needs Maven and a JDK.
+    #[arg(long, value_name = "SYSTEM", conflicts_with_all = ["ticks", "python"])]
+    against: Option<System>,
     /// Where the journal is made, and removed again.
     #[arg(long, value_name = "DIR", default_value = ".")]
     folder: PathBuf,
@@ -292,6 +304,7 @@ fn service(args: &ServiceArgs) -> Result<(), Failure> {
             service::What::Orders
         },
         python: args.python,
+        chronicle: args.against == Some(System::Chronicle),
         rate: args.rate,
         seconds: args.seconds,
         warm_up: args.warm_up,

@@ -489,6 +489,7 @@ class Service:
         own: Sequence[tuple[Interface, Sequence[Callable[..., object]]]],
         drain: bool,
         until: int | None,
+        stopper: Stopper,
     ) -> tuple[int, int, int, int]: ...
 
 def service_test(

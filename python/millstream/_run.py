@@ -99,7 +99,7 @@ def run_saving(
     stopper = _millstream.Stopper()
     # On this thread Ctrl-C reaches the user's code as it always does.
     here = rehearsal is not None and workers == 1
-    restore_signals = _leave_signals if here else _hook_signals(stopper)
+    restore_signals = _leave_signals if here else hook_signals(stopper)
     restore_collector = _calm_collector()
     try:
         return _millstream.run(
@@ -134,8 +134,8 @@ def _leave_signals() -> None:
     """What undoes nothing."""
 
 
-def _hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:
-    """Makes signals drain the flow; gives what undoes that."""
+def hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:
+    """Makes signals end a flow or a service well; gives what undoes that."""
     import signal
     import threading
 

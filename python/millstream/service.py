@@ -20,7 +20,8 @@ some, and is given publishers of others by the annotations of its ``__init__``::
     ms.serve(Desk, "orders", out="replies")                     # until Ctrl-C
 
 Arguments may be ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``decimal.Decimal``, dataclasses,
-``msgspec.Struct``, enums, and ``list``, ``dict`` and ``Optional`` of these. :data:`char`, :data:`i32`,
+``msgspec.Struct``, enums, unions of dataclasses or structs (``Placed | Cancelled``: an enum with fields), and
+``list``, ``dict`` and ``Optional`` of these. :data:`char`, :data:`i32`,
 :data:`timestamp` and the like are ``str`` and ``int`` of a narrower type, as a publisher or a consumer in
 Rust may have it.
 
@@ -49,6 +50,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union
 from . import _millstream
 from ._errors import ServiceError
 from ._millstream import Clock
+from ._run import hook_signals
 
 __all__ = [
     "Checked",
@@ -100,6 +102,10 @@ BUILTINS: dict[object, str] = {
 }
 
 
+#: What ``A | B`` and ``Union[A, B]`` are.
+UNIONS = (Union, types.UnionType)
+
+
 class aliases:
     """Names that a field or an argument had in earlier versions: ``Annotated[int, aliases("qty")]``."""
 
@@ -133,7 +139,7 @@ class Described:
     def __init__(self, interface: type) -> None:
         self.interface = interface
         self.definitions: list[tuple[Any, ...]] = []
-        self.classes: list[type] = []
+        self.classes: list[Any] = []
 
     def kind(self, annotation: Any, place: str) -> tuple[object, list[str]]:
         """The type and the aliases that an annotation says."""
@@ -141,17 +147,18 @@ class Described:
             base, *notes = typing.get_args(annotation)
             names = [name for note in notes if isinstance(note, aliases) for name in note.names]
             narrow = [note for note in notes if isinstance(note, str)]
+            if narrow and typing.get_origin(base) in UNIONS:
+                return self.union(base, place, narrow[0]), names
             inner, more = self.kind(base, place)
-            return (narrow[0] if narrow else inner), names + more
+            return (narrow[0] if narrow and base in BUILTINS else inner), names + more
         if annotation in BUILTINS:
             return BUILTINS[annotation], []
         return self.compound(annotation, place), []
 
     def compound(self, annotation: Any, place: str) -> object:
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-        if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
-            inner = next(argument for argument in arguments if argument is not type(None))
-            return ("option", self.kind(inner, place)[0])
+        if origin in UNIONS:
+            return self.union(annotation, place)
         if origin is list and len(arguments) == 1:
             return ("list", self.kind(arguments[0], place)[0])
         if origin is dict and len(arguments) == 2:
@@ -161,18 +168,49 @@ class Described:
                 return ("named", self.classes.index(annotation))
             if issubclass(annotation, enum.Enum):
                 return self.define(annotation, lambda: (list(annotation.__members__.items()),))
-            if dataclasses.is_dataclass(annotation) or hasattr(annotation, "__struct_fields__"):
+            if is_struct(annotation):
                 return self.define(annotation, lambda: self.struct(annotation))
+        raise self.refused(annotation, place)
+
+    def refused(self, annotation: Any, place: str, why: str = "") -> ServiceError:
         shown = annotation.__name__ if isinstance(annotation, type) else annotation
-        raise ServiceError(
-            f"interface {self.interface.__name__}, {place}: {shown} cannot be part of a record"
+        return ServiceError(
+            f"interface {self.interface.__name__}, {place}: {shown} cannot be part of a record{why}"
         )
 
-    def define(self, of: type, parts: Callable[[], tuple[Any, ...]]) -> object:
+    def union(self, annotation: Any, place: str, name: str | None = None) -> object:
+        """What may be absent, or be of several classes: an enum with fields, of this name."""
+        members = typing.get_args(annotation)
+        classes = [member for member in members if member is not type(None)]
+        kind = self.tagged(annotation, classes, place, name)
+        return ("option", kind) if len(classes) < len(members) else kind
+
+    def tagged(self, annotation: Any, classes: list[Any], place: str, name: str | None) -> object:
+        if len(classes) == 1 and name is None:
+            return self.kind(classes[0], place)[0]
+        if len(classes) == 1 or not all(map(is_struct, classes)):
+            raise self.refused(annotation, place, ": a union is of dataclasses or msgspec.Structs")
+        variants: dict[str, type] = {}
+        for of in classes:
+            variant = variant_name(of)
+            if not isinstance(variant, str):
+                raise self.refused(annotation, place, f": the tag of {of.__name__} is no text")
+            if variants.setdefault(variant, of) is not of:
+                raise self.refused(annotation, place, f": two of its classes are called {variant}")
+        name = name or "|".join(variants)
+        key = (name, *classes)
+        if key in self.classes:
+            return ("named", self.classes.index(key))
+        return self.define(key, lambda: (self.variants(variants), "union"), name)
+
+    def variants(self, classes: dict[str, type]) -> list[tuple[Any, ...]]:
+        return [(name, *self.struct(of)) for name, of in classes.items()]
+
+    def define(self, of: Any, parts: Callable[[], tuple[Any, ...]], name: str | None = None) -> object:
         index = len(self.classes)
         self.classes.append(of)
         self.definitions.append(())
-        self.definitions[index] = (of.__name__, *parts())
+        self.definitions[index] = (name or of.__name__, *parts())
         return ("named", index)
 
     def struct(self, of: type) -> tuple[Any, ...]:
@@ -186,6 +224,17 @@ class Described:
             for parameter in inspect.signature(of).parameters.values()
         )
         return (of, fields, positional)
+
+
+def is_struct(of: object) -> bool:
+    """A dataclass or a ``msgspec.Struct``."""
+    return isinstance(of, type) and (dataclasses.is_dataclass(of) or hasattr(of, "__struct_fields__"))
+
+
+def variant_name(of: type) -> object:
+    """What a class of a union is called in records: its tag, if it has one, else its own name."""
+    tag = getattr(getattr(of, "__struct_config__", None), "tag", None)
+    return of.__name__ if tag is None else tag
 
 
 def struct_fields(of: type) -> list[tuple[str, tuple[Any, ...]]]:
@@ -412,7 +461,10 @@ def serve(
     drain: bool = False,
     until: int | None = None,
 ) -> Report:
-    """Runs a component until Ctrl-C: calls it with what the inputs hold, records what it calls in ``out``.
+    """Runs a component: calls it with what the inputs hold, records what it calls in ``out``.
+
+    SIGINT (Ctrl-C) and SIGTERM end it behind the call that it is in; a second one raises KeyboardInterrupt
+    there. In other threads than the main one Python sees no signals.
 
     :param component: a class that derives from interfaces; publishers and a :class:`Clock` are given to it.
     :param inputs: a journal or several, which are merged by time.
@@ -439,20 +491,28 @@ def serve(
     native = _millstream.Service(None if out is None else os.fspath(out))
     outlet = native.outlet if out is not None else _millstream.Recorder().outlet
     instance = made(component, outlet, native.clock)
-    return run_native(
-        native,
-        instance,
-        paths,
-        timers(instance),
-        wait=wait,
-        on_error=on_error,
-        dead_letters=None if dead_letters is None else os.fspath(dead_letters),
-        rebuild=rebuild != "nothing",
-        snapshots=(snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None,
-        own=rebuilding(instance) if rebuild == "outputs" else [],
-        drain=drain,
-        until=until,
-    )
+    snapshots = (snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None
+    own = rebuilding(instance) if rebuild == "outputs" else []
+    stopper = _millstream.Stopper()
+    restore_signals = hook_signals(stopper)
+    try:
+        return run_native(
+            native,
+            instance,
+            paths,
+            timers(instance),
+            wait=wait,
+            on_error=on_error,
+            dead_letters=None if dead_letters is None else os.fspath(dead_letters),
+            rebuild=rebuild != "nothing",
+            snapshots=snapshots,
+            own=own,
+            drain=drain,
+            until=until,
+            stopper=stopper,
+        )
+    finally:
+        restore_signals()
 
 
 def replay(component: type, inputs: Path | Sequence[Path], *, until: int | None = None) -> list[str]:
@@ -484,6 +544,7 @@ def run_native(
     own: Sequence[tuple[_millstream.Interface, Sequence[Callable[..., object]]]] = (),
     drain: bool,
     until: int | None,
+    stopper: _millstream.Stopper | None = None,
 ) -> Report:
     inputs = [
         (os.fspath(path), interface, methods) for path in paths for interface, methods in bound(instance)
@@ -499,6 +560,7 @@ def run_native(
         own=own,
         drain=drain,
         until=until,
+        stopper=stopper or _millstream.Stopper(),
     )
     return Report(*counts)
 

@@ -65,10 +65,20 @@ def test_the_first_service_prints_what_the_guide_says(desk: Path) -> None:
             assert line in found, command
 
 
+def test_a_union_is_written_as_the_guide_says(desk: Path) -> None:
+    imports = (
+        "from dataclasses import dataclass\nfrom typing import Annotated, Protocol\nimport millstream as ms\n"
+    )
+    union = blocks("services.md", "python")[3]
+    python(desk, f"{imports}{union}ms.publisher(Events, 'events').happened(Placed('A-1', 7))")
+    found = millstream(desk, "service", "export", "events")
+    assert "happened:\n  Placed:\n    id: A-1\n" in found
+
+
 @pytest.mark.parametrize("rebuild", ["snapshot", "outputs"])
 def test_a_state_comes_back_as_the_guide_says(desk: Path, rebuild: str) -> None:
     publish = blocks("services.md", "python")[2]
-    for block in blocks("services.md", "python")[3:5]:
+    for block in blocks("services.md", "python")[4:6]:
         with (desk / "more.py").open("a") as file:
             file.write(block)
     name = {"snapshot": "Keeping", "outputs": "Rebuilt"}[rebuild]

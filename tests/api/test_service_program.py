@@ -58,7 +58,8 @@ def test_a_service_is_killed_again_and_again_and_answers_each_order_once(
     assert export.count("\nrejected:") == 400
 
 
-def test_ctrl_c_ends_it_well(orders: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_well(number: int, orders: Path, tmp_path: Path) -> None:
     replies = tmp_path / "replies"
     command = [
         "-m",
@@ -76,7 +77,7 @@ def test_ctrl_c_ends_it_well(orders: Path, tmp_path: Path) -> None:
     while time.monotonic() < deadline and not replies.exists():
         time.sleep(0.01)
     time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, _ = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0
     assert out == "calls 2001, ticks 0, skipped 0, dead letters 0\n"

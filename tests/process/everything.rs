@@ -21,6 +21,38 @@ struct Leg {
     ratio: u8,
 }
 
+#[derive(Clone, millstream::Wire)]
+enum Event {
+    Placed { id: String, leg: Leg },
+    Moved { by: i64, side: Option<Side> },
+    Closed,
+}
+
+impl Event {
+    fn of(n: i64) -> Self {
+        match n % 3 {
+            0 => Event::Placed {
+                id: format!("E-{n}"),
+                leg: Leg::of(n),
+            },
+            1 => Event::Moved {
+                by: n,
+                side: (n % 2 == 0).then_some(Side::Sell),
+            },
+            _ => Event::Closed,
+        }
+    }
+}
+
+impl Leg {
+    fn of(ratio: i64) -> Self {
+        Leg {
+            symbol: format!("LEG-{ratio}"),
+            ratio: (ratio % 256) as u8,
+        }
+    }
+}
+
 #[derive(millstream::Wire)]
 struct Everything<'a> {
     flag: bool,
@@ -46,6 +78,9 @@ struct Everything<'a> {
     legs: Vec<Leg>,
     table: BTreeMap<String, Vec<i64>>,
     nested: Vec<Vec<Option<f64>>>,
+    event: Event,
+    last: Option<Event>,
+    events: Vec<Event>,
 }
 
 /// All types, by themselves and within each other.
@@ -65,10 +100,6 @@ fn publish(journal: &str, count: i64) -> Result<(), Cause> {
     let mut values = publisher::<dyn Values>(&journal)?;
     let mut prices = publisher::<dyn Prices>(&journal)?;
     for n in 0..count {
-        let leg = |ratio: i64| Leg {
-            symbol: format!("LEG-{ratio}"),
-            ratio: (ratio % 256) as u8,
-        };
         let text = format!("n\u{fc}mber {n} \u{1f980}");
         let value = Everything {
             flag: n % 2 == 0,
@@ -88,14 +119,17 @@ fn publish(journal: &str, count: i64) -> Result<(), Cause> {
             decimal: Decimal::new(format!("{n}.50"))?,
             at: Timestamp(1_795_253_400_000_000_000 + n),
             side: if n % 2 == 0 { Side::Buy } else { Side::Sell },
-            leg: leg(n),
+            leg: Leg::of(n),
             some: (n % 3 > 0).then_some(-n),
             none: None,
-            legs: (0..n % 20).map(leg).collect(),
+            legs: (0..n % 20).map(Leg::of).collect(),
             table: (0..n % 18)
                 .map(|at| (format!("key {at:02}"), (0..at).collect()))
                 .collect(),
             nested: vec![vec![], vec![None, Some(n as f64)]],
+            event: Event::of(n),
+            last: (n % 4 > 0).then(|| Event::of(n + 1)),
+            events: (0..n % 5).map(Event::of).collect(),
         };
         values.value(n, &value);
         prices.price("VOD.L", n as f64);

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Protocol
 
 import millstream as ms
+import msgspec
 import pytest
 from millstream import service
 from millstream.service import aliases, char, f32, i8, i16, i32, timestamp, u8, u16, u32, u64
@@ -31,6 +32,24 @@ class Side(enum.Enum):
 class Leg:
     symbol: str
     ratio: u8
+
+
+@dataclass
+class Placed:
+    id: str
+    leg: Leg
+
+
+class Moved(msgspec.Struct, tag=True):
+    by: int
+    side: Side | None
+
+
+class Ended(msgspec.Struct, tag="Closed"):
+    """Rust has another name for it."""
+
+
+Event = Annotated[Placed | Moved | Ended, "Event"]
 
 
 @dataclass
@@ -58,6 +77,9 @@ class Everything:
     legs: list[Leg]
     table: dict[str, list[int]]
     nested: list[list[float | None]]
+    event: Event
+    last: Event | None
+    events: list[Event]
 
 
 class Values(Protocol):
@@ -85,6 +107,11 @@ def everything(n: int) -> Everything:
     def leg(ratio: int) -> Leg:
         return Leg(f"LEG-{ratio}", ratio % 256)
 
+    def event(n: int) -> Placed | Moved | Ended:
+        if n % 3 == 0:
+            return Placed(f"E-{n}", leg(n))
+        return Moved(n, Side.Sell if n % 2 == 0 else None) if n % 3 == 1 else Ended()
+
     return Everything(
         flag=n % 2 == 0,
         i8=n % 256 - 128,
@@ -109,6 +136,9 @@ def everything(n: int) -> Everything:
         legs=[leg(at) for at in range(n % 20)],
         table={f"key {at:02}": list(range(at)) for at in range(n % 18)},
         nested=[[], [None, float(n)]],
+        event=event(n),
+        last=event(n + 1) if n % 4 else None,
+        events=[event(at) for at in range(n % 5)],
     )
 
 

@@ -23,7 +23,7 @@ use crate::report::Report;
 /// How often the waiting thread looks about itself.
 const TICK: Duration = Duration::from_millis(50);
 
-/// With what a running flow is asked to stop.
+/// With what a running flow or service is asked to stop.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Default)]
 pub(crate) struct Stopper {
@@ -31,6 +31,12 @@ pub(crate) struct Stopper {
 }
 
 impl Stopper {
+    /// Whether it was asked.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let held = self.control.lock();
+        held.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     fn watch(&self, control: Arc<Control>) {
         let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         if held.0 {
@@ -47,7 +53,7 @@ impl Stopper {
         Stopper::default()
     }
 
-    /// Asks the flow to drain and end.
+    /// Asks it to drain and end.
     fn stop(&self) {
         let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         held.0 = true;

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, sync::PyOnceLock};
 
-use super::interface::{Named, PyField};
+use super::interface::{Named, PyField, PyStruct};
 
 /// Why an object cannot be made: the record is broken, or the class refused.
 pub(super) enum DecodeError {
@@ -108,22 +108,9 @@ fn decode_named<'py>(
     schema: &Schema,
 ) -> Result<Bound<'py, PyAny>> {
     match own {
-        Named::Struct {
-            class,
-            fields,
-            positional,
-        } => {
-            values.array_of(fields.len())?;
-            if *positional {
-                let arguments = decode_fields(py, values, fields, named, schema)?;
-                return Ok(class.bind(py).call1(arguments)?);
-            }
-            let arguments = PyDict::new(py);
-            let given = decode_fields(py, values, fields, named, schema)?;
-            for (PyField { name, .. }, value) in fields.iter().zip(given.iter()) {
-                arguments.set_item(name, value)?;
-            }
-            Ok(class.bind(py).call((), Some(&arguments))?)
+        Named::Struct(own) => {
+            values.array_of(own.fields.len())?;
+            make(py, values, own, named, schema)
         }
         Named::Enum(members) => {
             let (number, found) = values.variant()?;
@@ -132,7 +119,33 @@ fn decode_named<'py>(
             let member = member.ok_or_else(|| values.no_variant(number))?;
             Ok(member.bind(py).clone())
         }
+        Named::Union(variants) => {
+            let (number, found) = values.variant()?;
+            let variant = usize::try_from(number).ok().and_then(|at| variants.get(at));
+            let variant = variant.ok_or_else(|| values.no_variant(number))?;
+            values.variant_fields(found, variant.fields.len())?;
+            make(py, values, variant, named, schema)
+        }
     }
+}
+
+/// An object of a class, from its fields.
+fn make<'py>(
+    py: Python<'py>,
+    values: &mut Unpacker<'_>,
+    own: &PyStruct,
+    named: &[Named],
+    schema: &Schema,
+) -> Result<Bound<'py, PyAny>> {
+    let given = decode_fields(py, values, &own.fields, named, schema)?;
+    if own.positional {
+        return Ok(own.class.bind(py).call1(given)?);
+    }
+    let arguments = PyDict::new(py);
+    for (PyField { name, .. }, value) in own.fields.iter().zip(given.iter()) {
+        arguments.set_item(name, value)?;
+    }
+    Ok(own.class.bind(py).call((), Some(&arguments))?)
 }
 
 /// Reads the fields of a struct or the arguments of a call.

@@ -5,7 +5,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 
-use super::interface::{Named, PyField};
+use super::interface::{Named, PyField, PyStruct};
 use crate::show::type_name;
 
 /// Why a value cannot be written: a fault of the value, or no space, which is tried again with more.
@@ -184,25 +184,47 @@ fn encode_named(
 ) -> Result<()> {
     let py = value.py();
     match own {
-        Named::Struct { class, fields, .. } => {
-            if !value.get_type().is(class.bind(py)) && !value.is_instance(class.bind(py))? {
+        Named::Struct(own) => {
+            if !value.get_type().is(own.class.bind(py)) && !value.is_instance(own.class.bind(py))? {
                 return Err(expected(&schema.type_name(ty), value));
             }
-            out.array(fields.len())?;
-            for PyField { name, ty } in fields {
-                let field = value.getattr(name.bind(py))?;
-                let encoded = encode(&field, ty, named, schema, out);
-                encoded.map_err(|error| match error {
-                    EncodeError::Full => error,
-                    error => error.into_python(py, &name.to_string()).into(),
-                })?;
-            }
+            out.array(own.fields.len())?;
+            encode_fields(value, own, named, schema, out)?;
         }
         Named::Enum(members) => {
             let found = members.iter().position(|member| value.is(member.bind(py)));
             let number = found.ok_or_else(|| expected(&schema.type_name(ty), value))?;
             out.uint(number as u64)?;
         }
+        Named::Union(variants) => {
+            let class = value.get_type();
+            let found = variants
+                .iter()
+                .position(|variant| class.is(variant.class.bind(py)));
+            let number = found.ok_or_else(|| expected(&schema.type_name(ty), value))?;
+            let variant = &variants[number];
+            out.variant(number as u64, variant.fields.len())?;
+            encode_fields(value, variant, named, schema, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_fields(
+    value: &Bound<'_, PyAny>,
+    own: &PyStruct,
+    named: &[Named],
+    schema: &Schema,
+    out: &mut Packer<'_>,
+) -> Result<()> {
+    let py = value.py();
+    for PyField { name, ty } in &own.fields {
+        let field = value.getattr(name.bind(py))?;
+        let encoded = encode(&field, ty, named, schema, out);
+        encoded.map_err(|error| match error {
+            EncodeError::Full => error,
+            error => error.into_python(py, &name.to_string()).into(),
+        })?;
     }
     Ok(())
 }

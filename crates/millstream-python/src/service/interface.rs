@@ -10,14 +10,19 @@ use crate::error::service_error;
 
 /// A struct or an enum of an interface.
 pub(super) enum Named {
-    Struct {
-        class: Py<PyAny>,
-        fields: Vec<PyField>,
-        /// Whether the class takes its fields by position.
-        positional: bool,
-    },
+    Struct(PyStruct),
     /// The members of an `enum.Enum`, in the order of the schema.
     Enum(Vec<Py<PyAny>>),
+    /// The classes of a union, in the order of the schema: an enum whose variants have fields.
+    Union(Vec<PyStruct>),
+}
+
+/// A class whose objects are fields in a record.
+pub(super) struct PyStruct {
+    pub class: Py<PyAny>,
+    pub fields: Vec<PyField>,
+    /// Whether the class takes its fields by position.
+    pub positional: bool,
 }
 
 /// A field or an argument.
@@ -34,7 +39,8 @@ pub(super) struct PyMethod {
 
 /// An interface: `Interface(name, version, definitions, methods)`.
 ///
-/// A definition is `(name, class, fields, positional)` for a struct, `(name, members)` for an enum; a method `(name, aliases, fields)`; a
+/// A definition is `(name, class, fields, positional)` for a struct, `(name, members)` for an enum, `(name, structs, "union")` for a union,
+/// whose variants are such structs; a method `(name, aliases, fields)`; a
 /// field `(name, type, aliases, default or ())`, the default in a tuple; a type a name, or a tuple `("list", type)`,
 /// `("option", type)`, `("map", key, value)`, `("named", index)`.
 #[pyclass(frozen, module = "millstream._millstream")]
@@ -65,9 +71,16 @@ impl Interface {
         let bare = Schema::new(name, version, Vec::new(), described.clone());
         let bare = bare.map_err(|error| service_error(py, &error))?;
         for (definition, given) in described.iter_mut().zip(&definitions) {
-            if let Shape::Struct(fields) = &mut definition.shape {
-                let given: Vec<Bound<'_, PyTuple>> = given.get_item(2)?.extract()?;
-                add_defaults(fields, &given, &named, &bare)?;
+            match &mut definition.shape {
+                Shape::Struct(fields) => {
+                    add_defaults(fields, &fields_of(given)?, &named, &bare)?;
+                }
+                Shape::Enum(variants) if given.len() == 3 => {
+                    for (variant, given) in variants.iter_mut().zip(parts_of(given)?) {
+                        add_defaults(&mut variant.fields, &fields_of(&given)?, &named, &bare)?;
+                    }
+                }
+                Shape::Enum(_) => {}
             }
         }
         let (mut schema_methods, mut read) = (Vec::new(), Vec::new());
@@ -106,24 +119,52 @@ impl Interface {
 }
 
 fn define(definition: &Bound<'_, PyTuple>) -> PyResult<(Definition, Named)> {
-    let py = definition.py();
     let name: String = definition.get_item(0)?.extract()?;
-    if definition.len() == 2 {
-        let members: Vec<(String, Bound<'_, PyAny>)> = definition.get_item(1)?.extract()?;
-        let variant = |(name, _): &(String, _)| Variant::new(name.clone(), Vec::new());
-        let shape = Shape::Enum(members.iter().map(variant).collect());
-        let members = members.into_iter().map(|(_, member)| member.unbind());
-        return Ok((Definition { name, shape }, Named::Enum(members.collect())));
-    }
-    let given: Vec<Bound<'_, PyTuple>> = definition.get_item(2)?.extract()?;
-    let fields = given.iter().map(field).collect::<PyResult<Vec<_>>>()?;
-    let named = Named::Struct {
-        class: definition.get_item(1)?.unbind(),
-        fields: fields.iter().map(|field| py_field(py, field)).collect(),
-        positional: definition.get_item(3)?.extract()?,
+    let (shape, named) = match definition.len() {
+        2 => {
+            let members: Vec<(String, Bound<'_, PyAny>)> = definition.get_item(1)?.extract()?;
+            let variant = |(name, _): &(String, _)| Variant::new(name.clone(), Vec::new());
+            let shape = Shape::Enum(members.iter().map(variant).collect());
+            let members = members.into_iter().map(|(_, member)| member.unbind());
+            (shape, Named::Enum(members.collect()))
+        }
+        3 => {
+            let (mut variants, mut structs) = (Vec::new(), Vec::new());
+            for part in parts_of(definition)? {
+                let (fields, own) = of_struct(&part)?;
+                variants.push(Variant::new(part.get_item(0)?.extract::<String>()?, fields));
+                structs.push(own);
+            }
+            (Shape::Enum(variants), Named::Union(structs))
+        }
+        _ => {
+            let (fields, own) = of_struct(definition)?;
+            (Shape::Struct(fields), Named::Struct(own))
+        }
     };
-    let shape = Shape::Struct(fields);
     Ok((Definition { name, shape }, named))
+}
+
+/// The structs of a union, as Python gives them.
+fn parts_of<'py>(union: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+    union.get_item(1)?.extract()
+}
+
+/// The fields of a struct, as Python gives them.
+fn fields_of<'py>(of: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+    of.get_item(2)?.extract()
+}
+
+fn of_struct(given: &Bound<'_, PyTuple>) -> PyResult<(Vec<Field>, PyStruct)> {
+    let py = given.py();
+    let fields = fields_of(given)?;
+    let fields = fields.iter().map(field).collect::<PyResult<Vec<_>>>()?;
+    let own = PyStruct {
+        class: given.get_item(1)?.unbind(),
+        fields: fields.iter().map(|field| py_field(py, field)).collect(),
+        positional: given.get_item(3)?.extract()?,
+    };
+    Ok((fields, own))
 }
 
 fn py_field(py: Python<'_>, field: &Field) -> PyField {

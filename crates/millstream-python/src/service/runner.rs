@@ -6,7 +6,7 @@ use std::time::Duration;
 use millstream::journal::{Journal, Options, Wait};
 use millstream::service::{self as native, OnError, Settings, Setup, Stop, Taken};
 use millstream::wire::{CallError, Unpacker};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -15,6 +15,7 @@ use super::interface::Interface;
 use super::outlet::{End, Outlet};
 use crate::error::{cause, service_cause, service_error, service_failed};
 use crate::gil::{locked, unlocked};
+use crate::run::Stopper;
 
 /// How many calls are made before signals are looked at.
 const CALLS: u32 = 256;
@@ -81,7 +82,7 @@ impl Service {
 
     /// `own` are interfaces of the outputs with the methods that hear them at a start.
     ///
-    /// Runs: until all inputs are taken when `drain` is set, else until Ctrl-C. `until` ends it behind so many calls. Gives the numbers of
+    /// Runs: until all inputs are taken when `drain` is set, else until `stopper` is told or a `KeyboardInterrupt` comes. `until` ends it behind so many calls. Gives the numbers of
     /// calls, ticks, skipped records and dead letters.
     #[expect(
         clippy::too_many_arguments,
@@ -100,6 +101,7 @@ impl Service {
         own: Vec<(Py<Interface>, Vec<Py<PyAny>>)>,
         drain: bool,
         until: Option<u64>,
+        stopper: Py<Stopper>,
     ) -> PyResult<(u64, u64, u64, u64)> {
         let service = self
             .service
@@ -140,7 +142,7 @@ impl Service {
             },
             rebuild,
         };
-        let report = run(py, setup, settings, drain, until)?;
+        let report = run(py, setup, settings, drain, until, stopper.get())?;
         Ok((
             report.calls,
             report.ticks,
@@ -180,11 +182,12 @@ fn run(
     settings: Settings,
     drain: bool,
     until: Option<u64>,
+    stopper: &Stopper,
 ) -> PyResult<native::Report> {
     let mut runner = setup
         .start(settings)
         .map_err(|error| service_failed(py, error))?;
-    let (never, mut calls) = (Stop::default(), 0u32);
+    let mut calls = 0u32;
     loop {
         if until.is_some_and(|until| runner.report().calls >= until) {
             return Ok(runner.report());
@@ -199,16 +202,21 @@ fn run(
         }
         if calls >= CALLS || taken == Taken::Nothing {
             calls = 0;
-            if let Err(signal) = py.check_signals() {
-                if signal.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
-                    never.stop();
-                    return runner
-                        .run(&never)
-                        .map_err(|error| service_failed(py, error));
-                }
-                return Err(signal);
+            if interrupted(py)? || stopper.is_stopped() {
+                let stopped = Stop::default();
+                stopped.stop();
+                let ended = runner.run(&stopped);
+                return ended.map_err(|error| service_failed(py, error));
             }
         }
+    }
+}
+
+/// Lets Python's handlers of signals run, and gives whether one raised `KeyboardInterrupt`.
+fn interrupted(py: Python<'_>) -> PyResult<bool> {
+    match py.check_signals() {
+        Err(signal) if signal.is_instance_of::<PyKeyboardInterrupt>(py) => Ok(true),
+        other => other.map(|()| false),
     }
 }
 

@@ -79,7 +79,9 @@ impl Copy {
 
     fn take(&mut self, journal: Journal) -> Result<(), ReplicationError> {
         let identity = journal.identity()?;
-        if identity.is_none() && !self.adopt {
+        // Who reads the copy may have been here first, and then has made a journal that nothing was ever in.
+        let untouched = journal.next()? == 0;
+        if identity.is_none() && !self.adopt && !untouched {
             return Err(ReplicationError::NotACopy {
                 path: self.dir.clone(),
                 hint: "; or --adopt it, if it was copied from the leader's by other means",

@@ -304,6 +304,26 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
 }
 
 #[test]
+fn who_reads_a_copy_may_be_there_before_its_follower() {
+    let folder = tempfile::tempdir().unwrap();
+    let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
+    append(&orders, &lines(0, 1_000));
+    let leader = Leader::start(":0", &[text(&orders)]);
+    let journal = Journal::open(&copy, Options::default()).unwrap();
+    let mut reader = journal.reader().unwrap();
+    assert!(reader.next().unwrap().is_none());
+    let follow = ["journal", "follow", &leader.address, text(&copy), "--once"];
+    printed(&millstream(&follow));
+    let mut lines = 0;
+    while let Some(record) = reader.next().unwrap() {
+        assert_eq!(record.body, format!("line {lines}").as_bytes());
+        lines += 1;
+    }
+    assert_eq!(lines, 1_000);
+    assert_same(&orders, &copy);
+}
+
+#[test]
 fn what_was_pruned_before_it_was_copied_is_an_error_with_the_way_out() {
     let folder = tempfile::tempdir().unwrap();
     let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));

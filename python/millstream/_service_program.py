@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--wait", choices=["block", "back-off", "spin"], default="block", help="how to wait for input"
     )
-    run.add_argument("--on-error", choices=["fail", "skip"], default="fail", help="what a bad record does")
+    on_error(run)
     run.add_argument("--dead-letters", metavar="DIR", help="a journal for bad records")
     state(run)
     run.add_argument("--drain", action="store_true", help="end when all inputs are taken")
@@ -79,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     component(again)
     inputs(again)
     again.add_argument("--until", type=count, metavar="N", help="end behind N calls")
+    on_error(again)
 
     diff = verb(
         "diff",
@@ -89,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
     diff.add_argument("a", metavar="A", help="MODULE:CLASS, or FILE.py:CLASS")
     diff.add_argument("b", metavar="B", help="the same")
     inputs(diff)
+    on_error(diff)
 
     export = verb("export", export_verb, "Show the calls of a journal as YAML.", "orders --from 10 --to 20")
     export.add_argument("journal", metavar="DIR")
@@ -109,6 +111,10 @@ def inputs(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--in", dest="inputs", action="append", required=True, metavar="DIR", help="an input journal"
     )
+
+
+def on_error(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--on-error", choices=["fail", "skip"], default="fail", help="what a bad record does")
 
 
 def state(to: argparse.ArgumentParser) -> None:
@@ -216,7 +222,9 @@ def test_verb(options: Any) -> int:
 def replay_verb(options: Any) -> int:
     from .service import replay
 
-    print("---\n".join(replay(load(options.component), options.inputs, until=options.until)), end="")
+    component = load(options.component)
+    calls = replay(component, options.inputs, until=options.until, on_error=options.on_error)
+    print("---\n".join(calls), end="")
     return 0
 
 
@@ -226,7 +234,7 @@ def diff_verb(options: Any) -> int:
     from .service import replay
 
     a_lines, b_lines = (
-        "---\n".join(replay(load(place), options.inputs)).splitlines(keepends=True)
+        "---\n".join(replay(load(place), options.inputs, on_error=options.on_error)).splitlines(keepends=True)
         for place in (options.a, options.b)
     )
     differences = list(difflib.unified_diff(a_lines, b_lines, fromfile=options.a, tofile=options.b))

@@ -515,18 +515,25 @@ def serve(
         restore_signals()
 
 
-def replay(component: type, inputs: Path | Sequence[Path], *, until: int | None = None) -> list[str]:
+def replay(
+    component: type,
+    inputs: Path | Sequence[Path],
+    *,
+    until: int | None = None,
+    on_error: str = "fail",
+) -> list[str]:
     """Calls a new component with recorded inputs and gives what it calls, each as YAML. Nothing is written.
 
-    Several inputs are merged by their times; timers do not fire.
+    Several inputs are merged by their times; timers do not fire. ``on_error`` as in :func:`serve`.
     """
+    check_choice("on_error", on_error, ("fail", "skip"))
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     for path in paths:
         if not os.path.isdir(path):
             raise ServiceError(f"{os.fspath(path)}: there is no journal here")
     native, recorder = _millstream.Service(None), _millstream.Recorder()
     instance = made(component, recorder.outlet, native.clock)
-    run_native(native, instance, paths, [], drain=True, until=until)
+    run_native(native, instance, paths, [], on_error=on_error, drain=True, until=until)
     return recorder.take()
 
 

@@ -55,7 +55,7 @@ class Keep(Events):
 
 
 def test_each_object_of_a_union_comes_back_as_its_own_class(tmp_path: Path) -> None:
-    events = ms.publisher(Events, tmp_path / "events")  # type: ignore[type-abstract]
+    events = ms.publisher(Events, tmp_path / "events")
     for event in EVENTS:
         events.happened(event, Closed())
         events.happened(event)
@@ -113,7 +113,7 @@ def test_what_is_of_none_of_the_classes_is_refused() -> None:
 
 
 def test_a_variant_may_come_later_and_a_field_may_gain_a_name(tmp_path: Path) -> None:
-    ms.publisher(Events, tmp_path / "events").happened(Placed("A-1", 7))  # type: ignore[type-abstract]
+    ms.publisher(Events, tmp_path / "events").happened(Placed("A-1", 7))
 
     @dataclass
     class NowPlaced:

@@ -433,3 +433,17 @@ def test_services_follow_each_other_in_one_process(tmp_path: Path) -> None:
     last = len(ms.Journal(tmp_path / "audit", "r")) - 1
     hops = _millstream.service_history(str(tmp_path / "audit"), last)
     assert [Path(hop[0]).name for hop in hops] == ["audit", "replies", "orders"]
+
+
+def test_a_replay_skips_what_the_service_has_skipped(tmp_path: Path) -> None:
+    orders = ms.publisher(Orders, tmp_path / "orders")
+    orders.place(order("A-1"))
+    orders.place(order(""))
+    ms.Journal(tmp_path / "orders").append(b"no call")
+    orders.place(order("A-2"))
+    report = ms.serve(Desk, tmp_path / "orders", out=tmp_path / "replies", on_error="skip", drain=True)
+    assert (report.calls, report.skipped) == (4, 2)
+    with pytest.raises(ms.ServiceError, match="record 2"):
+        ms.service.replay(Desk, tmp_path / "orders")
+    calls = ms.service.replay(Desk, tmp_path / "orders", on_error="skip")
+    assert [call.splitlines()[1] for call in calls] == ["  id: A-1", "  id: A-2"]

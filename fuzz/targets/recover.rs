@@ -118,7 +118,8 @@ fn word(machine: &Simulated, name: &str, at: u64) -> u64 {
 /// The records below the watermark that is on the disk.
 fn watermark(machine: &Simulated) -> u64 {
     let segments = FILES.iter().filter(|name| **name != "control");
-    let marks = segments.map(|name| [MARKS.start, MARKS.start + 8].map(|at| word(machine, name, at)));
+    let marks =
+        segments.map(|name| [MARKS.start, MARKS.start + 8].map(|at| word(machine, name, at)));
     let begun = marks.filter(|[base, durable]| *base != u64::MAX && *durable != 0);
     // A mark has the number of records of its segment in its lower half.
     let records = begun.map(|[base, durable]| base + (durable & u64::from(u32::MAX)));

@@ -1,8 +1,14 @@
 //! The background: one thread for each opening that writes, which keeps the file system away from appends.
 //!
 //! It touches pages before writers come to them, makes the next segment when the current one is half full, unmaps and syncs the ones
-//! that were ended (whatever `sync` says, so that recovery has little to scan), and syncs from time to time when that was asked for. Without threads (in a simulation) appends do this work
-//! themselves when they cannot do without it.
+//! that were ended (whatever `sync` says, so that recovery has little to scan), and syncs from time to time when that was asked for. Without
+//! threads (in a simulation) appends do this work themselves when they cannot do without it.
+//!
+//! With `sync=always` it also writes the touched pages to the disk, as the zeros that they are. A file system remembers of each block of
+//! a preallocated file that it was never written. The first write changes that, which the sync of a record then has to make durable
+//! too, and that takes longer than the record itself. Who syncs each record finds blocks that have been written before. Nothing
+//! depends on it: no watermark is raised, and a page in which a record has begun meanwhile is written as it is, as the system may do
+//! at any time.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,6 +28,8 @@ const WINDOW_MIN: u64 = 256 << 10;
 const WINDOW_MAX: u64 = 16 << 20;
 /// How much is touched or synced at once, so that other work does not wait for long.
 const STEP: u64 = 2 << 20;
+/// So much at once while somebody may wait for the sync of a record, which stands behind this one in the disk's line.
+const ZEROS_STEP: u64 = 512 << 10;
 /// So many ended segments may stay mapped while there is more pressing work.
 const RETIRED_MAX: usize = 4;
 
@@ -229,20 +237,23 @@ impl<S: Storage> Shared<S> {
         if work.retired.len() > RETIRED_MAX {
             return self.unmap(work);
         }
+        // A journal that is appended to rarely is not worth it: the first window is enough for it.
+        let zeros = self.core.options.sync == Sync::Always && work.window > 2 * WINDOW_MIN;
         if let Some((segment, from, to)) = work.touch.take() {
-            let end = (from + STEP).min(to);
+            let step = if zeros { ZEROS_STEP } else { STEP };
+            let end = (from + step).min(to);
             if end < to {
                 work.touch = Some((Arc::clone(&segment), end, to));
             }
             drop(work);
-            segment.region().populate(from, end);
+            self.touch(&segment, from, end, zeros);
         } else if let Some(number) = work.wanted.take() {
             work.preparing = true;
             let window = work.window;
             drop(work);
             let result = self.prepare(number);
             if let Ok(segment) = &result {
-                segment.region().populate(0, window.min(segment.bytes()));
+                self.touch(segment, 0, window.min(segment.bytes()), zeros);
             }
             work = lock(&self.work);
             work.preparing = false;
@@ -260,6 +271,15 @@ impl<S: Storage> Shared<S> {
             return work;
         }
         lock(&self.work)
+    }
+
+    /// Have these pages in memory, and on the disk if that is asked for.
+    fn touch(&self, segment: &Segment<S::Region>, from: u64, to: u64, zeros: bool) {
+        segment.region().populate(from, to);
+        if zeros {
+            // A failure poisons the journal, which the next append reports: it may have been of a page with a record.
+            let _poisoned = self.core.sync(segment, from, to);
+        }
     }
 
     /// Unmap the segments that were ended.

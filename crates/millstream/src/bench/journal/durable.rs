@@ -1,9 +1,9 @@
-//! A sync for every append: one appender, 64 of them, and the machine's own rate in between.
+//! A sync for every append: one appender, 64 of them, the machine's own rate in between, and what waking 64 threads costs it.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_flow::clock::now_ns;
 use millstream_journal::{Error, Journal, Options, Sync};
@@ -13,11 +13,13 @@ use super::{BODY, Fault, Figures, Scratch};
 
 const TIME_NS: u64 = 700_000_000;
 const THREADS: usize = 64;
+const PLAIN_BYTES: u64 = 4 << 20;
 
 pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
     let machine = write_and_sync(folder)?;
     let one = append(folder, 1)?;
     let many = append(folder, THREADS)?;
+    let woken = wake_and_sync(folder)?;
     figures.add("pwrite 64 B + fdatasync, plain file", machine, "/s", None);
     figures.add("append, sync=always, one appender", one, "/s", None);
     figures.add(
@@ -33,27 +35,87 @@ pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
         "times",
         Some("20"),
     );
+    figures.add(
+        "64 threads woken after each fdatasync, and nothing else, against the plain file",
+        woken / machine,
+        "times",
+        None,
+    );
     Ok(())
 }
 
 /// What this machine can do: 64 bytes behind each other into a file that has its room already, each synced.
 pub(super) fn write_and_sync(folder: &Path) -> Result<f64, Fault> {
     let scratch = Scratch::new(folder)?;
+    let file = plain_file(&scratch)?;
+    let start = now_ns();
+    let mut count = 0;
+    while now_ns() - start < TIME_NS {
+        file.write_all_at(&BODY, count * 64 % PLAIN_BYTES)?;
+        file.sync_data()?;
+        count += 1;
+    }
+    Ok(per_second(count, start))
+}
+
+/// A file whose blocks have been written before.
+fn plain_file(scratch: &Scratch) -> Result<File, Fault> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(true)
         .write(true)
         .open(scratch.path().join("plain"))?;
-    file.write_all_at(&vec![0; 4 << 20], 0)?;
+    file.write_all_at(&vec![0; PLAIN_BYTES as usize], 0)?;
     file.sync_all()?;
-    let start = now_ns();
-    let mut count = 0;
-    while now_ns() - start < TIME_NS {
-        file.write_all_at(&BODY, count * 64 % (4 << 20))?;
-        file.sync_data()?;
-        count += 1;
-    }
-    Ok(per_second(count, start))
+    Ok(file)
+}
+
+/// What no group commit of 64 sleeping threads can be faster than: all bodies of a round are written and synced at once, then each thread
+/// is woken, says that it is, and sleeps again. Counted as if each had appended.
+fn wake_and_sync(folder: &Path) -> Result<f64, Fault> {
+    let scratch = Scratch::new(folder)?;
+    let file = plain_file(&scratch)?;
+    let bodies = BODY.repeat(THREADS);
+    let (round, awake, over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let sleeper = || {
+        let mut seen = 0;
+        while !over.load(Ordering::SeqCst) {
+            if round.load(Ordering::SeqCst) == seen {
+                std::thread::park();
+            } else {
+                seen += 1;
+                awake.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let sleepers: Vec<_> = (1..THREADS).map(|_| scope.spawn(sleeper)).collect();
+        let wake_all = || {
+            sleepers
+                .iter()
+                .for_each(|sleeper| sleeper.thread().unpark())
+        };
+        let start = now_ns();
+        let mut rounds = 0;
+        let mut outcome = Ok(());
+        while outcome.is_ok() && now_ns() - start < TIME_NS {
+            let at = rounds * bodies.len() as u64 % PLAIN_BYTES;
+            outcome = file
+                .write_all_at(&bodies, at)
+                .and_then(|()| file.sync_data());
+            rounds += 1;
+            round.store(rounds, Ordering::SeqCst);
+            wake_all();
+            while awake.load(Ordering::SeqCst) < rounds * sleepers.len() as u64 {
+                std::thread::yield_now();
+            }
+        }
+        let rate = per_second(rounds * THREADS as u64, start);
+        over.store(true, Ordering::SeqCst);
+        wake_all();
+        outcome?;
+        Ok(rate)
+    })
 }
 
 fn append(folder: &Path, threads: usize) -> Result<f64, Fault> {

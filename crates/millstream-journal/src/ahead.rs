@@ -26,6 +26,8 @@ use crate::storage::{Region, Storage};
 /// How far pages are touched ahead of the tail: little at first, because most journals are small, and more each time.
 const WINDOW_MIN: u64 = 256 << 10;
 const WINDOW_MAX: u64 = 16 << 20;
+/// The same where they are written to the disk as well: syncs hold records back, and what is never appended is written for nothing.
+const ZEROS_MAX: u64 = 2 << 20;
 /// How much is touched or synced at once, so that other work does not wait for long.
 const STEP: u64 = 2 << 20;
 /// So much at once while somebody may wait for the sync of a record, which stands behind this one in the disk's line.
@@ -122,7 +124,11 @@ impl<S: Storage> Ahead<S> {
         if offset >= half && work.ready.is_none() {
             work.wanted = Some(number + 1);
         }
-        work.window = (work.window * 2).min(WINDOW_MAX);
+        let window_max = match self.shared.core.options.sync {
+            Sync::Always => ZEROS_MAX,
+            Sync::Every(_) | Sync::Never => WINDOW_MAX,
+        };
+        work.window = (work.window * 2).min(window_max);
         let ahead = work.window / 2;
         let to = (offset + work.window).min(bytes);
         // What was asked for before goes on where it is.

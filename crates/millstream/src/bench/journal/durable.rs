@@ -36,7 +36,7 @@ pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
         Some("20"),
     );
     figures.add(
-        "64 threads woken after each fdatasync, and nothing else, against the plain file",
+        "64 threads woken after each fdatasync, against the plain file",
         woken / machine,
         "times",
         None,

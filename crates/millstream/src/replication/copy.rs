@@ -145,7 +145,11 @@ impl Copy {
                 segment_bytes: welcome.segment_bytes,
                 ..self.options()
             };
-            let journal = Journal::open(&self.dir, options)?;
+            let journal = match Journal::open(&self.dir, options) {
+                // Who reads the copy has been faster.
+                Err(Error::Exists { .. }) => Journal::open(&self.dir, self.options())?,
+                journal => journal?,
+            };
             self.take(journal)?;
         }
         let Some(open) = &mut self.open else {

@@ -186,7 +186,10 @@ impl<L: Log> Queue<L> {
                 body: new.body,
             },
         };
-        let id = self.append(&operation).map_err(|cause| self.fault(cause))?;
+        let id = self.append(&operation).map_err(|cause| {
+            self.compact_if_due();
+            self.fault(cause)
+        })?;
         if let Some((source, index)) = new.from {
             self.marks.set(source, index + 1, id);
         }
@@ -464,7 +467,7 @@ impl<L: Log> Queue<L> {
     fn append(&mut self, operation: &Operation<'_>) -> Result<u64, Cause> {
         self.record.clear();
         operation.encode(&mut self.record);
-        self.log.append(&self.record)
+        self.log.append(&self.record).inspect_err(|_| self.hurry())
     }
 
     fn take_open(&mut self, id: u64) -> Option<Item> {

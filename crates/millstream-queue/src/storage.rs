@@ -70,6 +70,9 @@ pub trait Log {
     /// The position that the next record will get.
     fn next(&self) -> u64;
 
+    /// All records before this position survive a loss of power.
+    fn durable(&self) -> u64;
+
     /// Make all records durable.
     ///
     /// # Errors

@@ -12,6 +12,10 @@ use crate::error::Cause;
 use crate::item::Item;
 use crate::operation::Operation;
 
+/// How many records come before it is seen whether that is durable which was written again.
+const LOOK_AGAIN_RECORDS: u64 = 512;
+/// So much may come before a sync is asked for that nobody else has done.
+const DEFERRED_BYTES: u64 = 32 << 20;
 /// How many records come between two looks at the log.
 const COMPACT_EVERY_RECORDS: u64 = 4096;
 /// How many bytes at most.
@@ -31,8 +35,21 @@ pub(super) struct Moved {
     by_position: BTreeSet<u64>,
     /// All live items with a smaller id are in `positions`.
     below: u64,
-    /// Whether a record of these may not be durable, so that the former one must not go.
-    unsynced: bool,
+    /// Records before this position must be durable before the former ones go.
+    needed: u64,
+    /// What could not be given up for that reason.
+    deferred: Option<Giving>,
+}
+
+/// What a look found that can be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Giving {
+    /// The records before this position...
+    oldest: u64,
+    /// ...once those before this one are durable.
+    needed: u64,
+    /// The size of the log then.
+    bytes: u64,
 }
 
 impl Moved {
@@ -41,7 +58,7 @@ impl Moved {
             self.by_position.remove(&former);
         }
         self.by_position.insert(position);
-        self.unsynced = true;
+        self.needed = self.needed.max(position + 1);
     }
 
     #[inline]
@@ -90,9 +107,9 @@ impl<L: Log> Queue<L> {
 
     /// Give up what is no longer needed. A failure changes nothing, and it is tried again later.
     pub(super) fn compact(&mut self) {
+        self.compaction.due_at = self.log.next() + COMPACT_EVERY_RECORDS;
         self.prune();
         let bytes = self.log.bytes();
-        self.compaction.due_at = self.log.next() + COMPACT_EVERY_RECORDS;
         self.compaction.due_bytes = bytes + COMPACT_EVERY_BYTES;
         self.compaction.settled_bytes = self.compaction.settled_bytes.min(bytes);
         let open_bytes: u64 = self
@@ -122,20 +139,54 @@ impl<L: Log> Queue<L> {
         }
     }
 
+    /// The disk is full, perhaps for want of what was not given up yet.
+    #[cold]
+    pub(super) fn hurry(&mut self) {
+        if let Some(deferred) = &mut self.moved.deferred {
+            deferred.bytes = 0;
+            (self.compaction.due_at, self.compaction.due_bytes) = (0, 0);
+        }
+    }
+
     fn prune(&mut self) {
         let first = self.log.first();
         let oldest = self.renew_marks(self.oldest());
-        if oldest > first && self.moved.unsynced {
-            // Whatever the sync policy: an item that has been safe for long must not become unsafe.
-            if self.sync().is_err() {
-                return;
-            }
-            self.moved.unsynced = false;
-        }
+        let Some(giving) = self.giving(oldest) else {
+            self.compaction.due_at = self.log.next() + LOOK_AGAIN_RECORDS;
+            return;
+        };
         // What the system refuses now is asked for again after the next records.
-        if self.log.prune(oldest).is_ok() && self.log.first() > first {
+        if self.log.prune(giving).is_ok() && self.log.first() > first {
             self.compaction.rotations += 1;
         }
+    }
+
+    /// The position before which records can go now, if those before `oldest` are no longer needed. Whatever the sync policy, an item that
+    /// has been safe for long must not become unsafe: where it was written again must be durable first. A sync here would hold up
+    /// everybody, and mostly one is done elsewhere soon: for answers, or when a segment has ended.
+    fn giving(&mut self, oldest: u64) -> Option<u64> {
+        let (durable, bytes) = (self.log.durable(), self.log.bytes());
+        let now = Giving {
+            oldest,
+            needed: self.moved.needed,
+            bytes,
+        };
+        if oldest <= self.log.first() || durable >= now.needed {
+            self.moved.deferred = None;
+            return Some(oldest);
+        }
+        let deferred = *self.moved.deferred.get_or_insert(now);
+        if durable >= deferred.needed {
+            self.moved.deferred = Some(now);
+            return Some(deferred.oldest);
+        }
+        if bytes < deferred.bytes.saturating_add(DEFERRED_BYTES) && deferred.bytes > 0
+            || self.sync().is_err()
+        {
+            return None;
+        }
+        self.moved.deferred = None;
+        Some(oldest)
     }
 
     /// Say again what only records before `oldest` say; gives the first position that is needed then.
@@ -146,7 +197,7 @@ impl<L: Log> Queue<L> {
                 return position;
             };
             self.marks.set(source, index, renewed);
-            self.moved.unsynced = true;
+            self.moved.needed = self.moved.needed.max(renewed + 1);
         }
         oldest
     }

@@ -25,6 +25,9 @@ use crate::storage::{JournalLog, Log, Syncing};
 /// After so many commits on end that spoke for the other way of syncing, that way is taken.
 const AGAINST_MAX: u32 = 3;
 
+/// How often more is waited for before a commit begins, at most.
+const GATHERS: u32 = 4;
+
 /// Does the syncs, here or on its thread.
 pub(super) struct Committer {
     desk: Arc<Desk<<JournalLog as Log>::Syncing>>,
@@ -198,8 +201,7 @@ impl Drop for Committer {
 pub(super) async fn begin(core: Rc<Core>, committer: Rc<Committer>) {
     loop {
         core.commit_wanted.notified().await;
-        // All that is ready now comes first: what it brings is part of this commit.
-        tokio::task::yield_now().await;
+        gather(&core).await;
         let (unsynced, number, alone) = core.with(|state| {
             let number = state.commits_begun;
             let alone = state.commits == number;
@@ -219,6 +221,17 @@ pub(super) async fn begin(core: Rc<Core>, committer: Rc<Committer>) {
         // Whoever was kept waiting is seen now.
         tokio::task::yield_now().await;
         core.with(|state| finish(state, &committer, &failed, &[took_us], number + 1));
+    }
+}
+
+/// All that is ready now comes first, as long as more does: it belongs to this commit then, and a sync costs the same for it.
+async fn gather(core: &Core) {
+    for _ in 0..GATHERS {
+        let reads = core.with(|state| state.reads);
+        tokio::task::yield_now().await;
+        if core.with(|state| state.reads) == reads {
+            return;
+        }
     }
 }
 

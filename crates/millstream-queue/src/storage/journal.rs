@@ -2,12 +2,15 @@
 //!
 //! The name of the folder is the name of the queue. What begins with a dot is none: a queue that is being removed is
 //! renamed to such a name first, so that a crash leaves no half of it.
+//!
+//! The log of a queue is the same over every storage of the journal: that is how simulations crash queues.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millstream_journal::storage::{Mapped, Storage as Disk};
 use millstream_journal::{Cursor, Journal, Options, Reader, Retention, Share, Sync, Writer};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -38,17 +41,17 @@ pub struct JournalStorage {
 }
 
 /// The journal of one queue.
-pub struct JournalLog {
-    journal: Journal,
-    writer: Writer,
-    reader: Reader,
-    cursor: Cursor,
+pub struct JournalLog<D: Disk = Mapped> {
+    journal: Journal<D>,
+    writer: Writer<D>,
+    reader: Reader<D>,
+    cursor: Cursor<D>,
     first: u64,
     next: u64,
     bytes: u64,
 }
 
-impl std::fmt::Debug for JournalLog {
+impl<D: Disk> std::fmt::Debug for JournalLog<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -125,17 +128,14 @@ impl Storage for JournalStorage {
     }
 
     fn open(&mut self, name: &str) -> Result<JournalLog, Cause> {
-        let journal = Journal::open(self.folder.join(name), self.options.clone())?;
-        let (first, next) = (journal.first()?, journal.next()?);
-        Ok(JournalLog {
-            writer: journal.writer()?,
-            reader: journal.reader()?,
-            cursor: journal.cursor(CURSOR, Share::Exclusive)?,
-            bytes: journal.info()?.bytes,
-            journal,
-            first,
-            next,
-        })
+        let folder = self.folder.join(name);
+        let is_new = !folder.exists();
+        let log = JournalLog::over(Journal::open(folder, self.options.clone())?)?;
+        if is_new {
+            // The journal has synced what is in its folder, not that there is one.
+            File::open(&self.folder)?.sync_all()?;
+        }
+        Ok(log)
     }
 
     fn remove(&mut self, name: &str) -> Result<(), Cause> {
@@ -149,15 +149,34 @@ impl Storage for JournalStorage {
     }
 }
 
-impl Syncing for Journal {
+impl<D: Disk> JournalLog<D> {
+    /// The log of a queue in this journal, which nobody else may write.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written.
+    pub fn over(journal: Journal<D>) -> Result<Self, Cause> {
+        let (first, next) = (journal.first()?, journal.next()?);
+        Ok(JournalLog {
+            writer: journal.writer()?,
+            reader: journal.reader()?,
+            cursor: journal.cursor(CURSOR, Share::Exclusive)?,
+            bytes: journal.info()?.bytes,
+            journal,
+            first,
+            next,
+        })
+    }
+}
+
+impl<D: Disk> Syncing for Journal<D> {
     fn sync(&self) -> Result<(), Cause> {
         Journal::sync(self)?;
         Ok(())
     }
 }
 
-impl Log for JournalLog {
-    type Syncing = Journal;
+impl<D: Disk> Log for JournalLog<D> {
+    type Syncing = Journal<D>;
 
     #[inline]
     fn append(&mut self, record: &[u8]) -> Result<u64, Cause> {
@@ -188,12 +207,17 @@ impl Log for JournalLog {
         self.next
     }
 
+    #[inline]
+    fn durable(&self) -> u64 {
+        self.journal.durable()
+    }
+
     fn sync(&mut self) -> Result<(), Cause> {
         self.writer.sync()?;
         Ok(())
     }
 
-    fn syncing(&self) -> Journal {
+    fn syncing(&self) -> Journal<D> {
         self.journal.clone()
     }
 

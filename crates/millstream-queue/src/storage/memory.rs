@@ -149,6 +149,10 @@ impl Log for MemoryLog {
         self.records.borrow().next()
     }
 
+    fn durable(&self) -> u64 {
+        self.records.borrow().synced
+    }
+
     fn sync(&mut self) -> Result<(), Cause> {
         self.records.borrow_mut().sync()
     }

@@ -36,7 +36,8 @@ test: build  ## run every test: Rust, types, docstrings, pytest, a minute of wor
 	$(BIN)/python -m mypy.stubtest millstream._millstream
 	$(BIN)/pytest --doctest-modules python/millstream
 	$(BIN)/pytest tests
-	$(TARGET)/checked/millstream-sim crash --seed $(SEED) --seconds $(SECONDS)
+	$(TARGET)/checked/millstream-sim crash --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
+	$(TARGET)/checked/millstream-sim queues --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
 	fuzz/run $(SECONDS)
 
 lint: $(READY) docs  ## check format, lints, types and the documentation of the crates
@@ -59,8 +60,9 @@ bench: build  ## measure this machine
 	$(TARGET)/release/millstream bench flow
 	$(TARGET)/release/millstream bench queue
 
-sim:  ## crash journals in simulated worlds: SEED=1 SECONDS=60, or WORLDS=1 to repeat one
-	cargo run --profile checked --quiet -p millstream-sim -- crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $(SECONDS))
+sim:  ## crash journals and queues in simulated worlds: SEED=1 SECONDS=60, or WORLDS=1 to repeat one of each
+	cargo run --profile checked --quiet -p millstream-sim -- crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 2 )))
+	cargo run --profile checked --quiet -p millstream-sim -- queues --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 2 )))
 
 fuzz:  ## feed five parsers what libFuzzer thinks of: SECONDS=60 in all
 	fuzz/run $(SECONDS)
@@ -81,4 +83,5 @@ clean:  ## remove everything that was built
 $(READY): requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
+	test ! -e /usr/include/libmemcached/memcached.h || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'pylibmc~=1.6'
 	touch $@

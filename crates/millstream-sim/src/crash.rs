@@ -7,7 +7,7 @@
 
 mod bodies;
 mod judge;
-mod model;
+pub(crate) mod model;
 mod world;
 
 use millstream_journal::planted::{self, Bug};

@@ -1,4 +1,4 @@
-//! Seeded worlds that crash, damage and starve a journal, and judge what is left of it.
+//! Seeded worlds that crash, damage and starve a journal or a server of queues, and judge what is left of it.
 //!
 //! Everything here is repeated by its seed: the machine, its disk, its clock and its random numbers are simulated
 //! (`millstream_journal::storage::simulated`), and one thread plays all processes. What is judged is the journal's own code.
@@ -11,4 +11,5 @@
 //! ```
 
 pub mod crash;
+pub mod queues;
 pub mod report;

@@ -2,15 +2,17 @@
 //!
 //! Each proof prints JSON lines, one for each promise, and the seed that repeats a failure; it exits 1 when there was one.
 
+use std::fmt::Debug;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use millstream_journal::planted::Bug;
-use millstream_sim::crash::{self, Kind, Tally};
+use millstream_sim::crash::{self, Broken, Kind, Tally};
+use millstream_sim::queues;
 use millstream_sim::report::{Line, commit};
 
-/// Seeded worlds that crash and damage a journal.
+/// Seeded worlds that crash and damage a journal, or crash a server of queues.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -34,27 +36,49 @@ enum Proof {
         #[arg(long)]
         failing_syncs: bool,
     },
+    /// A server of queues that is killed, on a machine that loses power; then what is done wrong on purpose, which must be found.
+    Queues {
+        /// The seed of the first world; the next ones count up from it.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// For how long.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Play so many worlds, however long it takes.
+        #[arg(long)]
+        worlds: Option<u64>,
+    },
 }
 
 /// Worlds in which a planted bug has to be found.
 const PATIENCE: u64 = 20_000;
 
 fn main() -> ExitCode {
-    let Proof::Crash {
-        seed,
-        seconds,
-        worlds,
-        failing_syncs,
-    } = Arguments::parse().proof;
-    let kind = if failing_syncs {
-        Kind::FailingSyncs
-    } else {
-        Kind::Sound
+    let proved = match Arguments::parse().proof {
+        Proof::Crash {
+            seed,
+            seconds,
+            worlds,
+            failing_syncs,
+        } => {
+            let kind = if failing_syncs {
+                Kind::FailingSyncs
+            } else {
+                Kind::Sound
+            };
+            let sound = sound(seed, worlds, kind, &deadline(Duration::from_secs(seconds)));
+            planted(seed) && sound
+        }
+        Proof::Queues {
+            seed,
+            seconds,
+            worlds,
+        } => {
+            let sound = queues_hold(seed, worlds, &deadline(Duration::from_secs(seconds)));
+            queues_found_out(seed) && sound
+        }
     };
-    let until = deadline(Duration::from_secs(seconds));
-    let sound = sound(seed, worlds, kind, || until.is_over());
-    let planted = planted(seed);
-    if sound && planted {
+    if proved {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -79,28 +103,36 @@ impl Deadline {
     }
 }
 
-fn sound(seed: u64, worlds: Option<u64>, kind: Kind, is_over: impl Fn() -> bool) -> bool {
-    let mut total = Tally::default();
+/// Play worlds until it is time, or ten have failed: the seeds of those and the promises that they have broken.
+fn play(
+    seed: u64,
+    worlds: Option<u64>,
+    until: &Deadline,
+    mut world: impl FnMut(u64) -> Option<Broken>,
+) -> Vec<(u64, u32)> {
     let mut failed = Vec::new();
-    for world in 0..worlds.unwrap_or(u64::MAX) {
-        if worlds.is_none() && is_over() {
+    for seed in seed..seed + worlds.unwrap_or(u64::MAX - seed) {
+        if worlds.is_none() && until.is_over() || failed.len() >= 10 {
             break;
         }
-        let tally = crash::world(seed + world, kind);
-        if let Some(broken) = &tally.failure {
+        if let Some(broken) = world(seed) {
             eprintln!(
-                "promise {} is broken: {}\n  repeat with: --seed {} --worlds 1",
-                broken.promise,
-                broken.what,
-                seed + world
+                "promise {} is broken: {}\n  repeat with: --seed {seed} --worlds 1",
+                broken.promise, broken.what
             );
-            failed.push((seed + world, broken.promise));
-        }
-        total.add(&tally);
-        if failed.len() >= 10 {
-            break;
+            failed.push((seed, broken.promise));
         }
     }
+    failed
+}
+
+fn sound(seed: u64, worlds: Option<u64>, kind: Kind, until: &Deadline) -> bool {
+    let mut total = Tally::default();
+    let failed = play(seed, worlds, until, |seed| {
+        let tally = crash::world(seed, kind);
+        total.add(&tally);
+        tally.failure
+    });
     let commit = commit();
     for (promise, test, runs) in [
         (1, "processes killed between two stores", total.kills),
@@ -121,14 +153,61 @@ fn sound(seed: u64, worlds: Option<u64>, kind: Kind, is_over: impl Fn() -> bool)
     failed.is_empty()
 }
 
-/// Whether every fault is found, and in how many worlds.
+fn queues_hold(seed: u64, worlds: Option<u64>, until: &Deadline) -> bool {
+    let mut total = queues::Tally::default();
+    let failed = play(seed, worlds, until, |seed| {
+        let tally = queues::world(seed, queues::Kind::Sound);
+        total.add(&tally);
+        tally.failure
+    });
+    let commit = commit();
+    for (test, runs) in [
+        ("servers killed between two stores", total.kills),
+        ("disks of queues after a loss of power", total.images),
+    ] {
+        let line = Line {
+            promise: 8,
+            test,
+            runs,
+            failures: failed.len() as u64,
+            first_seed: failed.first().map_or(seed, |(seed, _)| *seed),
+            commit: commit.clone(),
+        };
+        println!("{}", line.json());
+    }
+    eprintln!(
+        "{} items acknowledged, {} delivered again after a loss of power",
+        total.acknowledged, total.repeated
+    );
+    failed.is_empty()
+}
+
+/// Whether everything that is done wrong on purpose is found, and in how many worlds.
+fn queues_found_out(seed: u64) -> bool {
+    let found = |kind| queues::first_found(seed, PATIENCE, kind);
+    found_out(8, seed, &queues::Kind::WRONG, found)
+}
+
+/// Whether every fault of the journal is found.
 fn planted(seed: u64) -> bool {
     let kinds: Vec<Kind> = std::iter::once(Kind::Lying)
         .chain(Bug::ALL.map(Kind::Planted))
         .collect();
+    found_out(3, seed, &kinds, |kind| {
+        crash::first_found(seed, PATIENCE, kind)
+    })
+}
+
+/// Look for each fault, and say in which world it was found.
+fn found_out<K: Copy + Debug>(
+    promise: u32,
+    seed: u64,
+    kinds: &[K],
+    first_found: impl Fn(K) -> Option<(u64, Broken)>,
+) -> bool {
     let mut missed = 0;
-    for kind in &kinds {
-        match crash::first_found(seed, PATIENCE, *kind) {
+    for kind in kinds {
+        match first_found(*kind) {
             Some((found, broken)) => eprintln!(
                 "{kind:?}: found in world {}: {}",
                 found - seed + 1,
@@ -141,7 +220,7 @@ fn planted(seed: u64) -> bool {
         }
     }
     let line = Line {
-        promise: 3,
+        promise,
         test: "planted bugs found",
         runs: kinds.len() as u64,
         failures: missed,

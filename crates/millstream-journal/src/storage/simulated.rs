@@ -42,6 +42,8 @@ const SECTOR: u64 = 512;
 pub struct Simulated {
     machine: Arc<Machine>,
     process: Arc<Process>,
+    /// What names of this storage begin with on the machine: nothing, or a folder and a colon.
+    folder: Arc<str>,
 }
 
 #[derive(Default)]
@@ -67,6 +69,14 @@ impl Names {
     fn change(&mut self, name: &str, file: Option<Arc<File>>) {
         apply(&mut self.seen, name, file.clone());
         self.changes.push((name.to_owned(), file));
+    }
+
+    /// The changes in one folder are on the disk.
+    fn sync(&mut self, folder: &str) {
+        let synced = &mut self.synced;
+        self.changes
+            .extract_if(.., |(name, _)| name.starts_with(folder))
+            .for_each(|(name, file)| apply(synced, &name, file));
     }
 }
 
@@ -241,7 +251,29 @@ impl Simulated {
         Simulated {
             process: Arc::new(process),
             machine,
+            folder: "".into(),
         }
+    }
+
+    /// A folder of the machine, seen by the same process: a process that uses several journals dies in all of them at once.
+    #[must_use]
+    pub fn folder(&self, name: &str) -> Self {
+        Simulated {
+            folder: format!("{name}:").into(),
+            ..self.clone()
+        }
+    }
+
+    /// The folders in which there is anything.
+    #[must_use]
+    pub fn folders(&self) -> BTreeSet<String> {
+        let names = lock(&self.machine.names);
+        let folders = names.seen.keys().filter_map(|name| name.split_once(':'));
+        folders.map(|(folder, _)| folder.to_owned()).collect()
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.folder)
     }
 
     /// Another process on the same machine.
@@ -366,7 +398,7 @@ impl Storage for Simulated {
     type Lock = SimulatedLock;
 
     fn path(&self, name: &str) -> PathBuf {
-        PathBuf::from("simulated").join(name)
+        PathBuf::from("simulated").join(self.name(name))
     }
 
     fn prepare(&self) -> io::Result<()> {
@@ -379,8 +411,9 @@ impl Storage for Simulated {
         let names = names
             .seen
             .keys()
+            .filter_map(|name| name.strip_prefix(&*self.folder))
             .filter_map(|name| match (folder, name.split_once('/')) {
-                ("", None) => Some(name.clone()),
+                ("", None) => Some(name.to_owned()),
                 (folder, Some((of, name))) if of == folder => Some(name.to_owned()),
                 _ => None,
             });
@@ -389,6 +422,7 @@ impl Storage for Simulated {
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<SimulatedRegion> {
         self.process.step()?;
+        let name = &*self.name(name);
         let mut names = lock(&self.machine.names);
         let file = match names.seen.get(name) {
             Some(file) if lock(&file.history).disk.len() as u64 >= bytes => Arc::clone(file),
@@ -407,7 +441,7 @@ impl Storage for Simulated {
         self.process.check()?;
         let file = lock(&self.machine.names)
             .seen
-            .get(name)
+            .get(&self.name(name))
             .cloned()
             .ok_or(io::ErrorKind::NotFound)?;
         if lock(&file.history).disk.is_empty() {
@@ -418,6 +452,7 @@ impl Storage for Simulated {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.process.step()?;
+        let (from, to) = (&*self.name(from), &*self.name(to));
         let mut names = lock(&self.machine.names);
         if names.seen.contains_key(to) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -435,6 +470,7 @@ impl Storage for Simulated {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         self.process.step()?;
+        let name = &*self.name(name);
         let mut names = lock(&self.machine.names);
         if !names.seen.contains_key(name) {
             return Err(io::ErrorKind::NotFound.into());
@@ -446,15 +482,14 @@ impl Storage for Simulated {
     fn sync_names(&self) -> io::Result<()> {
         self.process.step()?;
         if !self.machine.lies.load(Ordering::SeqCst) {
-            let mut names = lock(&self.machine.names);
-            names.changes.clear();
-            names.synced = names.seen.clone();
+            lock(&self.machine.names).sync(&self.folder);
         }
         Ok(())
     }
 
     fn lock(&self, name: &str, hold: Hold) -> io::Result<Option<SimulatedLock>> {
         self.process.step()?;
+        let name = &*self.name(name);
         let mut names = lock(&self.machine.names);
         if !names.seen.contains_key(name) {
             let empty = File::of(Vec::new())?;

@@ -1,0 +1,281 @@
+//! What queues must do and hold, as plain lists.
+//!
+//! While a server runs, its answers are known to the byte. After a crash an item is one of three: it *must* be there (it was
+//! acknowledged and nobody has it), it *may* (the server died over it, or its removal was not durable yet), or it must not.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::crash::model::{Judged, broken};
+
+/// Queues of a world. The second gets a copy of what the first gets; the last is not synced.
+pub const QUEUES: [&str; 4] = ["orders", "orders+audit", "jobs", "unsynced"];
+const UNSYNCED: &str = "unsynced";
+
+/// An item, by its number, of which its body is made.
+pub type Number = u64;
+
+/// What can be known of a queue.
+#[derive(Clone, Default)]
+struct Line {
+    ready: VecDeque<Number>,
+    /// Who waits, for what key, until when.
+    waiters: VecDeque<(u8, String, u64)>,
+    /// Items that are there and were never acknowledged: the server died before it could.
+    unsure: BTreeSet<Number>,
+    /// Items that left, of which a loss of power may bring some back.
+    gone: BTreeSet<Number>,
+    /// Every item there ever was.
+    ever: BTreeSet<Number>,
+}
+
+impl Line {
+    fn put_back(&mut self, number: Number) {
+        let at = self.ready.partition_point(|other| *other < number);
+        self.ready.insert(at, number);
+    }
+}
+
+/// All queues and clients.
+#[derive(Clone, Default)]
+pub struct Model {
+    lines: BTreeMap<&'static str, Line>,
+    open: BTreeMap<(u8, &'static str), Number>,
+    expected: BTreeMap<u8, String>,
+    /// What has been done since the last answers: items that came, and items that left for good.
+    came: Vec<(&'static str, Number)>,
+    left: Vec<(&'static str, Number)>,
+    pub numbers: Number,
+    /// Counted for the report.
+    pub acknowledged: u64,
+    pub repeated: u64,
+}
+
+/// The body of an item.
+pub fn body(number: Number) -> String {
+    format!("{number}:{}", "x".repeat((number * 7919 % 240) as usize))
+}
+
+impl Model {
+    fn line(&mut self, queue: &'static str) -> &mut Line {
+        self.lines.entry(queue).or_default()
+    }
+
+    fn say(&mut self, client: u8, words: &str) {
+        self.expected.entry(client).or_default().push_str(words);
+    }
+
+    /// What a client must have got since it was last asked.
+    pub fn expected(&mut self, client: u8) -> String {
+        self.expected.remove(&client).unwrap_or_default()
+    }
+
+    pub fn is_waiting(&self, client: u8) -> bool {
+        self.lines
+            .values()
+            .any(|line| line.waiters.iter().any(|(waiter, ..)| *waiter == client))
+    }
+
+    /// The next item comes in; the request.
+    pub fn set(&mut self, client: u8, queue: &'static str) -> String {
+        let number = self.numbers;
+        self.numbers += 1;
+        let copies: &[&'static str] = match queue {
+            "orders" => &["orders", "orders+audit"],
+            _ => &[queue],
+        };
+        for &queue in copies {
+            let line = self.line(queue);
+            line.ready.push_back(number);
+            line.ever.insert(number);
+            self.came.push((queue, number));
+        }
+        self.say(client, "STORED\r\n");
+        for queue in copies {
+            self.serve(queue);
+        }
+        let body = body(number);
+        format!("set {queue} 0 0 {}\r\n{body}\r\n", body.len())
+    }
+
+    fn value(&mut self, client: u8, queue: &'static str, key: &str, number: Number) {
+        let body = body(number);
+        let words = format!("VALUE {key} 0 {}\r\n{body}\r\nEND\r\n", body.len());
+        self.say(client, &words);
+        if key.contains("/open") {
+            self.open.insert((client, queue), number);
+        } else if !key.contains("/peek") {
+            self.left.push((queue, number));
+        }
+    }
+
+    fn serve(&mut self, queue: &'static str) {
+        let line = self.line(queue);
+        if line.ready.is_empty() || line.waiters.is_empty() {
+            return;
+        }
+        let (number, waiter) = (line.ready.pop_front(), line.waiters.pop_front());
+        if let (Some(number), Some((client, key, _))) = (number, waiter) {
+            self.value(client, queue, &key, number);
+        }
+    }
+
+    /// A request for an item, or the end of one; `options` as they follow the name.
+    pub fn get(&mut self, client: u8, queue: &'static str, options: &str, now_ms: u64) -> String {
+        let (key, has) = (format!("{queue}{options}"), |option| {
+            options.contains(option)
+        });
+        let request = format!("get {key}\r\n");
+        if has("/close") || has("/abort") {
+            if let Some(number) = self.open.remove(&(client, queue)) {
+                if has("/close") {
+                    self.left.push((queue, number));
+                } else {
+                    self.line(queue).put_back(number);
+                    self.serve(queue);
+                }
+            }
+            if !has("/open") {
+                self.say(client, "END\r\n");
+                return request;
+            }
+        }
+        if self.open.contains_key(&(client, queue)) && !has("/peek") {
+            self.say(client, "ERROR\r\n");
+            return request;
+        }
+        let wait_ms = options
+            .split_once("/t=")
+            .and_then(|(_, ms)| ms.parse::<u64>().ok());
+        let line = self.line(queue);
+        match (line.ready.front().copied(), wait_ms) {
+            (Some(number), _) => {
+                if !has("/peek") {
+                    line.ready.pop_front();
+                }
+                self.value(client, queue, &key, number);
+            }
+            (None, Some(ms)) => line.waiters.push_back((client, key, now_ms + ms)),
+            (None, None) => self.say(client, "END\r\n"),
+        }
+        request
+    }
+
+    pub fn hang_up(&mut self, client: u8) {
+        self.expected.remove(&client);
+        for queue in QUEUES {
+            self.line(queue)
+                .waiters
+                .retain(|(waiter, ..)| *waiter != client);
+            if let Some(number) = self.open.remove(&(client, queue)) {
+                self.line(queue).put_back(number);
+                self.serve(queue);
+            }
+        }
+    }
+
+    /// The time has come to this moment.
+    pub fn pass(&mut self, now_ms: u64) {
+        for queue in QUEUES {
+            let line = self.line(queue);
+            let (over, waiting) = std::mem::take(&mut line.waiters)
+                .into_iter()
+                .partition::<VecDeque<_>, _>(|(.., until)| *until <= now_ms);
+            line.waiters = waiting;
+            for (client, ..) in over {
+                self.say(client, "END\r\n");
+            }
+        }
+    }
+
+    /// All answers were seen: what was done is acknowledged, and what was acknowledged as durable is.
+    pub fn settle(&mut self) {
+        self.acknowledged += self.came.len() as u64;
+        for (queue, _) in std::mem::take(&mut self.came) {
+            let line = self.line(queue);
+            line.gone.clear();
+            line.unsure.clear();
+        }
+        for (queue, number) in std::mem::take(&mut self.left) {
+            self.line(queue).gone.insert(number);
+        }
+    }
+
+    /// The server has died, or power was lost as well, and this is what its queues hold now.
+    pub fn judge(
+        &mut self,
+        found: &BTreeMap<&'static str, Vec<Number>>,
+        power: bool,
+    ) -> Judged<()> {
+        for ((_, queue), number) in std::mem::take(&mut self.open) {
+            self.line(queue).put_back(number);
+        }
+        let (came, left) = (
+            std::mem::take(&mut self.came),
+            std::mem::take(&mut self.left),
+        );
+        self.expected.clear();
+        for queue in QUEUES {
+            let of = |all: &[(&str, Number)]| -> BTreeSet<Number> {
+                all.iter()
+                    .filter(|(of, _)| *of == queue)
+                    .map(|(_, number)| *number)
+                    .collect()
+            };
+            let (came, left) = (of(&came), of(&left));
+            let found = found.get(queue).map_or(&[][..], Vec::as_slice);
+            let line = self.lines.entry(queue).or_default();
+            line.waiters.clear();
+            self.repeated += line.judge(queue, found, &came, &left, power)?;
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    /// Gives how many items came back that had left.
+    fn judge(
+        &mut self,
+        queue: &str,
+        found: &[Number],
+        came: &BTreeSet<Number>,
+        left: &BTreeSet<Number>,
+        power: bool,
+    ) -> Judged<u64> {
+        if !found.is_sorted_by(|one, other| one < other) {
+            return broken(8, format!("{queue} is out of order: {found:?}"));
+        }
+        let never = power && queue == UNSYNCED;
+        for number in &self.ready {
+            let unsure = never || came.contains(number) || power && self.unsure.contains(number);
+            if !unsure && found.binary_search(number).is_err() {
+                return broken(
+                    8,
+                    format!("{queue} has lost item {number}, and has {found:?}"),
+                );
+            }
+        }
+        for number in found {
+            let known = self.ready.binary_search(number).is_ok()
+                || came.contains(number)
+                || left.contains(number)
+                || power && self.gone.contains(number)
+                || never && self.ever.contains(number);
+            if !known {
+                return broken(8, format!("{queue} has item {number} again"));
+            }
+        }
+        let is_found = |number: &Number| found.binary_search(number).is_ok();
+        let repeated = self.gone.iter().filter(|number| is_found(number)).count() as u64;
+        if power {
+            self.gone.clear();
+            self.unsure.clear();
+        } else {
+            self.gone
+                .extend(came.union(left).filter(|number| !is_found(number)));
+            self.unsure
+                .extend(came.iter().filter(|number| is_found(number)));
+        }
+        self.ready = found.iter().copied().collect();
+        Ok(repeated)
+    }
+}

@@ -1,0 +1,352 @@
+//! One world: clients of a server that is killed and started again, on a machine that loses power.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millstream::random::Random;
+use millstream_journal::storage::Simulated;
+use millstream_journal::{Host, Options};
+use millstream_queue::Moment;
+use millstream_queue::config::Config;
+
+use super::disks::Disks;
+use super::model::{Model, Number, QUEUES, body};
+use super::server::Server;
+use super::{Kind, Tally};
+use crate::crash::model::{Judged, broken};
+
+/// The smallest segments, so that everything rolls.
+const SEGMENT_BYTES: u64 = 64 << 10;
+const CLIENTS: u8 = 6;
+/// The client that looks into queues after a crash.
+const JUDGE: u8 = u8::MAX;
+/// How many disks are judged for each loss of power.
+const IMAGES: u64 = 8;
+/// How often power is lost again during a restart, at most.
+const RELAPSES: u64 = 3;
+/// Requests of a burst: enough for a look at what a log no longer needs.
+const BURST: u64 = 1_500;
+/// A process that is not to be killed.
+const NEVER: u64 = i64::MAX as u64;
+const CONFIG: &str = "[queue.unsynced]\nsync = \"never\"\n[queue.jobs]\nmemory_bytes = 2000\n";
+const JUDGING: &str = "[defaults]\nmax_opens = 1000000\n";
+
+/// Clients, their server, its machine, and what must be true of it.
+pub struct World {
+    random: Random,
+    machine: Simulated,
+    boot: u128,
+    clock_ns: Arc<AtomicU64>,
+    now: Moment,
+    model: Model,
+    pub tally: Tally,
+    kind: Kind,
+    configs: [Config; 2],
+    running: Option<(Simulated, Server)>,
+    /// The server was killed, and nobody has looked what it has left.
+    unjudged: bool,
+}
+
+impl World {
+    pub fn new(seed: u64, kind: Kind) -> Self {
+        let config = |text: &str| text.parse::<Config>().unwrap_or_default();
+        World {
+            random: Random::new(seed),
+            machine: Simulated::new(),
+            boot: 1,
+            clock_ns: Arc::new(AtomicU64::new(1_700_000_000_000_000_000)),
+            now: Moment {
+                wall_ms: 1_700_000_000_000,
+                steady_us: 0,
+            },
+            model: Model::default(),
+            tally: Tally::default(),
+            kind,
+            configs: [config(CONFIG), config(JUDGING)],
+            running: None,
+            unjudged: false,
+        }
+    }
+
+    /// Play all lives.
+    pub fn play(&mut self) -> Judged<()> {
+        for _ in 0..=self.random.below(3) {
+            if self.kind == Kind::Lying {
+                self.machine.lie();
+            }
+            self.live()?;
+            self.judge_images()?;
+        }
+        self.tally.acknowledged = self.model.acknowledged;
+        self.tally.repeated = self.model.repeated;
+        Ok(())
+    }
+
+    /// One life, from the start of the machine to a loss of power, which comes in the middle of the last turn.
+    fn live(&mut self) -> Judged<()> {
+        for _ in 0..self.random.below(120) {
+            let kill = self.random.below(15) == 0;
+            let steps = if kill { self.random.below(60) } else { NEVER };
+            self.turn(steps)?;
+        }
+        let steps = self.random.below(60);
+        self.turn(steps)?;
+        if let Some((process, server)) = self.running.take() {
+            process.kill();
+            // What destructors do has no effect any more.
+            drop(server);
+        }
+        Ok(())
+    }
+
+    /// A client or the clock does something, and the server is killed after so many steps.
+    fn turn(&mut self, steps: u64) -> Judged<()> {
+        let Some((process, _)) = &self.running else {
+            return self.begin(steps);
+        };
+        let process = process.clone();
+        process.kill_after(steps);
+        if self.guard(&process, Self::act)? {
+            self.tally.kills += 1;
+            self.running = None;
+            self.unjudged = true;
+        } else {
+            process.kill_after(NEVER);
+        }
+        Ok(())
+    }
+
+    /// A server starts. One that is killed while it does is followed by one that is not, and looks what is left.
+    fn begin(&mut self, steps: u64) -> Judged<()> {
+        if steps != NEVER {
+            let process = self.machine.process();
+            process.kill_after(steps);
+            let was_killed =
+                self.guard(&process.clone(), |world| world.started(process).map(drop))?;
+            self.tally.kills += u64::from(was_killed);
+        }
+        let process = self.machine.process();
+        let mut server = self.started(process.clone())?;
+        if self.unjudged {
+            let found = self.look(&mut server)?;
+            self.model.judge(&found, false)?;
+            self.unjudged = false;
+        }
+        self.running = Some((process, server));
+        Ok(())
+    }
+
+    /// Do something in a process. What one that was killed gives, or suffers, means nothing.
+    fn guard(
+        &mut self,
+        process: &Simulated,
+        action: impl FnOnce(&mut Self) -> Judged<()>,
+    ) -> Judged<bool> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| action(self)));
+        if process.is_dead() {
+            return Ok(true);
+        }
+        match outcome {
+            Ok(done) => done.map(|()| false),
+            Err(_) => broken(8, "the server panicked"),
+        }
+    }
+
+    fn started(&mut self, process: Simulated) -> Judged<Server> {
+        let fault = match self.kind {
+            Kind::Faulty(fault) => Some(fault),
+            _ => None,
+        };
+        let disks = Disks {
+            process,
+            options: self.options(),
+            fault,
+        };
+        let mut server = Server::start(disks, &self.configs[0], self.now)
+            .or_else(|error| broken(8, format!("cannot start: {error}")))?;
+        if let Some(why) = server.closed() {
+            return broken(8, format!("kept closed: {why}"));
+        }
+        // A fan-out queue begins when it is mentioned.
+        server.send(JUDGE, b"get orders+audit/peek\r\n", self.now);
+        server.hang_up(JUDGE, self.now);
+        Ok(server)
+    }
+
+    /// All items, which stay where they are.
+    fn look(&mut self, server: &mut Server) -> Judged<BTreeMap<&'static str, Vec<Number>>> {
+        server.configure(&self.configs[1], self.now);
+        let mut found = BTreeMap::new();
+        for queue in QUEUES {
+            let numbers: &mut Vec<Number> = found.entry(queue).or_default();
+            loop {
+                server.send(JUDGE, format!("get {queue}/open\r\n").as_bytes(), self.now);
+                let got = String::from_utf8_lossy(&server.received(JUDGE)).into_owned();
+                if got == "END\r\n" {
+                    break;
+                }
+                let number = got
+                    .split_once("\r\n")
+                    .and_then(|(_, rest)| rest.split_once(':')?.0.parse().ok());
+                let value = |number| {
+                    let body = body(number);
+                    format!("VALUE {queue}/open 0 {}\r\n{body}\r\nEND\r\n", body.len())
+                };
+                match number.filter(|number| got == value(*number)) {
+                    Some(number) => numbers.push(number),
+                    None => return broken(8, format!("{queue} gives {got:?}")),
+                }
+            }
+        }
+        server.hang_up(JUDGE, self.now);
+        server.configure(&self.configs[0], self.now);
+        Ok(found)
+    }
+
+    /// One thing that happens to a server that runs, and what clients get of it.
+    fn act(&mut self) -> Judged<()> {
+        let Some((process, mut server)) = self.running.take() else {
+            return Ok(());
+        };
+        let client = self.random.below(CLIENTS.into()) as u8;
+        match self.random.below(80) {
+            0 => {
+                // It ends as it should, and all connections with it.
+                self.unjudged = true;
+                return Ok(());
+            }
+            1..4 => {
+                server.hang_up(client, self.now);
+                self.model.hang_up(client);
+            }
+            4..9 => self.pass_time(&mut server)?,
+            9 => self.burst(&mut server, client),
+            _ => self.request(&mut server, client),
+        }
+        for client in 0..CLIENTS {
+            let got = String::from_utf8_lossy(&server.received(client)).into_owned();
+            let expected = self.model.expected(client);
+            if process.is_dead() {
+                return Ok(());
+            }
+            if got != expected {
+                return broken(
+                    8,
+                    format!("client {client} got {got:.80?} instead of {expected:.80?}"),
+                );
+            }
+        }
+        self.model.settle();
+        self.running = Some((process, server));
+        Ok(())
+    }
+
+    fn request(&mut self, server: &mut Server, client: u8) {
+        if self.model.is_waiting(client) {
+            return;
+        }
+        let queue = QUEUES[self.random.below(QUEUES.len() as u64) as usize];
+        let now_ms = self.now.steady_us / 1_000;
+        let request = match self.random.below(20) {
+            0..9 => self.model.set(client, queue),
+            choice => {
+                let options = match choice {
+                    9..12 => "",
+                    12..14 => "/open",
+                    14 => "/close",
+                    15..17 => "/close/open",
+                    17 => "/abort",
+                    18 => "/peek",
+                    _ => "/t=20",
+                };
+                self.model.get(client, queue, options, now_ms)
+            }
+        };
+        // In two pieces, as a network would.
+        let cut = self.random.below(request.len() as u64) as usize;
+        server.send(client, &request.as_bytes()[..cut], self.now);
+        server.send(client, &request.as_bytes()[cut..], self.now);
+    }
+
+    /// So many requests at once that logs roll, and are given up behind what is left.
+    fn burst(&mut self, server: &mut Server, client: u8) {
+        let queue = QUEUES[self.random.below(QUEUES.len() as u64) as usize];
+        let now_ms = self.now.steady_us / 1_000;
+        for _ in 0..BURST {
+            if self.model.is_waiting(client) {
+                return;
+            }
+            let request =
+                self.model.set(client, queue) + &self.model.get(client, queue, "", now_ms);
+            server.send(client, request.as_bytes(), self.now);
+        }
+    }
+
+    fn pass_time(&mut self, server: &mut Server) -> Judged<()> {
+        let end_us = self.now.steady_us + (1 + self.random.below(30)) * 1_000;
+        while self.now.steady_us < end_us {
+            let due_us = server
+                .next_event()
+                .unwrap_or(end_us)
+                .clamp(self.now.steady_us, end_us);
+            // Whole milliseconds, so that both clocks agree.
+            let passed_ms = (due_us - self.now.steady_us).div_ceil(1_000).max(1);
+            self.now.steady_us += passed_ms * 1_000;
+            self.now.wall_ms += passed_ms;
+            self.clock_ns
+                .fetch_add(passed_ms * 1_000_000, Ordering::Relaxed);
+            self.model.pass(self.now.steady_us / 1_000);
+            server
+                .turn(self.now)
+                .or_else(|error| broken(8, format!("a turn failed: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Judge the disks that could be left, and let the world go on with the last of them.
+    fn judge_images(&mut self) -> Judged<()> {
+        let (machine, model) = (self.machine.clone(), self.model.clone());
+        for _ in 0..IMAGES {
+            self.model = model.clone();
+            self.machine = self.after_power_loss(&machine);
+            self.tally.images += 1;
+            for _ in 0..self.random.below(RELAPSES + 1) {
+                let process = self.machine.process();
+                process.kill_after(self.random.below(60));
+                let was_killed =
+                    self.guard(&process.clone(), |world| world.started(process).map(drop))?;
+                self.tally.relapses += u64::from(was_killed);
+                self.machine = self.after_power_loss(&self.machine.clone());
+            }
+            let process = self.machine.process();
+            let mut server = self.started(process.clone())?;
+            let found = self.look(&mut server)?;
+            self.model.judge(&found, true)?;
+            process.kill();
+        }
+        self.unjudged = false;
+        Ok(())
+    }
+
+    fn after_power_loss(&mut self, machine: &Simulated) -> Simulated {
+        self.boot += 1;
+        let random = &mut self.random;
+        machine.lose_power(&mut |limit| random.below(limit))
+    }
+
+    fn options(&mut self) -> Options {
+        let numbers = AtomicU64::new(self.random.next_u64());
+        let random = move || Random::new(numbers.fetch_add(1, Ordering::Relaxed)).next_u64();
+        let (wall, steady) = (Arc::clone(&self.clock_ns), Arc::clone(&self.clock_ns));
+        let host = Host::simulated(move || wall.load(Ordering::Relaxed), random)
+            .with_monotonic(move || steady.load(Ordering::Relaxed))
+            .with_boot(self.boot);
+        Options {
+            host,
+            exclusive: true,
+            ..Options::default().with_segment_bytes(SEGMENT_BYTES)
+        }
+    }
+}

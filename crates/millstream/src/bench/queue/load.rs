@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 use serde::Serialize;
 
 use super::super::figures::cpu_seconds;
-use super::dialect::{Dialect, Words, forget_items};
+use super::dialect::{Dialect, Words, begin_queue};
 
 /// What the connections do.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ impl Load {
     }
 
     fn try_run(&self, dialect: Dialect, server: SocketAddr) -> io::Result<Measured> {
-        forget_items(dialect, server)?;
+        begin_queue(dialect, server)?;
         let words = Words::new(dialect, self);
         let mut poll = Poll::new()?;
         let mut clients = self.connect(server, &poll)?;

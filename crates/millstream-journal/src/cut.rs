@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::recover::{self, Plan, Step};
 use crate::sealed;
 use crate::segment::Mark;
-use crate::storage::{Access, Storage};
+use crate::storage::Storage;
 
 /// The file that says that a cut was begun.
 pub(crate) const NAME: &str = "cut";
@@ -55,8 +55,8 @@ impl Intent {
             path: storage.path(NAME),
             source,
         };
-        let region = storage.open(NAME, Access::Read).map_err(failed)?;
-        let words = sealed::read(&region, BYTES, MAGIC).ok_or_else(|| Error::Damage {
+        let words = sealed::read(storage, NAME, BYTES, MAGIC).map_err(failed)?;
+        let words = words.ok_or_else(|| Error::Damage {
             path: storage.path(NAME),
             offset: 0,
             what: "the intention to cut does not match its checksum".to_owned(),

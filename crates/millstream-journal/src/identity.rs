@@ -17,7 +17,7 @@
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::sealed;
-use crate::storage::{Access, Storage};
+use crate::storage::Storage;
 
 /// The file.
 pub(crate) const NAME: &str = "identity";
@@ -54,11 +54,11 @@ impl Identity {
 
 /// The identity that is there, if any is.
 pub(crate) fn read<S: Storage>(storage: &S) -> Result<Option<Identity>> {
-    let region = match storage.open(NAME, Access::Read) {
+    let words = match sealed::read(storage, NAME, BYTES, MAGIC) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        region => region.map_err(|source| failed("open", storage, source))?,
+        words => words.map_err(|source| failed("open", storage, source))?,
     };
-    let words = sealed::read(&region, BYTES, MAGIC).ok_or_else(|| Error::Damage {
+    let words = words.ok_or_else(|| Error::Damage {
         path: storage.path(NAME),
         offset: 0,
         what: "the identity does not match its checksum".to_owned(),

@@ -1,6 +1,8 @@
 //! A small file that is written once: a few words and their checksum, all of it on the disk before the file has its name.
 
-use crate::storage::{Region, Storage};
+use std::io;
+
+use crate::storage::{Access, Region, Storage};
 
 /// Make the file `name`, by way of the file `draft`.
 pub(crate) fn write<S: Storage>(
@@ -9,7 +11,7 @@ pub(crate) fn write<S: Storage>(
     name: &str,
     bytes: u64,
     words: &[u64],
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let region = storage.create(draft, bytes)?;
     for (at, word) in (0..).step_by(8).zip(words.iter().chain([&check(words)])) {
         region.publish(at, *word);
@@ -20,19 +22,26 @@ pub(crate) fn write<S: Storage>(
 }
 
 /// The words of a file; `None` if it is too short, does not begin with `magic`, or does not match its checksum.
-pub(crate) fn read<const WORDS: usize>(
-    region: &impl Region,
+pub(crate) fn read<S: Storage, const WORDS: usize>(
+    storage: &S,
+    name: &str,
     bytes: u64,
     magic: u64,
-) -> Option<[u64; WORDS]> {
+) -> io::Result<Option<[u64; WORDS]>> {
+    let region = match storage.open(name, Access::Read) {
+        // Nothing of it is left.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        region => region?,
+    };
     if region.bytes_len() < bytes {
-        return None;
+        return Ok(None);
     }
     let mut words = [0; WORDS];
     for (at, word) in (0..).step_by(8).zip(&mut words) {
         *word = region.load(at);
     }
-    (words[0] == magic && region.load(WORDS as u64 * 8) == check(&words)).then_some(words)
+    let whole = words[0] == magic && region.load(WORDS as u64 * 8) == check(&words);
+    Ok(whole.then_some(words))
 }
 
 fn check(words: &[u64]) -> u64 {

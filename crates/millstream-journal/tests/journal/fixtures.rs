@@ -12,6 +12,8 @@ use millstream_journal::{Error, Host, Journal, Options, Share, Sync};
 use crate::support::small;
 
 const RECORDS: u64 = 400;
+const LINEAGE: u128 = 0x3C6E_F372_FE95_5717_DAA6_6D2C_7DDF_D32C;
+const OWN: u64 = 0x78DD_E6E5_FD2A_4F41;
 const FIRST: &str = "segment-0000000000.log";
 const SECOND: &str = "segment-0000000001.log";
 
@@ -54,6 +56,7 @@ fn write_sound(path: &Path) {
     claim.commit(last.len()).unwrap();
     let cursor = journal.cursor("reader", Share::Exclusive).unwrap();
     cursor.set(123).unwrap();
+    journal.identify(None).unwrap();
     drop((cursor, writer, journal));
     fs::remove_file(path.join("control")).unwrap();
     fs::remove_dir_all(path.join("writers")).unwrap();
@@ -151,7 +154,7 @@ fn write_case(case: &Case, sound: &Path, to: &Path) {
 }
 
 fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let names = [FIRST, SECOND, "cursors/reader"];
+    let names = [FIRST, SECOND, "cursors/reader", "identity"];
     names
         .iter()
         .map(|name| (path.join(name), fs::read(path.join(name)).unwrap()))
@@ -215,6 +218,30 @@ fn every_fixture_opens_or_is_refused_as_it_always_did() {
                 (_, found) => panic!("{}: {found:?}", case.name),
             }
         }
+    }
+}
+
+#[test]
+fn the_identity_of_the_fixture_is_what_it_was_and_a_damaged_one_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    copy(&fixtures().join("v1/sound"), &path);
+    let journal = Journal::open(&path, Options::read_only()).unwrap();
+    let identity = journal.identity().unwrap().unwrap();
+    assert_eq!((identity.lineage, identity.own), (LINEAGE, OWN));
+    let file = path.join("identity");
+    let sound = fs::read(&file).unwrap();
+    let mut damaged: Vec<Vec<u8>> = (0..sound.len()).map(|end| sound[..end].to_vec()).collect();
+    damaged.extend((0..40).map(|at| {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 4;
+        bytes
+    }));
+    for bytes in damaged {
+        fs::write(&file, bytes).unwrap();
+        let found = journal.identity();
+        let told = matches!(&found, Err(Error::Damage { path, offset: 0, .. }) if *path == file);
+        assert!(told, "{found:?}");
     }
 }
 

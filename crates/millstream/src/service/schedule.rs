@@ -154,3 +154,33 @@ impl Entry {
         Ok(entry)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_these_bytes() {
+        let record = Entry::Record {
+            input: 1,
+            sequence: 300,
+        };
+        let timer = Entry::Timer {
+            timer: 2,
+            time_ns: -5,
+        };
+        for (entry, bytes) in [
+            (record, &b"\x92\x01\xcd\x01\x2c"[..]),
+            (timer, &b"\x93\xc0\x02\xfb"[..]),
+        ] {
+            let mut space = [0; 24];
+            let mut out = Packer::new(&mut space);
+            entry.pack(&mut out).unwrap();
+            assert_eq!(out.written(), bytes);
+            assert_eq!(Entry::unpack(bytes).unwrap(), entry);
+            for cut in 0..bytes.len() {
+                assert!(Entry::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
+            }
+        }
+    }
+}

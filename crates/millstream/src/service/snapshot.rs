@@ -251,6 +251,17 @@ mod tests {
     }
 
     #[test]
+    fn version_1_is_these_bytes() {
+        let bytes = b"\x96\x01\xff\x02\x07\x03\x82\xa6orders\x06\xa6limits\x00";
+        let packed = pack(64, |out| position(2).pack(3, out)).unwrap();
+        assert_eq!(packed, bytes);
+        assert_eq!(Position::unpack(bytes).unwrap(), Some((position(2), 3)));
+        for cut in 0..bytes.len() {
+            assert!(Position::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
     fn a_snapshot_of_a_later_version_is_refused_with_its_place() {
         let folder = tempfile::tempdir().unwrap();
         let output = Journal::open(folder.path().join("out"), Options::default()).unwrap();

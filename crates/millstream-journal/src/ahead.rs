@@ -28,12 +28,8 @@ const WINDOW_MIN: u64 = 256 << 10;
 const WINDOW_MAX: u64 = 16 << 20;
 /// The same where they are written to the disk as well: syncs hold records back, and what is never appended is written for nothing.
 const ZEROS_MAX: u64 = 2 << 20;
-/// How much is synced at once, so that other work does not wait for long.
+/// How much is touched or synced at once, so that other work does not wait for long.
 const STEP: u64 = 2 << 20;
-/// How much is touched at once. Between two bites the thread offers its core, which it may share with one that looks for records all the
-/// time; the kernel leaves no call to touch pages before it is done, some us for each. Little while the writer is far, much when it is near.
-const BITE_MIN: u64 = 128 << 10;
-const BITE_MAX: u64 = 2 << 20;
 /// So much at once while somebody may wait for the sync of a record, which stands behind this one in the disk's line.
 const ZEROS_STEP: u64 = 512 << 10;
 /// So many ended segments may stay mapped while there is more pressing work.
@@ -53,9 +49,7 @@ struct Shared<S: Storage> {
 }
 
 struct Work<S: Storage> {
-    /// The pages in front of the tail, and those at the beginning of the segment that was made ahead.
-    touch: Option<Pages<S>>,
-    touch_ready: Option<Pages<S>>,
+    touch: Option<(SegmentOf<S>, u64, u64)>,
     window: u64,
     wanted: Option<u64>,
     preparing: bool,
@@ -67,24 +61,16 @@ struct Work<S: Storage> {
     stop: bool,
 }
 
-/// A part of a segment, from one offset to another.
-type Pages<S> = (SegmentOf<S>, u64, u64);
-
 impl<S: Storage> Work<S> {
     fn has_some(&self) -> bool {
         let Work {
             touch,
-            touch_ready,
             wanted,
             retired,
             ended,
             ..
         } = self;
-        touch.is_some()
-            || touch_ready.is_some()
-            || wanted.is_some()
-            || !retired.is_empty()
-            || ended.is_some()
+        touch.is_some() || wanted.is_some() || !retired.is_empty() || ended.is_some()
     }
 }
 
@@ -92,7 +78,6 @@ impl<S: Storage> Ahead<S> {
     pub fn start(core: Arc<Core<S>>, durable: Arc<Durable<S>>) -> Result<Self> {
         let work = Work {
             touch: None,
-            touch_ready: None,
             window: WINDOW_MIN,
             wanted: None,
             preparing: false,
@@ -147,10 +132,7 @@ impl<S: Storage> Ahead<S> {
         let ahead = work.window / 2;
         let to = (offset + work.window).min(bytes);
         // What was asked for before goes on where it is.
-        let asked = work
-            .touch_ready
-            .take_if(|(ready, ..)| ready.number() == number);
-        let from = match asked.as_ref().or(work.touch.as_ref()) {
+        let from = match &work.touch {
             Some((touched, from, _)) if touched.number() == number => *from,
             _ => offset,
         };
@@ -213,7 +195,6 @@ impl<S: Storage> Ahead<S> {
         }
         work.wanted = None;
         work.ready = None;
-        work.touch_ready = None;
     }
 
     /// End the thread; it finishes what it does.
@@ -265,11 +246,7 @@ impl<S: Storage> Shared<S> {
         // A journal that is appended to rarely is not worth it: the first window is enough for it.
         let zeros = self.core.options.sync == Sync::Always && work.window > 2 * WINDOW_MIN;
         if let Some((segment, from, to)) = work.touch.take() {
-            let left = from.saturating_sub(self.core.tail(&segment).offset);
-            let step = match zeros {
-                true => ZEROS_STEP,
-                false => bite(left, work.window),
-            };
+            let step = if zeros { ZEROS_STEP } else { STEP };
             let end = (from + step).min(to);
             if end < to {
                 work.touch = Some((Arc::clone(&segment), end, to));
@@ -278,25 +255,17 @@ impl<S: Storage> Shared<S> {
             self.touch(&segment, from, end, zeros);
         } else if let Some(number) = work.wanted.take() {
             work.preparing = true;
+            let window = work.window;
             drop(work);
             let result = self.prepare(number);
-            work = lock(&self.work);
             if let Ok(segment) = &result {
-                let to = work.window.min(segment.bytes());
-                work.touch_ready = Some((Arc::clone(segment), 0, to));
+                self.touch(segment, 0, window.min(segment.bytes()), zeros);
             }
+            work = lock(&self.work);
             work.preparing = false;
             work.ready = Some((number, result));
             self.changed.notify_all();
             return work;
-        } else if let Some((segment, from, to)) = work.touch_ready.take() {
-            let step = if zeros { ZEROS_STEP } else { BITE_MIN };
-            let end = (from + step).min(to);
-            if end < to {
-                work.touch_ready = Some((Arc::clone(&segment), end, to));
-            }
-            drop(work);
-            self.touch(&segment, from, end, zeros);
         } else if !work.retired.is_empty() {
             return self.unmap(work);
         } else if let Some(from) = work.ended {
@@ -317,7 +286,6 @@ impl<S: Storage> Shared<S> {
             // A failure poisons the journal, which the next append reports: it may have been of a page with a record.
             let _poisoned = self.core.sync(segment, from, to);
         }
-        std::thread::yield_now();
     }
 
     /// Unmap the segments that were ended.
@@ -399,13 +367,6 @@ impl<S: Storage> Shared<S> {
     }
 }
 
-/// How much to touch next, when the tail is still `left` bytes behind what is touched.
-fn bite(left: u64, window: u64) -> u64 {
-    let ahead = (window / 2).max(1);
-    let lacking = ahead.saturating_sub(left);
-    BITE_MIN + (BITE_MAX - BITE_MIN) * lacking / ahead
-}
-
 fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
@@ -443,19 +404,5 @@ impl Syncs {
         if let Some(every) = self.every {
             self.due = core.options.host.monotonic().saturating_add(every);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bites_grow_as_the_writer_comes_near() {
-        let left = [WINDOW_MAX, WINDOW_MAX / 2, WINDOW_MAX / 4, 1 << 20, 0];
-        let bites = left.map(|left| bite(left, WINDOW_MAX));
-        assert!(bites.is_sorted());
-        assert_eq!(bites[..2], [BITE_MIN; 2]);
-        assert_eq!(bites[4], BITE_MAX);
     }
 }

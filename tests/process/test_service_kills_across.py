@@ -11,10 +11,10 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import millstream as ms
@@ -43,13 +43,6 @@ class Role:
         assert self.process.returncode == code, f"{self.command}: {told}"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def wait_until_copied(leader: Path, copy: Path) -> None:
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
@@ -66,7 +59,9 @@ def records(path: Path) -> list[tuple[int, int, bytes]]:
         return [(record.sequence, record.time_ns, bytes(record.body)) for record in journal]
 
 
-def test_either_machine_is_killed_and_each_entry_is_booked_once(tmp_path: Path) -> None:
+def test_either_machine_is_killed_and_each_entry_is_booked_once(
+    free_port: Callable[[], int], tmp_path: Path
+) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     (tmp_path / "ledger.py").write_text(f"QUIET = 1\n{LEDGER}")

@@ -23,13 +23,18 @@ use crate::retention;
 use crate::segment::Segment;
 use crate::storage::{Region, Storage};
 
-/// How far pages are touched ahead of the tail: little at first, because most journals are small, and more each time.
+/// How far pages are touched ahead of the tail. A writer comes to the middle of the window in no less than `NEAR`, which is what the
+/// thread may need to get a core; and in no more than `FAR`, so that each turn takes little of the core that it shares with others.
 const WINDOW_MIN: u64 = 256 << 10;
 const WINDOW_MAX: u64 = 16 << 20;
-/// The same where they are written to the disk as well: syncs hold records back, and what is never appended is written for nothing.
+const NEAR: Duration = Duration::from_millis(25);
+const FAR: Duration = Duration::from_millis(200);
+/// The most where they are written to the disk as well: syncs hold records back, and what is never appended is written for nothing.
 const ZEROS_MAX: u64 = 2 << 20;
-/// How much is touched or synced at once, so that other work does not wait for long.
-const STEP: u64 = 2 << 20;
+/// How much is touched at once. It takes up to some us for a page, and many a kernel interrupts no such call.
+const TOUCH_STEP: u64 = 256 << 10;
+/// How much is synced at once, so that other work does not wait for long.
+const SYNC_STEP: u64 = 2 << 20;
 /// So much at once while somebody may wait for the sync of a record, which stands behind this one in the disk's line.
 const ZEROS_STEP: u64 = 512 << 10;
 /// So many ended segments may stay mapped while there is more pressing work.
@@ -50,7 +55,11 @@ struct Shared<S: Storage> {
 
 struct Work<S: Storage> {
     touch: Option<(SegmentOf<S>, u64, u64)>,
+    /// The segment whose pages were asked for last, and up to where.
+    asked: (u64, u64),
     window: u64,
+    /// When the writer came to the middle of the window.
+    noticed: Duration,
     wanted: Option<u64>,
     preparing: bool,
     ready: Option<(u64, Result<SegmentOf<S>>)>,
@@ -78,7 +87,9 @@ impl<S: Storage> Ahead<S> {
     pub fn start(core: Arc<Core<S>>, durable: Arc<Durable<S>>) -> Result<Self> {
         let work = Work {
             touch: None,
+            asked: (0, 0),
             window: WINDOW_MIN,
+            noticed: Duration::ZERO,
             wanted: None,
             preparing: false,
             ready: None,
@@ -124,19 +135,18 @@ impl<S: Storage> Ahead<S> {
         if offset >= half && work.ready.is_none() {
             work.wanted = Some(number + 1);
         }
-        let window_max = match self.shared.core.options.sync {
-            Sync::Always => ZEROS_MAX,
-            Sync::Every(_) | Sync::Never => WINDOW_MAX,
-        };
-        work.window = (work.window * 2).min(window_max);
+        work.window = self.window(&work);
+        work.noticed = self.shared.core.options.host.monotonic();
         let ahead = work.window / 2;
         let to = (offset + work.window).min(bytes);
         // What was asked for before goes on where it is.
-        let from = match &work.touch {
-            Some((touched, from, _)) if touched.number() == number => *from,
+        let from = match (&work.touch, work.asked) {
+            (Some((touched, from, _)), _) if touched.number() == number => *from,
+            (_, (asked, end)) if asked == number => end.max(offset),
             _ => offset,
         };
-        work.touch = Some((segment, from, to));
+        work.asked = (number, to);
+        work.touch = (from < to).then_some((segment, from, to));
         self.shared.changed.notify_all();
         if offset < half {
             (offset + ahead).min(half)
@@ -144,6 +154,23 @@ impl<S: Storage> Ahead<S> {
             offset + ahead
         } else {
             u64::MAX
+        }
+    }
+
+    /// How far to touch from now on.
+    fn window(&self, work: &Work<S>) -> u64 {
+        let options = &self.shared.core.options;
+        // Zeros are worth it however seldom there is a record: each waits for its sync.
+        if options.sync == Sync::Always {
+            return (work.window * 2).min(ZEROS_MAX);
+        }
+        let since = options.host.monotonic().saturating_sub(work.noticed);
+        if since < NEAR {
+            (work.window * 2).min(WINDOW_MAX)
+        } else if since > FAR {
+            (work.window / 2).max(WINDOW_MIN)
+        } else {
+            work.window
         }
     }
 
@@ -213,7 +240,11 @@ impl<S: Storage> Ahead<S> {
     pub fn turn(&self) {
         let mut from = Some((0, 0));
         while let Some(done) = from {
-            from = self.shared.durable.sync_ended(done, STEP).unwrap_or(None);
+            from = self
+                .shared
+                .durable
+                .sync_ended(done, SYNC_STEP)
+                .unwrap_or(None);
         }
         let _work = self.shared.sync_if_due(lock(&self.shared.work));
     }
@@ -246,7 +277,7 @@ impl<S: Storage> Shared<S> {
         // A journal that is appended to rarely is not worth it: the first window is enough for it.
         let zeros = self.core.options.sync == Sync::Always && work.window > 2 * WINDOW_MIN;
         if let Some((segment, from, to)) = work.touch.take() {
-            let step = if zeros { ZEROS_STEP } else { STEP };
+            let step = if zeros { ZEROS_STEP } else { TOUCH_STEP };
             let end = (from + step).min(to);
             if end < to {
                 work.touch = Some((Arc::clone(&segment), end, to));
@@ -259,7 +290,10 @@ impl<S: Storage> Shared<S> {
             drop(work);
             let result = self.prepare(number);
             if let Ok(segment) = &result {
-                self.touch(segment, 0, window.min(segment.bytes()), zeros);
+                let end = window.min(segment.bytes());
+                for from in (0..end).step_by(TOUCH_STEP as usize) {
+                    self.touch(segment, from, (from + TOUCH_STEP).min(end), zeros);
+                }
             }
             work = lock(&self.work);
             work.preparing = false;
@@ -271,7 +305,7 @@ impl<S: Storage> Shared<S> {
         } else if let Some(from) = work.ended {
             drop(work);
             // A failure poisons the journal, which the next append reports.
-            let next = self.durable.sync_ended(from, STEP).unwrap_or(None);
+            let next = self.durable.sync_ended(from, SYNC_STEP).unwrap_or(None);
             work = lock(&self.work);
             work.ended = next;
             return work;

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use millstream_journal::planted::Bug;
 use millstream_sim::crash::{self, Broken, Kind, Tally};
 use millstream_sim::queues;
@@ -23,31 +23,28 @@ struct Arguments {
 enum Proof {
     /// Crashes of processes and losses of power; then the lying disk and the planted bugs, which must be found.
     Crash {
-        /// The seed of the first world; the next ones count up from it.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// For how long.
-        #[arg(long, default_value_t = 60)]
-        seconds: u64,
-        /// Play so many worlds, however long it takes.
-        #[arg(long)]
-        worlds: Option<u64>,
+        #[command(flatten)]
+        worlds: Worlds,
         /// Let syncs fail now and then.
         #[arg(long)]
         failing_syncs: bool,
     },
     /// A server of queues that is killed, on a machine that loses power; then what is done wrong on purpose, which must be found.
-    Queues {
-        /// The seed of the first world; the next ones count up from it.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// For how long.
-        #[arg(long, default_value_t = 60)]
-        seconds: u64,
-        /// Play so many worlds, however long it takes.
-        #[arg(long)]
-        worlds: Option<u64>,
-    },
+    Queues(Worlds),
+}
+
+/// Which worlds are played.
+#[derive(Args)]
+struct Worlds {
+    /// The seed of the first world; the next ones count up from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// For how long.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Play so many worlds, however long it takes.
+    #[arg(long)]
+    worlds: Option<u64>,
 }
 
 /// Worlds in which a planted bug has to be found.
@@ -56,8 +53,6 @@ const PATIENCE: u64 = 20_000;
 fn main() -> ExitCode {
     let proved = match Arguments::parse().proof {
         Proof::Crash {
-            seed,
-            seconds,
             worlds,
             failing_syncs,
         } => {
@@ -66,16 +61,12 @@ fn main() -> ExitCode {
             } else {
                 Kind::Sound
             };
-            let sound = sound(seed, worlds, kind, &deadline(Duration::from_secs(seconds)));
-            planted(seed) && sound
+            let sound = sound(&worlds, kind);
+            planted(worlds.seed) && sound
         }
-        Proof::Queues {
-            seed,
-            seconds,
-            worlds,
-        } => {
-            let sound = queues_hold(seed, worlds, &deadline(Duration::from_secs(seconds)));
-            queues_found_out(seed) && sound
+        Proof::Queues(worlds) => {
+            let sound = queues_hold(&worlds);
+            queues_found_out(worlds.seed) && sound
         }
     };
     if proved {
@@ -104,15 +95,12 @@ impl Deadline {
 }
 
 /// Play worlds until it is time, or ten have failed: the seeds of those and the promises that they have broken.
-fn play(
-    seed: u64,
-    worlds: Option<u64>,
-    until: &Deadline,
-    mut world: impl FnMut(u64) -> Option<Broken>,
-) -> Vec<(u64, u32)> {
+fn play(worlds: &Worlds, mut world: impl FnMut(u64) -> Option<Broken>) -> Vec<(u64, u32)> {
+    let until = deadline(Duration::from_secs(worlds.seconds));
+    let count = worlds.worlds.unwrap_or(u64::MAX - worlds.seed);
     let mut failed = Vec::new();
-    for seed in seed..seed + worlds.unwrap_or(u64::MAX - seed) {
-        if worlds.is_none() && until.is_over() || failed.len() >= 10 {
+    for seed in worlds.seed..worlds.seed + count {
+        if worlds.worlds.is_none() && until.is_over() || failed.len() >= 10 {
             break;
         }
         if let Some(broken) = world(seed) {
@@ -126,9 +114,9 @@ fn play(
     failed
 }
 
-fn sound(seed: u64, worlds: Option<u64>, kind: Kind, until: &Deadline) -> bool {
+fn sound(worlds: &Worlds, kind: Kind) -> bool {
     let mut total = Tally::default();
-    let failed = play(seed, worlds, until, |seed| {
+    let failed = play(worlds, |seed| {
         let tally = crash::world(seed, kind);
         total.add(&tally);
         tally.failure
@@ -145,7 +133,7 @@ fn sound(seed: u64, worlds: Option<u64>, kind: Kind, until: &Deadline) -> bool {
             test,
             runs,
             failures: seeds.clone().count() as u64,
-            first_seed: seeds.next().map_or(seed, |(seed, _)| *seed),
+            first_seed: seeds.next().map_or(worlds.seed, |(seed, _)| *seed),
             commit: commit.clone(),
         };
         println!("{}", line.json());
@@ -153,9 +141,9 @@ fn sound(seed: u64, worlds: Option<u64>, kind: Kind, until: &Deadline) -> bool {
     failed.is_empty()
 }
 
-fn queues_hold(seed: u64, worlds: Option<u64>, until: &Deadline) -> bool {
+fn queues_hold(worlds: &Worlds) -> bool {
     let mut total = queues::Tally::default();
-    let failed = play(seed, worlds, until, |seed| {
+    let failed = play(worlds, |seed| {
         let tally = queues::world(seed, queues::Kind::Sound);
         total.add(&tally);
         tally.failure
@@ -170,7 +158,7 @@ fn queues_hold(seed: u64, worlds: Option<u64>, until: &Deadline) -> bool {
             test,
             runs,
             failures: failed.len() as u64,
-            first_seed: failed.first().map_or(seed, |(seed, _)| *seed),
+            first_seed: failed.first().map_or(worlds.seed, |(seed, _)| *seed),
             commit: commit.clone(),
         };
         println!("{}", line.json());

@@ -115,18 +115,21 @@ fn decode_named<'py>(
         Named::Enum(members) => {
             let (number, found) = values.variant()?;
             values.variant_fields(found, 0)?;
-            let member = usize::try_from(number).ok().and_then(|at| members.get(at));
-            let member = member.ok_or_else(|| values.no_variant(number))?;
-            Ok(member.bind(py).clone())
+            Ok(variant(members, number, values)?.bind(py).clone())
         }
         Named::Union(variants) => {
             let (number, found) = values.variant()?;
-            let variant = usize::try_from(number).ok().and_then(|at| variants.get(at));
-            let variant = variant.ok_or_else(|| values.no_variant(number))?;
+            let variant = variant(variants, number, values)?;
             values.variant_fields(found, variant.fields.len())?;
             make(py, values, variant, named, schema)
         }
     }
+}
+
+/// The variant of a number that was read.
+fn variant<'a, T>(variants: &'a [T], number: u64, values: &Unpacker<'_>) -> Result<&'a T> {
+    let variant = usize::try_from(number).ok().and_then(|at| variants.get(at));
+    Ok(variant.ok_or_else(|| values.no_variant(number))?)
 }
 
 /// An object of a class, from its fields.

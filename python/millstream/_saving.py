@@ -6,20 +6,24 @@ A state is saved, in this order of preference, by its own ``snapshot()``, which 
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 import sys
+from types import MemberDescriptorType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["dump", "is_plain", "read"]
+__all__ = ["dump", "read", "way"]
 
 SNAPSHOT, STRUCT, PICKLE = ord("l"), ord("s"), ord("p")
 PROGRAMS = ("__main__", "__millstream__", "__mp_main__")
 """The names under which the file of a flow may have been run."""
+NEW = object().__reduce_ex__(5)[0]
+"""What makes an object of a class that has no way of its own."""
 
 
 def saves_itself(kind: type) -> bool:
@@ -30,6 +34,50 @@ def is_plain(kind: type) -> bool:
     """True when objects of this type are written by pickle."""
     msgspec = sys.modules.get("msgspec")
     return not saves_itself(kind) and (msgspec is None or not issubclass(kind, msgspec.Struct))
+
+
+def way(state: Any) -> tuple[bytes, tuple[str, ...] | None] | bool:
+    """How objects of the type of this one are written: False by :func:`dump`; True by ``pickle.dumps``.
+
+    Else so, while their attributes are plain values: the pickle of an object without attributes, less its
+    last byte, and the names of its attributes where these are slots.
+    """
+    kind = type(state)
+    if not is_plain(kind):
+        return False
+    if not is_simple(state):
+        return True
+    members = [vars(base).items() for base in kind.__mro__]
+    slots = tuple(name for base in members for name, slot in base if isinstance(slot, MemberDescriptorType))
+    if slots and kind.__dictoffset__:
+        return True
+    head = [pickle.PROTO, b"\x05", text(kind.__module__), text(kind.__qualname__), pickle.STACK_GLOBAL]
+    return b"".join([*head, pickle.EMPTY_TUPLE, pickle.NEWOBJ]), slots or None
+
+
+def text(words: str) -> bytes:
+    """The opcode that loads a text."""
+    encoded = words.encode()
+    return pickle.BINUNICODE + len(encoded).to_bytes(4, "little") + encoded
+
+
+def is_simple(state: Any) -> bool:
+    """True when pickle writes the class of such objects, their attributes, and no more."""
+    kind = type(state)
+    own = [getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__")]
+    own.append(getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None))
+    if not all(own) or kind in copyreg.dispatch_table:
+        return False
+    try:
+        make, arguments, _, *items = state.__reduce_ex__(5)
+    except Exception:
+        # Whatever it is: pickle meets it too, and tells.
+        return False
+    # A class that cannot be found again is left to pickle, which says so.
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return make is NEW and arguments == (kind,) and not any(items) and found is kind
 
 
 def dump(state: Any) -> tuple[int, bytes]:

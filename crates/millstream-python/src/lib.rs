@@ -16,6 +16,7 @@ mod join;
 mod journal;
 mod keyed;
 mod logic;
+mod pickled;
 mod pipe;
 mod policy;
 mod queues;

@@ -14,6 +14,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PySet, PyStri
 
 use crate::error::cause;
 use crate::gil::locked;
+use crate::pickled::{self, Way};
 use crate::route::stable_hash;
 use crate::show::show;
 
@@ -35,6 +36,9 @@ pub(crate) struct Keeper {
 
 /// From so many parts of all on, the keys that have changed are not told from the others any more.
 const ALL_FROM: usize = 4;
+/// So many entries of a dictionary are fetched before the first of them is written: objects lie anywhere in memory, and the processor
+/// waits for several at once where it has nothing else to do in between.
+const AHEAD: usize = 64;
 
 impl Keeper {
     /// Takes up what was saved of a step.
@@ -88,8 +92,16 @@ impl Keeper {
             let wrong = |error| Failure::new(step, cause(error));
             let (states, changed) = (self.states.bind(py), self.changed.bind(py));
             if self.all {
-                for (born, (key, state)) in (0..).zip(states.iter()) {
-                    put(changes, &key, born, &state).map_err(|error| failed(&key, error))?;
+                let mut entries = (0..).zip(states.iter());
+                let mut ahead = Vec::with_capacity(AHEAD);
+                loop {
+                    ahead.extend(entries.by_ref().take(AHEAD));
+                    if ahead.is_empty() {
+                        break;
+                    }
+                    for (born, (key, state)) in ahead.drain(..) {
+                        put(changes, &key, born, &state).map_err(|error| failed(&key, error))?;
+                    }
                 }
             } else if !changed.is_empty() {
                 let births = self.births.bind(py);
@@ -131,9 +143,7 @@ fn put(
         if save_plain(state, out) {
             return Ok(MESSAGE_PACK);
         }
-        let (how, bytes) = dump(state)?;
-        out.extend(bytes.as_bytes());
-        PyResult::Ok(how)
+        dump(state, out)
     })?;
     written
 }
@@ -161,11 +171,11 @@ impl StateCodec<Py<PyAny>> for Made {
 /// Appends an object as one value of MessagePack.
 pub(crate) fn save_object(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
     if !save_plain(object, out) {
-        let (how, written) = dump(object)?;
-        let written = written.as_bytes();
+        let mut written = Vec::new();
+        let how = dump(object, &mut written)?;
         // Writing to memory does not fail.
         let _ = rmp::encode::write_ext_meta(out, written.len() as u32, how as i8);
-        out.extend(written);
+        out.append(&mut written);
     }
     Ok(())
 }
@@ -193,30 +203,44 @@ fn save_plain(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Writes an object in the way of its type: most types are pickled, without asking again.
-fn dump<'py>(object: &Bound<'py, PyAny>) -> PyResult<(u8, Bound<'py, PyBytes>)> {
-    static PLAIN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+/// Appends an object in the way of its type, which is asked for once, and tells what that is.
+fn dump(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
+    static WAYS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static DUMP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if pickled::container(object, out)? {
+        return Ok(PICKLE);
+    }
     let py = object.py();
-    let plain = PLAIN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    let ways = WAYS.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
     let kind = object.get_type();
-    let is_plain = match plain.get_item(&kind)? {
-        Some(known) => known.is_truthy()?,
+    let way = match ways.get_item(&kind)? {
+        Some(known) => known,
         None => {
             let saving = py.import("millstream._saving")?;
-            let is_plain = saving.call_method1("is_plain", (&kind,))?;
-            plain.set_item(kind, &is_plain)?;
-            is_plain.is_truthy()?
+            let told = saving.call_method1("way", (object,))?;
+            let way = match Way::told(&told) {
+                Some(way) => Bound::new(py, way)?.into_any(),
+                None => told,
+            };
+            ways.set_item(kind, &way)?;
+            way
         }
     };
-    if is_plain {
-        let dumps = DUMPS.import(py, "pickle", "dumps")?;
-        let written = dumps.call1((object, 5))?;
-        return Ok((PICKLE, written.cast_into()?));
+    if let Ok(way) = way.cast_exact::<Way>()
+        && pickled::instance(object, way.get(), out)?
+    {
+        return Ok(PICKLE);
     }
-    let dump = DUMP.import(py, "millstream._saving", "dump")?;
-    dump.call1((object,))?.extract()
+    let (how, written): (u8, Bound<'_, PyBytes>) = if way.is_truthy()? {
+        let dumps = DUMPS.import(py, "pickle", "dumps")?;
+        (PICKLE, dumps.call1((object, 5))?.cast_into()?)
+    } else {
+        let dump = DUMP.import(py, "millstream._saving", "dump")?;
+        dump.call1((object,))?.extract()?
+    };
+    out.extend_from_slice(written.as_bytes());
+    Ok(how)
 }
 
 /// Reads an object that was written in the way `how`.

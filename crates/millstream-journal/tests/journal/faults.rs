@@ -58,6 +58,24 @@ fn a_journal_that_cannot_be_made_is_an_error() {
     }
 }
 
+#[test]
+fn zeros_are_written_in_front_of_records_that_are_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Failing::new(Mapped::new(folder.path()));
+    let options = Options {
+        sync: Sync::Always,
+        ..Options::default()
+    };
+    let journal = Journal::open_in(storage.clone(), options).unwrap();
+    let writer = journal.writer().unwrap();
+    // Each record is one sync; every 512 KiB in front of them is another, 15 in all.
+    let syncs = 2_000;
+    storage.fail_sync(syncs);
+    let appended = (0..syncs).take_while(|_| writer.append(&[1; 4_000]).is_ok());
+    let appended = appended.count();
+    assert!(appended < syncs as usize - 12, "{appended}");
+}
+
 fn always(boot: u128) -> Options {
     let host = Host::simulated(|| 1, || 1).with_boot(boot);
     Options {

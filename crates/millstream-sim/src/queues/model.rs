@@ -241,17 +241,19 @@ impl Line {
         left: &BTreeSet<Number>,
         power: bool,
     ) -> Judged<u64> {
-        if !found.is_sorted_by(|one, other| one < other) {
-            return broken(8, format!("{queue} is out of order: {found:?}"));
+        if let Some(pair) = found.windows(2).find(|pair| pair[0] >= pair[1]) {
+            let what = format!("{queue} is out of order: {} before {}", pair[0], pair[1]);
+            return broken(8, what);
         }
         let never = power && queue == UNSYNCED;
         for number in &self.ready {
             let unsure = never || came.contains(number) || power && self.unsure.contains(number);
             if !unsure && found.binary_search(number).is_err() {
-                return broken(
-                    8,
-                    format!("{queue} has lost item {number}, and has {found:?}"),
+                let (count, first, last) = (found.len(), found.first(), found.last());
+                let what = format!(
+                    "{queue} has lost item {number}, and has {count}: {first:?} to {last:?}"
                 );
+                return broken(8, what);
             }
         }
         for number in found {

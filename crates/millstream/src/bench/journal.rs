@@ -3,6 +3,7 @@
 //! Every figure is the median of several runs. In each run every row is measured once, one after the other, so that all meet the same
 //! moods of the machine. What takes two processes is measured with two processes.
 
+mod bare;
 mod compare;
 mod durable;
 mod latency;
@@ -140,6 +141,7 @@ pub fn run(plan: &Plan) -> Result<Figures, Fault> {
             speed::run(&plan.folder, &mut figures)?;
         }
         if has(Part::Processes) {
+            bare::run(&mut figures)?;
             process::run(&plan.folder, &mut figures)?;
             latency::run(&plan.folder, &mut figures)?;
         }

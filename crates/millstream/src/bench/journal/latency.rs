@@ -12,8 +12,8 @@ use millstream_journal::{Error, Journal, Options, Writer};
 use super::process::{Player, wait};
 use super::{BODY, Fault, Figures, Scratch};
 
-const RATE: u64 = 100_000;
-const RECORDS: u64 = 300_000;
+pub(super) const RATE: u64 = 100_000;
+pub(super) const RECORDS: u64 = 300_000;
 
 /// Append `count` records on schedule; never sleeps.
 pub(super) fn pace(writer: &Writer, rate: u64, count: u64) -> Result<(), Error> {
@@ -48,14 +48,24 @@ pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
         }
     }
     writer.end()?;
-    for (name, quantile, aim) in [
-        ("p50", 0.5, Some("0.4")),
+    let name = "one-way latency, two processes, spinning, 100 k/s";
+    percentiles(name, &histogram, figures, Some("0.4"));
+    Ok(())
+}
+
+/// Rows for the percentiles of what was measured in ns; the median has an aim.
+pub(super) fn percentiles(
+    name: &str,
+    histogram: &Histogram<u64>,
+    figures: &mut Figures,
+    aim: Option<&'static str>,
+) {
+    for (percentile, quantile, aim) in [
+        ("p50", 0.5, aim),
         ("p99", 0.99, None),
         ("p99.9", 0.999, None),
     ] {
-        let name = format!("one-way latency, two processes, spinning, 100 k/s, {name}");
         let us = histogram.value_at_quantile(quantile) as f64 / 1e3;
-        figures.add(&name, us, "us", aim);
+        figures.add(&format!("{name}, {percentile}"), us, "us", aim);
     }
-    Ok(())
 }

@@ -26,10 +26,16 @@ def service(arguments: Sequence[str]) -> int:
     try:
         options = parser().parse_args(arguments)
         verb = f"service {options.verb}"
-        return int(options.run(options))
+        done = int(options.run(options))
+        sys.stdout.flush()
+        return done
     except UsageError as error:
         return told(verb, str(error), 2)
     except KeyboardInterrupt:
+        return 0
+    except BrokenPipeError:
+        # Who reads has seen enough. What is left in the buffer goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         return failed(verb, error)
@@ -206,6 +212,9 @@ def test_verb(options: Any) -> int:
 
     passed, bad = 0, 0
     for folder in options.folders:
+        # A shell that was asked for all in a folder finds the file that names the component too.
+        if os.path.basename(folder) == "component" and os.path.isfile(folder):
+            continue
         if not os.path.isdir(folder):
             raise UsageError(f"{folder}: no such folder")
         made = load(options.component) if options.component else component_of(folder)
@@ -229,17 +238,37 @@ def replay_verb(options: Any) -> int:
 
 
 def diff_verb(options: Any) -> int:
+    """Compares call by call: both components were called with the same."""
     import difflib
 
-    from .service import replay
+    from .service import effects
 
-    a_lines, b_lines = (
-        "---\n".join(replay(load(place), options.inputs, on_error=options.on_error)).splitlines(keepends=True)
-        for place in (options.a, options.b)
+    a, b = (
+        effects(load(place), options.inputs, on_error=options.on_error) for place in (options.a, options.b)
     )
-    differences = list(difflib.unified_diff(a_lines, b_lines, fromfile=options.a, tofile=options.b))
-    sys.stdout.writelines(differences)
-    return 1 if differences else 0
+    different = 0
+    for key in sorted(a.keys() | b.keys()):
+        method, (calls_a, calls_b) = (a.get(key) or b[key])[0], (of.get(key, ("", []))[1] for of in (a, b))
+        if calls_a == calls_b:
+            continue
+        if not different:
+            print(f"--- {options.a}\n+++ {options.b}")
+        different += 1
+        lines_a, lines_b = ("---\n".join(calls).splitlines(keepends=True) for calls in (calls_a, calls_b))
+        _, _, *rest = difflib.unified_diff(lines_a, lines_b, n=9)
+        print(f"@@ {method} at {shown_time(key[0])} @@")
+        sys.stdout.writelines(line for line in rest if not line.startswith("@@"))
+    if different:
+        print(f"{different} of {len(a.keys() | b.keys())} calls have other outputs")
+    return 1 if different else 0
+
+
+def shown_time(time_ns: int) -> str:
+    """The time as RFC 3339."""
+    from datetime import datetime, timezone
+
+    seconds, ns = divmod(time_ns, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{ns:09}Z"
 
 
 def export_verb(options: Any) -> int:

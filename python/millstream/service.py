@@ -498,7 +498,7 @@ def serve(
     try:
         return run_native(
             native,
-            instance,
+            bound(instance),
             paths,
             timers(instance),
             wait=wait,
@@ -526,20 +526,64 @@ def replay(
 
     Several inputs are merged by their times; timers do not fire. ``on_error`` as in :func:`serve`.
     """
+    return recorded(component, inputs, until=until, on_error=on_error).take()
+
+
+def effects(
+    component: type, inputs: Path | Sequence[Path], *, on_error: str = "fail"
+) -> dict[tuple[int, int], tuple[str, list[str]]]:
+    """What a new component calls at each recorded call of it, in their order.
+
+    By the time of that call (ns since 1970) and its number among those of the same time: the name of the
+    method, and what it called, each as YAML.
+    """
+    found: dict[tuple[int, int], tuple[str, list[str]]] = {}
+
+    def behind(method: str, time_ns: int, recorder: _millstream.Recorder) -> None:
+        number = 0
+        while (time_ns, number) in found:
+            number += 1
+        found[time_ns, number] = method, recorder.take()
+
+    recorded(component, inputs, on_error=on_error, behind=behind)
+    return found
+
+
+def recorded(
+    component: type,
+    inputs: Path | Sequence[Path],
+    *,
+    until: int | None = None,
+    on_error: str,
+    behind: Callable[[str, int, _millstream.Recorder], None] | None = None,
+) -> _millstream.Recorder:
+    """Has what a component calls recorded, when it is called as before; ``behind`` is told of each call."""
     check_choice("on_error", on_error, ("fail", "skip"))
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     for path in paths:
         if not os.path.isdir(path):
             raise ServiceError(f"{os.fspath(path)}: there is no journal here")
     native, recorder = _millstream.Service(None), _millstream.Recorder()
-    instance = made(component, recorder.outlet, native.clock)
-    run_native(native, instance, paths, [], on_error=on_error, drain=True, until=until)
-    return recorder.take()
+    instance, clock = made(component, recorder.outlet, native.clock), native.clock()
+
+    def followed(method: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> None:
+            try:
+                method(*arguments)
+            finally:
+                if behind is not None:
+                    behind(method.__name__, clock.now_ns(), recorder)
+
+        return method if behind is None else call
+
+    calls = [(interface, [followed(method) for method in methods]) for interface, methods in bound(instance)]
+    run_native(native, calls, paths, [], on_error=on_error, drain=True, until=until)
+    return recorder
 
 
 def run_native(
     native: _millstream.Service,
-    instance: Any,
+    calls: list[tuple[_millstream.Interface, list[Callable[..., object]]]],
     paths: Sequence[Path],
     timers: list[tuple[int, Any]],
     *,
@@ -553,9 +597,7 @@ def run_native(
     until: int | None,
     stopper: _millstream.Stopper | None = None,
 ) -> Report:
-    inputs = [
-        (os.fspath(path), interface, methods) for path in paths for interface, methods in bound(instance)
-    ]
+    inputs = [(os.fspath(path), interface, methods) for path in paths for interface, methods in calls]
     counts = native.run(
         inputs=inputs,
         timers=timers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -114,6 +115,19 @@ def test_replay_diff_export_and_history(orders: Path, tmp_path: Path) -> None:
     done = service("diff", "desk.py:Desk", strict, "--in", orders)
     assert done.returncode == 1
     assert "+  reason: 'no'" in done.stdout.replace('"', "'")
+    # Only the calls whose outputs differ are shown, each with its method and time.
+    assert done.stdout.startswith(f"--- desk.py:Desk\n+++ {strict}\n@@ new_order at 2")
+    shown = done.stdout.count("\n@@ ")
+    assert re.search(rf"\n{shown} of \d+ calls have other outputs\n$", done.stdout), done.stdout
+    process = subprocess.Popen(
+        [sys.executable, "-m", "millstream", "service", "diff", "desk.py:Desk", strict, "--in", orders],
+        cwd=EXAMPLE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait(60)) == (b"", 0)
     done = service("export", orders, "--from", 1, "--to", 1)
     assert done.stdout.startswith("# record 1\nat: 20") and "set_limit:" in done.stdout
     done = service("history", tmp_path / "replies", 2)
@@ -121,6 +135,15 @@ def test_replay_diff_export_and_history(orders: Path, tmp_path: Path) -> None:
         f"{tmp_path / 'replies'}, record 2",
         f"{orders}, record 2",
     ]
+
+
+def test_a_shell_may_name_all_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "component").write_text(f"{EXAMPLE / 'desk.py'}:Desk")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "in.yaml").write_text("set_limit: {account: A, value: 1.0}\n")
+    (tmp_path / "one" / "out.yaml").write_text("")
+    done = service("test", *sorted(tmp_path.iterdir()))
+    assert (done.returncode, done.stdout) == (0, "passed 1, failed 0\n"), done.stderr
 
 
 @pytest.mark.parametrize(

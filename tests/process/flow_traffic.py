@@ -36,6 +36,7 @@ class Sender(threading.Thread):
         self.chunk = chunk
         self.pause = pause
         self.sent = 0
+        self.connections = 0
         self.stopping = threading.Event()
         self.start()
 
@@ -43,6 +44,7 @@ class Sender(threading.Thread):
         while not self.stopping.is_set():
             try:
                 with socket.create_connection(self.address, timeout=5) as connection:
+                    self.connections += 1
                     self.feed(connection)
             except OSError:
                 time.sleep(0.01)
@@ -57,6 +59,16 @@ class Sender(threading.Thread):
             connection.sendall(b"".join(frames))
             self.sent += len(frames)
             self.stopping.wait(self.pause)
+
+    def connected_after(self, connections: int) -> None:
+        """Waits until there has been another connection than the first so many.
+
+        New output alone does not say so: a flow also has recorded input to go on with.
+        """
+        started = time.monotonic()
+        while self.connections <= connections:
+            assert time.monotonic() < started + PATIENCE, "nobody listens"
+            time.sleep(0.005)
 
     def stop(self) -> None:
         """Closes the connection behind a whole frame."""

@@ -103,8 +103,10 @@ def test_word_count(tmp_path: Path, workers: int, free_port: Callable[[], int]) 
     killed = Killed(command(flow, workers, state), environment, lambda: journal_length(journal), chance)
     sender = Sender(port, words)
     killed.kill(KILLS)
+    connections = sender.connections
     last = killed.start(LAST="1")
     killed.go_on(last)
+    sender.connected_after(connections)
     sender.stop()
     _, told = last.communicate(timeout=PATIENCE)
     assert last.returncode == 0, told
@@ -176,8 +178,11 @@ def market_spread(
     first.kill()
     first.communicate(timeout=PATIENCE)
     killed.kill(KILLS)
+    connections = [sender.connections for sender in (ordering, quotes)]
     last = killed.start()
     killed.go_on(last)
+    ordering.connected_after(connections[0])
+    quotes.connected_after(connections[1])
     ordering.stop()
     quotes.stop()
     touch(ports[0])

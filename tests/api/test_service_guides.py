@@ -132,14 +132,14 @@ def test_tests_as_data_as_the_guide_says(desk: Path) -> None:
 
 def test_a_recorded_journal_becomes_a_test_as_the_guide_says(desk: Path) -> None:
     (command,) = re.findall(
-        r"`millstream (service export [^`>]*)> ([^`]*)`", (GUIDE / "testing-services.md").read_text()
+        r"`millstream (journal export [^`]*--out ([^`]*))`", (GUIDE / "testing-services.md").read_text()
     )
     publish = blocks("services.md", "python")[2]
     python(desk, f"for _ in range(250):\n    {publish.replace(chr(10), chr(10) + '    ')}")
     target = desk / command[1]
     target.parent.mkdir(parents=True)
     # Each process told the schema before its call.
-    target.write_text(millstream(desk, *command[0].split()))
+    millstream(desk, *command[0].split())
     assert target.read_text().count("new_order:") == 50
     (target.parent / "component").write_text("../../desk.py:Desk\n")
     millstream(desk, "service", "test", str(target.parent), "--update")

@@ -1,11 +1,10 @@
 //! Tests of Python components as YAML files, and journals as YAML.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use millstream::journal::{Journal, Options};
 use millstream::service::testing::{Mode, check};
-use millstream::service::{Calls, Content, history};
+use millstream::service::{Calls, history};
 use millstream::wire::{Call, Cause, Record, Timestamp};
 use pyo3::prelude::*;
 
@@ -104,21 +103,15 @@ pub(crate) fn service_export(
         if last.is_some_and(|last| sequence > last) {
             break;
         }
-        let content = calls.read(sequence, record.body);
-        let content = content.map_err(|error| {
+        let document = calls.document(&record).map_err(|error| {
             service_error(
                 py,
                 &format!("{}, record {sequence}: {error}", path.display()),
             )
         })?;
-        if let Content::Call(call, _) = content {
-            let at = i64::try_from(record.time_ns).ok();
+        if let Some(document) = document {
             let separator = if text.is_empty() { "" } else { "---\n" };
-            let _ = write!(
-                text,
-                "{separator}# record {sequence}\n{}",
-                Call { at, ..call }.to_text()
-            );
+            text.extend([separator, &document]);
         }
     }
     Ok(text)

@@ -74,6 +74,22 @@ impl Calls {
         }
     }
 
+    /// The call in a record as a document of YAML, with its time and, as a comment, its sequence number; nothing for a note.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn document(
+        &mut self,
+        record: &millstream_journal::Record<'_>,
+    ) -> Result<Option<String>, Cause> {
+        let Content::Call(call, _) = self.read(record.sequence, record.body)? else {
+            return Ok(None);
+        };
+        let at = i64::try_from(record.time_ns).ok();
+        let text = Call { at, ..call }.to_text();
+        Ok(Some(format!("# record {}\n{text}", record.sequence)))
+    }
+
     /// Takes in a note, which stands in the record `sequence`.
     ///
     /// # Errors

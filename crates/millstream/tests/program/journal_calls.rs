@@ -240,3 +240,28 @@ fn an_effect_names_the_record_behind_it() {
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(line["effect_of"], json!({"journal": "new", "sequence": 5}));
 }
+
+#[test]
+fn calls_are_exported_as_the_documents_of_a_test() {
+    let (_folder, path) = fresh();
+    cancelled(&path, 1 << 20, 3);
+    let text = shown(&["export", &path, "--yaml", "--from", "0", "--to", "3"]);
+    let documents: Vec<&str> = text.split("---\n").collect();
+    assert_eq!(documents.len(), 2, "{text}");
+    for (id, document) in (1..).zip(documents) {
+        let [record, at, call] = document.lines().collect::<Vec<_>>()[..] else {
+            panic!("{document}");
+        };
+        assert_eq!(record, format!("# record {id}"));
+        assert!(at.starts_with("at: 20") && at.ends_with('Z'), "{at}");
+        assert_eq!(call, format!("cancel: {id}"));
+    }
+
+    writer(&path).append(b"no call").unwrap();
+    let output = millstream(&["journal", "export", &path, "--yaml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = stderr(&output);
+    assert!(told.contains(&format!("{path}, record 4: ")), "{told}");
+    let exported = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(exported.matches("cancel: ").count(), 3);
+}

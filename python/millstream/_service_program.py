@@ -247,8 +247,10 @@ def diff_verb(options: Any) -> int:
         effects(load(place), options.inputs, on_error=options.on_error) for place in (options.a, options.b)
     )
     different = 0
-    for key in sorted(a.keys() | b.keys()):
-        method, (calls_a, calls_b) = (a.get(key) or b[key])[0], (of.get(key, ("", []))[1] for of in (a, b))
+    keys = sorted(a.keys() | b.keys())
+    for key in keys:
+        method, calls_a = a.get(key, ("", []))
+        method, calls_b = b.get(key, (method, []))
         if calls_a == calls_b:
             continue
         if not different:
@@ -259,7 +261,7 @@ def diff_verb(options: Any) -> int:
         print(f"@@ {method} at {shown_time(key[0])} @@")
         sys.stdout.writelines(line for line in rest if not line.startswith("@@"))
     if different:
-        print(f"{different} of {len(a.keys() | b.keys())} calls have other outputs")
+        print(f"{different} of {len(keys)} calls have other outputs")
     return 1 if different else 0
 
 

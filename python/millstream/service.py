@@ -43,8 +43,10 @@ import os
 import pickle
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar, Union
 
 from . import _millstream
@@ -538,12 +540,12 @@ def effects(
     method, and what it called, each as YAML.
     """
     found: dict[tuple[int, int], tuple[str, list[str]]] = {}
+    of_time = Counter[int]()
 
-    def behind(method: str, time_ns: int, recorder: _millstream.Recorder) -> None:
-        number = 0
-        while (time_ns, number) in found:
-            number += 1
-        found[time_ns, number] = method, recorder.take()
+    def behind(clock: Clock, recorder: _millstream.Recorder, method: str) -> None:
+        time_ns = clock.now_ns()
+        found[time_ns, of_time[time_ns]] = method, recorder.take()
+        of_time[time_ns] += 1
 
     recorded(component, inputs, on_error=on_error, behind=behind)
     return found
@@ -555,7 +557,7 @@ def recorded(
     *,
     until: int | None = None,
     on_error: str,
-    behind: Callable[[str, int, _millstream.Recorder], None] | None = None,
+    behind: Callable[[Clock, _millstream.Recorder, str], None] | None = None,
 ) -> _millstream.Recorder:
     """Has what a component calls recorded, when it is called as before; ``behind`` is told of each call."""
     check_choice("on_error", on_error, ("fail", "skip"))
@@ -564,21 +566,25 @@ def recorded(
         if not os.path.isdir(path):
             raise ServiceError(f"{os.fspath(path)}: there is no journal here")
     native, recorder = _millstream.Service(None), _millstream.Recorder()
-    instance, clock = made(component, recorder.outlet, native.clock), native.clock()
-
-    def followed(method: Callable[..., object]) -> Callable[..., object]:
-        def call(*arguments: object) -> None:
-            try:
-                method(*arguments)
-            finally:
-                if behind is not None:
-                    behind(method.__name__, clock.now_ns(), recorder)
-
-        return method if behind is None else call
-
-    calls = [(interface, [followed(method) for method in methods]) for interface, methods in bound(instance)]
+    instance = made(component, recorder.outlet, native.clock)
+    calls = bound(instance)
+    if behind is not None:
+        tell = partial(behind, native.clock(), recorder)
+        calls = [(interface, [followed(method, tell) for method in methods]) for interface, methods in calls]
     run_native(native, calls, paths, [], on_error=on_error, drain=True, until=until)
     return recorder
+
+
+def followed(method: Callable[..., object], tell: Callable[[str], None]) -> Callable[..., object]:
+    """The method, with ``tell`` told of its name behind each call."""
+
+    def call(*arguments: object) -> None:
+        try:
+            method(*arguments)
+        finally:
+            tell(method.__name__)
+
+    return call
 
 
 def run_native(

@@ -135,8 +135,9 @@ impl<S: Storage> Ahead<S> {
         if offset >= half && work.ready.is_none() {
             work.wanted = Some(number + 1);
         }
-        work.window = self.window(&work);
-        work.noticed = self.shared.core.options.host.monotonic();
+        let now = self.shared.core.options.host.monotonic();
+        work.window = self.window(work.window, now.saturating_sub(work.noticed));
+        work.noticed = now;
         let ahead = work.window / 2;
         let to = (offset + work.window).min(bytes);
         // What was asked for before goes on where it is.
@@ -157,20 +158,17 @@ impl<S: Storage> Ahead<S> {
         }
     }
 
-    /// How far to touch from now on.
-    fn window(&self, work: &Work<S>) -> u64 {
-        let options = &self.shared.core.options;
+    /// How far to touch from now on, when a writer took `since` from the middle of the last window to that of this one.
+    fn window(&self, window: u64, since: Duration) -> u64 {
         // Zeros are worth it however seldom there is a record: each waits for its sync.
-        if options.sync == Sync::Always {
-            return (work.window * 2).min(ZEROS_MAX);
-        }
-        let since = options.host.monotonic().saturating_sub(work.noticed);
-        if since < NEAR {
-            (work.window * 2).min(WINDOW_MAX)
+        if self.shared.core.options.sync == Sync::Always {
+            (window * 2).min(ZEROS_MAX)
+        } else if since < NEAR {
+            (window * 2).min(WINDOW_MAX)
         } else if since > FAR {
-            (work.window / 2).max(WINDOW_MIN)
+            (window / 2).max(WINDOW_MIN)
         } else {
-            work.window
+            window
         }
     }
 
@@ -276,8 +274,8 @@ impl<S: Storage> Shared<S> {
         }
         // A journal that is appended to rarely is not worth it: the first window is enough for it.
         let zeros = self.core.options.sync == Sync::Always && work.window > 2 * WINDOW_MIN;
+        let step = if zeros { ZEROS_STEP } else { TOUCH_STEP };
         if let Some((segment, from, to)) = work.touch.take() {
-            let step = if zeros { ZEROS_STEP } else { TOUCH_STEP };
             let end = (from + step).min(to);
             if end < to {
                 work.touch = Some((Arc::clone(&segment), end, to));
@@ -291,8 +289,8 @@ impl<S: Storage> Shared<S> {
             let result = self.prepare(number);
             if let Ok(segment) = &result {
                 let end = window.min(segment.bytes());
-                for from in (0..end).step_by(TOUCH_STEP as usize) {
-                    self.touch(segment, from, (from + TOUCH_STEP).min(end), zeros);
+                for from in (0..end).step_by(step as usize) {
+                    self.touch(segment, from, (from + step).min(end), zeros);
                 }
             }
             work = lock(&self.work);

@@ -27,134 +27,203 @@ const FLOAT: u8 = b'G';
 const SHORT_TEXT: u8 = 0x8C;
 const TEXT: u8 = b'X';
 
-/// How the objects of a class are written.
+/// How objects of a type are written.
 #[pyclass(frozen)]
-pub(crate) struct Way {
-    /// The pickle of one without attributes, less its last byte.
-    head: Vec<u8>,
-    /// The attributes, if these are slots.
-    slots: Option<Vec<Py<PyString>>>,
+pub(crate) struct Way(Kind);
+
+enum Kind {
+    List,
+    Dict,
+    Object {
+        /// The pickle of one without attributes, less its last byte.
+        head: Vec<u8>,
+        /// The attributes, if these are slots.
+        slots: Option<Vec<Py<PyString>>>,
+    },
+    /// By the module `pickle`.
+    Pickled,
+    /// By `dump` in `millstream/_saving.py`.
+    Dumped,
 }
 
 impl Way {
-    /// As `way` in `millstream/_saving.py` tells it; `None` when it tells something else.
-    pub(crate) fn told(told: &Bound<'_, PyAny>) -> Option<Self> {
-        let (head, slots) = told.extract().ok()?;
-        Some(Way { head, slots })
-    }
-}
-
-/// Appends the pickle of an object of a class. False, and nothing is appended, when one of its attributes is more than a plain value,
-/// or missing.
-pub(crate) fn instance(object: &Bound<'_, PyAny>, way: &Way, out: &mut Vec<u8>) -> PyResult<bool> {
-    whole(out, |out| {
-        out.extend_from_slice(&way.head);
-        if let Some(names) = &way.slots {
-            return slots(object, names, out);
+    /// That of objects of the type of this one.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if object.is_exact_instance_of::<PyList>() {
+            return Ok(Way(Kind::List));
         }
-        let attributes = object.getattr(intern!(object.py(), "__dict__"))?;
-        let Ok(attributes) = attributes.cast_exact::<PyDict>() else {
-            return Ok(false);
-        };
-        // Without attributes there is nothing to build.
-        if !attributes.is_empty() {
-            if !entries(attributes, out) {
-                return Ok(false);
+        if object.is_exact_instance_of::<PyDict>() {
+            return Ok(Way(Kind::Dict));
+        }
+        let saving = object.py().import("millstream._saving")?;
+        let told = saving.call_method1("way", (object,))?;
+        Ok(Way(if let Ok((head, slots)) = told.extract() {
+            Kind::Object { head, slots }
+        } else if told.is_truthy()? {
+            Kind::Pickled
+        } else {
+            Kind::Dumped
+        }))
+    }
+
+    /// True when the module `pickle` writes what is not written here.
+    pub(crate) fn is_pickled(&self) -> bool {
+        !matches!(self.0, Kind::Dumped)
+    }
+
+    /// Appends what is to be written of an object besides its class to `parts`; false when that is not known.
+    pub(crate) fn take<'py>(
+        &self,
+        object: &Bound<'py, PyAny>,
+        parts: &mut Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<bool> {
+        match &self.0 {
+            Kind::List => parts.extend(object.cast_exact::<PyList>()?.iter()),
+            Kind::Dict => take_entries(object.cast_exact()?, parts),
+            Kind::Object {
+                slots: Some(names), ..
+            } => {
+                for name in names {
+                    let Some(value) = object.getattr_opt(name)? else {
+                        return Ok(false);
+                    };
+                    parts.push(value);
+                }
             }
-            out.push(BUILD);
+            Kind::Object { slots: None, .. } => {
+                let attributes = object.getattr(intern!(object.py(), "__dict__"))?;
+                let Ok(attributes) = attributes.cast_exact() else {
+                    return Ok(false);
+                };
+                take_entries(attributes, parts);
+            }
+            Kind::Pickled | Kind::Dumped => return Ok(false),
         }
         Ok(true)
-    })
-}
-
-/// Appends the pickle of a list or a dictionary. False, and nothing is appended, when it is neither, or holds more than plain values.
-pub(crate) fn container(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
-    whole(out, |out| {
-        out.extend(PROTOCOL);
-        if let Ok(items) = object.cast_exact::<PyDict>() {
-            return Ok(entries(items, out));
-        }
-        let Ok(items) = object.cast_exact::<PyList>() else {
-            return Ok(false);
-        };
-        out.extend([EMPTY_LIST, MARK]);
-        let written = items.iter().all(|item| plain(&item, out));
-        out.push(APPENDS);
-        Ok(written)
-    })
-}
-
-/// Appends what `write` writes as a whole, or nothing.
-fn whole(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> PyResult<bool>) -> PyResult<bool> {
-    let start = out.len();
-    let written = write(out);
-    match written {
-        Ok(true) => out.push(STOP),
-        _ => out.truncate(start),
     }
-    written
+
+    /// Appends the pickle of an object of which these are the parts. False, and nothing is appended, when one of them is more than a
+    /// plain value.
+    pub(crate) fn write(&self, parts: &[Bound<'_, PyAny>], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let written = match &self.0 {
+            Kind::List => {
+                out.extend(PROTOCOL);
+                out.extend([EMPTY_LIST, MARK]);
+                let written = parts.iter().all(|item| plain(item, out));
+                out.push(APPENDS);
+                written
+            }
+            Kind::Dict => {
+                out.extend(PROTOCOL);
+                entries(parts, out)
+            }
+            Kind::Object {
+                head,
+                slots: Some(names),
+            } => {
+                out.extend_from_slice(head);
+                slots(names, parts, out)
+            }
+            Kind::Object { head, slots: None } => {
+                out.extend_from_slice(head);
+                // Without attributes there is nothing to build.
+                parts.is_empty() || {
+                    let written = entries(parts, out);
+                    out.push(BUILD);
+                    written
+                }
+            }
+            Kind::Pickled | Kind::Dumped => false,
+        };
+        match written {
+            true => out.push(STOP),
+            false => out.truncate(start),
+        }
+        written
+    }
 }
 
-/// A dictionary; false when it holds more than plain values.
-fn entries(items: &Bound<'_, PyDict>, out: &mut Vec<u8>) -> bool {
+fn take_entries<'py>(items: &Bound<'py, PyDict>, parts: &mut Vec<Bound<'py, PyAny>>) {
+    parts.extend(items.iter().flat_map(|(key, value)| [key, value]));
+}
+
+/// A dictionary of keys and values in turns; false when one is more than a plain value.
+fn entries(parts: &[Bound<'_, PyAny>], out: &mut Vec<u8>) -> bool {
     out.extend([EMPTY_DICT, MARK]);
-    let written = items
-        .iter()
-        .all(|(key, value)| plain(&key, out) && plain(&value, out));
+    let written = parts.iter().all(|part| plain(part, out));
     out.push(SET_ITEMS);
     written
 }
 
 /// The state of an object with slots is a pair: nothing, and what is in them.
-fn slots(object: &Bound<'_, PyAny>, names: &[Py<PyString>], out: &mut Vec<u8>) -> PyResult<bool> {
+fn slots(names: &[Py<PyString>], values: &[Bound<'_, PyAny>], out: &mut Vec<u8>) -> bool {
     out.extend([NONE, EMPTY_DICT, MARK]);
-    for name in names {
-        let name = name.bind(object.py());
-        let Some(value) = object.getattr_opt(name)? else {
-            return Ok(false);
-        };
-        if !plain(name.as_any(), out) || !plain(&value, out) {
-            return Ok(false);
+    for (name, value) in names.iter().zip(values) {
+        if !plain(name.bind(value.py()), out) || !plain(value, out) {
+            return false;
         }
     }
     out.extend([SET_ITEMS, PAIR, BUILD]);
-    Ok(true)
+    true
+}
+
+/// A value without parts.
+pub(crate) enum Plain<'a> {
+    None,
+    Bool(bool),
+    Float(f64),
+    Integer(i64),
+    Text(&'a str),
+}
+
+impl<'a> Plain<'a> {
+    /// What an object is; `None` when it is more, or no such number or text.
+    pub(crate) fn of(value: &'a Bound<'_, PyAny>) -> Option<Self> {
+        Some(if value.is_none() {
+            Plain::None
+        } else if let Ok(flag) = value.cast_exact::<PyBool>() {
+            Plain::Bool(flag.is_true())
+        } else if let Ok(float) = value.cast_exact::<PyFloat>() {
+            Plain::Float(float.value())
+        } else if value.is_exact_instance_of::<PyInt>() {
+            Plain::Integer(value.extract().ok()?)
+        } else {
+            Plain::Text(value.cast_exact::<PyString>().ok()?.to_str().ok()?)
+        })
+    }
 }
 
 /// Appends a plain value; false when it is something else.
 fn plain(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
-    if value.is_none() {
-        out.push(NONE);
-    } else if let Ok(flag) = value.cast_exact::<PyBool>() {
-        out.push(if flag.is_true() { TRUE } else { FALSE });
-    } else if let Ok(float) = value.cast_exact::<PyFloat>() {
-        out.push(FLOAT);
-        out.extend_from_slice(&float.value().to_be_bytes());
-    } else if value.is_exact_instance_of::<PyInt>() {
-        let Ok(number) = value.extract::<i64>() else {
-            return false;
-        };
-        if let Ok(small) = i32::try_from(number) {
-            out.push(INTEGER);
-            out.extend_from_slice(&small.to_le_bytes());
-        } else {
-            out.extend([LONG, 8]);
-            out.extend_from_slice(&number.to_le_bytes());
+    match Plain::of(value) {
+        None => return false,
+        Some(Plain::None) => out.push(NONE),
+        Some(Plain::Bool(flag)) => out.push(if flag { TRUE } else { FALSE }),
+        Some(Plain::Float(float)) => {
+            out.push(FLOAT);
+            out.extend_from_slice(&float.to_be_bytes());
         }
-    } else if let Ok(text) = value.cast_exact::<PyString>()
-        && let Ok(text) = text.to_str()
-    {
-        if let Ok(length) = u8::try_from(text.len()) {
-            out.extend([SHORT_TEXT, length]);
-        } else if let Ok(length) = u32::try_from(text.len()) {
-            out.push(TEXT);
-            out.extend_from_slice(&length.to_le_bytes());
-        } else {
-            return false;
+        Some(Plain::Integer(number)) => {
+            if let Ok(small) = i32::try_from(number) {
+                out.push(INTEGER);
+                out.extend_from_slice(&small.to_le_bytes());
+            } else {
+                out.extend([LONG, 8]);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
         }
-        out.extend_from_slice(text.as_bytes());
-    } else {
-        return false;
+        Some(Plain::Text(text)) => {
+            if let Ok(length) = u8::try_from(text.len()) {
+                out.extend([SHORT_TEXT, length]);
+            } else if let Ok(length) = u32::try_from(text.len()) {
+                out.push(TEXT);
+                out.extend_from_slice(&length.to_le_bytes());
+            } else {
+                return false;
+            }
+            out.extend_from_slice(text.as_bytes());
+        }
     }
     true
 }

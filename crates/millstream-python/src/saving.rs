@@ -1,6 +1,8 @@
 //! Saving the states of Python steps: keys and plain values as MessagePack, so that every language reads
 //! them, any other object in an extension of it whose type says how `millstream/_saving.py` wrote it.
 
+use std::ops::Range;
+
 use millstream_flow::error::Cause;
 use millstream_flow::key::{AnyKey, save_bytes, save_integer, save_text, save_tuple, shard};
 use millstream_flow::recovery::codec::MESSAGE_PACK;
@@ -10,11 +12,13 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple};
+use pyo3::types::{
+    PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType,
+};
 
 use crate::error::cause;
 use crate::gil::locked;
-use crate::pickled::{self, Way};
+use crate::pickled::{Plain, Way};
 use crate::route::stable_hash;
 use crate::show::show;
 
@@ -36,9 +40,6 @@ pub(crate) struct Keeper {
 
 /// From so many parts of all on, the keys that have changed are not told from the others any more.
 const ALL_FROM: usize = 4;
-/// So many entries of a dictionary are fetched before the first of them is written: objects lie anywhere in memory, and the processor
-/// waits for several at once where it has nothing else to do in between.
-const AHEAD: usize = 64;
 
 impl Keeper {
     /// Takes up what was saved of a step.
@@ -85,23 +86,12 @@ impl Keeper {
     /// Writes the keys that have changed, and begins the next epoch.
     pub(crate) fn save(&mut self, step: &str, changes: &mut Changes) -> Result<(), Failure> {
         locked(|py| {
-            let failed = |key: &Bound<'_, PyAny>, error| Failure {
-                key: Some(show(key)),
-                ..Failure::new(step, cause(error))
-            };
             let wrong = |error| Failure::new(step, cause(error));
             let (states, changed) = (self.states.bind(py), self.changed.bind(py));
+            let mut block = Block::new(step, changes);
             if self.all {
-                let mut entries = (0..).zip(states.iter());
-                let mut ahead = Vec::with_capacity(AHEAD);
-                loop {
-                    ahead.extend(entries.by_ref().take(AHEAD));
-                    if ahead.is_empty() {
-                        break;
-                    }
-                    for (born, (key, state)) in ahead.drain(..) {
-                        put(changes, &key, born, &state).map_err(|error| failed(&key, error))?;
-                    }
+                for (born, (key, state)) in (0..).zip(states.iter()) {
+                    block.add(key, born, state)?;
                 }
             } else if !changed.is_empty() {
                 let births = self.births.bind(py);
@@ -118,10 +108,10 @@ impl Keeper {
                     };
                     let born = births.get_item(&key).map_err(wrong)?;
                     let born = born.map_or(Ok(0), |born| born.extract::<u64>());
-                    put(changes, &key, born.map_err(wrong)?, &state)
-                        .map_err(|error| failed(&key, error))?;
+                    block.add(key, born.map_err(wrong)?, state)?;
                 }
             }
+            block.write()?;
             changed.clear();
             self.all = false;
             Ok(())
@@ -129,23 +119,105 @@ impl Keeper {
     }
 }
 
-/// Writes one key of a kernel.
-fn put(
-    changes: &mut Changes,
-    key: &Bound<'_, PyAny>,
+/// Keys of a kernel on their way, some at once: the parts of all their states are fetched before the first of them is looked at. Objects lie
+/// anywhere in memory, and the processor waits for several at once where it has nothing else to do in between.
+struct Block<'a, 'py> {
+    step: &'a str,
+    changes: &'a mut Changes,
+    entries: Vec<Entry<'py>>,
+    parts: Vec<Bound<'py, PyAny>>,
+}
+
+struct Entry<'py> {
+    key: Bound<'py, PyAny>,
     born: u64,
-    state: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let mut written = Ok(());
-    let write_key = |out: &mut Vec<u8>| written = save_key(key, out);
-    let shard = shard(stable_hash(key)?);
-    changes.put(shard, born, write_key, |out| {
-        if save_plain(state, out) {
-            return Ok(MESSAGE_PACK);
+    state: Bound<'py, PyAny>,
+    /// How the state is written, and where its parts are, if these are known.
+    taken: Option<(Bound<'py, Way>, Range<usize>)>,
+}
+
+impl<'a, 'py> Block<'a, 'py> {
+    const ENTRIES: usize = 64;
+
+    fn new(step: &'a str, changes: &'a mut Changes) -> Self {
+        Block {
+            step,
+            changes,
+            entries: Vec::with_capacity(Self::ENTRIES),
+            parts: Vec::new(),
         }
-        dump(state, out)
-    })?;
-    written
+    }
+
+    fn add(
+        &mut self,
+        key: Bound<'py, PyAny>,
+        born: u64,
+        state: Bound<'py, PyAny>,
+    ) -> Result<(), Failure> {
+        self.entries.push(Entry {
+            key,
+            born,
+            state,
+            taken: None,
+        });
+        match self.entries.len() {
+            Self::ENTRIES => self.write(),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), Failure> {
+        let step = self.step;
+        let failed = |key: &Bound<'_, PyAny>, error| Failure {
+            key: Some(show(key)),
+            ..Failure::new(step, cause(error))
+        };
+        let mut known = None;
+        for entry in &mut self.entries {
+            entry
+                .take(&mut known, &mut self.parts)
+                .map_err(|error| failed(&entry.key, error))?;
+        }
+        for entry in self.entries.drain(..) {
+            entry
+                .put(&self.parts, self.changes)
+                .map_err(|error| failed(&entry.key, error))?;
+        }
+        self.parts.clear();
+        Ok(())
+    }
+}
+
+impl<'py> Entry<'py> {
+    /// Fetches the parts of the state. States are mostly of one type, whose way is `known`.
+    fn take(
+        &mut self,
+        known: &mut Option<(Bound<'py, PyType>, Bound<'py, Way>)>,
+        parts: &mut Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let kind = self.state.get_type();
+        let way = match known {
+            Some((known, way)) if kind.is(&*known) => way,
+            _ => &mut known.insert((kind, way_of(&self.state)?)).1,
+        };
+        let start = parts.len();
+        if way.get().take(&self.state, parts)? {
+            self.taken = Some((way.clone(), start..parts.len()));
+        }
+        Ok(())
+    }
+
+    fn put(&self, parts: &[Bound<'py, PyAny>], changes: &mut Changes) -> PyResult<()> {
+        let mut written = Ok(());
+        let write_key = |out: &mut Vec<u8>| written = save_key(&self.key, out);
+        let shard = shard(stable_hash(&self.key)?);
+        changes.put(shard, self.born, write_key, |out| match &self.taken {
+            Some((way, range)) if way.get().write(&parts[range.clone()], out) => Ok(PICKLE),
+            _ if save_plain(&self.state, out) => Ok(MESSAGE_PACK),
+            _ => dump(&self.state, out),
+        })?;
+        written
+    }
 }
 
 /// How objects are saved, whatever they are.
@@ -182,57 +254,43 @@ pub(crate) fn save_object(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyRes
 
 /// Appends an object that is a plain value as what it is; false when it is something else.
 fn save_plain(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
-    // Writing to memory does not fail.
-    if object.is_none() {
-        let _ = rmp::encode::write_nil(out);
-    } else if let Ok(flag) = object.cast_exact::<PyBool>() {
-        let _ = rmp::encode::write_bool(out, flag.is_true());
-    } else if let Ok(float) = object.cast_exact::<PyFloat>() {
-        let _ = rmp::encode::write_f64(out, float.value());
-    } else if object.is_exact_instance_of::<PyInt>()
-        && let Ok(number) = object.extract::<i64>()
-    {
-        let _ = rmp::encode::write_sint(out, number);
-    } else if let Ok(text) = object.cast_exact::<PyString>()
-        && let Ok(text) = text.to_str()
-    {
-        let _ = rmp::encode::write_str(out, text);
-    } else {
+    let Some(plain) = Plain::of(object) else {
         return false;
+    };
+    // Writing to memory does not fail.
+    match plain {
+        Plain::None => rmp::encode::write_nil(out).is_ok(),
+        Plain::Bool(flag) => rmp::encode::write_bool(out, flag).is_ok(),
+        Plain::Float(float) => rmp::encode::write_f64(out, float).is_ok(),
+        Plain::Integer(number) => rmp::encode::write_sint(out, number).is_ok(),
+        Plain::Text(text) => rmp::encode::write_str(out, text).is_ok(),
     }
-    true
 }
 
-/// Appends an object in the way of its type, which is asked for once, and tells what that is.
-fn dump(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
+/// How objects of the type of this one are written, which is asked for once.
+fn way_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Way>> {
     static WAYS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-    static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    static DUMP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    if pickled::container(object, out)? {
-        return Ok(PICKLE);
-    }
     let py = object.py();
     let ways = WAYS.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
     let kind = object.get_type();
-    let way = match ways.get_item(&kind)? {
-        Some(known) => known,
-        None => {
-            let saving = py.import("millstream._saving")?;
-            let told = saving.call_method1("way", (object,))?;
-            let way = match Way::told(&told) {
-                Some(way) => Bound::new(py, way)?.into_any(),
-                None => told,
-            };
-            ways.set_item(kind, &way)?;
-            way
-        }
-    };
-    if let Ok(way) = way.cast_exact::<Way>()
-        && pickled::instance(object, way.get(), out)?
-    {
+    if let Some(known) = ways.get_item(&kind)? {
+        return Ok(known.cast_into()?);
+    }
+    let way = Bound::new(py, Way::of(object)?)?;
+    ways.set_item(kind, &way)?;
+    Ok(way)
+}
+
+/// Appends an object in the way of its type, and tells what that is.
+fn dump(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
+    static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static DUMP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let (way, mut parts) = (way_of(object)?, Vec::new());
+    if way.get().take(object, &mut parts)? && way.get().write(&parts, out) {
         return Ok(PICKLE);
     }
-    let (how, written): (u8, Bound<'_, PyBytes>) = if way.is_truthy()? {
+    let py = object.py();
+    let (how, written): (u8, Bound<'_, PyBytes>) = if way.get().is_pickled() {
         let dumps = DUMPS.import(py, "pickle", "dumps")?;
         (PICKLE, dumps.call1((object, 5))?.cast_into()?)
     } else {
@@ -317,7 +375,8 @@ pub(crate) fn save_key(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()
     } else if let Ok(bytes) = key.cast::<PyBytes>() {
         save_bytes(bytes.as_bytes(), out);
     } else if key.is_instance_of::<PyInt>() {
-        save_integer(key.extract::<i128>()?, out);
+        let narrow = key.extract::<i64>().map(i128::from);
+        save_integer(narrow.or_else(|_| key.extract())?, out);
     } else if let Ok(members) = key.cast::<PyTuple>() {
         save_tuple(members.len() as u32, out);
         for member in members.iter() {

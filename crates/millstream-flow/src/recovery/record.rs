@@ -287,7 +287,9 @@ impl Changes {
         let group = group_of(shard);
         let open = &mut self.open[group];
         if open.len() >= RECORD_BYTES {
-            self.full.push(std::mem::take(open));
+            // The next one grows as far.
+            let next = Vec::with_capacity(open.capacity());
+            self.full.push(std::mem::replace(open, next));
         }
         if open.is_empty() {
             open.extend([VERSION, STATE, group as u8]);

@@ -21,6 +21,7 @@ const FLAT_OUT: usize = 4_000_000;
 
 fn places(count: usize) -> Vec<Place> {
     let places: Vec<Place> = (0..count).map(|_| Place::default()).collect();
+    // Memory that was asked for as zeros is the process's only when it is written.
     for place in &places {
         place[0].store(0, Ordering::Relaxed);
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,33 @@ def desk(tmp_path: Path) -> Path:
     (tmp_path / "desk.py").write_text(interface + component)
     python(tmp_path, publish)
     return tmp_path
+
+
+def test_the_desk_in_rust_is_the_example() -> None:
+    program = (GUIDE.parent.parent / "examples" / "desk" / "main.rs").read_text()
+    assert (
+        program
+        == "//! An order desk and whoever orders from it: the program of docs/guide/services.md.\n\n"
+        + blocks("services.md", "rust")[1]
+    )
+
+
+def test_the_desk_in_rust_goes_on_where_it_was_killed(rust_examples: Path, tmp_path: Path) -> None:
+    program = rust_examples / "desk"
+    export = [sys.executable, "-m", "millstream", "service", "export", "replies"]
+    for life in (1, 2):
+        subprocess.run([program, "place"], cwd=tmp_path, check=True, timeout=TIMEOUT)
+        with subprocess.Popen([program], cwd=tmp_path) as desk:
+            deadline = time.monotonic() + TIMEOUT
+            totals: list[str] = []
+            while len(totals) < 3 * life:
+                assert time.monotonic() < deadline and desk.poll() is None
+                time.sleep(0.05)
+                # There may be no journal yet.
+                shown = subprocess.run(export, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
+                totals = re.findall(r"total: ([\d.]+)", shown.stdout)
+            desk.kill()
+        assert [float(total) for total in totals] == [725.0 * (n + 1) for n in range(3 * life)]
 
 
 def test_the_first_service_prints_what_the_guide_says(desk: Path) -> None:

@@ -18,7 +18,6 @@ import pytest
 from millstream import service
 from millstream.service import aliases, char, f32, i8, i16, i32, timestamp, u8, u16, u32, u64
 
-ROOT = Path(__file__).parent.parent.parent
 COUNT = 600
 TIMEOUT = 60
 
@@ -160,12 +159,10 @@ class Check(Values, Prices):
         self.prices.append((symbol, amount, venue))
 
 
-@pytest.fixture(scope="module")
-def rust(millstream_bin: Path) -> Path:
+@pytest.fixture
+def rust(rust_examples: Path) -> Path:
     """The program of ``everything.rs``."""
-    build = ["cargo", "build", "--profile", "checked", "-p", "millstream", "--example", "everything"]
-    subprocess.run(build, cwd=ROOT, check=True)
-    return millstream_bin.parent.parent / "checked" / "examples" / "everything"
+    return rust_examples / "everything"
 
 
 def run(*command: object) -> None:

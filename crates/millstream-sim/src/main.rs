@@ -22,13 +22,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Proof {
     /// Crashes of processes and losses of power; then the lying disk and the planted bugs, which must be found.
-    Crash {
-        #[command(flatten)]
-        worlds: Worlds,
-        /// Let syncs fail now and then.
-        #[arg(long)]
-        failing_syncs: bool,
-    },
+    Crash(Worlds),
     /// A server of queues that is killed, on a machine that loses power; then what is done wrong on purpose, which must be found.
     Queues(Worlds),
 }
@@ -45,6 +39,9 @@ struct Worlds {
     /// Play so many worlds, however long it takes.
     #[arg(long)]
     worlds: Option<u64>,
+    /// Let syncs fail now and then.
+    #[arg(long)]
+    failing_syncs: bool,
 }
 
 /// Worlds in which a planted bug has to be found.
@@ -52,16 +49,8 @@ const PATIENCE: u64 = 20_000;
 
 fn main() -> ExitCode {
     let proved = match Arguments::parse().proof {
-        Proof::Crash {
-            worlds,
-            failing_syncs,
-        } => {
-            let kind = if failing_syncs {
-                Kind::FailingSyncs
-            } else {
-                Kind::Sound
-            };
-            let sound = sound(&worlds, kind);
+        Proof::Crash(worlds) => {
+            let sound = sound(&worlds);
             planted(worlds.seed) && sound
         }
         Proof::Queues(worlds) => {
@@ -114,8 +103,12 @@ fn play(worlds: &Worlds, mut world: impl FnMut(u64) -> Option<Broken>) -> Vec<(u
     failed
 }
 
-fn sound(worlds: &Worlds, kind: Kind) -> bool {
+fn sound(worlds: &Worlds) -> bool {
     let mut total = Tally::default();
+    let kind = match worlds.failing_syncs {
+        true => Kind::FailingSyncs,
+        false => Kind::Sound,
+    };
     let failed = play(worlds, |seed| {
         let tally = crash::world(seed, kind);
         total.add(&tally);
@@ -143,8 +136,12 @@ fn sound(worlds: &Worlds, kind: Kind) -> bool {
 
 fn queues_hold(worlds: &Worlds) -> bool {
     let mut total = queues::Tally::default();
+    let kind = match worlds.failing_syncs {
+        true => queues::Kind::FailingSyncs,
+        false => queues::Kind::Sound,
+    };
     let failed = play(worlds, |seed| {
-        let tally = queues::world(seed, queues::Kind::Sound);
+        let tally = queues::world(seed, kind);
         total.add(&tally);
         tally.failure
     });

@@ -23,6 +23,8 @@ pub use disks::Fault;
 pub enum Kind {
     /// Everything as it is, which must hold.
     Sound,
+    /// On a disk of which now and then a sync fails, and says so.
+    FailingSyncs,
     /// On a disk whose syncs do nothing.
     Lying,
     /// With something done wrong between a queue and its journal.
@@ -32,8 +34,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Everything that must be found out. The bugs of the journal are those that one writer on a disk that works can suffer from.
-    pub const WRONG: [Kind; 13] = [
+    /// Everything that must be found out. The bugs of the journal are those that a single writer can suffer from.
+    pub const WRONG: [Kind; 14] = [
         Kind::Lying,
         Kind::Faulty(Fault::AnswerBeforeSync),
         Kind::Faulty(Fault::ForgetRemovals),
@@ -47,6 +49,7 @@ impl Kind {
         Kind::Planted(Bug::NamesNotSynced),
         Kind::Planted(Bug::KeepTorn),
         Kind::Planted(Bug::PublishFirst),
+        Kind::Planted(Bug::ForgetFailedSync),
     ];
 }
 
@@ -86,7 +89,7 @@ impl Tally {
 pub fn world(seed: u64, kind: Kind) -> Tally {
     planted::plant(match kind {
         Kind::Planted(bug) => Some(bug),
-        Kind::Sound | Kind::Lying | Kind::Faulty(_) => None,
+        Kind::Sound | Kind::FailingSyncs | Kind::Lying | Kind::Faulty(_) => None,
     });
     let mut world = world::World::new(seed, kind);
     let failure = world.play().err();

@@ -55,6 +55,7 @@ struct Machine {
     lies: AtomicBool,
     /// Syncs until one fails; 0 and less is never.
     syncs_left: AtomicI64,
+    sync_failed: AtomicBool,
 }
 
 /// The directory: as processes see it, and as the disk holds it.
@@ -309,6 +310,12 @@ impl Simulated {
     /// later sync succeeds without it, unless the page was stored to again. Everybody who has the file open is told, at their next sync.
     pub fn fail_sync(&self, nth: u32) {
         self.machine.syncs_left.store(nth.into(), Ordering::SeqCst);
+    }
+
+    /// Whether a sync has failed since the machine was started.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.machine.sync_failed.load(Ordering::SeqCst)
     }
 
     /// The machine after a loss of power, with one of the states that its disk may be in; `random` gives a number below
@@ -625,6 +632,7 @@ impl Region for SimulatedRegion {
         let lies = self.machine.lies.load(Ordering::SeqCst);
         let mut history = lock(&self.file.history);
         if fails {
+            self.machine.sync_failed.store(true, Ordering::SeqCst);
             history.fail_sync(from, to);
         } else if !lies {
             history.sync(from, to);

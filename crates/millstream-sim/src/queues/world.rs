@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millstream::random::Random;
+use millstream_journal::planted::Bug;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{Host, Options};
 use millstream_queue::Moment;
@@ -47,6 +48,8 @@ pub struct World {
     running: Option<(Simulated, Server)>,
     /// The server was killed, and nobody has looked what it has left.
     unjudged: bool,
+    /// A sync is going to fail.
+    may_fail: bool,
 }
 
 impl World {
@@ -67,6 +70,7 @@ impl World {
             configs: [config(CONFIG), config(JUDGING)],
             running: None,
             unjudged: false,
+            may_fail: false,
         }
     }
 
@@ -75,6 +79,11 @@ impl World {
         for _ in 0..=self.random.below(3) {
             if self.kind == Kind::Lying {
                 self.machine.lie();
+            }
+            let fails = [Kind::FailingSyncs, Kind::Planted(Bug::ForgetFailedSync)];
+            self.may_fail = fails.contains(&self.kind);
+            if self.may_fail {
+                self.machine.fail_sync(1 + self.random.below(400) as u32);
             }
             self.live()?;
             self.judge_images()?;
@@ -128,7 +137,7 @@ impl World {
             self.tally.kills += u64::from(was_killed);
         }
         let process = self.machine.process();
-        let mut server = self.started(process.clone())?;
+        let mut server = self.started_again(process.clone())?;
         if self.unjudged {
             let found = self.look(&mut server)?;
             self.model.judge(&found, false)?;
@@ -152,6 +161,23 @@ impl World {
             Ok(done) => done.map(|()| false),
             Err(_) => broken(8, "the server panicked"),
         }
+    }
+
+    /// As [`started`](Self::started), at the second try if a sync has failed in the first.
+    fn started_again(&mut self, process: Simulated) -> Judged<Server> {
+        let started = self.started(process);
+        if self.has_failed() {
+            self.may_fail = false;
+            // It holds the queues, if it is there.
+            drop(started);
+            return self.started(self.machine.process());
+        }
+        started
+    }
+
+    /// A sync has failed, and this server has been told.
+    fn has_failed(&self) -> bool {
+        self.may_fail && self.machine.has_failed()
     }
 
     fn started(&mut self, process: Simulated) -> Judged<Server> {
@@ -231,12 +257,21 @@ impl World {
             if process.is_dead() {
                 return Ok(());
             }
-            if got != expected {
-                return broken(
-                    8,
-                    format!("client {client} got {got:.80?} instead of {expected:.80?}"),
-                );
+            let failed = self.has_failed();
+            let holds = match failed {
+                true => is_honest(&got, &expected),
+                false => got == expected,
+            };
+            if !holds {
+                let promise = if failed { 5 } else { 8 };
+                return broken(promise, difference(client, &got, &expected));
             }
+        }
+        if self.has_failed() {
+            // Nothing more is acknowledged by this server; the next one looks what is there.
+            self.may_fail = false;
+            self.unjudged = true;
+            return Ok(());
         }
         self.model.settle();
         self.running = Some((process, server));
@@ -349,4 +384,28 @@ impl World {
             ..Options::default().with_segment_bytes(SEGMENT_BYTES)
         }
     }
+}
+
+/// A sync has failed: what a client got then is what it should have got, up to the first error, which may be of a segment that could not
+/// be made; and once it is one of a journal that does not know what is on its disk, nothing is acknowledged.
+fn is_honest(got: &str, expected: &str) -> bool {
+    let before = got.split("SERVER_ERROR").next();
+    let behind = got.split_once("a sync has failed").map(|(_, rest)| rest);
+    before.is_some_and(|before| expected.starts_with(before))
+        && behind.is_none_or(|rest| !rest.contains("STORED"))
+}
+
+/// Where what a client got is not what it should have got.
+fn difference(client: u8, got: &str, expected: &str) -> String {
+    let same = got
+        .bytes()
+        .zip(expected.bytes())
+        .take_while(|(got, expected)| got == expected)
+        .count();
+    let beginning = |words: &str| words.chars().skip(same).take(80).collect::<String>();
+    format!(
+        "client {client} got {:?} instead of {:?} behind {same} bytes that are right",
+        beginning(got),
+        beginning(expected)
+    )
 }

@@ -24,6 +24,17 @@ fn no_world_breaks_a_promise() {
 }
 
 #[test]
+fn no_sync_that_fails_breaks_a_promise() {
+    for seed in 1..=50 {
+        assert_eq!(
+            world(seed, Kind::FailingSyncs).failure,
+            None,
+            "repeat with: millstream-sim crash --failing-syncs --seed {seed} --worlds 1"
+        );
+    }
+}
+
+#[test]
 fn a_disk_that_lies_is_found_out() {
     let (_, broken) = first_found(1, 20, Kind::Lying).expect("a lying disk was believed");
     assert!(broken.promise == 2 || broken.promise == 3);

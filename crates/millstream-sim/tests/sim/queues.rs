@@ -22,6 +22,17 @@ fn no_crash_loses_or_reorders_an_item() {
 }
 
 #[test]
+fn no_sync_that_fails_loses_or_reorders_an_item() {
+    for seed in 1..=50 {
+        assert_eq!(
+            world(seed, Kind::FailingSyncs).failure,
+            None,
+            "repeat with: millstream-sim queues --failing-syncs --seed {seed} --worlds 1"
+        );
+    }
+}
+
+#[test]
 fn what_is_done_wrong_is_found_out() {
     let missed: Vec<Kind> = Kind::WRONG
         .into_iter()

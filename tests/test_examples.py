@@ -4,7 +4,6 @@ What comes out is judged by a plain model in Python that reads the same input.
 """
 
 import os
-import re
 import socket
 import struct
 import subprocess
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import GUIDE, ROOT, blocks
 
-ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 TIMEOUT = 60
 
@@ -315,10 +314,6 @@ def test_both_order_desks_answer_the_same(rust_examples: Path, tmp_path: Path) -
 # The README and the guide.
 
 
-def python_blocks(path: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
-
-
 GUIDES = (
     "flows.md",
     "time-and-windows.md",
@@ -334,12 +329,7 @@ GUIDES = (
 
 @pytest.mark.parametrize(
     "block",
-    [
-        block
-        for name in GUIDES
-        for block in python_blocks(ROOT / "docs" / "guide" / name)
-        if "import millstream" in block
-    ],
+    [block for name in GUIDES for block in blocks(GUIDE / name, "python") if "import millstream" in block],
 )
 def test_the_python_examples_of_the_guides_run(block: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", block]
@@ -348,11 +338,9 @@ def test_the_python_examples_of_the_guides_run(block: str, tmp_path: Path) -> No
 
 
 def readme_block(language: str) -> str:
-    found = re.search(
-        rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
-    )
+    found = blocks(ROOT / "README.md", language)
     assert found, f"README.md has no {language} example"
-    return found[1]
+    return found[0]
 
 
 def test_the_python_example_of_the_readme_runs(tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from documents import GUIDE, ROOT, blocks
 
-ROOT = Path(__file__).parent.parent.parent
 TIMEOUT = 250
 
 FLOW = 'let flow = millstream::flow::Flow::new("a flow");'
@@ -32,17 +31,7 @@ END = "Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())"
 @pytest.fixture(scope="module")
 def libraries() -> list[str]:
     """The arguments that let rustdoc find the crate and what its users need."""
-    build = [
-        "cargo",
-        "build",
-        "--profile",
-        "checked",
-        "-p",
-        "millstream",
-        "--lib",
-        "--message-format",
-        "json",
-    ]
+    build = "cargo build --profile checked -p millstream --lib --message-format json".split()
     built = subprocess.run(build, cwd=ROOT, check=True, capture_output=True, text=True)
     found: dict[str, str] = {}
     for line in built.stdout.splitlines():
@@ -54,26 +43,20 @@ def libraries() -> list[str]:
     return ["-L", f"dependency={Path(found['millstream']).parent / 'deps'}", *sum(externs, [])]
 
 
-def programs(name: str) -> list[str]:
-    text = (ROOT / "docs" / "guide" / name).read_text()
-    return re.findall(r"^```rust\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
 def test_no_program_is_left_out() -> None:
-    guides = (ROOT / "docs" / "guide").glob("*.md")
-    assert {guide.name for guide in guides if programs(guide.name)} == {*WHOLE, *BEFORE}
+    assert {guide.name for guide in GUIDE.glob("*.md") if blocks(guide, "rust")} == {*WHOLE, *BEFORE}
 
 
 @pytest.mark.parametrize("name", [*WHOLE, *BEFORE])
 def test_programs_compile_and_run(name: str, libraries: list[str], tmp_path: Path) -> None:
     attribute = "" if name in WHOLE else ",no_run"
-    document = tmp_path / name
+    document, programs = tmp_path / name, blocks(GUIDE / name, "rust")
     with document.open("w") as out:
-        for program in programs(name):
+        for program in programs:
             if "fn main" not in program:
                 program = f"{BEFORE.get(name, '')}\n{program}\n{END}\n"
             out.write(f"```rust{attribute}\n{program}```\n\n")
     command = ["rustdoc", "--test", "--edition", "2024", *libraries, str(document)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(programs(name))} passed" in done.stdout
+    assert f"{len(programs)} passed" in done.stdout

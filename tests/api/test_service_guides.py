@@ -9,16 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from documents import GUIDE, ROOT, blocks
 
-GUIDE = Path(__file__).parent.parent.parent / "docs" / "guide"
 TIMEOUT = 60
-
-
-def blocks(name: str, language: str) -> list[str]:
-    """The blocks of a language; "" for those that name none, which are sessions in a shell and drawings."""
-    text = (GUIDE / name).read_text()
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    return [block for of, block in fenced if of == language]
 
 
 def millstream(folder: Path, *arguments: str, code: int = 0) -> str:
@@ -48,18 +41,18 @@ def timeless(text: str) -> str:
 @pytest.fixture
 def desk(tmp_path: Path) -> Path:
     """A folder with the component of the guide, and an order in a journal."""
-    interface, component, publish = blocks("services.md", "python")[:3]
+    interface, component, publish = blocks(GUIDE / "services.md", "python")[:3]
     (tmp_path / "desk.py").write_text(interface + component)
     python(tmp_path, publish)
     return tmp_path
 
 
 def test_the_desk_in_rust_is_the_example() -> None:
-    program = (GUIDE.parent.parent / "examples" / "desk" / "main.rs").read_text()
+    program = (ROOT / "examples" / "desk" / "main.rs").read_text()
     assert (
         program
         == "//! An order desk and whoever orders from it: the program of docs/guide/services.md.\n\n"
-        + blocks("services.md", "rust")[1]
+        + blocks(GUIDE / "services.md", "rust")[1]
     )
 
 
@@ -68,21 +61,24 @@ def test_the_desk_in_rust_goes_on_where_it_was_killed(rust_examples: Path, tmp_p
     export = [sys.executable, "-m", "millstream", "service", "export", "replies"]
     for life in (1, 2):
         subprocess.run([program, "place"], cwd=tmp_path, check=True, timeout=TIMEOUT)
-        with subprocess.Popen([program], cwd=tmp_path) as desk:
-            deadline = time.monotonic() + TIMEOUT
-            totals: list[str] = []
+        deadline = time.monotonic() + TIMEOUT
+        totals: list[str] = []
+        desk = subprocess.Popen([program], cwd=tmp_path)
+        try:
             while len(totals) < 3 * life:
                 assert time.monotonic() < deadline and desk.poll() is None
                 time.sleep(0.05)
                 # There may be no journal yet.
                 shown = subprocess.run(export, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
                 totals = re.findall(r"total: ([\d.]+)", shown.stdout)
+        finally:
             desk.kill()
+            desk.wait()
         assert [float(total) for total in totals] == [725.0 * (n + 1) for n in range(3 * life)]
 
 
 def test_the_first_service_prints_what_the_guide_says(desk: Path) -> None:
-    shell = [block for block in blocks("services.md", "") if block.startswith("$")]
+    shell = [block for block in blocks(GUIDE / "services.md", "") if block.startswith("$")]
     ((run, _),) = session(shell[0])
     assert run[0] == "millstream"
     millstream(desk, *run[1:], "--drain")
@@ -97,7 +93,7 @@ def test_a_union_is_written_as_the_guide_says(desk: Path) -> None:
     imports = (
         "from dataclasses import dataclass\nfrom typing import Annotated, Protocol\nimport millstream as ms\n"
     )
-    union = blocks("services.md", "python")[3]
+    union = blocks(GUIDE / "services.md", "python")[3]
     python(desk, f"{imports}{union}ms.publisher(Events, 'events').happened(Placed('A-1', 7))")
     found = millstream(desk, "service", "export", "events")
     assert "happened:\n  Placed:\n    id: A-1\n" in found
@@ -105,8 +101,8 @@ def test_a_union_is_written_as_the_guide_says(desk: Path) -> None:
 
 @pytest.mark.parametrize("rebuild", ["snapshot", "outputs"])
 def test_a_state_comes_back_as_the_guide_says(desk: Path, rebuild: str) -> None:
-    publish = blocks("services.md", "python")[2]
-    for block in blocks("services.md", "python")[4:6]:
+    publish = blocks(GUIDE / "services.md", "python")[2]
+    for block in blocks(GUIDE / "services.md", "python")[4:6]:
         with (desk / "more.py").open("a") as file:
             file.write(block)
     name = {"snapshot": "Keeping", "outputs": "Rebuilt"}[rebuild]
@@ -132,7 +128,7 @@ def test_replay_and_diff_as_the_guide_says(desk: Path) -> None:
 
 
 def test_a_unit_test_as_the_guide_says(desk: Path) -> None:
-    (unit,) = blocks("testing-services.md", "python")
+    (unit,) = blocks(GUIDE / "testing-services.md", "python")
     python(desk, f"from desk import Desk, NewOrder, Replies\n{unit}")
 
 
@@ -143,7 +139,7 @@ def test_tests_as_data_as_the_guide_says(desk: Path) -> None:
     (test / "in.yaml").write_text("new_order: {id: A-1, quantity: 100, price: 72.5}\n")
     (test / "out.yaml").write_text("accepted:\n  id: A-1\n  # what the guide says\n  total: 7200.0\n")
     found = millstream(desk, "service", "test", "tests/limits", code=1)
-    shown = next(block for block in blocks("testing-services.md", "") if block.startswith("$"))
+    shown = next(block for block in blocks(GUIDE / "testing-services.md", "") if block.startswith("$"))
     for line in (
         "tests/limits/out.yaml:",
         "--- expected",
@@ -162,7 +158,7 @@ def test_a_recorded_journal_becomes_a_test_as_the_guide_says(desk: Path) -> None
     (command,) = re.findall(
         r"`millstream (journal export [^`]*--out ([^`]*))`", (GUIDE / "testing-services.md").read_text()
     )
-    publish = blocks("services.md", "python")[2]
+    publish = blocks(GUIDE / "services.md", "python")[2]
     python(desk, f"for _ in range(250):\n    {publish.replace(chr(10), chr(10) + '    ')}")
     target = desk / command[1]
     target.parent.mkdir(parents=True)

@@ -1,15 +1,14 @@
 """The commands of the guide to two machines, run as they stand."""
 
 import os
-import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from documents import GUIDE, blocks
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "two-machines.md"
-BLOCKS = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+BLOCKS = blocks(GUIDE / "two-machines.md", "sh")
 
 
 def shell(block: str, millstream: Path, port: int, folder: Path) -> str:

@@ -214,7 +214,7 @@ impl<'py> Entry<'py> {
         changes.put(shard, self.born, write_key, |out| match &self.taken {
             Some((way, range)) if way.get().write(&parts[range.clone()], out) => Ok(PICKLE),
             _ if save_plain(&self.state, out) => Ok(MESSAGE_PACK),
-            _ => dump(&self.state, out),
+            _ => dump_by_module(&self.state, way_of(&self.state)?.get(), out),
         })?;
         written
     }
@@ -283,14 +283,20 @@ fn way_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Way>> {
 
 /// Appends an object in the way of its type, and tells what that is.
 fn dump(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
-    static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    static DUMP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let (way, mut parts) = (way_of(object)?, Vec::new());
-    if way.get().take(object, &mut parts)? && way.get().write(&parts, out) {
+    let way = way.get();
+    if way.take(object, &mut parts)? && way.write(&parts, out) {
         return Ok(PICKLE);
     }
+    dump_by_module(object, way, out)
+}
+
+/// Appends an object that is not written here, as the module of its way writes it.
+fn dump_by_module(object: &Bound<'_, PyAny>, way: &Way, out: &mut Vec<u8>) -> PyResult<u8> {
+    static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static DUMP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = object.py();
-    let (how, written): (u8, Bound<'_, PyBytes>) = if way.get().is_pickled() {
+    let (how, written): (u8, Bound<'_, PyBytes>) = if way.is_pickled() {
         let dumps = DUMPS.import(py, "pickle", "dumps")?;
         (PICKLE, dumps.call1((object, 5))?.cast_into()?)
     } else {

@@ -132,8 +132,9 @@ impl World {
         if steps != NEVER {
             let process = self.machine.process();
             process.kill_after(steps);
-            let was_killed =
-                self.guard(&process.clone(), |world| world.started(process).map(drop))?;
+            let was_killed = self.guard(&process.clone(), |world| {
+                world.started_again(process).map(drop)
+            })?;
             self.tally.kills += u64::from(was_killed);
         }
         let process = self.machine.process();
@@ -175,7 +176,7 @@ impl World {
         started
     }
 
-    /// A sync has failed, and this server has been told.
+    /// A sync has failed in this life, and no server was given up for it yet.
     fn has_failed(&self) -> bool {
         self.may_fail && self.machine.has_failed()
     }

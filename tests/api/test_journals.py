@@ -82,8 +82,8 @@ def test_with_a_state_directory_commits_move_the_cursor(numbers: Path, tmp_path:
     with ms.Journal(numbers) as journal:
         assert journal.cursors()["flow"] in (0, 10)
         journal.append("10")
-    out = ms.testing.collect()
     ms.run(flow(out), state=tmp_path / "state")
+    assert list(out) == list(range(11))
     with ms.Journal(numbers, "r") as journal:
         assert journal.cursors() == {"flow": 11}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import millstream as ms
@@ -180,3 +181,50 @@ def test_a_sink_with_two_phases(tmp_path: Any) -> None:
     flow.source("in", ms.testing.items(WORDS)).key_by(str).count("each").sink("out", whole)
     ms.run(flow)
     assert sink.rows == whole
+
+
+def test_an_epoch_with_few_items_saves_few_keys(tmp_path: Any) -> None:
+    """Where all keys change, all are written without asking which; no longer than that."""
+    busy = [key for _ in range(12) for key in range(1_000)]
+    quiet = [mark for _ in range(20) for mark in (7, ms.testing.pause(0.01))]
+    flow, out = ms.Flow("census"), ms.testing.collect()
+    source = ms.testing.items([*busy, *quiet], batch_size=1_000)
+    flow.source("in", source).key_by(int).stateful("seen", see, state=Seen).sink("out", out)
+    ms.run(flow, state=tmp_path, epoch=0)
+    with ms.Journal(tmp_path / "epochs", "r") as epochs:
+        bodies = [bytes(record.body) for record in epochs]
+    # By kind: what has changed, and what is said anew; before each commit one of them, or nothing.
+    changed, commit, whole = 1, 4, 5
+    kinds = [body[1] for body in bodies]
+    commits = [place for place, kind in enumerate(kinds) if kind == commit]
+    saved = [set(kinds[a + 1 : b]) for a, b in pairwise([-1, *commits])]
+    saved = [kind for kind in saved if kind]
+    # One more than there may be of busy ones, because that was not known before.
+    busy_ones = saved.index({changed})
+    assert 1 <= busy_ones <= 13
+    assert saved == [{whole}] * busy_ones + [{changed}] * (len(saved) - busy_ones)
+    # A key, and not one of each group.
+    lengths = [len(body) for body in bodies if body[1] == changed]
+    assert len(lengths) == len(saved) - busy_ones
+    assert max(lengths) < 200
+
+
+def test_states_are_right_behind_epochs_that_saved_all_or_some(tmp_path: Any) -> None:
+    few, many = [3, 5, 8], range(300)
+    numbers = [key for turn in range(40) for key in (many if turn // 10 % 2 == 0 else few)]
+
+    def build(out: list[Any]) -> ms.Flow:
+        flow = ms.Flow("some")
+        source = ms.testing.items(numbers, batch_size=20)
+        flow.source("in", source).key_by(int).stateful("seen", see, state=Seen).sink("out", out)
+        return flow
+
+    whole: list[Any] = []
+    ms.run(build(whole))
+    out: list[Any] = []
+    flow = build(out)
+    for workers in [1, 2, 4, 3, 3, 2, 1]:
+        with pytest.raises(ms.SimulatedCrash):
+            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 5))
+    assert runs(flow, str(tmp_path), 7, 2) > 1
+    assert sorted(out) == sorted(whole)

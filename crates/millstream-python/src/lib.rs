@@ -14,6 +14,7 @@ mod flow;
 mod gil;
 mod join;
 mod journal;
+mod keeper;
 mod keyed;
 mod logic;
 mod pickled;

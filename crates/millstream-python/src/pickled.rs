@@ -38,12 +38,21 @@ enum Kind {
         /// The pickle of one without attributes, less its last byte.
         head: Vec<u8>,
         /// The attributes, if these are slots.
-        slots: Option<Vec<Py<PyString>>>,
+        slots: Option<Vec<Name>>,
     },
     /// By the module `pickle`.
     Pickled,
     /// By `dump` in `millstream/_saving.py`.
     Dumped,
+}
+
+/// The name of an attribute, and how it is written.
+type Name = (Py<PyString>, Vec<u8>);
+
+fn named(name: Py<PyString>, py: Python<'_>) -> PyResult<Name> {
+    let mut written = Vec::new();
+    text(name.bind(py).to_str()?, &mut written);
+    Ok((name, written))
 }
 
 impl Way {
@@ -57,8 +66,18 @@ impl Way {
         }
         let saving = object.py().import("millstream._saving")?;
         let told = saving.call_method1("way", (object,))?;
-        Ok(Way(if let Ok((head, slots)) = told.extract() {
-            Kind::Object { head, slots }
+        type Told = (Vec<u8>, Option<Vec<Py<PyString>>>);
+        Ok(Way(if let Ok((head, names)) = told.extract::<Told>() {
+            let slots = names.map(|names| {
+                names
+                    .into_iter()
+                    .map(|name| named(name, object.py()))
+                    .collect()
+            });
+            Kind::Object {
+                head,
+                slots: slots.transpose()?,
+            }
         } else if told.is_truthy()? {
             Kind::Pickled
         } else {
@@ -83,7 +102,7 @@ impl Way {
             Kind::Object {
                 slots: Some(names), ..
             } => {
-                for name in names {
+                for (name, _) in names {
                     let Some(value) = object.getattr_opt(name)? else {
                         return Ok(false);
                     };
@@ -157,10 +176,11 @@ fn entries(parts: &[Bound<'_, PyAny>], out: &mut Vec<u8>) -> bool {
 }
 
 /// The state of an object with slots is a pair: nothing, and what is in them.
-fn slots(names: &[Py<PyString>], values: &[Bound<'_, PyAny>], out: &mut Vec<u8>) -> bool {
+fn slots(names: &[Name], values: &[Bound<'_, PyAny>], out: &mut Vec<u8>) -> bool {
     out.extend([NONE, EMPTY_DICT, MARK]);
-    for (name, value) in names.iter().zip(values) {
-        if !plain(name.bind(value.py()), out) || !plain(value, out) {
+    for ((_, name), value) in names.iter().zip(values) {
+        out.extend_from_slice(name);
+        if !plain(value, out) {
             return false;
         }
     }
@@ -213,17 +233,21 @@ fn plain(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         }
-        Some(Plain::Text(text)) => {
-            if let Ok(length) = u8::try_from(text.len()) {
-                out.extend([SHORT_TEXT, length]);
-            } else if let Ok(length) = u32::try_from(text.len()) {
-                out.push(TEXT);
-                out.extend_from_slice(&length.to_le_bytes());
-            } else {
-                return false;
-            }
-            out.extend_from_slice(text.as_bytes());
-        }
+        Some(Plain::Text(words)) => return text(words, out),
     }
+    true
+}
+
+/// Appends a text; false when it is too long.
+fn text(words: &str, out: &mut Vec<u8>) -> bool {
+    if let Ok(length) = u8::try_from(words.len()) {
+        out.extend([SHORT_TEXT, length]);
+    } else if let Ok(length) = u32::try_from(words.len()) {
+        out.push(TEXT);
+        out.extend_from_slice(&length.to_le_bytes());
+    } else {
+        return false;
+    }
+    out.extend_from_slice(words.as_bytes());
     true
 }

@@ -17,9 +17,9 @@ use pyo3::types::{PyIterator, PyList, PyTuple};
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
+use crate::keeper::Keeper;
 use crate::policy::{Settling, Wish};
 use crate::route::check_keys;
-use crate::saving::Keeper;
 use crate::show::{show, type_name};
 
 /// How a kernel is called and what it gives.
@@ -372,9 +372,9 @@ impl Step<PyBatch, PyBatch> for Kernel {
         self.policy.close(cx)
     }
 
-    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
+    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
         match &mut self.keeper {
-            Some(keeper) => keeper.save(&self.policy.step, changes),
+            Some(keeper) => keeper.save(&self.policy.step, changes, cx),
             None => Ok(()),
         }
     }

@@ -8,6 +8,7 @@
 //!              2     rebase: group u8; what was said of this group before is void
 //!              3     drop: name of the step; what was said of it before is void
 //!              4     commit: MessagePack; all before it counts
+//!              5     whole: as state, in version 2; what was said of this step in this group before is void
 //!
 //! entry: shard u8, tag u8, born u64, length of key u32, key, [length of state u32, state]
 //! ```
@@ -22,6 +23,8 @@ use crate::time::BEFORE_ALL;
 
 /// The version of the records.
 const VERSION: u8 = 1;
+/// That of the records that a reader of version 1 does not know.
+const VERSION_OF_WHOLE: u8 = 2;
 /// Shards are saved and rewritten in so many groups.
 pub(crate) const GROUPS: usize = 16;
 /// A record of state is ended once it has grown to this.
@@ -33,6 +36,7 @@ const STATE: u8 = 1;
 const REBASE: u8 = 2;
 const DROP: u8 = 3;
 const COMMIT: u8 = 4;
+const WHOLE: u8 = 5;
 
 /// The group of a shard: neighbours are in different groups, as they are on different workers.
 pub(crate) fn group_of(shard: usize) -> usize {
@@ -120,6 +124,8 @@ pub(crate) enum Record<'a> {
         group: usize,
         step: &'a str,
         entries: &'a [u8],
+        /// What was said of the step in this group before is void.
+        whole: bool,
     },
     Rebase {
         group: usize,
@@ -162,13 +168,13 @@ impl<'a> Record<'a> {
         let short = || "it is too short".to_owned();
         let rest = &mut body;
         let version = take_u8(rest).ok_or_else(short)?;
-        if version != VERSION {
+        if version > VERSION_OF_WHOLE {
             return Err(format!(
-                "version {version}, this program reads {VERSION}; use a newer Millstream"
+                "version {version}, this program reads {VERSION_OF_WHOLE}; use a newer Millstream"
             ));
         }
         match take_u8(rest).ok_or_else(short)? {
-            STATE => {
+            kind @ (STATE | WHOLE) => {
                 let group = take_u8(rest).ok_or_else(short)? as usize;
                 let length = take(rest, 2).ok_or_else(short)?;
                 let length = u16::from_le_bytes([length[0], length[1]]) as usize;
@@ -179,6 +185,7 @@ impl<'a> Record<'a> {
                         group,
                         step,
                         entries: rest,
+                        whole: kind == WHOLE,
                     }),
                     false => Err(format!("there is no group {group}")),
                 }
@@ -292,13 +299,20 @@ impl Changes {
             self.full.push(std::mem::replace(open, next));
         }
         if open.is_empty() {
-            open.extend([VERSION, STATE, group as u8]);
-            // Names are a line of a program; a longer one is cut, and found again cut.
-            let name = &self.step.as_bytes()[..self.step.len().min(usize::from(u16::MAX))];
-            open.extend((name.len() as u16).to_le_bytes());
-            open.extend(name);
+            begin(open, [VERSION, STATE, group as u8], &self.step);
         }
         open
+    }
+
+    /// What is put from here on is all there is of the step on this worker: what was said before is void, and is not rewritten any
+    /// more. Comes before all else; has no effect where a group of shards is divided among workers.
+    pub fn begin_anew(&mut self, worker: usize, workers: usize) {
+        if GROUPS.is_multiple_of(workers) {
+            for group in (worker..GROUPS).step_by(workers) {
+                let head = [VERSION_OF_WHOLE, WHOLE, group as u8];
+                begin(&mut self.open[group], head, &self.step);
+            }
+        }
     }
 
     /// Appends a key that changed. `key` writes it as MessagePack, `state` writes its state and gives the
@@ -318,10 +332,8 @@ impl Changes {
         out.extend([shard as u8, REMOVED]);
         out.extend(born.to_le_bytes());
         measured(out, key);
-        let mut tag = Ok(REMOVED);
         let before = out.len();
-        measured(out, |out| tag = state(out));
-        match tag {
+        match measured(out, state) {
             Ok(REMOVED) => out.truncate(before),
             Ok(tag) => out[start + 1] = tag,
             Err(error) => {
@@ -365,18 +377,29 @@ impl Changes {
     pub(crate) fn records(self) -> impl Iterator<Item = Vec<u8>> {
         let header = 5 + self.step.len().min(usize::from(u16::MAX));
         let open = self.open.into_iter();
-        let open = open.filter(move |record| record.len() > header);
+        let open =
+            open.filter(move |record| record.len() > header || record.get(1) == Some(&WHOLE));
         self.full.into_iter().chain(open)
     }
 }
 
+/// Begins a record of state.
+fn begin(record: &mut Vec<u8>, head: [u8; 3], step: &str) {
+    record.extend(head);
+    // Names are a line of a program; a longer one is cut, and found again cut.
+    let name = &step.as_bytes()[..step.len().min(usize::from(u16::MAX))];
+    record.extend((name.len() as u16).to_le_bytes());
+    record.extend(name);
+}
+
 /// Writes the length of what `write` appends before it.
-fn measured(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+fn measured<T>(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let start = out.len();
     out.extend([0; 4]);
-    write(out);
+    let written = write(out);
     let length = (out.len() - start - 4) as u32;
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    written
 }
 
 #[cfg(test)]
@@ -425,6 +448,7 @@ mod tests {
             group,
             step,
             entries,
+            ..
         }) = Record::read(&records[0])
         else {
             panic!("it is a record of state");

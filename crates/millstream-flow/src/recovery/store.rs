@@ -30,29 +30,36 @@ const LOOKS_MAX: usize = 100;
 /// The cursor that stands at the oldest record that counts.
 const NEEDED: &str = "needed";
 
-/// What counts of one group of shards.
+/// What counts of one group of shards: the records, oldest first.
 #[derive(Clone, Default)]
-struct Group {
-    /// The records, oldest first, each with the place of its step among the names.
-    records: Vec<(u64, usize)>,
-    /// How long the first of them, the base, are together.
-    base_bytes: u64,
-    /// How long those behind the base are.
-    changes_bytes: u64,
-    /// How many bytes the journal had taken before the first of them.
+struct Group(Vec<Counted>);
+
+#[derive(Clone)]
+struct Counted {
+    sequence: u64,
+    /// The place of its step among the names.
+    name: usize,
+    bytes: u64,
+    /// How many bytes the journal had taken before it.
     at: u64,
+    /// It says what there is, not what has changed.
+    base: bool,
 }
 
 impl Group {
-    fn add(&mut self, record: (u64, usize), bytes: u64, at: u64, base: bool) {
-        if self.records.is_empty() {
-            self.at = at;
-        }
-        self.records.push(record);
-        match base {
-            true => self.base_bytes += bytes,
-            false => self.changes_bytes += bytes,
-        }
+    /// How long the base is, and the changes behind it.
+    fn bytes(&self) -> (u64, u64) {
+        self.0
+            .iter()
+            .fold((0, 0), |(base, changes), record| match record.base {
+                true => (base + record.bytes, changes),
+                false => (base, changes + record.bytes),
+            })
+    }
+
+    /// How many bytes the journal had taken before the first record.
+    fn at(&self) -> Option<u64> {
+        self.0.first().map(|record| record.at)
     }
 }
 
@@ -88,10 +95,21 @@ impl Index {
         let (at, bytes) = (self.bytes, body.len() as u64);
         self.bytes += bytes;
         match Record::read(body)? {
-            Record::State { group, step, .. } => {
+            Record::State {
+                group, step, whole, ..
+            } => {
                 let name = self.name(step);
-                let base = self.rebasing[group];
-                self.groups[group].add((sequence, name), bytes, at, base);
+                let records = &mut self.groups[group].0;
+                if whole {
+                    records.retain(|record| record.name != name);
+                }
+                records.push(Counted {
+                    sequence,
+                    name,
+                    bytes,
+                    at,
+                    base: whole || self.rebasing[group],
+                });
                 if !self.steps.contains(step) {
                     self.steps.insert(step.to_owned());
                 }
@@ -130,37 +148,38 @@ impl Index {
 
     /// The oldest record that counts.
     fn needed(&self) -> u64 {
-        let first = self.groups.iter().filter_map(|group| group.records.first());
+        let first = self.groups.iter().filter_map(|group| group.0.first());
         first
-            .map(|(sequence, _)| *sequence)
+            .map(|record| record.sequence)
             .min()
             .unwrap_or(self.committed)
+    }
+
+    /// How many bytes of records count.
+    fn live_bytes(&self) -> u64 {
+        let groups = self.groups.iter().map(Group::bytes);
+        groups.map(|(base, changes)| base + changes).sum()
     }
 
     /// The groups to be rewritten before so many bytes of changes are appended: those that have outgrown
     /// their base, for about as many bytes as the changes take; and the one that keeps the journal from
     /// being pruned.
     fn outgrown(&self, changes: u64) -> Vec<usize> {
-        let live: u64 = self
-            .groups
-            .iter()
-            .map(|g| g.base_bytes + g.changes_bytes)
-            .sum();
-        let oldest = (0..GROUPS)
-            .filter(|group| !self.groups[*group].records.is_empty())
-            .min_by_key(|group| self.groups[*group].at);
-        let pins = |group: &usize| self.bytes - self.groups[*group].at > 2 * live + SLACK_BYTES;
-        let mut chosen: Vec<usize> = oldest.filter(pins).into_iter().collect();
+        let live = self.live_bytes();
+        let groups = self.groups.iter().enumerate();
+        let mut groups: Vec<_> = groups
+            .filter_map(|(number, group)| Some((group.at()?, number)))
+            .collect();
+        groups.sort_unstable();
+        let oldest = groups.first().copied();
+        let pins = |(at, _): &(u64, usize)| self.bytes - at > 2 * live + SLACK_BYTES;
+        let pinning = oldest.filter(pins).map(|(_, group)| group);
+        let mut chosen: Vec<usize> = pinning.into_iter().collect();
         let mut budget = changes;
-        let mut rest: Vec<usize> = (0..GROUPS).collect();
-        rest.sort_by_key(|group| self.groups[*group].at);
-        for group in rest {
-            let this = &self.groups[group];
-            if this.changes_bytes > this.base_bytes.max(CHANGES_BYTES_MIN)
-                && budget > 0
-                && !chosen.contains(&group)
-            {
-                budget = budget.saturating_sub(this.base_bytes + this.changes_bytes);
+        for (_, group) in groups {
+            let (base, changes) = self.groups[group].bytes();
+            if changes > base.max(CHANGES_BYTES_MIN) && budget > 0 && !chosen.contains(&group) {
+                budget = budget.saturating_sub(base + changes);
                 chosen.push(group);
             }
         }
@@ -218,9 +237,9 @@ impl Saved {
         let (index, _) = scan(&journal)?;
         let mut reader = journal.reader()?;
         let mut kept = HashMap::new();
-        for (sequence, _) in index.groups.iter().flat_map(|group| &group.records) {
-            reader.seek(*sequence)?;
-            kept.extend(reader.next_pinned()?.map(|record| (*sequence, record)));
+        for &Counted { sequence, .. } in index.groups.iter().flat_map(|group| &group.0) {
+            reader.seek(sequence)?;
+            kept.extend(reader.next_pinned()?.map(|record| (sequence, record)));
         }
         let kept = Arc::new(kept);
         Ok(Saved {
@@ -247,8 +266,7 @@ impl Saved {
     /// How many bytes of records count.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let groups = self.index.groups.iter();
-        groups.map(|g| g.base_bytes + g.changes_bytes).sum()
+        self.index.live_bytes()
     }
 
     /// The keys of a step that are in one of the shards that `wanted` picks, in the order of their numbers.
@@ -304,7 +322,7 @@ impl Saved {
     ) -> Result<(), Cause> {
         let mut reader = self.journal.reader()?;
         let mut bodies = Vec::new();
-        for &(sequence, name) in &self.index.groups[group].records {
+        for &Counted { sequence, name, .. } in &self.index.groups[group].0 {
             if only.is_none_or(|only| self.index.names[name] == only) {
                 let body = match self.kept.get(&sequence) {
                     Some(record) => record.body().to_vec(),
@@ -468,4 +486,105 @@ fn scan(journal: &Journal) -> Result<(Index, u64), Cause> {
         index.add(sequence, record.body).map_err(named)?;
     }
     Ok((index, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::SHARDS;
+
+    /// Keys of a step with their state, as the two workers of a flow write them.
+    fn written(step: &str, keys: std::ops::Range<u64>, state: u8, anew: bool) -> Vec<Vec<u8>> {
+        let mut records = Vec::new();
+        for worker in 0..2 {
+            let mut changes = Changes::new(step);
+            if anew {
+                changes.begin_anew(worker, 2);
+            }
+            for key in keys.clone().filter(|key| key % 2 == worker as u64) {
+                let shard = key as usize % SHARDS;
+                let bytes = |out: &mut Vec<u8>| out.extend(key.to_le_bytes());
+                let state = |out: &mut Vec<u8>| {
+                    out.push(state);
+                    Ok(1)
+                };
+                let put: Result<(), ()> = changes.put(shard, key, bytes, state);
+                put.expect("it is written");
+            }
+            records.extend(changes.records());
+        }
+        records
+    }
+
+    /// The states of a step, by key.
+    fn states(saved: &Saved, step: &str) -> Vec<u8> {
+        let keys = saved.keys(step, |_| true).expect("it is read");
+        keys.into_iter().map(|key| key.state[0]).collect()
+    }
+
+    #[test]
+    fn what_is_said_anew_voids_what_was_said_of_the_step_before() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut store = Store::open(dir.path(), false).expect("it opens");
+        let append = |store: &mut Store, epoch, records: [Vec<Vec<u8>>; 2]| {
+            let commit = Commit {
+                epoch,
+                workers: 2,
+                ..Commit::default()
+            };
+            store.append(records.concat(), &commit).expect("it appends");
+        };
+        let nothing = Vec::new;
+        let first = [
+            written("all", 0..100, 1, false),
+            written("some", 0..100, 1, false),
+        ];
+        append(&mut store, 1, first);
+        append(&mut store, 2, [written("all", 0..100, 2, true), nothing()]);
+        append(
+            &mut store,
+            3,
+            [
+                written("all", 0..50, 3, true),
+                written("some", 0..1, 3, false),
+            ],
+        );
+        let check = |saved: &Saved| {
+            assert_eq!(states(saved, "all"), [3; 50]);
+            assert_eq!(states(saved, "some"), [&[3][..], &[1; 99]].concat());
+            // One record of each group counts of what was said anew, and empty ones of groups that have no keys left.
+            let index = &saved.index;
+            let of_all = index.names.iter().position(|name| name == "all");
+            let records = index.groups.iter().flat_map(|group| &group.0);
+            let records = records.filter(|record| Some(record.name) == of_all);
+            assert_eq!(records.filter(|record| record.base).count(), GROUPS);
+        };
+        check(store.saved());
+        drop(store);
+        check(&Saved::open(dir.path()).expect("it is read"));
+    }
+
+    #[test]
+    fn states_that_are_always_said_anew_are_never_rewritten() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut store = Store::open(dir.path(), false).expect("it opens");
+        for epoch in 1..100 {
+            let records = written("all", 0..20_000, epoch as u8, true);
+            let (count, commit) = (
+                records.len() as u64,
+                Commit {
+                    epoch,
+                    ..Commit::default()
+                },
+            );
+            let before = store.saved.journal.next().expect("it tells");
+            store.append(records, &commit).expect("it appends");
+            let after = store.saved.journal.next().expect("it tells");
+            assert_eq!(after - before, count + 1);
+        }
+        assert_eq!(states(store.saved(), "all"), [99; 20_000]);
+        let length = store.saved.journal.next().expect("it tells")
+            - store.saved.journal.first().expect("it tells");
+        assert!(length < 99 * 17, "nothing was pruned: {length} records");
+    }
 }

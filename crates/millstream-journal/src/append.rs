@@ -197,9 +197,17 @@ impl<S: Storage> Appender<S> {
         Ok(control)
     }
 
-    #[inline]
+    #[inline(always)]
     fn lock(&self) -> Result<Held<'_, S>> {
         let control = self.ready()?;
+        match self.slot.try_lock(control) {
+            true => Ok(self.held(control)),
+            false => self.wait_for_lock(control),
+        }
+    }
+
+    #[cold]
+    fn wait_for_lock<'a>(&'a self, control: &'a Control<S::Region>) -> Result<Held<'a, S>> {
         match self.slot.lock(control)? {
             Taken::Free => Ok(self.held(control)),
             Taken::From(dead) => self.repaired(control, dead),
@@ -224,6 +232,7 @@ impl<S: Storage> Appender<S> {
         }
     }
 
+    #[inline]
     fn held<'a>(&'a self, control: &'a Control<S::Region>) -> Held<'a, S> {
         Held {
             appender: self,
@@ -265,8 +274,16 @@ impl<S: Storage> Held<'_, S> {
     }
 
     /// The mark at which a frame of `bytes` can stand, and its sequence number. Rolls when the segment is full.
-    #[inline]
+    #[inline(always)]
     fn room(&mut self, bytes: u64) -> Result<(Mark, u64)> {
+        match self.room_at_hand(bytes) {
+            Some(room) => Ok(room),
+            None => self.room_elsewhere(bytes),
+        }
+    }
+
+    #[cold]
+    fn room_elsewhere(&mut self, bytes: u64) -> Result<(Mark, u64)> {
         if self.control.tail_segment() != self.tail().segment.number() {
             self.follow()?;
         }
@@ -279,7 +296,7 @@ impl<S: Storage> Held<'_, S> {
     }
 
     /// [`room`](Self::room) in the segment that this process appends to, if that is still the last one.
-    #[inline]
+    #[inline(always)]
     fn room_at_hand(&self, bytes: u64) -> Option<(Mark, u64)> {
         let tail = self.tail();
         let mark = tail.segment.tail();
@@ -289,7 +306,7 @@ impl<S: Storage> Held<'_, S> {
     }
 
     /// Publish the frame at `mark`, whose body is in place.
-    #[inline]
+    #[inline(always)]
     pub fn commit(&mut self, mark: Mark, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
         let (head, next, time_ns) = self.complete(mark, sequence, length, body_crc, time_ns);
         let segment = &self.tail().segment;
@@ -328,7 +345,7 @@ impl<S: Storage> Held<'_, S> {
     }
 
     /// All of a frame but its first word. Gives that, the mark behind the frame, and its time.
-    #[inline]
+    #[inline(always)]
     fn complete(
         &self,
         at: Mark,

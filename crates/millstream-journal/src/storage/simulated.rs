@@ -22,12 +22,13 @@
 //! # Ok::<(), millstream_journal::Error>(())
 //! ```
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::memory::Memory;
@@ -133,26 +134,49 @@ impl Process {
 }
 
 struct File {
-    memory: Memory,
+    memory: Reused,
     history: Mutex<History>,
 }
 
 #[derive(Default)]
 struct History {
-    disk: Vec<u8>,
+    /// Shared by the machines that have seen no sync of it since one became the other.
+    disk: Arc<Vec<u8>>,
     /// By page, the stores since it was synced.
-    stores: BTreeMap<u64, Vec<Store>>,
+    stores: BTreeMap<u64, Stores>,
     /// Pages of which a sync has failed: as kernels do, this one takes them for clean until they are stored to again.
     given_up: BTreeSet<u64>,
     /// How many syncs have failed.
     failures: u64,
 }
 
+/// Stores into one page, and all their bytes.
+#[derive(Default)]
+struct Stores {
+    all: Vec<Store>,
+    bytes: Vec<u8>,
+}
+
 struct Store {
     at: u64,
-    bytes: Box<[u8]>,
+    /// Where its bytes begin among those of the page.
+    start: usize,
+    length: usize,
     /// A word is stored at once, other bytes are not.
     word: bool,
+}
+
+impl Stores {
+    /// Put the first bytes of a store onto the disk, as far as they belong to a part of it.
+    fn put(&self, store: &Store, length: usize, disk: &mut [u8], part: &Range<u64>) {
+        let from = store.at.max(part.start);
+        let to = (store.at + length as u64).min(part.end);
+        if from < to {
+            let skipped = store.start + (from - store.at) as usize;
+            disk[from as usize..to as usize]
+                .copy_from_slice(&self.bytes[skipped..][..(to - from) as usize]);
+        }
+    }
 }
 
 impl History {
@@ -161,12 +185,14 @@ impl History {
         while from < bytes.len() {
             let page = (at + from as u64) / PAGE;
             let to = bytes.len().min(((page + 1) * PAGE - at) as usize);
-            let store = Store {
+            let stores = self.stores.entry(page).or_default();
+            stores.all.push(Store {
                 at: at + from as u64,
-                bytes: bytes[from..to].into(),
+                start: stores.bytes.len(),
+                length: to - from,
                 word,
-            };
-            self.stores.entry(page).or_default().push(store);
+            });
+            stores.bytes.extend_from_slice(&bytes[from..to]);
             self.given_up.remove(&page);
             from = to;
         }
@@ -177,8 +203,12 @@ impl History {
             if self.given_up.contains(&page) {
                 continue;
             }
-            for store in self.stores.remove(&page).into_iter().flatten() {
-                put(&mut self.disk, &store, store.bytes.len(), &(0..u64::MAX));
+            let Some(stores) = self.stores.remove(&page) else {
+                continue;
+            };
+            let disk = Arc::make_mut(&mut self.disk);
+            for store in &stores.all {
+                stores.put(store, store.length, disk, &(0..u64::MAX));
             }
         }
     }
@@ -190,24 +220,25 @@ impl History {
 
     /// What the disk may hold: of each page some of its stores, and of the last one some bytes. A page that was being written when
     /// the power went shows a moment for each of its sectors.
-    fn after_power_loss(&self, random: &mut dyn FnMut(u64) -> u64) -> Vec<u8> {
-        let mut disk = self.disk.clone();
+    fn after_power_loss(&self, random: &mut dyn FnMut(u64) -> u64) -> Arc<Vec<u8>> {
+        let mut shared = Arc::clone(&self.disk);
         for (page, stores) in &self.stores {
+            let disk = Arc::make_mut(&mut shared);
             let part = if random(4) == 0 { SECTOR } else { PAGE };
             let end = (disk.len() as u64).min((page + 1) * PAGE);
             for from in (page * PAGE..end).step_by(part as usize) {
                 let part = from..end.min(from + part);
-                let whole = moment(stores.len() as u64, random) as usize;
-                for store in &stores[..whole] {
-                    put(&mut disk, store, store.bytes.len(), &part);
+                let whole = moment(stores.all.len() as u64, random) as usize;
+                for store in &stores.all[..whole] {
+                    stores.put(store, store.length, disk, &part);
                 }
-                if let Some(torn) = stores.get(whole).filter(|store| !store.word) {
-                    let length = random(torn.bytes.len() as u64 + 1) as usize;
-                    put(&mut disk, torn, length, &part);
+                if let Some(torn) = stores.all.get(whole).filter(|store| !store.word) {
+                    let length = random(torn.length as u64 + 1) as usize;
+                    stores.put(torn, length, disk, &part);
                 }
             }
         }
-        disk
+        shared
     }
 }
 
@@ -217,17 +248,6 @@ fn moment(stores: u64, random: &mut dyn FnMut(u64) -> u64) -> u64 {
         0 => 0,
         1 => stores,
         _ => random(stores + 1),
-    }
-}
-
-/// Put the first bytes of a store onto the disk, as far as they belong to a part of it.
-fn put(disk: &mut [u8], store: &Store, length: usize, part: &Range<u64>) {
-    let from = store.at.max(part.start);
-    let to = (store.at + length as u64).min(part.end);
-    if from < to {
-        let skipped = (from - store.at) as usize;
-        disk[from as usize..to as usize]
-            .copy_from_slice(&store.bytes[skipped..][..(to - from) as usize]);
     }
 }
 
@@ -362,22 +382,20 @@ impl Simulated {
             found & !(0xFF << shift) | u64::from(new) << shift,
             Ordering::SeqCst,
         );
-        history.disk[at as usize] = new;
+        Arc::make_mut(&mut history.disk)[at as usize] = new;
         true
     }
 }
 
 impl File {
-    fn of(disk: Vec<u8>) -> io::Result<Self> {
+    #[expect(unsafe_code, reason = "memory of one's own is filled")]
+    fn of(disk: Arc<Vec<u8>>) -> io::Result<Self> {
         // A file without contents has a page, so that there is something to map.
-        let memory = Memory::anonymous((disk.len() as u64).max(PAGE))?;
-        for (at, word) in (0..).step_by(8).zip(disk.as_chunks::<8>().0) {
-            if *word != [0; 8] {
-                memory
-                    .word_to_store(at)
-                    .store(u64::from_le_bytes(*word), Ordering::Relaxed);
-            }
-        }
+        let memory = Reused::of((disk.len() as u64).max(PAGE))?;
+        // SAFETY: nobody else has this memory.
+        let bytes = unsafe { memory.claim(0, memory.len()) };
+        bytes[..disk.len()].copy_from_slice(&disk);
+        bytes[disk.len()..].fill(0);
         Ok(File {
             memory,
             history: Mutex::new(History {
@@ -385,6 +403,45 @@ impl File {
                 ..History::default()
             }),
         })
+    }
+}
+
+/// Memory that goes to the next file of its length: to map it anew takes longer than all that is done with it.
+struct Reused(Arc<Memory>);
+
+thread_local! {
+    static FREE: RefCell<Vec<Arc<Memory>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Reused {
+    /// How many are kept.
+    const KEPT: usize = 256;
+
+    /// What is in it is to be overwritten.
+    fn of(len: u64) -> io::Result<Self> {
+        let free = FREE.with_borrow_mut(|free| {
+            let at = free.iter().rposition(|memory| memory.len() == len)?;
+            Some(free.swap_remove(at))
+        });
+        let memory = free.map_or_else(|| Memory::anonymous(len).map(Arc::new), Ok)?;
+        Ok(Reused(memory))
+    }
+}
+
+impl Deref for Reused {
+    type Target = Memory;
+    fn deref(&self) -> &Memory {
+        &self.0
+    }
+}
+
+impl Drop for Reused {
+    fn drop(&mut self) {
+        FREE.with_borrow_mut(|free| {
+            if free.len() < Self::KEPT {
+                free.push(Arc::clone(&self.0));
+            }
+        });
     }
 }
 
@@ -435,7 +492,7 @@ impl Storage for Simulated {
             Some(file) if lock(&file.history).disk.len() as u64 >= bytes => Arc::clone(file),
             _ => {
                 // Only files that are made, or hold nothing yet, grow.
-                let file = Arc::new(File::of(vec![0; bytes as usize])?);
+                let file = Arc::new(File::of(Arc::new(vec![0; bytes as usize]))?);
                 names.change(name, Some(Arc::clone(&file)));
                 file
             }
@@ -499,7 +556,7 @@ impl Storage for Simulated {
         let name = &*self.name(name);
         let mut names = lock(&self.machine.names);
         if !names.seen.contains_key(name) {
-            let empty = File::of(Vec::new())?;
+            let empty = File::of(Arc::default())?;
             names.change(name, Some(Arc::new(empty)));
         }
         drop(names);
@@ -530,14 +587,13 @@ impl Storage for Simulated {
 
 impl Simulated {
     fn region(&self, file: Arc<File>, access: Access) -> io::Result<SimulatedRegion> {
-        let scratch = Memory::anonymous(file.memory.len())?;
         let failures_told = AtomicU64::new(lock(&file.history).failures);
         let (machine, process) = (Arc::clone(&self.machine), Arc::clone(&self.process));
         Ok(SimulatedRegion {
             machine,
             process,
             file,
-            scratch,
+            scratch: OnceLock::new(),
             access,
             failures_told,
         })
@@ -550,7 +606,7 @@ pub struct SimulatedRegion {
     process: Arc<Process>,
     file: Arc<File>,
     /// Where a process that was killed writes.
-    scratch: Memory,
+    scratch: OnceLock<Memory>,
     access: Access,
     /// Syncs that have failed and of which this opening was told, or that failed before it.
     failures_told: AtomicU64,
@@ -560,11 +616,15 @@ impl SimulatedRegion {
     fn store_word(&self, at: u64, word: u64) {
         assert!(self.is_writable(), "the region is for reading");
         if self.process.may_store() {
+            let stored = self.file.memory.word_to_store(at);
+            // To store what is there changes no disk that could be left, unless the page was given up.
+            if stored.load(Ordering::SeqCst) == word
+                && !self.machine.sync_failed.load(Ordering::SeqCst)
+            {
+                return;
+            }
             let mut history = lock(&self.file.history);
-            self.file
-                .memory
-                .word_to_store(at)
-                .store(word, Ordering::SeqCst);
+            stored.store(word, Ordering::SeqCst);
             history.note(at, &word.to_le_bytes(), true);
         }
     }
@@ -609,9 +669,11 @@ impl Region for SimulatedRegion {
     unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8] {
         assert!(self.is_writable(), "the region is for reading");
         let memory = if self.process.may_store() {
-            &self.file.memory
+            &*self.file.memory
         } else {
-            &self.scratch
+            self.scratch.get_or_init(|| {
+                Memory::anonymous(self.file.memory.len()).expect("there is memory to simulate with")
+            })
         };
         // SAFETY: the same contract; what a killed process writes into is read by nobody else.
         unsafe { memory.claim(at, length) }

@@ -43,6 +43,8 @@ struct Tail<S: Storage> {
     base: u64,
     /// Where the background is to be told that more room will be needed.
     notice_at: u64,
+    /// A batch is under way.
+    has_unseen: bool,
 }
 
 impl<S: Storage> Tail<S> {
@@ -50,6 +52,7 @@ impl<S: Storage> Tail<S> {
         Ok(Tail {
             base: core.base(&segment)?,
             notice_at: 0,
+            has_unseen: false,
             segment,
         })
     }
@@ -237,17 +240,15 @@ impl<S: Storage> Appender<S> {
         Held {
             appender: self,
             control,
-            has_unseen: false,
         }
     }
 }
 
-/// The append lock, held. Dropping it lets it go.
+/// The append lock, held. Dropping it lets it go. It is two words that stay in registers: what is written in one width and read in another
+/// right behind a locked instruction costs as much as that.
 pub(crate) struct Held<'a, S: Storage> {
     appender: &'a Appender<S>,
     control: &'a Control<S::Region>,
-    /// A batch is under way.
-    has_unseen: bool,
 }
 
 /// Frames that are complete but for the first word of the first one.
@@ -321,7 +322,7 @@ impl<S: Storage> Held<'_, S> {
     /// A batch begins at `mark`. Until it is published its later frames look whole. Should it be given up, and other records be
     /// appended in its place, the disk could bring them back after a loss of power: so they are cleared before.
     fn begin(&mut self, mark: Mark) -> Batch {
-        self.has_unseen = true;
+        self.tail_mut().has_unseen = true;
         self.control.set_unseen(true);
         Batch {
             start: mark,
@@ -373,7 +374,7 @@ impl<S: Storage> Held<'_, S> {
             segment.set_tail(batch.end, batch.time_ns);
         }
         self.control.set_unseen(false);
-        self.has_unseen = false;
+        self.tail_mut().has_unseen = false;
         if batch.end.offset >= self.tail().notice_at {
             self.notice(batch.end.offset);
         }
@@ -494,7 +495,7 @@ impl<S: Storage> Held<'_, S> {
 impl<S: Storage> Drop for Held<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        if self.has_unseen {
+        if self.tail().has_unseen {
             // A failure poisons the journal, which the next append reports.
             let _poisoned = self.scrub();
         }

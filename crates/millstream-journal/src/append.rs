@@ -288,11 +288,10 @@ impl<S: Storage> Held<'_, S> {
         if self.control.tail_segment() != self.tail().segment.number() {
             self.follow()?;
         }
-        let tail = self.tail();
-        let mut mark = tail.segment.tail();
-        if !tail.segment.fits(mark.offset, bytes) {
-            mark = self.roll(mark)?;
+        if let Some(room) = self.room_at_hand(bytes) {
+            return Ok(room);
         }
+        let mark = self.roll(self.tail().segment.tail())?;
         Ok((mark, self.tail().base + mark.records))
     }
 

@@ -91,15 +91,16 @@ impl Keeper {
             };
             uncollected(py, load).map_err(|error| from.unsaved(cause(error)))??;
             let changed = PySet::empty(py).map_err(|error| from.unsaved(cause(error)))?;
+            // Keys that came from other workers have other places there.
+            let misplaced = if from.moved() { saved.len() } else { 0 };
             Ok(Keeper {
                 states: states.clone().unbind(),
                 keys: Keys::default(),
                 changed: changed.unbind(),
                 births: PyDict::new(py).unbind(),
-                // Keys that came from other workers have other places there.
                 census: Census {
-                    all: from.moved(),
-                    items: if from.moved() { saved.len() } else { 0 },
+                    all: misplaced > 0,
+                    items: misplaced,
                     ..Census::default()
                 },
             })
@@ -148,14 +149,11 @@ impl Keeper {
                 }
                 for key in changed.iter() {
                     // A function may have failed before it made a state.
-                    let Some(born) = births.get_item(&key).map_err(wrong)? else {
-                        continue;
-                    };
+                    let born = births.get_item(&key).map_err(wrong)?;
                     let state = states.get_item(&key).map_err(wrong)?;
-                    block.add(
-                        born.extract().map_err(wrong)?,
-                        state.expect("a key that was born has a state"),
-                    )?;
+                    if let (Some(born), Some(state)) = (born, state) {
+                        block.add(born.extract().map_err(wrong)?, state)?;
+                    }
                 }
             }
             block.write()?;

@@ -36,6 +36,7 @@ mod aggregate;
 mod aligned;
 mod counted;
 mod group;
+mod line;
 mod logic;
 mod session;
 

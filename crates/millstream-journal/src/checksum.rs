@@ -46,9 +46,14 @@ mod sse {
         for word in words {
             state = _mm_crc32_u64(state, u64::from_le_bytes(*word));
         }
+        let mut state = state as u32;
+        let (half, rest) = rest.as_chunks::<4>();
+        for half in half {
+            state = _mm_crc32_u32(state, u32::from_le_bytes(*half));
+        }
         !rest
             .iter()
-            .fold(state as u32, |state, byte| _mm_crc32_u8(state, *byte))
+            .fold(state, |state, byte| _mm_crc32_u8(state, *byte))
     }
 
     #[target_feature(enable = "sse4.2")]

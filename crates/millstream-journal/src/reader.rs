@@ -17,6 +17,11 @@ use crate::storage::{Mapped, Region, Storage};
 const STEP: u64 = 2 << 20;
 /// How often, in looks at a record that is not there, it is made sure that it should not be.
 const LOOKS: u32 = 256;
+/// A record that comes within so many looks comes right behind the one before.
+const SOON: u32 = 32;
+/// How long to look away from a record that is to come soon, in pauses of a spinning processor, some 20 ns each.
+const LULL_MIN: u32 = 4;
+const LULL_MAX: u32 = 64;
 /// How long the first and the longest pause of a back-off are.
 const PAUSE_MIN: Duration = Duration::from_micros(1);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
@@ -57,6 +62,8 @@ pub struct Reader<S: Storage = Mapped> {
     /// Pages up to here were asked for.
     populated: u64,
     looks: u32,
+    /// How long to look away from the end, while records come right behind each other; 0 when they do not.
+    lull: u32,
     /// How often the journal had been cut when this reader came to its segment.
     cuts: u64,
 }
@@ -72,6 +79,7 @@ impl<S: Storage> Reader<S> {
             limit: 0,
             populated: 0,
             looks: 0,
+            lull: 0,
             cuts: 0,
             segment,
             journal,
@@ -177,19 +185,44 @@ impl<S: Storage> Reader<S> {
     /// Pass over the next record, once it is found sound, and tell where it is.
     #[inline(always)]
     fn advance(&mut self) -> Result<Option<Found>> {
-        while let Some(head) = self.arrive()? {
-            let (at, sequence) = (self.at, self.sequence);
-            if at + head.bytes() > self.populated {
-                self.populate(at + head.bytes());
-            }
-            if !self.segment.is_sound(at, head, sequence) {
-                self.blame("a frame does not match its checksum")?;
-                continue;
-            }
-            self.at = at + head.bytes();
-            self.sequence = sequence + 1;
+        match self.at_hand() {
+            Some(head) => Ok(Some(self.pass(head))),
+            None => self.advance_elsewhere(),
+        }
+    }
+
+    /// The head of a sound record that is here, within what is in memory. All that this takes stays in registers.
+    #[inline(always)]
+    fn at_hand(&self) -> Option<Head> {
+        let head = self.segment.head(self.at).ok()??;
+        let here = head.kind == Kind::Record
+            && self.at < self.limit
+            && self.at + head.bytes() <= self.populated;
+        (here && self.segment.is_sound(self.at, head, self.sequence)).then_some(head)
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, head: Head) -> Found {
+        let (at, sequence) = (self.at, self.sequence);
+        self.at = at + head.bytes();
+        self.sequence = sequence + 1;
+        if self.looks > 0 {
+            self.lull = if self.looks < SOON { LULL_MIN } else { 0 };
             self.looks = 0;
-            return Ok(Some(Found { sequence, at, head }));
+        }
+        Found { sequence, at, head }
+    }
+
+    #[cold]
+    fn advance_elsewhere(&mut self) -> Result<Option<Found>> {
+        while let Some(head) = self.arrive()? {
+            if self.at + head.bytes() > self.populated {
+                self.populate(self.at + head.bytes());
+            }
+            if self.segment.is_sound(self.at, head, self.sequence) {
+                return Ok(Some(self.pass(head)));
+            }
+            self.blame("a frame does not match its checksum")?;
         }
         Ok(None)
     }
@@ -210,11 +243,26 @@ impl<S: Storage> Reader<S> {
                     self.follow()?
                 }
                 Ok(Some(_)) => self.blame("an end frame does not match its checksum")?,
+                Ok(None) if self.lull > 0 && self.looks == 0 => self.look_away(),
                 Ok(None) if self.is_end()? => return Ok(None),
                 Ok(None) => {}
                 Err(what) => self.blame(what)?,
             }
         }
+    }
+
+    /// This reader has caught up with a writer that does not rest. Each look at the place where that writes next takes the cache line
+    /// away from it, and it waits for the line before it goes on: who looks less often gets more. So look away until there are
+    /// some records, for longer each time, up to about a microsecond.
+    #[cold]
+    fn look_away(&mut self) {
+        for _ in 0..self.lull {
+            std::hint::spin_loop();
+        }
+        self.lull = match self.segment.region().load(self.at) {
+            0 => 0,
+            _ => (self.lull * 2).min(LULL_MAX),
+        };
     }
 
     /// When the next record was appended (ns since 1970), or `None` while there is none. The reader stays where it is.

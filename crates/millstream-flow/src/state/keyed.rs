@@ -10,6 +10,10 @@ use crate::key::Key;
 use crate::recovery::{BoxedCodec, Changes, Restore, StateCodec};
 use crate::time::{BEFORE_ALL, NEVER, Timed};
 
+/// So often in a row there are few keys in much memory before that is given back: windows that end all at once leave none
+/// for a moment, and the next ones need the same again.
+const SPARSE_MAX: u32 = 16;
+
 /// A state, and for what moment the agenda has its key; never after what the key waits for.
 struct Armed<S> {
     state: S,
@@ -34,6 +38,8 @@ pub struct Keyed<K, L: KeyLogic<K>> {
     event: Agenda,
     processing: Agenda,
     watermark: i64,
+    /// How often in a row the table was seen with few keys in much memory.
+    sparse: u32,
     ending: Option<Vec<u32>>,
 }
 
@@ -46,6 +52,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
             event: Agenda::default(),
             processing: Agenda::default(),
             watermark: BEFORE_ALL,
+            sparse: 0,
             ending: None,
         }
     }
@@ -89,7 +96,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         if let Some(slot) = found
             && self.is_due(slot, at)
         {
-            if let Err(error) = self.due(slot, at, out) {
+            if let Err((_, error)) = self.due(slot, at, out) {
                 let unseen = Some(item);
                 return Err(Fault { key, error, unseen });
             }
@@ -141,15 +148,19 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         };
         while let Some((at, slot)) = self.event.pop_due(until.event) {
             if self.armed(slot).event == at {
-                self.turn(slot, until, out)?;
+                self.due(slot, until, out)?;
             }
         }
         while let Some((at, slot)) = self.processing.pop_due(until.processing) {
             if self.armed(slot).processing == at {
-                self.turn(slot, until, out)?;
+                self.due(slot, until, out)?;
             }
         }
-        if self.table.is_sparse() && self.ending.is_none() {
+        self.sparse = match self.table.is_sparse() && self.ending.is_none() {
+            true => self.sparse + 1,
+            false => 0,
+        };
+        if self.sparse == SPARSE_MAX {
             self.compact();
         }
         Ok(())
@@ -201,31 +212,21 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         armed.event <= at.event || armed.processing <= at.processing
     }
 
-    /// Gives a key its turn, in the name of the agenda.
-    fn turn(
-        &mut self,
-        slot: u32,
-        until: Moment,
-        out: &mut impl Outputs<K, L::Out, L::In>,
-    ) -> Result<(), (K, L::Error)> {
-        let key = self.table.get(slot).map(|held| held.key.clone());
-        match (self.due(slot, until, out), key) {
-            (Err(error), Some(key)) => Err((key, error)),
-            _ => Ok(()),
-        }
-    }
-
+    /// Gives a key its turn: something for which it waits has come.
     fn due(
         &mut self,
         slot: u32,
         until: Moment,
         out: &mut impl Outputs<K, L::Out, L::In>,
-    ) -> Result<(), L::Error> {
+    ) -> Result<(), (K, L::Error)> {
         let Some(held) = self.table.get_mut(slot) else {
             return Ok(());
         };
         let Armed { state, at } = &mut held.state;
-        let outcome = self.logic.on_due(&held.key, state, until, out);
+        let outcome = self
+            .logic
+            .on_due(&held.key, state, until, out)
+            .map_err(|error| (held.key.clone(), error));
         // What is still waited for is put on the agenda anew.
         if at.event <= until.event {
             at.event = NEVER;
@@ -294,6 +295,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
 
     /// Gives back the memory of keys that have gone.
     fn compact(&mut self) {
+        self.sparse = 0;
         self.table.compact();
         self.rearm();
     }

@@ -5,9 +5,8 @@
 //! panes in the order of time, and knows the end of the first window that it has items for: nothing is
 //! ever done for windows or panes without items, however far apart those with items are.
 
-use std::collections::VecDeque;
-
 use super::aggregate::{Aggregate, Bounds};
+use super::line::Line;
 use super::logic::Given;
 use crate::error::Cause;
 use crate::recovery::{Codec, StateCodec, pack};
@@ -35,7 +34,7 @@ struct Pane<A> {
 
 /// The panes of one key.
 pub(super) struct Panes<A> {
-    panes: VecDeque<Pane<A>>,
+    panes: Line<Pane<A>>,
     /// The end of the first window that has items.
     pub(super) next_end: i64,
 }
@@ -43,7 +42,7 @@ pub(super) struct Panes<A> {
 impl<A> Default for Panes<A> {
     fn default() -> Self {
         Panes {
-            panes: VecDeque::new(),
+            panes: Line::default(),
             next_end: NEVER,
         }
     }
@@ -59,7 +58,7 @@ impl<A> Panes<A> {
         pack::list(2, out);
         pack::integer(self.next_end, out);
         pack::list(self.panes.len(), out);
-        for pane in &self.panes {
+        for pane in self.panes.iter() {
             pack::list(4, out);
             for number in [pane.start, pane.first_end, pane.items as i64] {
                 pack::integer(number, out);
@@ -72,10 +71,10 @@ impl<A> Panes<A> {
     pub(super) fn load(codec: &Codec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
         pack::take_members(2, from)?;
         let next_end = pack::take_integer(from)?;
-        let mut panes = VecDeque::new();
+        let mut panes = Line::default();
         for _ in 0..pack::take_list(from)? {
             pack::take_members(4, from)?;
-            panes.push_back(Pane {
+            panes.push(Pane {
                 start: pack::take_integer(from)?,
                 first_end: pack::take_integer(from)?,
                 items: pack::take_count(from)?,
@@ -139,7 +138,7 @@ impl Grid {
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
         let time = item.time;
-        let place = match held.panes.back() {
+        let place = match held.panes.last() {
             Some(last) if last.start <= time && time - last.start < self.pane => {
                 held.panes.len() - 1
             }
@@ -203,9 +202,10 @@ impl Grid {
     ) -> Result<(), G::Error> {
         while end <= start.saturating_add(self.length) {
             let bounds = self.bounds(end, true);
-            let result = match held.panes.iter_mut().find(|p| p.start == bounds.start) {
+            let whole = held.panes.iter().position(|p| p.start == bounds.start);
+            let result = match whole {
                 Some(only) if self.pane == self.length => {
-                    aggregate.result(&mut only.acc, bounds)?
+                    aggregate.result(&mut held.panes[only].acc, bounds)?
                 }
                 _ => {
                     let mut acc = merged(held, bounds, aggregate)?;
@@ -231,7 +231,7 @@ impl Grid {
             let end = held.next_end;
             let bounds = self.bounds(end, false);
             let result = if self.pane == self.length {
-                let pane = held.panes.pop_front();
+                let pane = held.panes.pop_first();
                 self.look_on(held, end);
                 pane.map(|mut pane| aggregate.result(&mut pane.acc, bounds))
             } else {
@@ -255,10 +255,8 @@ impl Grid {
     /// Drops the panes that belong to no window behind the one that ends at `end`, and finds the next.
     fn look_on<A>(&self, held: &mut Panes<A>, end: i64) {
         let next_start = end.saturating_sub(self.length).saturating_add(self.every);
-        while held.panes.front().is_some_and(|p| p.start < next_start) {
-            held.panes.pop_front();
-        }
-        held.next_end = held.panes.front().map_or(NEVER, |front| {
+        held.panes.drop_while(|pane| pane.start < next_start);
+        held.next_end = held.panes.first().map_or(NEVER, |front| {
             front.first_end.max(end.saturating_add(self.every))
         });
     }

@@ -1,0 +1,130 @@
+//! A queue whose first member has a place of its own: one that never holds more than one needs no memory beside itself.
+//!
+//! Invariant: while there is no first member there are no others.
+
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+
+/// Members in a line.
+pub(super) struct Line<T> {
+    first: Option<T>,
+    others: VecDeque<T>,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Line {
+            first: None,
+            others: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> Line<T> {
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(super) fn first(&self) -> Option<&T> {
+        self.first.as_ref()
+    }
+
+    pub(super) fn last(&self) -> Option<&T> {
+        self.others.back().or(self.first.as_ref())
+    }
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.first.iter().chain(&self.others)
+    }
+
+    pub(super) fn pop_first(&mut self) -> Option<T> {
+        let next = self.others.pop_front();
+        std::mem::replace(&mut self.first, next)
+    }
+
+    /// Puts a member at `place`, behind all if there are fewer.
+    pub(super) fn insert(&mut self, place: usize, member: T) {
+        if place > 0 && self.first.is_some() {
+            self.others
+                .insert((place - 1).min(self.others.len()), member);
+        } else if let Some(second) = self.first.replace(member) {
+            self.others.push_front(second);
+        }
+    }
+
+    pub(super) fn push(&mut self, member: T) {
+        self.insert(self.len(), member);
+    }
+
+    /// Takes members from the front for as long as they are `gone`.
+    pub(super) fn drop_while(&mut self, gone: impl Fn(&T) -> bool) {
+        while self.first().is_some_and(&gone) {
+            self.pop_first();
+        }
+    }
+}
+
+impl<T> Index<usize> for Line<T> {
+    type Output = T;
+
+    fn index(&self, place: usize) -> &T {
+        match (place, &self.first) {
+            (0, Some(first)) => first,
+            _ => &self.others[place.wrapping_sub(1)],
+        }
+    }
+}
+
+impl<T> IndexMut<usize> for Line<T> {
+    fn index_mut(&mut self, place: usize) -> &mut T {
+        match (place, &mut self.first) {
+            (0, Some(first)) => first,
+            _ => &mut self.others[place.wrapping_sub(1)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every way to insert four members, and to take some from the front in between, beside a plain queue.
+    #[test]
+    fn is_a_queue() {
+        for way in 0..5_usize.pow(6) {
+            let (mut line, mut model) = (Line::default(), VecDeque::new());
+            for step in 0..6 {
+                match way / 5_usize.pow(step) % 5 {
+                    4 => assert_eq!(line.pop_first(), model.pop_front()),
+                    place => {
+                        line.insert(place, step);
+                        model.insert(place.min(model.len()), step);
+                    }
+                }
+                assert!(line.iter().eq(&model), "way {way}");
+                assert!(line.iter().rev().eq(model.iter().rev()), "way {way}");
+                assert_eq!(
+                    (line.len(), line.is_empty()),
+                    (model.len(), model.is_empty())
+                );
+                assert_eq!((line.first(), line.last()), (model.front(), model.back()));
+                for place in 0..model.len() {
+                    assert_eq!(line[place], model[place], "way {way}");
+                    line[place] += 10;
+                    model[place] += 10;
+                }
+            }
+            line.drop_while(|step| step % 2 == 0);
+            while model.front().is_some_and(|step| step % 2 == 0) {
+                model.pop_front();
+            }
+            line.push(9);
+            model.push_back(9);
+            assert!(line.iter().eq(&model), "way {way}");
+        }
+    }
+}

@@ -17,7 +17,7 @@ use crate::gil::locked;
 use crate::pickled::Way;
 use crate::route::stable_hash;
 use crate::saving::{
-    PICKLE, dump_by_module, load_key, load_object, read, save_key, save_plain, way_of,
+    PICKLE, dump_by_module, load_key, load_object, read, save_key, save_plain, uncollected, way_of,
 };
 use crate::show::show;
 
@@ -89,7 +89,7 @@ impl Keeper {
                     .iter()
                     .try_for_each(|entry| load_into(states, entry, make.as_ref(), from))
             };
-            uncollected(py, load).map_err(|error| from.unsaved(cause(error)))??;
+            uncollected(from, load)?;
             let changed = PySet::empty(py).map_err(|error| from.unsaved(cause(error)))?;
             // Keys that came from other workers have other places there.
             let misplaced = if from.moved() { saved.len() } else { 0 };
@@ -182,19 +182,6 @@ fn load_into(
         states.set_item(key, state).map_err(cause)
     };
     load().map_err(|error: Cause| from.unreadable(entry, error))
-}
-
-/// Does what makes many objects that stay, while the collector of cycles rests: it would look through all of them each time that there
-/// are a quarter more.
-fn uncollected<T>(py: Python<'_>, make: impl FnOnce() -> T) -> PyResult<T> {
-    let collector = py.import("gc")?;
-    let was_at_work = collector.call_method0("isenabled")?.is_truthy()?;
-    collector.call_method0("disable")?;
-    let made = make();
-    if was_at_work {
-        collector.call_method0("enable")?;
-    }
-    Ok(made)
 }
 
 /// The keys of a dictionary from a place on, with their places.

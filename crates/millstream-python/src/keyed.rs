@@ -21,7 +21,7 @@ use crate::error::cause;
 use crate::gil::locked;
 use crate::policy::{Settling, Wish};
 use crate::route::stable_hash;
-use crate::saving::{load_key, save_key};
+use crate::saving::{load_key, save_key, uncollected};
 use crate::show::show;
 use crate::time::TIMELESS;
 
@@ -364,7 +364,7 @@ where
         locked(|_| self.keyed.save(&self.policy.step, changes))
     }
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        locked(|_| self.keyed.restore(from))
+        uncollected(from, || self.keyed.restore(from))
     }
     fn end(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {

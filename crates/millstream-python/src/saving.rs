@@ -1,9 +1,10 @@
 //! Saving objects of Python: keys and plain values as MessagePack, so that every language reads
 //! them, any other object in an extension of it whose type says how `millstream/_saving.py` wrote it.
 
+use millstream_flow::FlowError;
 use millstream_flow::error::Cause;
 use millstream_flow::key::{AnyKey, save_bytes, save_integer, save_text, save_tuple};
-use millstream_flow::recovery::{Codec, StateCodec};
+use millstream_flow::recovery::{Codec, Restore, StateCodec};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -210,5 +211,25 @@ pub(crate) fn load_key<'py>(py: Python<'py>, key: &AnyKey) -> PyResult<Bound<'py
             let members = members.iter().map(|member| load_key(py, member));
             PyTuple::new(py, members.collect::<PyResult<Vec<_>>>()?)?.into_any()
         }
+    })
+}
+
+/// Takes up saved states while the collector of cycles rests: it would look through all of them each time that there are a quarter
+/// more.
+pub(crate) fn uncollected<T>(
+    from: &Restore<'_>,
+    load: impl FnOnce() -> Result<T, FlowError>,
+) -> Result<T, FlowError> {
+    locked(|py| {
+        let failed = |error| from.unsaved(cause(error));
+        let collector = py.import("gc").map_err(failed)?;
+        let call = |verb| collector.call_method0(verb).map_err(failed);
+        let was_at_work = call("isenabled")?.is_truthy().map_err(failed)?;
+        call("disable")?;
+        let loaded = load();
+        if was_at_work {
+            call("enable")?;
+        }
+        loaded
     })
 }

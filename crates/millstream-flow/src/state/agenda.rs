@@ -1,99 +1,120 @@
-//! Which key waits for what moment: a list of keys for each moment, with at most a few entries for each key.
+//! Which key waits for what moment, with at most a few entries for each key.
 //!
 //! An entry may be out of date: the key has gone, or waits for something else by now. That is seen when
 //! its moment comes, so that a moment which moves on with every item costs nothing until then.
 //!
-//! Windows on a grid end for all their keys at one moment. To note one more key there takes no search among
-//! the others, and when the moment comes they are sorted once.
+//! Timers and joins wait for as many moments as there are entries: they are in a heap. Windows on a grid end for all their
+//! keys at one moment: those behind the first are in a list, where to note one more takes no search among the others, and which
+//! is sorted once, when the moment comes.
 
-use std::collections::BTreeMap;
-
-use smallvec::SmallVec;
-
-/// Timers of many keys are at as many moments: a few slots have their place beside the moment.
-type Slots = SmallVec<[u32; 4]>;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Moments, and the slots of the keys that wait for them.
 #[derive(Default)]
 pub(super) struct Agenda {
-    moments: BTreeMap<i64, Slots>,
+    heap: BinaryHeap<Reverse<(i64, u32)>>,
+    /// By moment, the slots that were added one behind the other, but for the first.
+    lists: BTreeMap<i64, Vec<u32>>,
     turn: Turn,
-    /// How many entries there are in all.
-    entries: usize,
+    /// The moment of the last entry.
+    last: Option<i64>,
+    /// The entries of all lists.
+    listed: usize,
 }
 
-/// The moment whose keys have their turn, and the slots of those that have not had it, the last one first.
+/// The moment whose list has its turn, and the slots that have not had it, the last one first.
 #[derive(Default)]
 struct Turn {
     at: i64,
-    slots: Slots,
+    slots: Vec<u32>,
 }
 
 impl Agenda {
     pub(super) fn add(&mut self, at: i64, slot: u32) {
-        self.moments.entry(at).or_default().push(slot);
-        self.entries += 1;
+        if self.last == Some(at) {
+            self.lists.entry(at).or_default().push(slot);
+            self.listed += 1;
+        } else {
+            self.last = Some(at);
+            self.heap.push(Reverse((at, slot)));
+        }
     }
 
-    /// The earliest entry, if its moment is not after `until`; equal moments by slot. What is added for a moment while that has
+    /// The earliest entry, if its moment is not after `until`; equal moments by slot. What is listed for a moment while that has
     /// its turn comes behind those that were there.
     pub(super) fn pop_due(&mut self, until: i64) -> Option<(i64, u32)> {
-        if self.next()? > until {
-            return None;
-        }
-        if self.turn.slots.is_empty() || self.first() < Some(self.turn.at) {
+        if let Some(at) = self.first_list()
+            && at <= until
+            && (self.turn.slots.is_empty() || at < self.turn.at)
+        {
             self.begin_turn();
         }
-        let slot = self.turn.slots.pop()?;
-        self.entries -= 1;
-        Some((self.turn.at, slot))
+        let single = self.heap.peek().map(|Reverse(entry)| *entry);
+        let listed = self.turn.slots.last().map(|slot| (self.turn.at, *slot));
+        let first = single.into_iter().chain(listed).min();
+        let first = first.filter(|(at, _)| *at <= until)?;
+        if listed == Some(first) {
+            self.turn.slots.pop();
+            self.listed -= 1;
+        } else {
+            self.heap.pop();
+        }
+        Some(first)
     }
 
     /// The moment of the earliest entry.
     pub(super) fn next(&self) -> Option<i64> {
+        let single = self.heap.peek().map(|Reverse((at, _))| *at);
         let turn = (!self.turn.slots.is_empty()).then_some(self.turn.at);
-        self.first().into_iter().chain(turn).min()
+        let moments = single.into_iter().chain(turn).chain(self.first_list());
+        moments.min()
     }
 
     /// Drops entries that are out of date once they are most of all.
     pub(super) fn tidy(&mut self, keys: usize, holds: impl Fn(i64, u32) -> bool) {
-        if self.entries <= 2 * keys + 1024 {
+        if self.entries() <= 2 * keys + 1024 {
             return;
         }
+        self.heap.retain(|Reverse((at, slot))| holds(*at, *slot));
         let Turn { at, slots } = &mut self.turn;
         slots.retain(|slot| holds(*at, *slot));
-        self.entries = slots.len();
-        self.moments.retain(|at, slots| {
+        self.listed = slots.len();
+        self.lists.retain(|at, slots| {
             slots.retain(|slot| holds(*at, *slot));
-            self.entries += slots.len();
+            self.listed += slots.len();
             !slots.is_empty()
         });
     }
 
-    /// The earliest moment that has not its turn.
-    fn first(&self) -> Option<i64> {
-        self.moments.first_key_value().map(|(at, _)| *at)
+    fn entries(&self) -> usize {
+        self.heap.len() + self.listed
     }
 
-    /// Gives the earliest moment its turn; the one that has it, if it is not done with, waits again.
+    /// The earliest moment whose list has not its turn.
+    fn first_list(&self) -> Option<i64> {
+        self.lists.first_key_value().map(|(at, _)| *at)
+    }
+
+    /// Gives the earliest list its turn; the one that has it, if it is not done with, waits again.
+    #[cold]
     fn begin_turn(&mut self) {
-        let Some((at, mut slots)) = self.moments.pop_first() else {
+        let Some((at, mut slots)) = self.lists.pop_first() else {
             return;
         };
         slots.sort_unstable_by(|a, b| b.cmp(a));
         let before = std::mem::replace(&mut self.turn, Turn { at, slots });
         if !before.slots.is_empty() {
-            let waiting = self.moments.entry(before.at).or_default();
-            waiting.extend(before.slots);
+            self.lists
+                .entry(before.at)
+                .or_default()
+                .extend(before.slots);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cmp::Reverse;
-    use std::collections::BinaryHeap;
-
     use super::*;
 
     /// Entries are added and taken at random, beside a heap.
@@ -123,7 +144,7 @@ mod tests {
                         assert_eq!(agenda.pop_due(at), due, "seed {seed}");
                         due.and_then(|_| heap.pop());
                     }
-                    _ => assert_eq!(agenda.entries, heap.len(), "seed {seed}"),
+                    _ => assert_eq!(agenda.entries(), heap.len(), "seed {seed}"),
                 }
             }
         }
@@ -132,35 +153,39 @@ mod tests {
     #[test]
     fn a_moment_that_has_its_turn_may_be_added_to_and_interrupted() {
         let mut agenda = Agenda::default();
-        for (at, slot) in [(5, 3), (5, 1), (5, 2), (7, 0)] {
+        for (at, slot) in [(5, 3), (5, 1), (5, 2), (5, 6), (7, 0)] {
             agenda.add(at, slot);
         }
         assert_eq!(agenda.pop_due(9), Some((5, 1)));
         agenda.add(5, 0);
+        agenda.add(5, 1);
         assert_eq!(agenda.pop_due(4), None, "not before its moment");
+        assert_eq!(agenda.pop_due(5), Some((5, 0)));
         assert_eq!(agenda.pop_due(5), Some((5, 2)));
         agenda.add(4, 9);
+        agenda.add(4, 8);
         let rest: Vec<_> = std::iter::from_fn(|| agenda.pop_due(5)).collect();
-        assert_eq!(rest, [(4, 9), (5, 0), (5, 3)]);
+        assert_eq!(rest, [(4, 8), (4, 9), (5, 1), (5, 3), (5, 6)]);
         agenda.add(5, 1);
         assert_eq!(agenda.next(), Some(5));
         assert_eq!(agenda.pop_due(7), Some((5, 1)));
         assert_eq!(agenda.pop_due(7), Some((7, 0)));
-        assert_eq!((agenda.pop_due(9), agenda.entries), (None, 0));
+        assert_eq!((agenda.pop_due(9), agenda.entries()), (None, 0));
     }
 
     #[test]
     fn entries_out_of_date_are_dropped_once_they_are_most() {
         let mut agenda = Agenda::default();
         for number in 0..4_000 {
-            agenda.add(i64::from(number % 7), number);
+            agenda.add(i64::from(number / 2 % 7), number);
         }
         assert_eq!(agenda.pop_due(0), Some((0, 0)));
         agenda.tidy(2_000, |_, _| false);
-        assert_eq!(agenda.entries, 3_999, "they may be a few for each key");
+        assert_eq!(agenda.entries(), 3_999, "they may be a few for each key");
         agenda.tidy(1_000, |at, slot| at == 6 || slot == 7);
-        assert_eq!(agenda.entries, 572);
-        assert_eq!(agenda.pop_due(9), Some((0, 7)));
-        assert_eq!(agenda.pop_due(9), Some((6, 6)));
+        assert_eq!(agenda.entries(), 571);
+        assert_eq!(agenda.pop_due(9), Some((3, 7)));
+        assert_eq!(agenda.pop_due(9), Some((6, 12)));
+        assert_eq!(agenda.pop_due(9), Some((6, 13)));
     }
 }

@@ -178,7 +178,7 @@ impl<S: Storage> Reader<S> {
     /// As [`next`](Self::next).
     #[inline]
     pub fn next_pinned(&mut self) -> Result<Option<PinnedRecord<S>>> {
-        let found = self.advance_elsewhere()?;
+        let found = self.advance()?;
         Ok(found.map(|found| PinnedRecord::new(Arc::clone(&self.segment), found)))
     }
 

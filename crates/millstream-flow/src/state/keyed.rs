@@ -213,7 +213,6 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
     }
 
     /// Gives a key its turn: something for which it waits has come.
-    #[inline(never)]
     fn due(
         &mut self,
         slot: u32,
@@ -257,9 +256,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         }
     }
 
-    /// Puts a key on the agenda for what it waits for. Not inlined, nor is `due`: most items have nothing to do with the agenda, and pay for
-    /// the registers that it takes.
-    #[inline(never)]
+    /// Puts a key on the agenda for what it waits for.
     fn arm(&mut self, slot: u32) {
         let Some(held) = self.table.get_mut(slot) else {
             return;

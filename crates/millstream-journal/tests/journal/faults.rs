@@ -141,6 +141,45 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
     }
 }
 
+/// Many who wait at once do not sleep: they must hear of a sync, and of one that failed, all the same.
+#[test]
+fn a_crowd_is_acknowledged_what_is_durable_and_nothing_after_a_failed_sync() {
+    const THREADS: usize = 40;
+    for syncs in [1, 2, 50, 200] {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Failing::new(Mapped::new(folder.path()));
+        let options = small().with_sync(Sync::Always);
+        let journal = Journal::open_in(storage.clone(), options).unwrap();
+        let writer = journal.writer().unwrap();
+        writer.append(b"first").unwrap();
+        storage.fail_sync(syncs);
+        let append_until_it_fails = || {
+            let mut last = 0;
+            loop {
+                match writer.append(&[7; 40]) {
+                    Ok(sequence) => {
+                        assert!(journal.durable() > sequence, "{sequence} is not durable");
+                        last = sequence;
+                    }
+                    Err(error) => break (last, error),
+                }
+            }
+        };
+        let ended: Vec<(u64, Error)> = std::thread::scope(|scope| {
+            let threads = [(); THREADS].map(|()| scope.spawn(append_until_it_fails));
+            threads.map(|thread| thread.join().unwrap()).into()
+        });
+        let durable = journal.durable();
+        for (last, error) in ended {
+            assert!(last < durable, "{last} of {durable}");
+            assert!(
+                matches!(error, Error::Poisoned { .. } | Error::Io { .. }),
+                "{error}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_real_disk_that_is_full() {
     let Some(disk) = SmallDisk::new() else {

@@ -29,9 +29,10 @@ pub enum Kind {
 /// What was played, and the first promise that was broken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Disks judged.
+    /// Disks that a loss of power has left, also one during a recovery. Each is recovered; what an interrupted recovery has lost is
+    /// missing from the disk that is read in the end.
     pub images: u64,
-    /// Losses of power during a recovery.
+    /// Recoveries in which the power went.
     pub relapses: u64,
     /// Processes killed inside a call.
     pub kills: u64,

@@ -133,10 +133,13 @@ impl<S: Storage> Recovery<'_, S> {
     }
 }
 
+/// No kernel has smaller pages.
+const PAGE: usize = 4096;
+
 /// Store what is there, so that the kernel takes all pages for changed.
 fn store_again<R: Region>(segment: &Segment<R>) {
     let region = segment.region();
-    for at in (0..segment.bytes()).step_by(8) {
+    for at in (0..segment.bytes()).step_by(PAGE) {
         region.publish(at, region.load(at));
     }
 }

@@ -9,6 +9,8 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -232,26 +234,41 @@ fn checked(at: u64, length: u64, len: usize) -> usize {
 }
 
 /// Whether this process is the child of one that asked before.
+///
+/// A process has one page that its children find wiped. The first mark of a child stores a number there that no mark of its parents has.
 #[cfg(target_os = "linux")]
-pub(crate) struct ForkMark(Option<Memory>);
+pub(crate) struct ForkMark {
+    /// A kernel before 4.14 cannot wipe; there a child is not told apart.
+    of_process: Option<&'static AtomicU64>,
+    number: u64,
+}
 
 #[cfg(target_os = "linux")]
 impl ForkMark {
     pub fn new() -> io::Result<Self> {
-        let page = Memory::anonymous(PAGE as u64)?;
-        // A kernel before 4.14 cannot wipe; there a child is not told apart.
-        if page.wipe_on_fork().is_err() {
-            return Ok(ForkMark(None));
-        }
-        page.word_to_store(0).store(1, Ordering::Relaxed);
-        Ok(ForkMark(Some(page)))
+        static PAGES: OnceLock<Option<Memory>> = OnceLock::new();
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let page = match PAGES.get() {
+            Some(page) => page,
+            None => {
+                let page = Memory::anonymous(PAGE as u64)?;
+                let can_wipe = page.wipe_on_fork().is_ok();
+                PAGES.get_or_init(|| can_wipe.then_some(page))
+            }
+        };
+        let of_process = page.as_ref().map(|page| page.word_to_store(0));
+        let number = of_process.map_or(0, |word| {
+            let new = NUMBERS.fetch_add(1, Ordering::Relaxed);
+            word.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed)
+                .map_or_else(|known| known, |_| new)
+        });
+        Ok(ForkMark { of_process, number })
     }
 
     #[inline]
     pub fn is_child(&self) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|page| page.word(0).load(Ordering::Relaxed) == 0)
+        self.of_process
+            .is_some_and(|word| word.load(Ordering::Relaxed) != self.number)
     }
 }
 

@@ -134,7 +134,8 @@ impl Process {
 }
 
 struct File {
-    memory: Reused,
+    /// What processes see; made when the first of them opens the file.
+    memory: OnceLock<Reused>,
     history: Mutex<History>,
 }
 
@@ -241,11 +242,7 @@ impl Simulated {
         for (name, file) in kept {
             let image = match images.get(&Arc::as_ptr(&file)) {
                 Some(image) => Arc::clone(image),
-                None => match File::of(lock(&file.history).after_power_loss(random)) {
-                    Ok(image) => Arc::new(image),
-                    // Without memory there is no simulation.
-                    Err(_) => continue,
-                },
+                None => Arc::new(File::of(lock(&file.history).after_power_loss(random))),
             };
             images.insert(Arc::as_ptr(&file), Arc::clone(&image));
             after.seen.insert(name.clone(), Arc::clone(&image));
@@ -258,11 +255,15 @@ impl Simulated {
     /// Change a byte of a file on the disk and in memory, as a failing disk does. Gives whether the file is that long.
     pub fn damage(&self, name: &str, at: u64, change: impl FnOnce(u8) -> u8) -> bool {
         let names = lock(&self.machine.names);
-        let Some(file) = names.seen.get(name).filter(|file| at < file.memory.len()) else {
+        let Some(file) = names.seen.get(name) else {
             return false;
         };
+        let memory = file.memory();
+        if at >= memory.len() {
+            return false;
+        }
         let mut history = lock(&file.history);
-        let (word, shift) = (file.memory.word_to_store(at / 8 * 8), at % 8 * 8);
+        let (word, shift) = (memory.word_to_store(at / 8 * 8), at % 8 * 8);
         let found = word.load(Ordering::SeqCst);
         let new = change((found >> shift) as u8);
         word.store(
@@ -275,18 +276,17 @@ impl Simulated {
 }
 
 impl File {
-    #[expect(unsafe_code, reason = "memory of one's own is filled")]
-    fn of(disk: Arc<Vec<u8>>) -> io::Result<Self> {
-        // A file without contents has a page, so that there is something to map.
-        let memory = Reused::of((disk.len() as u64).max(PAGE))?;
-        // SAFETY: nobody else has this memory.
-        let bytes = unsafe { memory.claim(0, memory.len()) };
-        bytes[..disk.len()].copy_from_slice(&disk);
-        bytes[disk.len()..].fill(0);
-        Ok(File {
-            memory,
+    fn of(disk: Arc<Vec<u8>>) -> Self {
+        File {
+            memory: OnceLock::new(),
             history: Mutex::new(History::of(disk)),
-        })
+        }
+    }
+
+    /// Not to be asked for the first time by who holds the history.
+    fn memory(&self) -> &Memory {
+        self.memory
+            .get_or_init(|| Reused::filled(&lock(&self.history).disk))
     }
 }
 
@@ -294,21 +294,31 @@ impl File {
 struct Reused(Arc<Memory>);
 
 thread_local! {
-    static FREE: RefCell<Vec<Arc<Memory>>> = const { RefCell::new(Vec::new()) };
+    /// By length.
+    static FREE: RefCell<BTreeMap<u64, Vec<Arc<Memory>>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 impl Reused {
-    /// How many are kept.
+    /// How many of one length are kept.
     const KEPT: usize = 256;
 
     /// What is in it is to be overwritten.
-    fn of(len: u64) -> io::Result<Self> {
-        let free = FREE.with_borrow_mut(|free| {
-            let at = free.iter().rposition(|memory| memory.len() == len)?;
-            Some(free.swap_remove(at))
-        });
-        let memory = free.map_or_else(|| Memory::anonymous(len).map(Arc::new), Ok)?;
-        Ok(Reused(memory))
+    fn of(len: u64) -> Self {
+        let free = FREE.with_borrow_mut(|free| free.get_mut(&len)?.pop());
+        Reused(free.unwrap_or_else(|| {
+            Arc::new(Memory::anonymous(len).expect("there is memory to simulate with"))
+        }))
+    }
+
+    /// The memory of a file with these contents. One without any has a page, so that there is something to map.
+    #[expect(unsafe_code, reason = "memory of one's own is filled")]
+    fn filled(disk: &[u8]) -> Self {
+        let memory = Self::of((disk.len() as u64).max(PAGE));
+        // SAFETY: nobody else has this memory.
+        let bytes = unsafe { memory.claim(0, memory.len()) };
+        bytes[..disk.len()].copy_from_slice(disk);
+        bytes[disk.len()..].fill(0);
+        memory
     }
 }
 
@@ -322,6 +332,7 @@ impl Deref for Reused {
 impl Drop for Reused {
     fn drop(&mut self) {
         FREE.with_borrow_mut(|free| {
+            let free = free.entry(self.0.len()).or_default();
             if free.len() < Self::KEPT {
                 free.push(Arc::clone(&self.0));
             }
@@ -376,13 +387,13 @@ impl Storage for Simulated {
             Some(file) if lock(&file.history).disk.len() as u64 >= bytes => Arc::clone(file),
             _ => {
                 // Only files that are made, or hold nothing yet, grow.
-                let file = Arc::new(File::of(Arc::new(vec![0; bytes as usize]))?);
+                let file = Arc::new(File::of(Arc::new(vec![0; bytes as usize])));
                 names.change(name, Some(Arc::clone(&file)));
                 file
             }
         };
         drop(names);
-        self.region(file, Access::Write)
+        Ok(self.region(file, Access::Write))
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<SimulatedRegion> {
@@ -395,7 +406,7 @@ impl Storage for Simulated {
         if lock(&file.history).disk.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.region(file, access)
+        Ok(self.region(file, access))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -440,7 +451,7 @@ impl Storage for Simulated {
         let name = &*self.name(name);
         let mut names = lock(&self.machine.names);
         if !names.seen.contains_key(name) {
-            let empty = File::of(Arc::default())?;
+            let empty = File::of(Arc::default());
             names.change(name, Some(Arc::new(empty)));
         }
         drop(names);
@@ -470,17 +481,18 @@ impl Storage for Simulated {
 }
 
 impl Simulated {
-    fn region(&self, file: Arc<File>, access: Access) -> io::Result<SimulatedRegion> {
+    fn region(&self, file: Arc<File>, access: Access) -> SimulatedRegion {
+        file.memory();
         let failures_told = AtomicU64::new(lock(&file.history).failures);
         let (machine, process) = (Arc::clone(&self.machine), Arc::clone(&self.process));
-        Ok(SimulatedRegion {
+        SimulatedRegion {
             machine,
             process,
             file,
             scratch: OnceLock::new(),
             access,
             failures_told,
-        })
+        }
     }
 }
 
@@ -490,7 +502,7 @@ pub struct SimulatedRegion {
     process: Arc<Process>,
     file: Arc<File>,
     /// Where a process that was killed writes.
-    scratch: OnceLock<Memory>,
+    scratch: OnceLock<Reused>,
     access: Access,
     /// Syncs that have failed and of which this opening was told, or that failed before it.
     failures_told: AtomicU64,
@@ -500,7 +512,7 @@ impl SimulatedRegion {
     fn store_word(&self, at: u64, word: u64) {
         assert!(self.is_writable(), "the region is for reading");
         if self.process.may_store() {
-            let stored = self.file.memory.word_to_store(at);
+            let stored = self.file.memory().word_to_store(at);
             // To store what is there changes no disk that could be left, unless the page was given up.
             if stored.load(Ordering::SeqCst) == word
                 && !self.machine.sync_failed.load(Ordering::SeqCst)
@@ -524,7 +536,7 @@ impl Region for SimulatedRegion {
     }
 
     fn load(&self, at: u64) -> u64 {
-        self.file.memory.word(at).load(Ordering::SeqCst)
+        self.file.memory().word(at).load(Ordering::SeqCst)
     }
 
     fn publish(&self, at: u64, word: u64) {
@@ -537,7 +549,7 @@ impl Region for SimulatedRegion {
             return Ok(());
         }
         let mut history = lock(&self.file.history);
-        let word = self.file.memory.word_to_store(at);
+        let word = self.file.memory().word_to_store(at);
         word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)?;
         history.note(at, &new.to_le_bytes(), true);
         Ok(())
@@ -546,18 +558,17 @@ impl Region for SimulatedRegion {
     #[expect(unsafe_code, reason = "passes the contract on")]
     unsafe fn bytes(&self, at: u64, length: u64) -> &[u8] {
         // SAFETY: the same contract.
-        unsafe { self.file.memory.bytes(at, length) }
+        unsafe { self.file.memory().bytes(at, length) }
     }
 
     #[expect(unsafe_code, reason = "passes the contract on")]
     unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8] {
         assert!(self.is_writable(), "the region is for reading");
         let memory = if self.process.may_store() {
-            &*self.file.memory
+            self.file.memory()
         } else {
-            self.scratch.get_or_init(|| {
-                Memory::anonymous(self.file.memory.len()).expect("there is memory to simulate with")
-            })
+            self.scratch
+                .get_or_init(|| Reused::of(self.file.memory().len()))
         };
         // SAFETY: the same contract; what a killed process writes into is read by nobody else.
         unsafe { memory.claim(at, length) }
@@ -567,7 +578,7 @@ impl Region for SimulatedRegion {
     fn claimed(&self, at: u64, length: u64) {
         if !self.process.is_dead() {
             // SAFETY: the caller has filled it and has not published it yet.
-            let bytes = unsafe { self.file.memory.bytes(at, length) };
+            let bytes = unsafe { self.file.memory().bytes(at, length) };
             lock(&self.file.history).note(at, bytes, false);
         }
     }

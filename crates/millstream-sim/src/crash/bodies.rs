@@ -1,5 +1,7 @@
 //! Records to append: each unlike all others, in lengths that a world has its own taste for.
 
+use std::sync::Arc;
+
 use millstream::random::Random;
 
 /// How long records are.
@@ -30,7 +32,7 @@ impl Bodies {
     }
 
     /// A body that begins with its number, as far as there is room.
-    pub fn make(&mut self, random: &mut Random) -> Vec<u8> {
+    pub fn make(&mut self, random: &mut Random) -> Arc<[u8]> {
         let length = match self.lengths {
             Lengths::Fixed(length) => length,
             Lengths::Mixed(limit) => random.below(limit + 1),

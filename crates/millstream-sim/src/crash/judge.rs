@@ -8,7 +8,7 @@ use millstream_journal::{Error, Journal, Options, Share};
 use super::model::{Judged, Model, broken};
 use super::world::{World, failed, read_on};
 
-/// How many disks are judged for each loss of power.
+/// How many disks are tried for each loss of power in the middle of work, and read when their recovery was allowed to end.
 const IMAGES: u64 = 16;
 /// How often power is lost again during a recovery, at most.
 const RELAPSES: u64 = 3;
@@ -26,6 +26,7 @@ pub fn images(world: &mut World) -> Judged<()> {
 
 fn after_power_loss(world: &mut World, machine: &Simulated) -> Simulated {
     world.boot += 1;
+    world.tally.images += 1;
     let random = &mut world.random;
     machine.lose_power(&mut |limit| random.below(limit))
 }
@@ -33,7 +34,6 @@ fn after_power_loss(world: &mut World, machine: &Simulated) -> Simulated {
 /// Recover from one disk, perhaps not at the first try, and compare with the model. Gives the machine as it was left.
 fn image(world: &mut World, before: &Simulated, model: &mut Model) -> Judged<Simulated> {
     let mut machine = after_power_loss(world, before);
-    world.tally.images += 1;
     for _ in 0..world.random.below(RELAPSES + 1) {
         let process = machine.process();
         process.kill_after(world.random.below(60));

@@ -3,6 +3,8 @@
 //! Records are appended, then acknowledged, then perhaps durable. What is in flight when a process or the power ends may be
 //! there afterwards, from its first record on, or not.
 
+use std::sync::Arc;
+
 /// Why a world failed: the promise that was broken, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
@@ -29,7 +31,7 @@ pub fn broken<T>(promise: u32, what: impl Into<String>) -> Judged<T> {
 /// A record and what is known of it.
 #[derive(Clone, Debug)]
 struct Expected {
-    body: Vec<u8>,
+    body: Arc<[u8]>,
     /// Known once it was read.
     time_ns: Option<u64>,
     /// By the steady clock.
@@ -66,9 +68,9 @@ impl Model {
     }
 
     /// An append begins.
-    pub fn begin(&mut self, bodies: &[Vec<u8>], now_ns: u64) {
+    pub fn begin(&mut self, bodies: &[Arc<[u8]>], now_ns: u64) {
         let expected = bodies.iter().map(|body| Expected {
-            body: body.clone(),
+            body: Arc::clone(body),
             time_ns: None,
             appended_ns: now_ns,
         });
@@ -124,7 +126,7 @@ impl Model {
         let Some(expected) = expected else {
             return broken(3, format!("record {sequence} was never appended"));
         };
-        if expected.body != body {
+        if *expected.body != *body {
             let what = format!(
                 "record {sequence} has {} bytes that are not the {} appended",
                 body.len(),

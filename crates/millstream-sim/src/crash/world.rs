@@ -43,6 +43,8 @@ pub struct World {
     pub tally: Tally,
     kind: Kind,
     sync: Sync,
+    /// What all processes have in common. To ask the real machine for it takes a while.
+    usual: Options,
     bodies: Bodies,
     processes: Vec<Process>,
     /// A sync is going to fail.
@@ -78,6 +80,7 @@ impl World {
             tally: Tally::default(),
             kind,
             sync,
+            usual: Options::default().with_segment_bytes(SEGMENT_BYTES),
             bodies,
             processes: Vec::new(),
             may_fail: false,
@@ -251,7 +254,7 @@ impl World {
 
     fn append_many(&mut self, index: usize) -> Judged<()> {
         let count = self.random.below(30);
-        let bodies: Vec<Vec<u8>> = (0..count)
+        let bodies: Vec<Arc<[u8]>> = (0..count)
             .map(|_| self.bodies.make(&mut self.random))
             .collect();
         self.model.begin(&bodies, self.now_ns);
@@ -454,7 +457,7 @@ impl World {
             .with_boot(self.boot);
         Options {
             host,
-            ..Options::default().with_segment_bytes(SEGMENT_BYTES)
+            ..self.usual.clone()
         }
     }
 }

@@ -37,6 +37,12 @@ const TOUCH_STEP: u64 = 256 << 10;
 const SYNC_STEP: u64 = 2 << 20;
 /// So much at once while somebody may wait for the sync of a record, which stands behind this one in the disk's line.
 const ZEROS_STEP: u64 = 512 << 10;
+/// How much of an ended segment is unmapped at once.
+const RELEASE_STEP: u64 = 2 << 20;
+/// Between two steps the thread rests, so that who shares its core waits for one of them only: a kernel would let it go on for some ms.
+const REST: Duration = Duration::from_millis(1);
+/// Up to this window there is time for that: half of it is touched so in less than `NEAR`.
+const RESTFUL_MAX: u64 = 8 << 20;
 /// So many ended segments may stay mapped while there is more pressing work.
 const RETIRED_MAX: usize = 4;
 
@@ -80,6 +86,11 @@ impl<S: Storage> Work<S> {
             ..
         } = self;
         touch.is_some() || wanted.is_some() || !retired.is_empty() || ended.is_some()
+    }
+
+    /// The writer is not so fast that it might come to what has not been done.
+    fn has_time(&self) -> bool {
+        self.window <= RESTFUL_MAX && self.retired.len() <= RETIRED_MAX && !self.stop
     }
 }
 
@@ -282,6 +293,8 @@ impl<S: Storage> Shared<S> {
             }
             drop(work);
             self.touch(&segment, from, end, zeros);
+            work = lock(&self.work);
+            return if end < to { self.rest(work) } else { work };
         } else if let Some(number) = work.wanted.take() {
             work.preparing = true;
             let window = work.window;
@@ -290,6 +303,9 @@ impl<S: Storage> Shared<S> {
             if let Ok(segment) = &result {
                 let end = window.min(segment.bytes());
                 for from in (0..end).step_by(step as usize) {
+                    if from > 0 {
+                        drop(self.rest(lock(&self.work)));
+                    }
                     self.touch(segment, from, (from + step).min(end), zeros);
                 }
             }
@@ -323,10 +339,30 @@ impl<S: Storage> Shared<S> {
     /// Unmap the segments that were ended.
     fn unmap<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
         let retired = std::mem::take(&mut work.retired);
+        for segment in &retired {
+            // A reader may hold it still, and then it is that reader who unmaps it, at once: little must be left to do.
+            for from in (0..segment.bytes()).step_by(RELEASE_STEP as usize) {
+                if !work.has_time() {
+                    break;
+                }
+                drop(work);
+                let to = (from + RELEASE_STEP).min(segment.bytes());
+                segment.region().release(from, to);
+                work = self.rest(lock(&self.work));
+            }
+        }
         drop(work);
         drop(retired);
         self.prune();
         lock(&self.work)
+    }
+
+    /// Let others have the core for a moment, if there is time.
+    fn rest<'a>(&'a self, work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+        match work.has_time() {
+            true => self.wait_for(REST, work),
+            false => work,
+        }
     }
 
     fn sync_if_due<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
@@ -352,11 +388,17 @@ impl<S: Storage> Shared<S> {
     ) -> MutexGuard<'a, Work<S>> {
         match left {
             None => wait(&self.changed, work),
-            Some(left) => {
-                let waited = self.changed.wait_timeout(work, left);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
+            Some(left) => self.wait_for(left, work),
         }
+    }
+
+    fn wait_for<'a>(
+        &'a self,
+        time: Duration,
+        work: MutexGuard<'a, Work<S>>,
+    ) -> MutexGuard<'a, Work<S>> {
+        let waited = self.changed.wait_timeout(work, time);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Remove what may go. What fails now is tried again at the next roll, and reported to who prunes by hand.

@@ -136,6 +136,8 @@ pub trait Region: Send + Sync + 'static {
     fn sync(&self, from: u64, to: u64) -> io::Result<()>;
     /// Have the pages of these bytes in memory, so that touching them does not fault; a hint.
     fn populate(&self, from: u64, to: u64);
+    /// These bytes will hardly be touched again by this process: let their pages go. Who touches them finds them as they were; a hint.
+    fn release(&self, _from: u64, _to: u64) {}
     /// Have these bytes in the processor's cache, ready to be stored to; a hint.
     #[inline]
     fn prefetch(&self, _from: u64, _to: u64) {}

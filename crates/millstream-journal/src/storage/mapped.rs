@@ -209,6 +209,10 @@ impl Region for MappedRegion {
         self.memory.populate(from, to);
     }
 
+    fn release(&self, from: u64, to: u64) {
+        self.memory.release(from, to);
+    }
+
     #[inline]
     fn prefetch(&self, from: u64, to: u64) {
         self.memory.prefetch(from, to);

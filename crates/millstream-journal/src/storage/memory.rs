@@ -142,6 +142,18 @@ impl Memory {
     #[cfg(not(target_os = "linux"))]
     pub fn populate(&self, _from: u64, _to: u64) {}
 
+    /// Let these pages go; they stay in the file, and in the kernel's memory as long as it likes.
+    #[cfg(target_os = "linux")]
+    pub fn release(&self, from: u64, to: u64) {
+        let (start, length) = self.pages(from, to);
+        // SAFETY: whole pages of a mapping of a file, which come back as they were when they are touched.
+        let _hint = unsafe { madvise(start, length, rustix::mm::Advice::LinuxDontNeed) };
+    }
+
+    /// No such advice here.
+    #[cfg(not(target_os = "linux"))]
+    pub fn release(&self, _from: u64, _to: u64) {}
+
     /// Ask the processor to have these cache lines for itself by the time they are stored to.
     #[inline]
     #[cfg(target_arch = "x86_64")]

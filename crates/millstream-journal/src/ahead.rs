@@ -454,17 +454,16 @@ struct Syncs {
 }
 
 impl Syncs {
+    /// The first is due at once: who has appended what is there may have died, and that must not wait for another whole time.
     fn new<S: Storage>(core: &Core<S>) -> Self {
         let every = match core.options.sync {
             Sync::Every(time) => Some(time),
             Sync::Never | Sync::Always => None,
         };
-        let mut syncs = Syncs {
+        Syncs {
             every,
             due: Duration::ZERO,
-        };
-        syncs.next(core);
-        syncs
+        }
     }
 
     /// The time until the next sync.

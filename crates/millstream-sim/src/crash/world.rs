@@ -338,7 +338,9 @@ impl World {
         let first = self.processes[index].writer.journal().first();
         let first = first.map_err(|error| failed("ask", &error))?;
         self.model.check_first(first)?;
-        let sequence = first + self.random.below(self.model.known() - first + 1);
+        // What a dead writer has published may have been pruned already.
+        let end = self.model.known().max(first);
+        let sequence = first + self.random.below(end - first + 1);
         let tail = &mut self.processes[index].tail;
         tail.seek(sequence)
             .map_err(|error| failed("seek", &error))?;

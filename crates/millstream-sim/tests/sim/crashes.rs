@@ -1,6 +1,12 @@
 //! Worlds of crashes: the journal holds, and each fault that could be in it would be found.
 
 use millstream_journal::planted::Bug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millstream_journal::storage::Simulated;
+use millstream_journal::{Host, Journal, Options, Sync};
 use millstream_sim::crash::{Kind, first_found, world};
 
 /// Worlds in which a fault has to be found.
@@ -47,4 +53,34 @@ fn every_planted_bug_is_found() {
         .filter(|bug| first_found(1, PATIENCE, Kind::Planted(*bug)).is_none())
         .collect();
     assert_eq!(missed, []);
+}
+
+/// One process has appended and dies before its time to sync comes; another has the journal open by then, but not for so long.
+/// World 100191026 has found it.
+#[test]
+fn a_time_between_syncs_bounds_what_is_lost_of_who_has_died() {
+    const EVERY_NS: u64 = 200_000_000;
+    let clock = Arc::new(AtomicU64::new(1));
+    let options = |boot| {
+        let clock = Arc::clone(&clock);
+        Options {
+            sync: Sync::Every(Duration::from_nanos(EVERY_NS)),
+            host: Host::simulated(move || clock.load(Ordering::Relaxed), || 1).with_boot(boot),
+            ..Options::default().with_segment_bytes(64 << 10)
+        }
+    };
+    let machine = Simulated::new();
+    let process = machine.process();
+    let first = Journal::open_in(process.clone(), options(1)).unwrap();
+    first.writer().unwrap().append(b"of the first").unwrap();
+    clock.fetch_add(EVERY_NS * 3 / 4, Ordering::Relaxed);
+    let second = Journal::open_in(machine.process(), options(1)).unwrap();
+    let second = second.writer().unwrap();
+    process.kill();
+    clock.fetch_add(EVERY_NS / 3, Ordering::Relaxed);
+    second.background();
+    // Of each page the oldest state that it may have.
+    let after = machine.lose_power(&mut |_| 0);
+    let after = Journal::open_in(after.process(), options(2)).unwrap();
+    assert_eq!(after.next().unwrap(), 1);
 }

@@ -70,6 +70,8 @@ struct Work<S: Storage> {
     preparing: bool,
     ready: Option<(u64, Result<SegmentOf<S>>)>,
     retired: Vec<SegmentOf<S>>,
+    /// How much of the first of these is unmapped already.
+    released: u64,
     /// The oldest segment that was ended, and how far it is synced, while there is one that is not.
     ended: Option<(u64, u64)>,
     syncs: Syncs,
@@ -105,6 +107,7 @@ impl<S: Storage> Ahead<S> {
             preparing: false,
             ready: None,
             retired: Vec::new(),
+            released: 0,
             ended: None,
             syncs: Syncs::new(&core),
             stop: false,
@@ -297,13 +300,14 @@ impl<S: Storage> Shared<S> {
             return if end < to { self.rest(work) } else { work };
         } else if let Some(number) = work.wanted.take() {
             work.preparing = true;
-            let window = work.window;
+            // A sync that is due meanwhile must not wait for rests.
+            let (window, may_rest) = (work.window, work.syncs.every.is_none());
             drop(work);
             let result = self.prepare(number);
             if let Ok(segment) = &result {
                 let end = window.min(segment.bytes());
                 for from in (0..end).step_by(step as usize) {
-                    if from > 0 {
+                    if from > 0 && may_rest {
                         drop(self.rest(lock(&self.work)));
                     }
                     self.touch(segment, from, (from + step).min(end), zeros);
@@ -336,23 +340,26 @@ impl<S: Storage> Shared<S> {
         }
     }
 
-    /// Unmap the segments that were ended.
+    /// Unmap the segments that were ended; if there is time, only a piece of one.
     fn unmap<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
-        let retired = std::mem::take(&mut work.retired);
-        for segment in &retired {
-            // A reader may hold it still, and then it is that reader who unmaps it, at once: little must be left to do.
-            for from in (0..segment.bytes()).step_by(RELEASE_STEP as usize) {
-                if !work.has_time() {
-                    break;
-                }
-                drop(work);
+        let gone = if work.has_time() {
+            let (segment, from) = (Arc::clone(&work.retired[0]), work.released);
+            if from < segment.bytes() {
                 let to = (from + RELEASE_STEP).min(segment.bytes());
+                work.released = to;
+                drop(work);
+                // A reader may hold it still, and then it is that reader who unmaps it, at once: little must be left to do.
                 segment.region().release(from, to);
-                work = self.rest(lock(&self.work));
+                drop(segment);
+                return self.rest(lock(&self.work));
             }
-        }
+            vec![work.retired.remove(0)]
+        } else {
+            std::mem::take(&mut work.retired)
+        };
+        work.released = 0;
         drop(work);
-        drop(retired);
+        drop(gone);
         self.prune();
         lock(&self.work)
     }

@@ -485,8 +485,11 @@ impl<S: Storage> Held<'_, S> {
                     Ok(())
                 };
             }
-            self.control.set_tail_segment(segment.number() + 1);
-            self.follow()?;
+            let number = segment.number() + 1;
+            self.control.set_tail_segment(number);
+            // Not as `follow`: what a killed process of a simulation stores is not there, and it would come here again for ever.
+            let next = Tail::new(core, core.segment(number)?)?;
+            self.enter(next);
         }
     }
 }

@@ -123,6 +123,7 @@ impl<S: Storage> Durable<S> {
 
     fn lead(&self) -> Result<()> {
         if self.waiting.load(Ordering::Relaxed) < 2 {
+            self.crowded.store(false, Ordering::Relaxed);
             return self.sync_segments();
         }
         // Who has waited for the last sync is about to append again, and belongs to this one then.

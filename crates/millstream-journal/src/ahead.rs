@@ -90,9 +90,12 @@ impl<S: Storage> Work<S> {
         touch.is_some() || wanted.is_some() || !retired.is_empty() || ended.is_some()
     }
 
-    /// The writer is not so fast that it might come to what has not been done.
+    /// The writer is not so fast that it might come to what has not been done, and no sync waits for its time.
     fn has_time(&self) -> bool {
-        self.window <= RESTFUL_MAX && self.retired.len() <= RETIRED_MAX && !self.stop
+        self.window <= RESTFUL_MAX
+            && self.retired.len() <= RETIRED_MAX
+            && self.syncs.every.is_none()
+            && !self.stop
     }
 }
 
@@ -300,14 +303,13 @@ impl<S: Storage> Shared<S> {
             return if end < to { self.rest(work) } else { work };
         } else if let Some(number) = work.wanted.take() {
             work.preparing = true;
-            // A sync that is due meanwhile must not wait for rests.
-            let (window, may_rest) = (work.window, work.syncs.every.is_none());
+            let window = work.window;
             drop(work);
             let result = self.prepare(number);
             if let Ok(segment) = &result {
                 let end = window.min(segment.bytes());
                 for from in (0..end).step_by(step as usize) {
-                    if from > 0 && may_rest {
+                    if from > 0 {
                         drop(self.rest(lock(&self.work)));
                     }
                     self.touch(segment, from, (from + step).min(end), zeros);

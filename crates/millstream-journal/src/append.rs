@@ -411,8 +411,12 @@ impl<S: Storage> Held<'_, S> {
     /// Go to the segment that is appended to now: another process has rolled, or records were cut.
     #[cold]
     pub fn follow(&mut self) -> Result<()> {
+        self.go_to(self.control.tail_segment())
+    }
+
+    fn go_to(&mut self, number: u64) -> Result<()> {
         let core = &self.appender.core;
-        let next = Tail::new(core, core.segment(self.control.tail_segment())?)?;
+        let next = Tail::new(core, core.segment(number)?)?;
         self.enter(next);
         Ok(())
     }
@@ -487,9 +491,8 @@ impl<S: Storage> Held<'_, S> {
             }
             let number = segment.number() + 1;
             self.control.set_tail_segment(number);
-            // Not as `follow`: what a killed process of a simulation stores is not there, and it would come here again for ever.
-            let next = Tail::new(core, core.segment(number)?)?;
-            self.enter(next);
+            // Not read back: a killed process of a simulation has stored nothing, and would come here again for ever.
+            self.go_to(number)?;
         }
     }
 }

@@ -106,6 +106,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
+        Options::on(Host::real())
+    }
+}
+
+impl Options {
+    /// The defaults on this host, real or simulated.
+    #[must_use]
+    pub fn on(host: Host) -> Self {
         Options {
             sync: Sync::Never,
             segment_bytes: 64 << 20,
@@ -119,12 +127,10 @@ impl Default for Options {
             identity: None,
             read_only: false,
             busy_timeout: Duration::from_secs(10),
-            host: Host::real(),
+            host,
         }
     }
-}
 
-impl Options {
     /// Options to read a journal that exists.
     #[must_use]
     pub fn read_only() -> Self {

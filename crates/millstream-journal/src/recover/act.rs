@@ -8,6 +8,7 @@ use super::{Plan, Step};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::segment::{self, Segment};
+use crate::storage::memory::PAGE;
 use crate::storage::{Access, Region, Storage};
 
 /// Do what was planned. The caller is alone.
@@ -132,9 +133,6 @@ impl<S: Storage> Recovery<'_, S> {
         })
     }
 }
-
-/// No kernel has smaller pages.
-const PAGE: usize = 4096;
 
 /// Store what is there, so that the kernel takes all pages for changed.
 fn store_again<R: Region>(segment: &Segment<R>) {

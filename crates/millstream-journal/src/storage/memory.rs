@@ -18,7 +18,8 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous,
 
 use super::Access;
 
-const PAGE: usize = 4096;
+/// No kernel has smaller pages.
+pub(crate) const PAGE: usize = 4096;
 /// A cache line.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
@@ -142,11 +143,11 @@ impl Memory {
     #[cfg(not(target_os = "linux"))]
     pub fn populate(&self, _from: u64, _to: u64) {}
 
-    /// Let these pages go; they stay in the file, and in the kernel's memory as long as it likes.
+    /// Let these pages of a file go; they stay in it, and in the kernel's memory as long as it likes. Pages of no file would be lost.
     #[cfg(target_os = "linux")]
     pub fn release(&self, from: u64, to: u64) {
         let (start, length) = self.pages(from, to);
-        // SAFETY: whole pages of a mapping of a file, which come back as they were when they are touched.
+        // SAFETY: whole pages of a mapping of a file, by the word of `MappedRegion`: they come back as they were when they are touched.
         let _hint = unsafe { madvise(start, length, rustix::mm::Advice::LinuxDontNeed) };
     }
 
@@ -258,14 +259,14 @@ pub(crate) struct ForkMark {
 #[cfg(target_os = "linux")]
 impl ForkMark {
     pub fn new() -> io::Result<Self> {
-        static PAGES: OnceLock<Option<Memory>> = OnceLock::new();
+        static OF_PROCESS: OnceLock<Option<Memory>> = OnceLock::new();
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let page = match PAGES.get() {
+        let page = match OF_PROCESS.get() {
             Some(page) => page,
             None => {
                 let page = Memory::anonymous(PAGE as u64)?;
                 let can_wipe = page.wipe_on_fork().is_ok();
-                PAGES.get_or_init(|| can_wipe.then_some(page))
+                OF_PROCESS.get_or_init(|| can_wipe.then_some(page))
             }
         };
         let of_process = page.as_ref().map(|page| page.word_to_store(0));

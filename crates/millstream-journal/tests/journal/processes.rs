@@ -105,7 +105,7 @@ fn fork(journal: &Journal) {
     };
     // SAFETY: this process has one other thread, which holds no lock that the closure takes.
     unsafe { command.pre_exec(in_child) };
-    command.status().unwrap();
+    assert!(command.status().unwrap().success());
     journal.writer().unwrap().append(b"x").unwrap();
 }
 

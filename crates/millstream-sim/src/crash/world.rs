@@ -43,8 +43,6 @@ pub struct World {
     pub tally: Tally,
     kind: Kind,
     sync: Sync,
-    /// What all processes have in common. To ask the real machine for it takes a while.
-    usual: Options,
     bodies: Bodies,
     processes: Vec<Process>,
     /// A sync is going to fail.
@@ -80,7 +78,6 @@ impl World {
             tally: Tally::default(),
             kind,
             sync,
-            usual: Options::default().with_segment_bytes(SEGMENT_BYTES),
             bodies,
             processes: Vec::new(),
             may_fail: false,
@@ -457,10 +454,7 @@ impl World {
         let host = Host::simulated(move || wall.wall_ns.load(Ordering::Relaxed), random)
             .with_monotonic(move || steady.steady_ns.load(Ordering::Relaxed))
             .with_boot(self.boot);
-        Options {
-            host,
-            ..self.usual.clone()
-        }
+        Options::on(host).with_segment_bytes(SEGMENT_BYTES)
     }
 }
 

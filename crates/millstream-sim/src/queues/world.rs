@@ -380,9 +380,8 @@ impl World {
             .with_monotonic(move || steady.load(Ordering::Relaxed))
             .with_boot(self.boot);
         Options {
-            host,
             exclusive: true,
-            ..Options::default().with_segment_bytes(SEGMENT_BYTES)
+            ..Options::on(host).with_segment_bytes(SEGMENT_BYTES)
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Worlds of crashes: the journal holds, and each fault that could be in it would be found.
 
-use millstream_journal::planted::Bug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use millstream_journal::planted::Bug;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{Host, Journal, Options, Sync};
 use millstream_sim::crash::{Kind, first_found, world};
@@ -63,11 +63,10 @@ fn a_time_between_syncs_bounds_what_is_lost_of_who_has_died() {
     let clock = Arc::new(AtomicU64::new(1));
     let options = |boot| {
         let clock = Arc::clone(&clock);
-        Options {
-            sync: Sync::Every(Duration::from_nanos(EVERY_NS)),
-            host: Host::simulated(move || clock.load(Ordering::Relaxed), || 1).with_boot(boot),
-            ..Options::default().with_segment_bytes(64 << 10)
-        }
+        let host = Host::simulated(move || clock.load(Ordering::Relaxed), || 1).with_boot(boot);
+        Options::on(host)
+            .with_sync(Sync::Every(Duration::from_nanos(EVERY_NS)))
+            .with_segment_bytes(64 << 10)
     };
     let machine = Simulated::new();
     let process = machine.process();

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::storage::memory;
+
 /// What is written back at once, but for the last moments.
-pub(super) const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = memory::PAGE as u64;
 const SECTOR: u64 = 512;
 
 /// What the disk holds of a file, and all stores since.

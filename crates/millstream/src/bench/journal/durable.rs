@@ -71,7 +71,7 @@ fn plain_file(scratch: &Scratch) -> Result<File, Fault> {
 }
 
 /// What waking 64 sleeping threads takes: all bodies of a round are written and synced at once, then each thread is woken, says that it is,
-/// and sleeps again. Counted as if each had appended. A group commit that wakes some while it syncs for others could be a little faster.
+/// and sleeps again. Counted as if each had appended. A group commit whose threads stay awake does without all that.
 fn wake_and_sync(folder: &Path) -> Result<f64, Fault> {
     let scratch = Scratch::new(folder)?;
     let file = plain_file(&scratch)?;

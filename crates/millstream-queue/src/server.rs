@@ -12,6 +12,7 @@
 //! # Ok::<(), millstream_queue::server::ServerError>(())
 //! ```
 
+mod awake;
 pub(crate) mod clock;
 mod commit;
 mod connection;
@@ -166,11 +167,15 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
         queues.names().len(),
         options.dir.display()
     );
+    let spin_us = limits.spin.as_micros() as u64;
     let core = Rc::new(Core::new(queues, limits, send.clone()));
     watch_signals(&send)?;
     let committer = Rc::new(commit::Committer::start().map_err(ServerError::Start)?);
     tokio::task::spawn_local(commit::begin(Rc::clone(&core), Rc::clone(&committer)));
     tokio::task::spawn_local(commit::end(Rc::clone(&core), committer));
+    if spin_us > 0 {
+        tokio::task::spawn_local(awake::stay(Rc::clone(&core), spin_us));
+    }
     tokio::task::spawn_local(timer::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::sweep(Rc::clone(&core)));
     let accepting = listeners.spawn(&core, &session, tls.as_ref(), &mut ready);

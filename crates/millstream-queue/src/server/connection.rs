@@ -135,7 +135,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         let now = self.read_clock();
         let sets = state.queues.counters().cmd_set;
         state.queues.counters().bytes_read += length as u64;
-        state.reads += 1;
+        self.core.has_read(state);
         let answered = self.session.answered();
         self.session
             .receive(&mut state.queues, &state.buffer[..length], now);

@@ -29,6 +29,8 @@ pub(super) struct Core {
     pub(super) commit_wanted: Notify,
     /// The next event of the queues is earlier than it was.
     pub(super) timer_changed: Notify,
+    /// Something was read while nobody looked for more.
+    pub(super) stirred: Notify,
     /// A connection has ended.
     ended: Notify,
     stopping: Cell<bool>,
@@ -54,6 +56,8 @@ pub(super) struct State {
     pub(super) reads: u64,
     /// What that was when a commit began and no other was under way.
     pub(super) reads_before: u64,
+    /// Somebody looks whether more is read.
+    pub(super) awake: bool,
     /// For when the timer is set.
     pub(super) timer_us: Option<u64>,
 }
@@ -89,12 +93,14 @@ impl Core {
                 uncommitted: Vec::new(),
                 reads: 0,
                 reads_before: 0,
+                awake: limits.spin.is_zero(),
                 timer_us: None,
             }),
             limits,
             commands,
             commit_wanted: Notify::new(),
             timer_changed: Notify::new(),
+            stirred: Notify::new(),
             ended: Notify::new(),
             stopping: Cell::new(false),
         }
@@ -118,6 +124,15 @@ impl Core {
         {
             state.timer_us = Some(next);
             self.timer_changed.notify_one();
+        }
+    }
+
+    /// Something was read, and more may come soon.
+    #[inline]
+    pub(super) fn has_read(&self, state: &mut State) {
+        state.reads += 1;
+        if !std::mem::replace(&mut state.awake, true) {
+            self.stirred.notify_one();
         }
     }
 

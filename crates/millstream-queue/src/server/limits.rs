@@ -26,6 +26,10 @@ pub struct ServerLimits {
     /// A request must be whole, and a reply be taken, within this time. 30 seconds; 0 without limit.
     #[serde(deserialize_with = "crate::config::time")]
     pub request_timeout: Duration,
+    /// How long the server looks for more requests before it sleeps, as long as they come that quickly. 50 microseconds; 0, the
+    /// default on a machine with one core, never.
+    #[serde(deserialize_with = "crate::config::time")]
+    pub spin: Duration,
 }
 
 impl Default for ServerLimits {
@@ -39,6 +43,15 @@ impl Default for ServerLimits {
             opens_per_connection: 10_000,
             idle_timeout: Duration::from_secs(3_600),
             request_timeout: Duration::from_secs(30),
+            spin: default_spin(),
         }
+    }
+}
+
+/// On one core nobody can ask again while the server looks.
+fn default_spin() -> Duration {
+    match std::thread::available_parallelism() {
+        Ok(cores) if cores.get() > 1 => Duration::from_micros(50),
+        _ => Duration::ZERO,
     }
 }

@@ -1,0 +1,57 @@
+"""When the queue server sleeps: with nothing to do, and between the requests of slow clients; hardly ever between those of
+a quick one. Told by how often the system took its thread off a core because it had nothing to do."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from queue_server import Line, QueueServer, Serve
+
+REQUESTS = 300
+
+
+def sleeps(server: QueueServer) -> int:
+    assert server.process is not None
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.findall(r"\nvoluntary_ctxt_switches:\s+(\d+)", status)[0])
+
+
+def sleeps_while_asked(server: QueueServer, line: Line, pause: float = 0.0) -> int:
+    line.ask(b"version")
+    before = sleeps(server)
+    for _ in range(REQUESTS):
+        line.ask(b"version")
+        time.sleep(pause)
+    return sleeps(server) - before
+
+
+@pytest.mark.parametrize("spin", ["10s", "0s"])
+def test_who_is_quick_to_ask_again_finds_the_server_awake_if_it_is_to_spin(spin: str, serve: Serve) -> None:
+    server = serve("--sync=never", config=f'[limits]\nspin = "{spin}"\n')
+    with server.connect() as line:
+        slept = sleeps_while_asked(server, line)
+    assert slept < REQUESTS / 10 if spin == "10s" else slept > REQUESTS / 2
+
+
+def test_the_server_sleeps_between_the_requests_of_a_slow_client(serve: Serve) -> None:
+    server = serve("--sync=never", config='[limits]\nspin = "100us"\n')
+    with server.connect() as line:
+        assert sleeps_while_asked(server, line, pause=0.003) > REQUESTS / 2
+
+
+def test_a_server_that_may_spin_sleeps_when_nobody_asks(serve: Serve) -> None:
+    server = serve("--sync=never", config='[limits]\nspin = "50us"\n')
+    with server.connect() as line, server.connect() as waiting:
+        waiting.send(b"get q/t=60000\r\n")
+        sleeps_while_asked(server, line)
+        before = processor_ticks(server)
+        time.sleep(2)
+        # 200 ticks are 2 s of a core; the sweep of each second takes none.
+        assert processor_ticks(server) - before < 20
+
+
+def processor_ticks(server: QueueServer) -> int:
+    assert server.process is not None
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])

@@ -4,6 +4,7 @@
 //! are all queues and who waits for them; [`storage`] is the seam to where items are kept. The time is handed in as
 //! a [`Moment`]. So everything that clients can see runs in tests, simulations and fuzzers as it does in the server.
 
+pub mod address;
 pub mod config;
 mod connection;
 pub mod embedded;

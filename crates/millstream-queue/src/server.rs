@@ -37,6 +37,7 @@ use tracing::{error, info, warn};
 use self::core::{Command, Core};
 pub use self::limits::ServerLimits;
 use self::listen::Listeners;
+use crate::address::Address;
 use crate::config::{Config, Sync};
 use crate::error::QueueError;
 use crate::protocol::Limits;
@@ -51,7 +52,7 @@ const STOP_TIME: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Addresses, and whose replies clients expect there. Those that systemd hands over come first.
-    pub listen: Vec<(SocketAddr, Compat)>,
+    pub listen: Vec<(Address, Compat)>,
     /// Where the queues are.
     pub dir: PathBuf,
     /// The configuration, read again at SIGHUP.
@@ -70,7 +71,10 @@ impl ServerOptions {
     /// Defaults: 127.0.0.1:22133, everything durable before it is acknowledged.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         ServerOptions {
-            listen: vec![(SocketAddr::from(([127, 0, 0, 1], 22133)), Compat::Memcached)],
+            listen: vec![(
+                Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 22133))),
+                Compat::Memcached,
+            )],
             dir: dir.into(),
             config: None,
             sync: Sync::Always,

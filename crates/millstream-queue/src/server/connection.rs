@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -13,6 +12,7 @@ use tracing::{debug, info};
 
 use super::clock;
 use super::core::{Core, Place, State};
+use crate::address::Address;
 use crate::moment::Moment;
 use crate::session::Session;
 
@@ -25,7 +25,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     core: Rc<Core>,
     stream: T,
     session: Session,
-    peer: SocketAddr,
+    peer: Address,
 ) {
     let mut connection = Connection {
         core,
@@ -40,7 +40,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     let outcome = poll_fn(|context| connection.poll(context)).await;
     connection.end();
     if connection.session.is_foreign() {
-        turned_away(peer, "not the memcache text protocol");
+        turned_away(&peer, "not the memcache text protocol");
     }
     if let Err(error) = outcome {
         debug!("{peer}: {error}");
@@ -262,6 +262,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
 }
 
 /// Say in the log why a connection was turned away.
-pub(super) fn turned_away(peer: SocketAddr, why: &str) {
+pub(super) fn turned_away(peer: &Address, why: &str) {
     info!("{peer}: turned away: {why}");
 }

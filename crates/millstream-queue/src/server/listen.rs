@@ -1,11 +1,14 @@
 //! Taking connections: from addresses of our own and from sockets that systemd hands over.
 
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use listenfd::ListenFd;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
@@ -13,6 +16,7 @@ use tracing::{debug, warn};
 use super::ServerError;
 use super::connection::{serve, turned_away};
 use super::core::Core;
+use crate::address::Address;
 use crate::session::{Compat, Session, SessionOptions};
 
 /// How long to wait when the system has no file descriptors left.
@@ -20,37 +24,57 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
-pub(super) struct Listeners(Vec<(TcpListener, Compat)>);
+pub(super) struct Listeners(Vec<(Listener, Compat)>);
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix {
+        listener: UnixListener,
+        address: Address,
+        _file: Option<SocketFile>,
+    },
+}
+
+/// A client that has come.
+enum Client {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// The file of a socket that we have made, removed with this.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may be gone already; one that stays is taken for what it is at the next start.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
 
 impl Listeners {
     /// Listen on all addresses. When systemd hands sockets over, those are taken instead.
-    pub(super) fn bind(addresses: &[(SocketAddr, Compat)]) -> Result<Self, ServerError> {
+    pub(super) fn bind(addresses: &[(Address, Compat)]) -> Result<Self, ServerError> {
         let mut listeners = Vec::new();
-        let mut handed = listenfd::ListenFd::from_env();
+        let mut handed = ListenFd::from_env();
         for index in 0..handed.len() {
-            let failed = |source| ServerError::Listen {
-                address: format!("socket {index} of systemd"),
-                source,
-            };
-            let Some(listener) = handed.take_tcp_listener(index).map_err(failed)? else {
-                continue;
-            };
-            listener.set_nonblocking(true).map_err(failed)?;
+            let listener = Listener::handed_over(&mut handed, index).map_err(|source| {
+                ServerError::Listen {
+                    address: format!("socket {index} of systemd"),
+                    source,
+                }
+            })?;
             let compat = addresses
                 .get(index)
                 .map_or(Compat::default(), |(_, compat)| *compat);
-            listeners.push((TcpListener::from_std(listener).map_err(failed)?, compat));
+            listeners.extend(listener.map(|listener| (listener, compat)));
         }
         if listeners.is_empty() {
             for (address, compat) in addresses {
-                let failed = |source| ServerError::Listen {
+                let listener = Listener::bind(address).map_err(|source| ServerError::Listen {
                     address: address.to_string(),
                     source,
-                };
-                // On Linux, std sets SO_REUSEADDR, so that a restart need not wait for old connections.
-                let listener = std::net::TcpListener::bind(address).map_err(failed)?;
-                listener.set_nonblocking(true).map_err(failed)?;
-                listeners.push((TcpListener::from_std(listener).map_err(failed)?, *compat));
+                })?;
+                listeners.push((listener, *compat));
             }
         }
         Ok(Listeners(listeners))
@@ -70,9 +94,7 @@ impl Listeners {
                 compat,
                 ..session.clone()
             });
-            let address = listener
-                .local_addr()
-                .map_or_else(|error| error.to_string(), |address| address.to_string());
+            let address = listener.address();
             tasks.push(tokio::task::spawn_local(accept(
                 listener,
                 Rc::clone(core),
@@ -85,15 +107,98 @@ impl Listeners {
     }
 }
 
+impl Listener {
+    fn bind(address: &Address) -> io::Result<Self> {
+        match address {
+            // On Linux, std sets SO_REUSEADDR, so that a restart need not wait for old connections.
+            Address::Tcp(address) => Listener::tcp(std::net::TcpListener::bind(address)?),
+            Address::Unix(path) => {
+                let listener = bind_unix(path)?;
+                Listener::unix(listener, Some(SocketFile(path.clone())))
+            }
+        }
+    }
+
+    /// A socket that systemd has made; `None` for one that is something else.
+    fn handed_over(handed: &mut ListenFd, index: usize) -> io::Result<Option<Self>> {
+        if let Ok(Some(listener)) = handed.take_unix_listener(index) {
+            return Listener::unix(listener, None).map(Some);
+        }
+        let listener = handed.take_tcp_listener(index)?;
+        listener.map(Listener::tcp).transpose()
+    }
+
+    fn tcp(listener: std::net::TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener).map(Listener::Tcp)
+    }
+
+    fn unix(
+        listener: std::os::unix::net::UnixListener,
+        file: Option<SocketFile>,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let path = listener.local_addr()?.as_pathname().map(Path::to_path_buf);
+        let address = Address::Unix(path.unwrap_or_default());
+        Ok(Listener::Unix {
+            listener: UnixListener::from_std(listener)?,
+            address,
+            _file: file,
+        })
+    }
+
+    fn address(&self) -> String {
+        match self {
+            Listener::Tcp(listener) => listener
+                .local_addr()
+                .map_or_else(|error| error.to_string(), |address| address.to_string()),
+            Listener::Unix { address, .. } => address.to_string(),
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Client, Address)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((Client::Tcp(stream), peer.into()))
+            }
+            // The other end of such a connection has no address.
+            Listener::Unix {
+                listener, address, ..
+            } => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Client::Unix(stream), address.clone()))
+            }
+        }
+    }
+}
+
+/// Listen on a socket in the file system. One that a server has left behind that was killed is replaced.
+fn bind_unix(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    use std::os::unix::net::{UnixListener, UnixStream};
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            let is_socket = std::fs::symlink_metadata(path)?.file_type().is_socket();
+            let refuses = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
+            if !is_socket || !UnixStream::connect(path).is_err_and(refuses) {
+                return Err(error);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        result => result,
+    }
+}
+
 async fn accept(
-    listener: TcpListener,
+    listener: Listener,
     core: Rc<Core>,
     options: Arc<SessionOptions>,
     tls: Option<TlsAcceptor>,
 ) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => begin(stream, peer, &core, &options, tls.as_ref()),
+            Ok((client, peer)) => begin(client, peer, &core, &options, tls.as_ref()),
             // A connection that is gone already, or no file descriptor for it: others will come.
             Err(error) => {
                 warn!("cannot take a connection: {error}");
@@ -104,8 +209,8 @@ async fn accept(
 }
 
 fn begin(
-    stream: TcpStream,
-    peer: SocketAddr,
+    client: Client,
+    peer: Address,
     core: &Rc<Core>,
     options: &Arc<SessionOptions>,
     tls: Option<&TlsAcceptor>,
@@ -116,39 +221,57 @@ fn begin(
         room
     });
     if !room {
-        turned_away(peer, "too many connections");
+        turned_away(&peer, "too many connections");
         // If it does not fit into the socket's buffer, the peer has sent nothing and reads nothing: let it be.
-        let _ = stream.try_write(b"SERVER_ERROR too many open connections\r\n");
+        let _ = client.try_write(b"SERVER_ERROR too many open connections\r\n");
         return;
     }
-    if let Err(error) = stream.set_nodelay(true) {
-        debug!("{peer}: {error}");
-    }
     let core = Rc::clone(core);
-    let options = Arc::clone(options);
-    let tls = tls.cloned();
-    tokio::task::spawn_local(async move {
-        let session = |core: &Core| core.with(|state| Session::new(&mut state.queues, options));
-        match tls {
-            None => {
-                let session = session(&core);
-                serve(core, stream, session, peer).await;
-            }
-            Some(tls) => match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    let session = session(&core);
-                    serve(core, stream, session, peer).await;
-                }
-                failed => {
-                    let why = match failed {
-                        Ok(Err(error)) => error.to_string(),
-                        _ => "no handshake in time".to_owned(),
-                    };
-                    turned_away(peer, &why);
-                    core.with(|state| state.connections -= 1);
-                    core.has_ended();
-                }
-            },
+    let session = {
+        let (core, options) = (Rc::clone(&core), Arc::clone(options));
+        move || core.with(|state| Session::new(&mut state.queues, options))
+    };
+    match (client, tls.cloned()) {
+        // Who may open the file is on this machine, and nobody else hears what is said.
+        (Client::Unix(stream), _) => {
+            tokio::task::spawn_local(async move { serve(core, stream, session(), peer).await });
         }
-    });
+        (Client::Tcp(stream), tls) => {
+            if let Err(error) = stream.set_nodelay(true) {
+                debug!("{peer}: {error}");
+            }
+            tokio::task::spawn_local(async move {
+                match tls {
+                    None => serve(core, stream, session(), peer).await,
+                    Some(tls) => serve_tls(core, stream, &tls, session, peer).await,
+                }
+            });
+        }
+    }
+}
+
+async fn serve_tls(
+    core: Rc<Core>,
+    stream: TcpStream,
+    tls: &TlsAcceptor,
+    session: impl FnOnce() -> Session,
+    peer: Address,
+) {
+    let why = match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
+        Ok(Ok(stream)) => return serve(core, stream, session(), peer).await,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "no handshake in time".to_owned(),
+    };
+    turned_away(&peer, &why);
+    core.with(|state| state.connections -= 1);
+    core.has_ended();
+}
+
+impl Client {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Client::Tcp(stream) => stream.try_write(bytes),
+            Client::Unix(stream) => stream.try_write(bytes),
+        }
+    }
 }

@@ -10,10 +10,10 @@ mod load;
 mod redis;
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use millstream_queue::address::Address;
 use serde::Serialize;
 
 pub use self::backlog::Backlog;
@@ -35,9 +35,11 @@ pub struct Plan {
     /// Only loads with this text in their name, and no backlogs.
     pub only: Option<String>,
     /// A server that runs already.
-    pub server: Option<SocketAddr>,
+    pub server: Option<Address>,
     /// Take turns with Redis.
     pub redis: bool,
+    /// Over Unix sockets instead of loopback.
+    pub unix: bool,
 }
 
 /// One row of the report.
@@ -56,8 +58,10 @@ pub struct Row {
 /// All that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// A byte to a thread that sleeps in `read` and back, over loopback: nothing over a socket is faster here.
+    /// A few bytes to a thread that sleeps in `read` and back, over such a socket: no two threads that sleep are faster here.
     pub round_trip_us: f64,
+    /// Over Unix sockets instead of loopback.
+    pub unix: bool,
     /// Load over sockets.
     pub rows: Vec<Row>,
     /// Memory and restart.
@@ -66,7 +70,8 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "loopback round trip {:.1} us", self.round_trip_us)?;
+        let socket = if self.unix { "Unix socket" } else { "loopback" };
+        writeln!(f, "{socket} round trip {:.1} us", self.round_trip_us)?;
         writeln!(
             f,
             "{:42} {:10} {:7} {:>9} {:>11} {:>9} {:>9}  CPU of load, server",
@@ -114,10 +119,10 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
     } else {
         &["never", "always"]
     };
-    let kinds: &[Kind] = match (plan.server, plan.redis) {
-        (Some(address), _) => &[Kind::There(address)],
-        (None, false) => &[Kind::Ours],
-        (None, true) => &[Kind::Ours, Kind::Redis],
+    let kinds = match (&plan.server, plan.redis) {
+        (Some(address), _) => vec![Kind::There(address)],
+        (None, false) => vec![Kind::Ours],
+        (None, true) => vec![Kind::Ours, Kind::Redis],
     };
     for &sync in syncs {
         let wanted = |name: &str| plan.only.as_deref().is_none_or(|only| name.contains(only));
@@ -148,7 +153,8 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
         backlog::measure(&program, &plan.dir)?
     };
     Ok(Report {
-        round_trip_us: load::round_trip_us().map_err(|error| error.to_string())?,
+        round_trip_us: load::round_trip_us(plan.unix).map_err(|error| error.to_string())?,
+        unix: plan.unix,
         rows,
         backlogs,
     })
@@ -156,13 +162,13 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
 
 /// Which server is measured.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum Kind<'a> {
     Ours,
     Redis,
-    There(SocketAddr),
+    There(&'a Address),
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for Kind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Ours => f.write_str("millstream"),
@@ -219,7 +225,7 @@ fn loads(seconds: f64) -> Vec<(String, Load)> {
 fn run(
     program: &Program,
     plan: &Plan,
-    kind: Kind,
+    kind: Kind<'_>,
     sync: &str,
     load: &Load,
 ) -> Result<Measured, String> {
@@ -227,26 +233,37 @@ fn run(
         return load.run(Dialect::Memcache, address);
     }
     let folder = Folder::new(&plan.dir)?;
-    let with_cpu = |dialect, address, id| {
+    let socket = plan.unix.then(|| folder.0.join("socket"));
+    let with_cpu = |dialect, address: &Address, id| {
         let before = cpu_seconds_of(id)?;
         let mut measured = load.run(dialect, address)?;
         measured.server_cpu = (cpu_seconds_of(id)? - before) / measured.seconds;
         Ok::<_, String>(measured)
     };
     if let Kind::Redis = kind {
-        let server = Redis::start(&folder.0, sync)?;
-        let measured = with_cpu(Dialect::RedisList, server.address, server.id())?;
+        let server = Redis::start(&folder.0, socket.as_deref(), sync)?;
+        let measured = with_cpu(Dialect::RedisList, &server.address, server.id())?;
         server.stop()?;
         return Ok(measured);
     }
-    let server = serve(program, &folder.0, &["--sync", sync])?;
-    let address = server
-        .address
-        .parse()
-        .map_err(|_| format!("'{}' is no address", server.address))?;
-    let measured = with_cpu(Dialect::Memcache, address, server.id())?;
+    let listen = socket.map_or_else(
+        || ANY_PORT.to_owned(),
+        |path| Address::Unix(path).to_string(),
+    );
+    let server = serve(program, &folder.0, &listen, &["--sync", sync])?;
+    let address = address_of(&server)?;
+    let measured = with_cpu(Dialect::Memcache, &address, server.id())?;
     server.stop().map_err(|error| error.to_string())?;
     Ok(measured)
+}
+
+/// Where a server has said that it listens.
+fn address_of(server: &super::peers::Receiver) -> Result<Address, String> {
+    let text = &server.address;
+    let tcp = || text.parse().map(Address::Tcp);
+    Address::unix(text)
+        .map_or_else(tcp, Ok)
+        .map_err(|_| format!("'{text}' is no address"))
 }
 
 /// CPU time that all threads of a process have used.
@@ -264,14 +281,18 @@ fn cpu_seconds_of(id: u32) -> Result<f64, String> {
     Ok(sum_ns / 1e9)
 }
 
-/// Start a server on a free port.
+/// A free port of this machine.
+const ANY_PORT: &str = "127.0.0.1:0";
+
+/// Start a server.
 fn serve(
     program: &Program,
     folder: &Path,
+    listen: &str,
     options: &[&str],
 ) -> Result<super::peers::Receiver, String> {
     let dir = folder.to_string_lossy();
-    let args = ["queue", "serve", "--listen", "127.0.0.1:0", "--dir", &dir]
+    let args = ["queue", "serve", "--listen", listen, "--dir", &dir]
         .into_iter()
         .chain(options.iter().copied());
     program.listening(&args.map(str::to_owned).collect::<Vec<_>>())

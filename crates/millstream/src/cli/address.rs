@@ -2,6 +2,8 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use millstream_queue::address::Address;
+
 /// The host and the port that this text names.
 pub(super) fn parts(text: &str) -> Result<(&str, u16), String> {
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
@@ -27,9 +29,17 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("host '{host}' has no address"))
 }
 
+/// The address of a queue server: as above, or `unix:PATH`.
+pub(super) fn parse_server(text: &str) -> Result<Address, String> {
+    match Address::unix(text) {
+        Some(address) => Ok(address),
+        None => parse(text).map(Address::Tcp),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, parse_server};
 
     #[test]
     fn the_host_defaults_to_this_machine() {
@@ -40,5 +50,13 @@ mod tests {
         for wrong in ["", "host", "127.0.0.1:", "127.0.0.1:70000", ":x"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_server_may_be_behind_a_unix_socket() {
+        for text in ["127.0.0.1:7000", "unix:/run/queues.sock", "unix:a:1"] {
+            assert_eq!(parse_server(text).unwrap().to_string(), text);
+        }
+        assert!(parse_server("unix").is_err());
     }
 }

@@ -9,6 +9,8 @@ use super::stop::Stop;
 use super::{Failure, report};
 use crate::bench::figures::median_index;
 use crate::bench::market_spread::{self, Outcome, Plan};
+use millstream_queue::address::Address;
+
 use crate::bench::{embedded, flow, idle, journal, queue, service};
 
 /// The options of `millstream bench`.
@@ -60,11 +62,14 @@ struct QueueArgs {
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Measure a server that runs already, by another maker perhaps: only what needs no restart.
-    #[arg(long, value_name = "HOST:PORT", value_parser = super::address::parse)]
-    server: Option<std::net::SocketAddr>,
+    #[arg(long, value_name = "ADDRESS", value_parser = super::address::parse_server)]
+    server: Option<Address>,
     /// Take turns with another server, which must be installed.
     #[arg(long, value_name = "SERVER", conflicts_with = "server")]
     against: Option<Against>,
+    /// Over Unix sockets instead of loopback, for all servers.
+    #[arg(long, conflicts_with_all = ["server", "in_process"])]
+    unix: bool,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -351,6 +356,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
                 only: args.only,
                 server: args.server,
                 redis: args.against == Some(Against::Redis),
+                unix: args.unix,
             };
             let report = queue::measure(&plan).map_err(Failure::failed)?;
             report::print(&report, &report.to_string(), args.json)

@@ -8,7 +8,7 @@ use millstream_flow::clock;
 use serde::Serialize;
 
 use super::super::peers::{Program, Receiver};
-use super::{Folder, serve};
+use super::{ANY_PORT, Folder, serve};
 
 /// A backlog, and what it cost.
 #[derive(Clone, Debug, Serialize)]
@@ -60,7 +60,7 @@ fn one(
     let queues = folder.0.join("queues");
     let config = config.to_string_lossy().into_owned();
     let options = ["--sync", "never", "--config", &config];
-    let server = serve(program, &queues, &options)?;
+    let server = serve(program, &queues, ANY_PORT, &options)?;
     let empty = own_memory_bytes(&server)?;
     let mut stream = TcpStream::connect(&server.address).map_err(failed)?;
     let set = format!("set bench 0 0 64 noreply\r\n{}\r\n", "x".repeat(64));
@@ -74,7 +74,7 @@ fn one(
     let memory = own_memory_bytes(&server)? - empty;
     server.stop().map_err(failed)?;
     let begun_ns = clock::now_ns();
-    let server = serve(program, &queues, &options)?;
+    let server = serve(program, &queues, ANY_PORT, &options)?;
     let restart_seconds = (clock::now_ns() - begun_ns) as f64 / 1e9;
     server.stop().map_err(failed)?;
     let journal: u64 = std::fs::read_dir(queues.join("bench"))

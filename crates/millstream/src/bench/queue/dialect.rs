@@ -10,7 +10,8 @@
 //! ```
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+
+use millstream_queue::address::Address;
 
 use super::load::{Load, PATIENCE};
 
@@ -98,8 +99,8 @@ impl Answer {
 
 /// The queue is there and empty, whatever a load before has left: what is measured is not how long a first item takes, for which
 /// a server may have to make files.
-pub(super) fn begin_queue(dialect: Dialect, server: SocketAddr) -> io::Result<()> {
-    let mut stream = TcpStream::connect(server)?;
+pub(super) fn begin_queue(dialect: Dialect, server: &Address) -> io::Result<()> {
+    let mut stream = server.connect()?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let words = match dialect {
         Dialect::Memcache => [

@@ -1,12 +1,14 @@
 //! The load: connections with requests in flight, in one thread.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use millstream_flow::clock;
-use mio::net::TcpStream;
+use millstream_queue::address::{Address, Stream};
+use mio::event::Source;
 use mio::{Events, Interest, Poll, Token};
 use serde::Serialize;
 
@@ -67,20 +69,17 @@ impl Load {
     ///
     /// # Errors
     /// The server does not answer, or gives an answer that is none.
-    pub fn run(&self, dialect: Dialect, server: SocketAddr) -> Result<Measured, String> {
+    pub fn run(&self, dialect: Dialect, server: &Address) -> Result<Measured, String> {
         self.try_run(dialect, server)
             .map_err(|error| format!("{server}: {error}"))
     }
 
-    fn connect(&self, server: SocketAddr, poll: &Poll) -> io::Result<Vec<Client>> {
+    fn connect(&self, server: &Address, poll: &Poll) -> io::Result<Vec<Client>> {
         let mut clients = Vec::with_capacity(self.connections);
         for index in 0..self.connections {
-            let stream = std::net::TcpStream::connect(server)?;
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            let mut stream = TcpStream::from_std(stream);
+            let mut stream = non_blocking(server.connect()?)?;
             poll.registry()
-                .register(&mut stream, Token(index), Interest::READABLE)?;
+                .register(&mut *stream, Token(index), Interest::READABLE)?;
             clients.push(Client {
                 stream,
                 getting: false,
@@ -92,7 +91,7 @@ impl Load {
         Ok(clients)
     }
 
-    fn try_run(&self, dialect: Dialect, server: SocketAddr) -> io::Result<Measured> {
+    fn try_run(&self, dialect: Dialect, server: &Address) -> io::Result<Measured> {
         begin_queue(dialect, server)?;
         let words = Words::new(dialect, self);
         let mut poll = Poll::new()?;
@@ -155,8 +154,26 @@ impl Load {
     }
 }
 
+/// A socket of either kind, as a poll knows it.
+trait Socket: Read + Write + Source {}
+
+impl<T: Read + Write + Source> Socket for T {}
+
+fn non_blocking(stream: Stream) -> io::Result<Box<dyn Socket>> {
+    Ok(match stream {
+        Stream::Tcp(stream) => {
+            stream.set_nonblocking(true)?;
+            Box::new(mio::net::TcpStream::from_std(stream))
+        }
+        Stream::Unix(stream) => {
+            stream.set_nonblocking(true)?;
+            Box::new(mio::net::UnixStream::from_std(stream))
+        }
+    })
+}
+
 struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Socket>,
     getting: bool,
     /// What of the answer has come.
     seen: usize,
@@ -202,36 +219,44 @@ impl Client {
 }
 
 /// The time that a few bytes need to a sleeping thread and back, the median of many, in microseconds.
-pub(super) fn round_trip_us() -> io::Result<f64> {
+pub(super) fn round_trip_us(unix: bool) -> io::Result<f64> {
+    let (here, there) = if unix {
+        let (here, there) = UnixStream::pair()?;
+        (Stream::Unix(here), Stream::Unix(there))
+    } else {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let here = Address::Tcp(listener.local_addr()?).connect()?;
+        let (there, _) = listener.accept()?;
+        there.set_nodelay(true)?;
+        (here, Stream::Tcp(there))
+    };
+    trips_us(here, there)
+}
+
+fn trips_us(mut here: Stream, mut there: Stream) -> io::Result<f64> {
     const TRIPS: u32 = 5_000;
-    let listener = TcpListener::bind(("127.0.0.1", 0))?;
-    let address = listener.local_addr()?;
     let echo =
         std::thread::Builder::new()
             .name("echo".to_owned())
             .spawn(move || -> io::Result<()> {
-                let (mut stream, _) = listener.accept()?;
-                stream.set_nodelay(true)?;
                 let mut buffer = [0; 128];
                 loop {
-                    match stream.read(&mut buffer)? {
+                    match there.read(&mut buffer)? {
                         0 => return Ok(()),
-                        length => stream.write_all(&buffer[..length])?,
+                        length => there.write_all(&buffer[..length])?,
                     }
                 }
             })?;
-    let mut stream = std::net::TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
     let mut times =
         Histogram::<u64>::new_with_bounds(100, 60_000_000_000, 3).map_err(io::Error::other)?;
     let mut buffer = [0; 96];
     for _ in 0..TRIPS {
         let begun_ns = clock::now_ns();
-        stream.write_all(&buffer)?;
-        stream.read_exact(&mut buffer)?;
+        here.write_all(&buffer)?;
+        here.read_exact(&mut buffer)?;
         times.saturating_record(clock::now_ns() - begun_ns);
     }
-    drop(stream);
+    drop(here);
     echo.join()
         .map_err(|_| io::Error::other("the echo panicked"))??;
     Ok(times.value_at_quantile(0.5) as f64 / 1e3)

@@ -3,12 +3,13 @@
 //! What comes nearest to our `--sync`: `never` is its `everysec`, as nobody waits for a sync in either; `always` is `always`.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use millstream_queue::address::Address;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How often a server that starts is asked whether it has, and for how long.
@@ -16,20 +17,29 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 const ASK_MAX: u32 = 500;
 
 pub(super) struct Redis {
-    pub(super) address: SocketAddr,
+    pub(super) address: Address,
     child: Child,
 }
 
 impl Redis {
-    pub(super) fn start(folder: &Path, sync: &str) -> Result<Self, String> {
+    /// One that listens on a Unix socket of this path, or on a port.
+    pub(super) fn start(folder: &Path, socket: Option<&Path>, sync: &str) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("redis-server: {error}");
         // Free now; if another process takes it in between, the server says so and ends.
-        let address = TcpListener::bind(("127.0.0.1", 0))
+        let free = TcpListener::bind(("127.0.0.1", 0))
             .and_then(|listener| listener.local_addr())
             .map_err(failed)?;
+        let (address, listen) = match socket {
+            None => (free.into(), ["--port".to_owned(), free.port().to_string()]),
+            Some(path) => {
+                let listen = ["--unixsocket".to_owned(), path.display().to_string()];
+                (Address::Unix(path.to_path_buf()), listen)
+            }
+        };
         let sync = if sync == "always" { sync } else { "everysec" };
         let mut child = Command::new("redis-server")
-            .args(["--port", &address.port().to_string()])
+            .args(["--port", "0"])
+            .args(listen)
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
             .args(["--appendfsync", sync, "--dir"])
             .arg(folder)
@@ -46,7 +56,7 @@ impl Redis {
             if let Some(status) = child.try_wait().map_err(failed)? {
                 return Err(format!("redis-server ended: {status}"));
             }
-            if answers(address) {
+            if answers(&address) {
                 return Ok(Redis { address, child });
             }
             #[expect(clippy::disallowed_methods, reason = "the child does the work")]
@@ -81,9 +91,10 @@ impl Drop for Redis {
     }
 }
 
-fn answers(address: SocketAddr) -> bool {
+fn answers(address: &Address) -> bool {
     let mut answer = [0; 5];
-    TcpStream::connect(address)
+    address
+        .connect()
         .and_then(|mut stream| {
             stream.set_read_timeout(Some(Duration::from_secs(1)))?;
             stream.write_all(b"PING\r\n")?;

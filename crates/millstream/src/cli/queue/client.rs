@@ -1,7 +1,8 @@
 //! A client of the memcache text protocol, as small as the verbs need it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+
+use millstream_queue::address::{Address, Stream};
 
 use super::super::{Failure, address};
 
@@ -12,8 +13,8 @@ const ITEM_BYTES_MAX: usize = 1 << 30;
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct ServerArgs {
     /// The server.
-    #[arg(long, value_name = "HOST:PORT", value_parser = address::parse, default_value = "127.0.0.1:22133")]
-    pub(super) server: SocketAddr,
+    #[arg(long, value_name = "ADDRESS", value_parser = address::parse_server, default_value = "127.0.0.1:22133")]
+    pub(super) server: Address,
 }
 
 /// An item as the server sent it.
@@ -22,16 +23,15 @@ pub(super) struct Item {
 }
 
 pub(super) struct Client {
-    server: SocketAddr,
-    stream: BufReader<TcpStream>,
+    server: Address,
+    stream: BufReader<Stream>,
 }
 
 impl Client {
     pub(super) fn connect(args: &ServerArgs) -> Result<Self, Failure> {
-        let server = args.server;
+        let server = args.server.clone();
         let failed = |error| Failure::failed(format!("cannot connect to {server}: {error}"));
-        let stream = TcpStream::connect(server).map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
+        let stream = server.connect().map_err(failed)?;
         Ok(Client {
             server,
             stream: BufReader::new(stream),

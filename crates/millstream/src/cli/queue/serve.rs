@@ -1,8 +1,8 @@
 //! `millstream queue serve`: the server.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use millstream_queue::address::Address;
 use millstream_queue::config::Sync;
 use millstream_queue::server::{self, ServerOptions};
 use millstream_queue::session::Compat;
@@ -23,12 +23,13 @@ Example:
   millstream queue serve --dir queues &
   printf 'set jobs 0 0 5\\r\\nhello\\r\\nget jobs\\r\\nquit\\r\\n' | nc 127.0.0.1 22133")]
 pub(super) struct Args {
-    /// Where to listen, as often as you like; port 0 takes a free one, which is printed to stderr.
-    #[arg(long, value_name = "HOST:PORT", value_parser = address::parse, default_value = "127.0.0.1:22133")]
-    listen: Vec<SocketAddr>,
+    /// Where to listen, as often as you like: HOST:PORT, or unix:PATH for clients on this machine. Port 0 takes a free one; what
+    /// it is is printed to stderr.
+    #[arg(long, value_name = "ADDRESS", value_parser = address::parse_server, default_value = "127.0.0.1:22133")]
+    listen: Vec<Address>,
     /// Where to listen with Kestrel's replies, besides.
-    #[arg(long, value_name = "HOST:PORT", value_parser = address::parse)]
-    listen_kestrel: Vec<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS", value_parser = address::parse_server)]
+    listen_kestrel: Vec<Address>,
     /// Whose replies clients get at --listen: memcached or kestrel.
     #[arg(long, default_value = "memcached")]
     compat: Compat,
@@ -44,7 +45,7 @@ pub(super) struct Args {
     /// A line NAME:PASSWORD for each who may come in. Clients say it first, as memcached's do.
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
-    /// Speak TLS, with the certificates in this PEM file.
+    /// Speak TLS over TCP, with the certificates in this PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The key of the certificate, in PEM.
@@ -61,11 +62,14 @@ pub(super) struct Args {
 /// Serve until a signal comes.
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     log::to_stderr(args.verbose);
-    let own = args.listen.iter().map(|&address| (address, args.compat));
+    let own = args
+        .listen
+        .into_iter()
+        .map(|address| (address, args.compat));
     let kestrel = args
         .listen_kestrel
-        .iter()
-        .map(|&address| (address, Compat::Kestrel));
+        .into_iter()
+        .map(|address| (address, Compat::Kestrel));
     let options = ServerOptions {
         listen: own.chain(kestrel).collect(),
         config: args.config,

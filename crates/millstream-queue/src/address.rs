@@ -1,0 +1,105 @@
+//! Where a server is: a TCP address, or the path of a Unix socket for programs on the same machine.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What the text of a Unix socket's address begins with.
+const UNIX: &str = "unix:";
+
+/// Where a server listens. In text `HOST:PORT`, or `unix:` and a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// The Unix socket that this text names, if it names one.
+    pub fn unix(text: &str) -> Option<Self> {
+        text.strip_prefix(UNIX)
+            .map(|path| Address::Unix(path.into()))
+    }
+
+    /// Connect, and wait until that is done.
+    ///
+    /// # Errors
+    /// Nobody listens there, or this user may not connect.
+    pub fn connect(&self) -> io::Result<Stream> {
+        match self {
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Address::Tcp(address)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+/// A connection of a client.
+#[derive(Debug)]
+pub enum Stream {
+    /// Over TCP, where nothing waits for more to send.
+    Tcp(TcpStream),
+    /// Over a Unix socket.
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// How long a read waits at most; `None` for ever.
+    ///
+    /// # Errors
+    /// The time is zero.
+    pub fn set_read_timeout(&self, time: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(time),
+            Stream::Unix(stream) => stream.set_read_timeout(time),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.flush(),
+            Stream::Unix(stream) => stream.flush(),
+        }
+    }
+}

@@ -22,8 +22,8 @@ pub enum Address {
 impl Address {
     /// The Unix socket that this text names, if it names one.
     pub fn unix(text: &str) -> Option<Self> {
-        text.strip_prefix(UNIX)
-            .map(|path| Address::Unix(path.into()))
+        let path = text.strip_prefix(UNIX).filter(|path| !path.is_empty())?;
+        Some(Address::Unix(path.into()))
     }
 
     /// Connect, and wait until that is done.

@@ -33,6 +33,7 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
 pub(super) fn parse_server(text: &str) -> Result<Address, String> {
     match Address::unix(text) {
         Some(address) => Ok(address),
+        None if text == "unix:" => Err(format!("'{text}' names no path: expected unix:PATH")),
         None => parse(text).map(Address::Tcp),
     }
 }
@@ -57,6 +58,8 @@ mod tests {
         for text in ["127.0.0.1:7000", "unix:/run/queues.sock", "unix:a:1"] {
             assert_eq!(parse_server(text).unwrap().to_string(), text);
         }
-        assert!(parse_server("unix").is_err());
+        for wrong in ["unix", "unix:"] {
+            assert!(parse_server(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -23,9 +23,9 @@ def ask(server: QueueServer, request: bytes) -> bytes:
         return line.file.read().replace(b"\r\n", b"|")
 
 
-def test_tls(serve: Serve, tmp_path: Path) -> None:
-    """The certificate is made with openssl, which every system has."""
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+def certificate_and_key(folder: Path) -> tuple[Path, Path]:
+    """Made with openssl, which every system has."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
     make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
     names = ["-addext", "subjectAltName=DNS:localhost"]
     subprocess.run(
@@ -33,6 +33,11 @@ def test_tls(serve: Serve, tmp_path: Path) -> None:
         check=True,
         capture_output=True,
     )
+    return certificate, key
+
+
+def test_tls(serve: Serve, tmp_path: Path) -> None:
+    certificate, key = certificate_and_key(tmp_path)
     server = serve("--tls-cert", str(certificate), "--tls-key", str(key))
     context = ssl.create_default_context(cafile=str(certificate))
     large = b"x" * 500_000

@@ -13,7 +13,7 @@ import memcache
 import pymemcache
 import pytest
 from queue_server import Serve
-from test_queue_access import HAND_OVER
+from test_queue_access import HAND_OVER, certificate_and_key
 from test_queue_clients import scenes
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -99,10 +99,7 @@ def test_what_is_not_left_behind_stays(serve: Serve, run: Run, tmp_path: Path, p
 
 
 def test_tls_is_for_tcp(serve: Serve, tmp_path: Path, path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*make.split(), *files], check=True, capture_output=True)
+    certificate, key = certificate_and_key(tmp_path)
     serve("--tls-cert", str(certificate), "--tls-key", str(key), f"--listen=unix:{path}")
     assert ask(path, b"set q 0 0 2|hi|") == b"STORED|"
 

@@ -72,7 +72,7 @@ impl ServerOptions {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         ServerOptions {
             listen: vec![(
-                Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 22133))),
+                SocketAddr::from(([127, 0, 0, 1], 22133)).into(),
                 Compat::Memcached,
             )],
             dir: dir.into(),

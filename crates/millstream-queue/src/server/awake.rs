@@ -14,13 +14,13 @@ use super::core::Core;
 pub(super) async fn stay(core: Rc<Core>, spin_us: u64) {
     let mut quiet_us = 0;
     loop {
+        core.with(|state| state.awake = false);
         core.stirred.notified().await;
         let now_us = clock::steady_us();
         quiet_us = match is_quick(now_us - quiet_us, spin_us) {
             true => spin(&core, now_us, spin_us).await,
             false => now_us,
         };
-        core.with(|state| state.awake = false);
     }
 }
 
@@ -33,16 +33,19 @@ fn is_quick(after_us: u64, spin_us: u64) -> bool {
 /// Look for more until nothing has come for the time, or a commit begins; gives when the last came.
 async fn spin(core: &Core, since_us: u64, spin_us: u64) -> u64 {
     let look = || core.with(|state| (state.reads, state.commits_begun));
-    let (mut last_us, mut seen) = (since_us, look());
+    let (mut reads, commits) = look();
+    let mut last_us = since_us;
     loop {
         tokio::task::yield_now().await;
         let now_us = clock::steady_us();
-        let now = look();
-        if now.1 != seen.1 || now == seen && now_us - last_us > spin_us {
+        let (now_reads, now_commits) = look();
+        if now_commits != commits {
             return last_us;
         }
-        if now != seen {
-            (seen, last_us) = (now, now_us);
+        if now_reads != reads {
+            (reads, last_us) = (now_reads, now_us);
+        } else if now_us - last_us > spin_us {
+            return last_us;
         }
     }
 }

@@ -56,7 +56,7 @@ pub(super) struct State {
     pub(super) reads: u64,
     /// What that was when a commit began and no other was under way.
     pub(super) reads_before: u64,
-    /// Somebody looks whether more is read.
+    /// Nobody waits to be told that something was read: somebody looks for it, or is not to.
     pub(super) awake: bool,
     /// For when the timer is set.
     pub(super) timer_us: Option<u64>,
@@ -93,7 +93,7 @@ impl Core {
                 uncommitted: Vec::new(),
                 reads: 0,
                 reads_before: 0,
-                awake: limits.spin.is_zero(),
+                awake: true,
                 timer_us: None,
             }),
             limits,

@@ -231,12 +231,13 @@ fn begin(
         let (core, options) = (Rc::clone(&core), Arc::clone(options));
         move || core.with(|state| Session::new(&mut state.queues, options))
     };
-    match (client, tls.cloned()) {
+    match client {
         // Who may open the file is on this machine, and nobody else hears what is said.
-        (Client::Unix(stream), _) => {
+        Client::Unix(stream) => {
             tokio::task::spawn_local(async move { serve(core, stream, session(), peer).await });
         }
-        (Client::Tcp(stream), tls) => {
+        Client::Tcp(stream) => {
+            let tls = tls.cloned();
             if let Err(error) = stream.set_nodelay(true) {
                 debug!("{peer}: {error}");
             }

@@ -246,24 +246,23 @@ fn run(
         server.stop()?;
         return Ok(measured);
     }
-    let listen = socket.map_or_else(
-        || ANY_PORT.to_owned(),
-        |path| Address::Unix(path).to_string(),
-    );
+    let socket = socket.map(Address::Unix);
+    let listen = socket
+        .as_ref()
+        .map_or_else(|| ANY_PORT.to_owned(), Address::to_string);
     let server = serve(program, &folder.0, &listen, &["--sync", sync])?;
-    let address = address_of(&server)?;
+    let address = match socket {
+        Some(address) => address,
+        None => Address::Tcp(
+            server
+                .address
+                .parse()
+                .map_err(|_| format!("'{}' is no address", server.address))?,
+        ),
+    };
     let measured = with_cpu(Dialect::Memcache, &address, server.id())?;
     server.stop().map_err(|error| error.to_string())?;
     Ok(measured)
-}
-
-/// Where a server has said that it listens.
-fn address_of(server: &super::peers::Receiver) -> Result<Address, String> {
-    let text = &server.address;
-    let tcp = || text.parse().map(Address::Tcp);
-    Address::unix(text)
-        .map_or_else(tcp, Ok)
-        .map_err(|_| format!("'{text}' is no address"))
 }
 
 /// CPU time that all threads of a process have used.

@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use millstream_queue::address::Address;
 use serde::Serialize;
 
 use super::stop::Stop;
 use super::{Failure, report};
 use crate::bench::figures::median_index;
 use crate::bench::market_spread::{self, Outcome, Plan};
-use millstream_queue::address::Address;
-
 use crate::bench::{embedded, flow, idle, journal, queue, service};
 
 /// The options of `millstream bench`.

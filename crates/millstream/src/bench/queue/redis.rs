@@ -25,21 +25,23 @@ impl Redis {
     /// One that listens on a Unix socket of this path, or on a port.
     pub(super) fn start(folder: &Path, socket: Option<&Path>, sync: &str) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("redis-server: {error}");
-        // Free now; if another process takes it in between, the server says so and ends.
-        let free = TcpListener::bind(("127.0.0.1", 0))
-            .and_then(|listener| listener.local_addr())
-            .map_err(failed)?;
-        let (address, listen) = match socket {
-            None => (free.into(), ["--port".to_owned(), free.port().to_string()]),
+        let mut command = Command::new("redis-server");
+        let address = match socket {
             Some(path) => {
-                let listen = ["--unixsocket".to_owned(), path.display().to_string()];
-                (Address::Unix(path.to_path_buf()), listen)
+                command.args(["--port", "0", "--unixsocket"]).arg(path);
+                Address::Unix(path.to_path_buf())
+            }
+            None => {
+                // Free now; if another process takes it in between, the server says so and ends.
+                let free = TcpListener::bind(("127.0.0.1", 0))
+                    .and_then(|listener| listener.local_addr())
+                    .map_err(failed)?;
+                command.args(["--port", &free.port().to_string()]);
+                free.into()
             }
         };
         let sync = if sync == "always" { sync } else { "everysec" };
-        let mut child = Command::new("redis-server")
-            .args(["--port", "0"])
-            .args(listen)
+        let mut child = command
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
             .args(["--appendfsync", sync, "--dir"])
             .arg(folder)

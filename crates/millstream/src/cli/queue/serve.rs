@@ -23,8 +23,8 @@ Example:
   millstream queue serve --dir queues &
   printf 'set jobs 0 0 5\\r\\nhello\\r\\nget jobs\\r\\nquit\\r\\n' | nc 127.0.0.1 22133")]
 pub(super) struct Args {
-    /// Where to listen, as often as you like: HOST:PORT, or unix:PATH for clients on this machine. Port 0 takes a free one; what
-    /// it is is printed to stderr.
+    /// Where to listen, as often as you like: HOST:PORT, or unix:PATH for clients on this machine. Port 0 takes a free one,
+    /// which is printed to stderr.
     #[arg(long, value_name = "ADDRESS", value_parser = address::parse_server, default_value = "127.0.0.1:22133")]
     listen: Vec<Address>,
     /// Where to listen with Kestrel's replies, besides.

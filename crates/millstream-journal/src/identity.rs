@@ -1,23 +1,26 @@
-//! Who a journal is: a number that it shares with its copies on other machines, and one of its own.
+//! The identity of a journal: a number that it shares with its copies, under any path and on any machine, and one of its own.
 //!
-//! A journal has none until somebody asks for it: who serves it to followers, or makes a copy of one that has. The file is written whole
-//! before it gets its name, and never changed.
+//! A journal gets its identity when it is made. One of an earlier version has none: it gets one when it is first opened to write, whose
+//! lineage follows from its oldest segment, so that copies that were made before agree on it. The file is complete before it gets its
+//! name. It changes only when the journal becomes a copy of another one.
 //!
 //! ```
 //! use millstream_journal::{Journal, Options};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! let journal = Journal::open(folder.path().join("orders"), Options::default())?;
-//! assert_eq!(journal.identity()?, None);
-//! let identity = journal.identify(None)?;
-//! assert_eq!(journal.identity()?, Some(identity));
+//! let identity = journal.identity()?.expect("it was made with one");
+//! assert_eq!(journal.lineage()?, identity.lineage);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::path::Path;
+
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::sealed;
-use crate::storage::Storage;
+use crate::storage::{Mapped, Storage};
 
 /// The file.
 pub(crate) const NAME: &str = "identity";
@@ -46,6 +49,14 @@ impl Identity {
         }
     }
 
+    /// The identity of the journal in a directory, which is not opened; `None` where there is no journal, or one of an earlier version.
+    ///
+    /// # Errors
+    /// [`Error::Damage`]; what the system says.
+    pub fn of(path: impl AsRef<Path>) -> Result<Option<Self>> {
+        read(&Mapped::new(path))
+    }
+
     fn words(self) -> [u64; WORDS] {
         let (low, high) = (self.lineage as u64, (self.lineage >> 64) as u64);
         [MAGIC, low, high, self.own]
@@ -70,7 +81,37 @@ pub(crate) fn read<S: Storage>(storage: &S) -> Result<Option<Identity>> {
     }))
 }
 
-/// Give the journal this identity, unless it has one; gives the one that it has then.
+/// The lineage of a journal without the file: an earlier version has made it. Copies of its files have the same.
+pub(crate) fn derived<S: Storage>(core: &Core<S>) -> Result<u128> {
+    let oldest = core.segment(core.first_segment())?;
+    Ok(u128::from(oldest.epoch()) << 64 | u128::from(oldest.number()))
+}
+
+/// Give a journal of an earlier version its identity. One that cannot be stored, on a full disk, is derived again at the next opening.
+pub(crate) fn ensure<S: Storage>(core: &Core<S>) -> Result<()> {
+    // A damaged one is an error for those that ask for it.
+    if !matches!(read(&core.storage), Ok(None)) {
+        return Ok(());
+    }
+    let identity = Identity::new(Some(derived(core)?), &core.options.host);
+    match write(&core.storage, identity) {
+        Err(Error::DiskFull { .. } | Error::Io { .. }) => Ok(()),
+        written => written.map(|_| ()),
+    }
+}
+
+/// Give the journal this lineage in place of its own. A crash in between leaves a journal without identity.
+pub(crate) fn replace<S: Storage>(storage: &S, identity: Identity) -> Result<()> {
+    loop {
+        remove(storage)?;
+        // Another process may be opening the journal at this moment, and finds it without an identity.
+        if write(storage, identity)? == identity {
+            return Ok(());
+        }
+    }
+}
+
+/// Give the journal this identity, unless it has one; returns the one that it has then.
 pub(crate) fn write<S: Storage>(storage: &S, identity: Identity) -> Result<Identity> {
     let draft = format!("draft-identity-{:016x}", identity.own);
     match sealed::write(storage, &draft, NAME, BYTES, &identity.words()) {
@@ -84,7 +125,7 @@ pub(crate) fn write<S: Storage>(storage: &S, identity: Identity) -> Result<Ident
     }
 }
 
-/// Forget the identity of a journal that never came to be.
+/// Remove the identity, if there is one.
 pub(crate) fn remove<S: Storage>(storage: &S) -> Result<()> {
     match storage.remove(NAME) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

@@ -227,7 +227,7 @@ impl<S: Storage> Journal<S> {
         info::info(self.core())
     }
 
-    /// Who this journal is, once somebody has [asked](Self::identify) for it.
+    /// The identity of this journal; `None` for one of an earlier version that nobody has opened to write since.
     ///
     /// # Errors
     /// [`Error::Damage`]; what the system says.
@@ -235,7 +235,20 @@ impl<S: Storage> Journal<S> {
         identity::read(&self.core().storage)
     }
 
-    /// Who this journal is. One that has no identity yet gets `wanted`, if it is a copy, or one in a lineage of its own.
+    /// What this journal shares with its copies, under whatever path and on whatever machine. A journal that nothing was ever appended to
+    /// takes over another lineage when it [becomes a copy](Self::become_copy), so ask when there is a record.
+    ///
+    /// # Errors
+    /// As [`identity`](Self::identity).
+    pub fn lineage(&self) -> Result<u128> {
+        match self.identity()? {
+            Some(identity) => Ok(identity.lineage),
+            None => identity::derived(self.core()),
+        }
+    }
+
+    /// The identity of this journal. One that has none yet, as only a journal of an earlier version on a full disk, gets `wanted`, if it is
+    /// a copy, or one of its own.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] when it has none yet; as [`identity`](Self::identity).
@@ -246,8 +259,30 @@ impl<S: Storage> Journal<S> {
         if self.core().options.read_only {
             return Err(Error::ReadOnly { path: self.path() });
         }
-        let identity = wanted.unwrap_or_else(|| Identity::new(None, &self.core().options.host));
+        let identity = match wanted {
+            Some(wanted) => wanted,
+            None => Identity::new(Some(self.lineage()?), &self.core().options.host),
+        };
         identity::write(&self.core().storage, identity)
+    }
+
+    /// Make this journal a copy in another lineage. The caller knows that nothing was ever in it, or that its records are those of the
+    /// original. Its own number stays.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; what the system says.
+    pub fn become_copy(&self, lineage: u128) -> Result<Identity> {
+        let core = self.core();
+        if core.options.read_only {
+            return Err(Error::ReadOnly { path: self.path() });
+        }
+        let known = self.identity()?;
+        let fresh = || Identity::new(Some(lineage), &core.options.host);
+        let identity = known.map_or_else(fresh, |known| Identity { lineage, ..known });
+        if known != Some(identity) {
+            identity::replace(&core.storage, identity)?;
+        }
+        Ok(identity)
     }
 
     /// Make all that is appended survive a loss of power. Gives the sequence number before which all does.

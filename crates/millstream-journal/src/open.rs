@@ -10,7 +10,7 @@ use crate::control::{self, Control};
 use crate::core::Core;
 use crate::cursor;
 use crate::error::{Error, Result};
-use crate::identity;
+use crate::identity::{self, Identity};
 use crate::options::Options;
 use crate::recover;
 use crate::storage::{Access, Hold, Storage};
@@ -22,11 +22,17 @@ pub(crate) struct Opened<S: Storage> {
 }
 
 /// Open the journal in `storage`.
-pub(crate) fn open<S: Storage>(storage: S, mut options: Options) -> Result<Opened<S>> {
+pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
     options.check()?;
     if options.read_only {
         return read(storage, options);
     }
+    let opened = open_to_write(storage, options)?;
+    identity::ensure(&opened.core)?;
+    Ok(opened)
+}
+
+fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opened<S>> {
     prepare(&storage, &options)?;
     let start = options.host.monotonic();
     let mut pause = Duration::from_micros(100);
@@ -139,8 +145,10 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
     }
     let control = Control::create(storage)?;
     control.begin_recovery();
-    if let Some(identity) = options.identity.filter(|_| plan.is_new()) {
-        // Before the first segment, so that no copy is ever without. One that is there belongs to an attempt that failed.
+    if plan.is_new() {
+        // Before the first segment, so that no journal is ever without. One that is there belongs to an attempt that failed.
+        let identity = options.identity;
+        let identity = identity.unwrap_or_else(|| Identity::new(None, &options.host));
         identity::remove(storage)?;
         identity::write(storage, identity)?;
     }

@@ -94,7 +94,7 @@ pub struct Options {
     pub create_new: bool,
     /// The sequence number of the first record of a journal that is made: a copy goes on with the numbers of the original.
     pub first_sequence: u64,
-    /// The identity of a journal that is made, for a copy. Without, a journal gets one when somebody asks for it.
+    /// The identity of a journal that is made, for a copy. Without, it begins a lineage of its own.
     pub identity: Option<Identity>,
     /// Only read: nothing is written, locked or repaired, and a torn end is skipped, not cut.
     pub read_only: bool,

@@ -188,6 +188,11 @@ impl<R: Region> Segment<R> {
         self.number
     }
 
+    /// The random number that it was made with.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -5,34 +5,79 @@ use millstream_journal::{Error, Host, Identity, Journal, Options, Share};
 use crate::support::{fresh, small};
 
 #[test]
-fn an_identity_is_made_when_it_is_asked_for_and_stays() {
+fn a_journal_is_made_with_an_identity_that_stays() {
     let (_folder, journal) = fresh(small());
-    assert_eq!(journal.identity().unwrap(), None);
-    let reading = Journal::open(journal.path(), Options::read_only()).unwrap();
-    assert!(matches!(
-        reading.identify(None),
-        Err(Error::ReadOnly { .. })
-    ));
-    let identity = journal.identify(None).unwrap();
+    let identity = journal.identity().unwrap().unwrap();
+    assert_eq!(journal.lineage().unwrap(), identity.lineage);
     let other = Identity::new(Some(7), &Host::real());
     assert_eq!(journal.identify(Some(other)).unwrap(), identity);
     let path = journal.path();
     drop(journal);
     let again = Journal::open(&path, small()).unwrap();
     assert_eq!(again.identity().unwrap(), Some(identity));
+    assert_eq!(Identity::of(&path).unwrap(), Some(identity));
     let (_folder, other) = fresh(small());
-    let copied = Identity::new(Some(identity.lineage), &Host::real());
-    assert_eq!(other.identify(Some(copied)).unwrap(), copied);
-    assert_eq!(other.identity().unwrap(), Some(copied));
-    assert_ne!(copied.own, identity.own);
+    let theirs = other.identity().unwrap().unwrap();
+    assert_ne!(
+        (theirs.lineage, theirs.own),
+        (identity.lineage, identity.own)
+    );
 }
 
 #[test]
-fn several_who_ask_at_once_get_the_same() {
+fn copies_of_a_journal_without_an_identity_get_the_same_lineage_each_by_itself() {
+    let (folder, journal) = fresh(small());
+    journal.writer().unwrap().append(b"a").unwrap();
+    let path = journal.path();
+    drop(journal);
+    // As an earlier version has left it.
+    std::fs::remove_file(path.join("identity")).unwrap();
+    let copy = folder.path().join("copied");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(&path).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+    }
+    let reading = Journal::open(&path, Options::read_only()).unwrap();
+    assert_eq!(reading.identity().unwrap(), None);
+    assert!(matches!(
+        reading.identify(None),
+        Err(Error::ReadOnly { .. })
+    ));
+    let read = reading.lineage().unwrap();
+    let [one, other] = [&path, &copy].map(|path| {
+        let journal = Journal::open(path, small()).unwrap();
+        journal.identity().unwrap().unwrap()
+    });
+    assert_eq!((read, one.lineage), (other.lineage, other.lineage));
+    assert_ne!(one.own, other.own);
+    assert_eq!(reading.identity().unwrap(), Some(one));
+}
+
+#[test]
+fn a_journal_becomes_a_copy_with_the_lineage_of_the_original() {
     let (_folder, journal) = fresh(small());
+    let own = journal.identity().unwrap().unwrap().own;
+    let copied = journal.become_copy(42).unwrap();
+    assert_eq!((copied.lineage, copied.own), (42, own));
+    assert_eq!(journal.identity().unwrap(), Some(copied));
+    assert_eq!(journal.become_copy(42).unwrap(), copied);
+    let reading = Journal::open(journal.path(), Options::read_only()).unwrap();
+    assert!(matches!(
+        reading.become_copy(43),
+        Err(Error::ReadOnly { .. })
+    ));
+}
+
+#[test]
+fn several_that_open_an_older_journal_at_once_find_the_same_identity() {
+    let (_folder, journal) = fresh(small());
+    std::fs::remove_file(journal.path().join("identity")).unwrap();
     let found: Vec<Identity> = std::thread::scope(|scope| {
+        let open = || Journal::open(journal.path(), small()).unwrap();
         let asking: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| journal.identify(None).unwrap()))
+            .map(|_| scope.spawn(move || open().identity().unwrap().unwrap()))
             .collect();
         asking.into_iter().map(|one| one.join().unwrap()).collect()
     });
@@ -74,7 +119,6 @@ fn a_copy_is_made_with_the_identity_of_the_original() {
 #[test]
 fn a_damaged_identity_is_named() {
     let (_folder, journal) = fresh(small());
-    journal.identify(None).unwrap();
     let file = journal.path().join("identity");
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[20] ^= 1;
@@ -83,6 +127,8 @@ fn a_damaged_identity_is_named() {
         journal.identity(),
         Err(Error::Damage { path, offset: 0, .. }) if path == file
     ));
+    // The records can still be had.
+    Journal::open(journal.path(), small()).unwrap();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millstream_journal::{Error, Host, Journal, Options, Share, Sync};
+use millstream_journal::{Error, Host, Identity, Journal, Options, Share, Sync};
 
 use crate::support::small;
 
@@ -41,6 +41,10 @@ fn write_sound(path: &Path) {
         Options {
             host,
             sync: Sync::Always,
+            identity: Some(Identity {
+                lineage: LINEAGE,
+                own: OWN,
+            }),
             ..small()
         },
     )
@@ -56,7 +60,6 @@ fn write_sound(path: &Path) {
     claim.commit(last.len()).unwrap();
     let cursor = journal.cursor("reader", Share::Exclusive).unwrap();
     cursor.set(123).unwrap();
-    journal.identify(None).unwrap();
     drop((cursor, writer, journal));
     fs::remove_file(path.join("control")).unwrap();
     fs::remove_dir_all(path.join("writers")).unwrap();

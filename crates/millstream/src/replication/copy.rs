@@ -19,7 +19,7 @@ const RECORD_BYTES_MAX: u32 = 1 << 28;
 pub(super) struct Copy {
     dir: PathBuf,
     sync: Sync,
-    /// Take a journal without an identity for a copy.
+    /// Take a journal of another lineage for a copy, if the leader finds its last record to be its own.
     adopt: bool,
     own: Identity,
     open: Option<Open>,
@@ -28,7 +28,7 @@ pub(super) struct Copy {
 struct Open {
     journal: Journal,
     writer: Writer,
-    /// Whether it belongs to a lineage already.
+    /// The lineage that it belongs to; nothing while the leader is to say, or to compare the last records.
     lineage: Option<u128>,
     next: u64,
     acknowledged: u64,
@@ -78,15 +78,9 @@ impl Copy {
     }
 
     fn take(&mut self, journal: Journal) -> Result<(), ReplicationError> {
+        // A reader of the copy may have been here first, and then has made a journal that nothing was ever in.
+        let undecided = self.adopt || journal.next()? == 0;
         let identity = journal.identity()?;
-        // Who reads the copy may have been here first, and then has made a journal that nothing was ever in.
-        let untouched = journal.next()? == 0;
-        if identity.is_none() && !self.adopt && !untouched {
-            return Err(ReplicationError::NotACopy {
-                path: self.dir.clone(),
-                hint: "; or --adopt it, if it was copied from the leader's by other means",
-            });
-        }
         self.own = identity.unwrap_or(self.own);
         let writer = journal.writer()?;
         if self.sync != Sync::Never {
@@ -94,7 +88,10 @@ impl Copy {
         }
         let next = journal.next()?;
         self.open = Some(Open {
-            lineage: identity.map(|identity| identity.lineage),
+            lineage: match undecided {
+                true => None,
+                false => Some(journal.lineage()?),
+            },
             acknowledged: next,
             synced_ns: now_ns(),
             next,
@@ -158,14 +155,11 @@ impl Copy {
         if *open.lineage.get_or_insert(welcome.lineage) != welcome.lineage {
             return Err(ReplicationError::NotACopy {
                 path: self.dir.clone(),
-                hint: "",
+                hint: ", or --adopt it, if it was copied from the leader's by other means",
             });
         }
         // The leader has compared the last record of one that is adopted.
-        open.journal.identify(Some(Identity {
-            lineage: welcome.lineage,
-            own: self.own.own,
-        }))?;
+        open.journal.become_copy(welcome.lineage)?;
         if welcome.next != open.next {
             let what = format!(
                 "record {} was asked for, {} offered",

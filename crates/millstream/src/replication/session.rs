@@ -132,7 +132,8 @@ fn admit(served: &Served, follow: &Follow) -> Result<(u64, u64), ReplicationErro
     let lineage = served.identity.lineage;
     if follow.lineage.is_some_and(|theirs| theirs != lineage) {
         let text = format!(
-            "the copy is one of another journal than '{name}'; follow into a new directory"
+            "the copy is one of another journal than '{name}'; follow into a new directory, or --adopt it, if it was copied from \
+             '{name}' by other means"
         );
         return refused(Reason::OtherJournal, text);
     }

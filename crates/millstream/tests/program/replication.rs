@@ -274,12 +274,12 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
         let from = format!("{}{name}", leader.address);
         millstream(&[&["journal", "follow", &from, text(dir), "--once"], more].concat())
     };
-    // A journal without an identity is none of ours, unless we are told so.
+    // A journal of another lineage is no copy, unless the follower is told so.
     let (stranger, taken) = (path("stranger"), path("taken"));
     append(&stranger, &lines(0, 3));
     refused(
         follow("/orders", &stranger, &[]),
-        "this journal is no copy of the leader's",
+        "the copy is one of another journal than 'orders'",
     );
     refused(
         follow("/orders", &stranger, &["--adopt"]),
@@ -293,6 +293,8 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
         "-n",
         "600",
     ]));
+    // As if an earlier version had copied it.
+    std::fs::remove_file(taken.join("identity")).unwrap();
     refused(
         follow("/orders", &taken, &[]),
         "or --adopt it, if it was copied",
@@ -301,6 +303,15 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
     assert_eq!(adopted["records"], 400);
     assert_same(&orders, &taken);
     printed(&follow("/orders", &taken, &[]));
+    // A copy of today is known for one.
+    let copied = path("copied");
+    printed(&millstream(&[
+        "journal",
+        "copy",
+        text(&orders),
+        text(&copied),
+    ]));
+    printed(&follow("/orders", &copied, &[]));
 }
 
 #[test]

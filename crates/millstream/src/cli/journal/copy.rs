@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use millstream_journal::{Journal, Options};
+use millstream_journal::{Host, Identity, Journal, Options};
 use serde::Serialize;
 
 use super::super::report;
@@ -48,6 +48,8 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
     let options = Options {
         create_new: true,
         first_sequence: range.start,
+        // What refers to the original finds its records in the copy under the same numbers.
+        identity: Some(Identity::new(Some(journal.lineage()?), &Host::real())),
         segment_bytes: journal.info()?.segment_bytes,
         // What the original took, the copy takes.
         record_bytes_max: 1 << 28,

@@ -480,7 +480,7 @@ class Service:
     def run(
         self,
         inputs: Sequence[tuple[str | PathLike[str], Interface, Sequence[Callable[..., object]]]],
-        timers: Sequence[tuple[int, Callable[[int], object]]],
+        timers: Sequence[tuple[str, int, Callable[[int], object], Sequence[str]]],
         wait: str,
         on_error: str,
         dead_letters: str | PathLike[str] | None,
@@ -490,6 +490,8 @@ class Service:
         drain: bool,
         until: int | None,
         stopper: Stopper,
+        skip_pruned: bool,
+        old_timers: Sequence[str] | None,
     ) -> tuple[int, int, int, int]: ...
 
 def service_test(
@@ -501,4 +503,6 @@ def service_test(
     make: Callable[[Recorder, Clock], object],
 ) -> tuple[int, list[tuple[PathLike[str], str]], list[PathLike[str]]]: ...
 def service_export(path: str | PathLike[str], first: int, last: int | None) -> str: ...
-def service_history(path: str | PathLike[str], sequence: int) -> list[tuple[str, int, str, str | None]]: ...
+def service_history(
+    path: str | PathLike[str], sequence: int, folders: Sequence[str | PathLike[str]]
+) -> list[tuple[str, int, str, str | None]]: ...

@@ -70,6 +70,15 @@ def parser() -> argparse.ArgumentParser:
     state(run)
     run.add_argument("--drain", action="store_true", help="end when all inputs are taken")
     run.add_argument("--until", type=count, metavar="N", help="end behind N calls")
+    run.add_argument(
+        "--skip-pruned", action="store_true", help="do without input records that were pruned and are needed"
+    )
+    run.add_argument(
+        "--old-timers",
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="the timers that an earlier version has recorded by number, in alphabetical order",
+    )
 
     test = verb("test", test_verb, "Compare what components do with YAML files.", "tests/* --agitate")
     test.add_argument(
@@ -106,6 +115,13 @@ def parser() -> argparse.ArgumentParser:
     history = verb("history", history_verb, "Show what led to a record.", "replies 7")
     history.add_argument("journal", metavar="DIR")
     history.add_argument("sequence", type=count, metavar="SEQ")
+    history.add_argument(
+        "--journals",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder to look for the journals in that led to it",
+    )
     return top
 
 
@@ -202,6 +218,8 @@ def run_verb(options: Any) -> int:
         snapshot_every=options.snapshot_every,
         drain=options.drain,
         until=options.until,
+        skip_pruned=options.skip_pruned,
+        old_timers=options.old_timers,
     )
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
     return 0
@@ -283,7 +301,9 @@ def export_verb(options: Any) -> int:
 def history_verb(options: Any) -> int:
     from ._millstream import service_history
 
-    for journal, sequence, time, call in service_history(options.journal, options.sequence):
+    for journal, sequence, time, call in service_history(
+        options.journal, options.sequence, options.journals
+    ):
         print(f"{time}  {journal}, record {sequence}")
         print("".join(f"    {line}\n" for line in (call or "timer").splitlines()), end="")
     return 0

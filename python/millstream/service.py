@@ -353,13 +353,28 @@ class Recorder:
 # Components.
 
 
-def every(seconds: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Marks a method that is called again and again, with the recorded time in ns since 1970."""
+def every(
+    seconds: float, *, renamed_from: str | Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Marks a method that is called again and again, with the recorded time in ns since 1970.
+
+    Its calls are recorded under its name: timers may be added and taken away. Recorded calls of one that was
+    taken away are not repeated.
+
+    :param seconds: the period, more than 0.
+    :param renamed_from: earlier names of the method; what was recorded under them is repeated by it.
+    :raises ServiceError: the period is not more than 0.
+
+    >>> class Beat:
+    ...     @every(0.5, renamed_from="tick")
+    ...     def beat(self, now_ns: int) -> None: ...
+    """
     if not seconds > 0:
         raise ServiceError(f"every({seconds}): the period is more than 0 seconds")
+    names = (renamed_from,) if isinstance(renamed_from, str) else tuple(renamed_from)
 
     def mark(method: Callable[..., None]) -> Callable[..., None]:
-        method.__millstream_every__ = seconds  # type: ignore[attr-defined]
+        method.__millstream_every__ = seconds, names  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -462,6 +477,8 @@ def serve(
     snapshot_every: int = 100_000,
     drain: bool = False,
     until: int | None = None,
+    skip_pruned: bool = False,
+    old_timers: Sequence[str] | None = None,
 ) -> Report:
     """Runs a component: calls it with what the inputs hold, records what it calls in ``out``.
 
@@ -482,6 +499,10 @@ def serve(
         and at the end.
     :param drain: end when all inputs are taken.
     :param until: end behind so many calls.
+    :param skip_pruned: do without input records that were pruned and are needed. The service starts with the
+        oldest records that are left, and its state is what these make of it.
+    :param old_timers: the timers that an earlier version has recorded by number, in alphabetical order; only
+        for the first start of this version, if the timers have changed.
     :raises ServiceError: from the exception of the component, where there is one; names journal and record.
     """
     check_choice("wait", wait, ("block", "back-off", "spin"))
@@ -512,6 +533,8 @@ def serve(
             drain=drain,
             until=until,
             stopper=stopper,
+            skip_pruned=skip_pruned,
+            old_timers=old_timers,
         )
     finally:
         restore_signals()
@@ -591,7 +614,7 @@ def run_native(
     native: _millstream.Service,
     calls: list[tuple[_millstream.Interface, list[Callable[..., object]]]],
     paths: Sequence[Path],
-    timers: list[tuple[int, Any]],
+    timers: list[tuple[str, int, Any, tuple[str, ...]]],
     *,
     wait: str = "block",
     on_error: str = "fail",
@@ -602,6 +625,8 @@ def run_native(
     drain: bool,
     until: int | None,
     stopper: _millstream.Stopper | None = None,
+    skip_pruned: bool = False,
+    old_timers: Sequence[str] | None = None,
 ) -> Report:
     inputs = [(os.fspath(path), interface, methods) for path in paths for interface, methods in calls]
     counts = native.run(
@@ -616,6 +641,8 @@ def run_native(
         drain=drain,
         until=until,
         stopper=stopper or _millstream.Stopper(),
+        skip_pruned=skip_pruned,
+        old_timers=None if old_timers is None else list(old_timers),
     )
     return Report(*counts)
 
@@ -625,10 +652,14 @@ def check_choice(name: str, given: str, known: Sequence[str]) -> None:
         raise ServiceError(f"{name}={given!r}: it is one of {', '.join(known)}")
 
 
-def timers(component: Any) -> list[tuple[int, Any]]:
-    """The methods that are called again and again, with their periods in ns."""
+def timers(component: Any) -> list[tuple[str, int, Any, tuple[str, ...]]]:
+    """The methods that are called again and again: names, periods in ns, the methods, earlier names."""
     found = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
-    return [(max(1, round(method.__millstream_every__ * 1e9)), method) for _, method in found]
+    made = []
+    for name, method in found:
+        seconds, earlier = method.__millstream_every__
+        made.append((name, max(1, round(seconds * 1e9)), method, earlier))
+    return made
 
 
 def check(component: type, folder: Path, *, update: bool = False, agitate: bool = False) -> Checked:

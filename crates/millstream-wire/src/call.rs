@@ -8,7 +8,7 @@ use saphyr::{Mapping, Yaml};
 use crate::error::{Result, WireError};
 use crate::node::{Content, Node};
 use crate::pack::{Packer, pack_growing};
-use crate::record::{Head, Lineage, Note, Record};
+use crate::record::{Head, InputName, Lineage, Note, Record};
 use crate::schema::{Method, RESERVED, Schema, Type};
 use crate::text::{emit, read, read_fields, string, yaml, yaml_fields};
 use crate::unpack::Unpacker;
@@ -151,7 +151,7 @@ fn read_arguments(node: &Node, method: &Method, schema: &Schema) -> Result<Vec<(
 #[derive(Debug, Default, Clone)]
 pub struct Catalog {
     schemas: HashMap<u32, Arc<Schema>>,
-    inputs: HashMap<u32, String>,
+    inputs: HashMap<u32, InputName>,
 }
 
 impl Catalog {
@@ -169,8 +169,8 @@ impl Catalog {
                 }
                 self.schemas.insert(schema.id(), Arc::new(schema));
             }
-            Note::Input { number, name } => {
-                self.inputs.insert(number, name);
+            Note::Input { number, input } => {
+                self.inputs.insert(number, input);
             }
             Note::Dead { .. } => {}
         }
@@ -182,8 +182,8 @@ impl Catalog {
         for (id, schema) in older.schemas {
             self.schemas.entry(id).or_insert(schema);
         }
-        for (number, name) in older.inputs {
-            self.inputs.entry(number).or_insert(name);
+        for (number, input) in older.inputs {
+            self.inputs.entry(number).or_insert(input);
         }
     }
 
@@ -198,10 +198,16 @@ impl Catalog {
         self.schemas.values()
     }
 
-    /// The name of an input of a [`Lineage`].
+    /// The journal of an input of a [`Lineage`].
     #[must_use]
-    pub fn input(&self, number: u32) -> Option<&str> {
-        self.inputs.get(&number).map(String::as_str)
+    pub fn input(&self, number: u32) -> Option<&InputName> {
+        self.inputs.get(&number)
+    }
+
+    /// How many inputs notes have named.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs.len()
     }
 
     /// Reads the body of a record: learns from a note, returns a call.

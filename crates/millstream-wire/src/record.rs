@@ -31,6 +31,15 @@ pub struct Lineage {
     pub sequence: u64,
 }
 
+/// A journal as records refer to it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct InputName {
+    /// The path under which it was opened: a hint for people.
+    pub path: String,
+    /// What it shares with its copies, under any path and on any machine: the lineage of its identity.
+    pub identity: Option<u128>,
+}
+
 /// Which method a call calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
@@ -48,17 +57,21 @@ pub struct Head {
 pub enum Note {
     /// The schema of calls that follow: `[0, "schema", schema]`.
     Schema(Schema),
-    /// The name of an input in the lineage of calls that follow: `[0, "input", number, name]`.
+    /// An input in the lineage of calls that follow: `[0, "input", number, path, identity]`. Without identity (`[0, "input", number,
+    /// path]`) it is of an earlier version, or of a journal that was empty.
     Input {
         /// Its number in a [`Lineage`].
         number: u32,
-        /// The name of its journal.
-        name: String,
+        /// Its journal.
+        input: InputName,
     },
-    /// A record that a component could not take, set aside: `[0, "dead", input, sequence, error, body]`.
+    /// A record that a component could not take, set aside: `[0, "dead", path, sequence, error, body, identity, service]`. An earlier
+    /// version wrote it without the last two.
     Dead {
-        /// The name of the journal that it stands in.
-        input: String,
+        /// The journal that it stands in.
+        input: InputName,
+        /// The identity of the service's output journal, if it has one.
+        service: Option<u128>,
         /// Its sequence number there.
         sequence: u64,
         /// Why it was not taken.
@@ -93,6 +106,37 @@ impl Lineage {
         out.array(2)?;
         out.uint(input.into())?;
         out.uint(sequence)
+    }
+}
+
+impl InputName {
+    /// Writes an identity: 16 bytes, the most significant one first; nil when there is none.
+    ///
+    /// # Errors
+    /// No space.
+    pub fn pack_identity(identity: Option<u128>, out: &mut Packer<'_>) -> Result<()> {
+        match identity {
+            Some(identity) => out.bytes(&identity.to_be_bytes()),
+            None => out.nil(),
+        }
+    }
+
+    /// Reads an identity.
+    ///
+    /// # Errors
+    /// There are not 16 bytes.
+    pub fn unpack_identity(values: &mut Unpacker<'_>) -> Result<Option<u128>> {
+        if values.take_nil()? {
+            return Ok(None);
+        }
+        let bytes = values.bytes()?;
+        let identity = <[u8; 16]>::try_from(bytes).map_err(|_| {
+            values.misfit(Misfit::Length {
+                expected: 16,
+                found: bytes.len(),
+            })
+        })?;
+        Ok(Some(u128::from_be_bytes(identity)))
     }
 }
 
@@ -166,26 +210,33 @@ impl Note {
                     out.str("schema")?;
                     schema.pack(out)
                 }
-                Self::Input { number, name } => {
-                    out.array(4)?;
+                Self::Input { number, input } => {
+                    out.array(4 + usize::from(input.identity.is_some()))?;
                     out.uint(0)?;
                     out.str("input")?;
                     out.uint((*number).into())?;
-                    out.str(name)
+                    out.str(&input.path)?;
+                    match input.identity {
+                        Some(identity) => out.bytes(&identity.to_be_bytes()),
+                        None => Ok(()),
+                    }
                 }
                 Self::Dead {
                     input,
+                    service,
                     sequence,
                     error,
                     body,
                 } => {
-                    out.array(6)?;
+                    out.array(8)?;
                     out.uint(0)?;
                     out.str("dead")?;
-                    out.str(input)?;
+                    out.str(&input.path)?;
                     out.uint(*sequence)?;
                     out.str(error)?;
-                    out.bytes(body)
+                    out.bytes(body)?;
+                    InputName::pack_identity(input.identity, out)?;
+                    InputName::pack_identity(*service, out)
                 }
             }
         })
@@ -201,16 +252,36 @@ impl Note {
         values.uint()?;
         let note = match (values.str()?, len) {
             ("schema", 3) => Self::Schema(Schema::unpack(values)?),
-            ("input", 4) => Self::Input {
+            ("input", 4 | 5) => Self::Input {
                 number: values.narrow_int("u32")?,
-                name: values.str()?.to_owned(),
+                input: InputName {
+                    path: values.str()?.to_owned(),
+                    identity: match len {
+                        4 => None,
+                        _ => InputName::unpack_identity(values)?,
+                    },
+                },
             },
-            ("dead", 6) => Self::Dead {
-                input: values.str()?.to_owned(),
-                sequence: values.uint()?,
-                error: values.str()?.to_owned(),
-                body: values.bytes()?.to_owned(),
-            },
+            ("dead", 6 | 8) => {
+                let path = values.str()?.to_owned();
+                let sequence = values.uint()?;
+                let error = values.str()?.to_owned();
+                let body = values.bytes()?.to_owned();
+                let (identity, service) = match len {
+                    6 => (None, None),
+                    _ => (
+                        InputName::unpack_identity(values)?,
+                        InputName::unpack_identity(values)?,
+                    ),
+                };
+                Self::Dead {
+                    input: InputName { path, identity },
+                    service,
+                    sequence,
+                    error,
+                    body,
+                }
+            }
             (kind, _) => {
                 let found = format!("{kind:?} of {len} values");
                 let expected = "a note that this version knows";

@@ -1,9 +1,10 @@
 //! The runner of a service whose component is a Python object.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millstream::journal::{Journal, Options, Wait};
+use millstream::journal::{Error, Journal, Options, Wait};
 use millstream::service::{self as native, OnError, Settings, Setup, Stop, Taken};
 use millstream::wire::{CallError, Unpacker};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
@@ -43,11 +44,32 @@ impl Clock {
 /// What a service is told about its inputs: the journal, the interface, and the component's methods for it.
 type Input<'py> = (PathBuf, Py<Interface>, Vec<Py<PyAny>>);
 
+/// A timer: its name, its period in ns, the component's method, and earlier names.
+type Timer = (String, u64, Py<PyAny>, Vec<String>);
+
 /// How often the state is kept, what gives it as bytes, and what takes it back.
 type Snapshots = (u64, Py<PyAny>, Py<PyAny>);
 
 pub(super) fn open(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
     Journal::open(path, Options::default()).map_err(|error| service_error(py, &error))
+}
+
+/// Opens an input: to keep a cursor in it, or, where that is not allowed, to read.
+fn open_input(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
+    let opened = match Journal::open(path, Options::default()) {
+        Err(Error::Io { source, .. }) if is_read_only(&source) => {
+            Journal::open(path, Options::read_only())
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| service_error(py, &error))
+}
+
+fn is_read_only(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+    )
 }
 
 #[pymethods]
@@ -92,7 +114,7 @@ impl Service {
         &mut self,
         py: Python<'_>,
         inputs: Vec<Input<'_>>,
-        timers: Vec<(u64, Py<PyAny>)>,
+        timers: Vec<Timer>,
         wait: &str,
         on_error: &str,
         dead_letters: Option<PathBuf>,
@@ -102,6 +124,8 @@ impl Service {
         drain: bool,
         until: Option<u64>,
         stopper: Py<Stopper>,
+        skip_pruned: bool,
+        old_timers: Option<Vec<String>>,
     ) -> PyResult<(u64, u64, u64, u64)> {
         let service = self
             .service
@@ -109,7 +133,7 @@ impl Service {
             .ok_or_else(|| PyValueError::new_err("a service runs once"))?;
         let mut setup = service.component(());
         for (path, interface, methods) in inputs {
-            let journal = open(py, &path)?;
+            let journal = open_input(py, &path)?;
             let schema = interface.get().schema.clone();
             setup = setup
                 .input_with(&journal, schema, dispatch(interface, methods))
@@ -124,8 +148,11 @@ impl Service {
         if let Some(snapshots) = snapshots {
             setup = keeping(setup, snapshots);
         }
-        for (period_ns, call) in timers {
-            setup = setup.every(Duration::from_nanos(period_ns), move |(), now_ns| {
+        for (name, period_ns, call, aliases) in timers {
+            for old in aliases {
+                setup = setup.renamed_timer(&old, &name);
+            }
+            setup = setup.every(&name, Duration::from_nanos(period_ns), move |(), now_ns| {
                 locked(|py| call.call1(py, (now_ns,)).map(drop).map_err(cause))
             });
         }
@@ -141,6 +168,8 @@ impl Service {
                 _ => OnError::Fail,
             },
             rebuild,
+            skip_pruned,
+            old_timers,
         };
         let report = run(py, setup, settings, drain, until, stopper.get())?;
         Ok((
@@ -187,6 +216,13 @@ fn run(
     let mut runner = setup
         .start(settings)
         .map_err(|error| service_failed(py, error))?;
+    for input in runner.unheld_inputs() {
+        let text =
+            format!("{input}: may only be read, so no cursor keeps its records from being pruned");
+        py.import("sys")?
+            .getattr("stderr")?
+            .call_method1("write", (format!("millstream service: {text}\n"),))?;
+    }
     let mut calls = 0u32;
     loop {
         if until.is_some_and(|until| runner.report().calls >= until) {

@@ -126,8 +126,9 @@ pub(crate) fn service_history(
     py: Python<'_>,
     path: PathBuf,
     sequence: u64,
+    folders: Vec<PathBuf>,
 ) -> PyResult<Vec<PyHop>> {
-    let hops = history(&path, sequence).map_err(|error| service_error(py, &error))?;
+    let hops = history(&path, sequence, &folders).map_err(|error| service_error(py, &error))?;
     let hop = |hop: millstream::service::Hop| {
         let time = Timestamp(hop.time_ns as i64).to_string();
         (

@@ -28,7 +28,7 @@
 //! ```
 
 use millstream_journal::Journal;
-use millstream_wire::{Call, Catalog, Cause, Lineage, Note, Record, Schema, WireError};
+use millstream_wire::{Call, Catalog, Cause, InputName, Lineage, Note, Record, Schema, WireError};
 
 /// What a record of a journal of calls holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,14 +117,19 @@ impl Calls {
         Ok(self.catalog.schema(id).ok_or_else(unknown)?)
     }
 
-    /// The name of an input in the lineage of the record `sequence`.
+    /// The journal of an input in the lineage of the record `sequence`.
     ///
     /// # Errors
     /// Nothing tells it; what stands before the record cannot be read.
-    pub fn input(&mut self, number: u32, sequence: u64) -> Result<&str, Cause> {
+    pub fn input(&mut self, number: u32, sequence: u64) -> Result<&InputName, Cause> {
         while self.catalog.input(number).is_none() && self.look_behind(sequence)? {}
         let unknown = || format!("no note tells the name of input {number}");
         Ok(self.catalog.input(number).ok_or_else(unknown)?)
+    }
+
+    /// How many inputs have been named, as far as was looked.
+    pub(super) fn inputs(&self) -> usize {
+        self.catalog.inputs()
     }
 
     /// Learns from the segment before what is known. False when there is none.

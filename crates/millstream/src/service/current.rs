@@ -5,13 +5,16 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millstream_wire::Lineage;
+use millstream_journal::Journal;
+use millstream_wire::{InputName, Lineage};
+
+use super::error::ServiceError;
+use super::names::name_of;
 
 /// The number of no input.
 const OUTSIDE: u32 = u32::MAX;
 
 /// The input that is being taken.
-#[derive(Debug)]
 pub(super) struct Current {
     input: AtomicU32,
     sequence: AtomicU64,
@@ -21,7 +24,7 @@ pub(super) struct Current {
     failure: Mutex<Option<String>>,
     failed: AtomicU32,
     /// The journals of the inputs, by their number in a lineage.
-    pub inputs: Mutex<Vec<String>>,
+    pub inputs: Mutex<Vec<Journal>>,
 }
 
 impl Default for Current {
@@ -80,20 +83,33 @@ impl Current {
         failure.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn add_input(&self, name: String) -> u32 {
+    pub fn add_input(&self, journal: &Journal) -> u32 {
         let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
-        inputs.push(name);
+        inputs.push(journal.clone());
         inputs.len() as u32 - 1
     }
 
-    pub fn input_names(&self) -> Vec<String> {
-        let inputs = self.inputs.lock();
-        inputs.unwrap_or_else(PoisonError::into_inner).clone()
+    /// The journal of an input.
+    pub fn input_name(&self, number: u32) -> Result<Option<InputName>, ServiceError> {
+        let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        inputs.get(number as usize).map(name_of).transpose()
+    }
+
+    /// Lets go of the journals.
+    pub fn forget_inputs(&self) {
+        let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        inputs.clear();
+    }
+
+    /// The inputs as they are to be written down now.
+    pub fn input_names(&self) -> Result<Vec<InputName>, ServiceError> {
+        let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        inputs.iter().map(name_of).collect()
     }
 }
 
 /// The time as a component may see it: that of the record that it is called with. A replay sees the same.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Clock {
     pub(super) current: Arc<Current>,
 }
@@ -116,5 +132,11 @@ impl Clock {
     #[must_use]
     pub fn now_ns(&self) -> i64 {
         self.current.time_ns.load(Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Clock({})", self.now_ns())
     }
 }

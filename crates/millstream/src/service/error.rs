@@ -63,15 +63,79 @@ pub enum ServiceError {
         /// The record that is not there.
         sequence: u64,
     },
-    /// The state cannot be rebuilt because inputs have been removed.
+    /// Records that are needed have been pruned: to rebuild the state from, or that the service has not taken yet.
     #[error(
-        "{journal}: records before {first} have been pruned, so the state cannot be rebuilt from them"
+        "{journal}: record {needed} is needed and has been pruned, the oldest one left is {first}; bring the records back from a copy \
+         of the journal, or, if they may be missed, say skip_pruned (--skip-pruned)"
     )]
     Pruned {
         /// The input journal.
         journal: String,
+        /// The first record that is needed.
+        needed: u64,
         /// The oldest record that is there.
         first: u64,
+    },
+    /// A journal and its copy, or one journal under two paths that differ, are both inputs.
+    #[error("{first} and {second} are one journal, or copies of one, and cannot both be inputs")]
+    SameInput {
+        /// One of them.
+        first: String,
+        /// The other one.
+        second: String,
+    },
+    /// A record of an earlier version names an input by a path that leads nowhere.
+    #[error(
+        "the recorded input {journal} may be any of {inputs}: an earlier version recorded paths only; start the service once with the \
+         inputs and from the directory that it had, then change them"
+    )]
+    Ambiguous {
+        /// The path that was recorded.
+        journal: String,
+        /// The inputs that it may be.
+        inputs: String,
+    },
+    /// The last input with effects is none any more, and it is not known whether all of its effects are there.
+    #[error(
+        "{output}: its last record is an effect of record {sequence} of {journal}, which is no input any more and may have further \
+         effects; start the service once more with that input, and stop it, before taking the input away"
+    )]
+    Unfinished {
+        /// The output journal.
+        output: String,
+        /// The input that was taken away.
+        journal: String,
+        /// The record.
+        sequence: u64,
+    },
+    /// An earlier version counted the timers, and they are not the same now.
+    #[error(
+        "{schedule}: an earlier version recorded timers by number, {recorded}, and the component has {now}; start the service once with \
+         the timers that it had, then change them, or name those in alphabetical order with old_timers (--old-timers)"
+    )]
+    OldTimers {
+        /// The schedule.
+        schedule: String,
+        /// What is known about them.
+        recorded: String,
+        /// The timers of the component.
+        now: String,
+    },
+    /// A journal that a record names is not found.
+    #[error(
+        "{named_by} names the journal {journal}, which is neither there, nor beside it, nor in the folders that were given (--journals)"
+    )]
+    Unknown {
+        /// Its path when the record was written.
+        journal: String,
+        /// The journal that names it.
+        named_by: String,
+    },
+    /// Two timers have the same name.
+    #[error("two timers are called {name}")]
+    SameTimer {
+        /// Their name.
+        name: String,
     },
     /// What snapshots and rebuilding from outputs need.
     #[error(

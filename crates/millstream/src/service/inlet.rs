@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use millstream_journal::{Journal, Reader, Wait};
+use millstream_journal::{Cursor, Journal, Reader, Wait};
 use millstream_wire::{Adapter, CallError, Cause, Head, Lineage, Record, Schema, Unpacker};
 
 use super::calls::Calls;
 use super::error::ServiceError;
 use super::progress::Progress;
+
+/// How many notes are looked behind for a call.
+const NOTES_MAX: usize = 64;
 
 /// Calls a component with the arguments of the method of this number.
 pub(super) type Dispatch<C> =
@@ -30,8 +33,20 @@ pub enum Taken {
 pub(super) struct Inlet<C> {
     pub number: u32,
     pub name: String,
+    /// The first record that the service ever took.
+    pub start: u64,
+    /// Whether it is known where the service begins with it.
+    pub placed: bool,
+    /// Whether the schedule knows its identity.
+    pub named: bool,
+    /// Keeps what the service still needs from being pruned. Not there for a journal that may only be read.
+    pub cursor: Option<Cursor>,
+    pub journal: Journal,
     reader: Reader,
-    journal: Journal,
+    /// The record that comes next, if it has been pruned.
+    missing: Option<u64>,
+    /// Whether records that were pruned are done without.
+    pub skip_pruned: bool,
     faces: Vec<Face<C>>,
     /// What the journal's writers have told.
     calls: Calls,
@@ -47,10 +62,17 @@ struct Face<C> {
 
 impl<C> Inlet<C> {
     pub fn new(number: u32, journal: &Journal) -> Result<Self, ServiceError> {
+        let reader = journal.reader()?;
         Ok(Self {
             number,
             name: journal.path().display().to_string(),
-            reader: journal.reader()?,
+            start: reader.position(),
+            placed: false,
+            named: false,
+            cursor: None,
+            missing: None,
+            skip_pruned: false,
+            reader,
             journal: journal.clone(),
             faces: Vec::new(),
             calls: Calls::of(journal),
@@ -72,14 +94,80 @@ impl<C> Inlet<C> {
     }
 
     /// The record that comes next.
+    #[inline]
     pub fn position(&self) -> u64 {
-        self.reader.position()
+        self.missing.unwrap_or(self.reader.position())
     }
 
+    /// The oldest record that is there.
+    pub fn first(&self) -> Result<u64, ServiceError> {
+        Ok(self.journal.first()?)
+    }
+
+    /// Keeps records from this one on from being pruned, if there is a cursor.
+    pub fn hold(&self, sequence: u64) -> Result<(), ServiceError> {
+        if let Some(cursor) = &self.cursor {
+            cursor.set(sequence.max(self.first()?).min(self.end()?))?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a record has not been pruned.
+    pub fn needs(&self, sequence: u64) -> Result<(), ServiceError> {
+        let first = self.first()?;
+        if sequence >= first || self.skip_pruned {
+            return Ok(());
+        }
+        Err(ServiceError::Pruned {
+            journal: self.name.clone(),
+            needed: sequence,
+            first,
+        })
+    }
+
+    /// Goes to a record, which must be there.
     pub fn seek(&mut self, sequence: u64) -> Result<(), ServiceError> {
+        self.needs(sequence)?;
+        self.go_to(sequence)
+    }
+
+    /// Goes to a record, or to the end if there is none yet. One that was pruned is [needed](Self::needs) then.
+    pub fn go_to(&mut self, sequence: u64) -> Result<(), ServiceError> {
         // What was told in between has not been heard.
         self.calls = Calls::of(&self.journal);
-        Ok(self.reader.seek(sequence)?)
+        let first = self.first()?;
+        self.missing = (sequence < first && !self.skip_pruned).then_some(sequence);
+        Ok(self.reader.seek(sequence.max(first).min(self.end()?))?)
+    }
+
+    /// Whether the last call before a record was written by this time.
+    pub fn was_taken_by(&self, sequence: u64, time_ns: i64) -> bool {
+        let Ok(mut reader) = self.journal.reader() else {
+            return false;
+        };
+        let before = (reader.position()..sequence).rev();
+        for sequence in before.take(NOTES_MAX) {
+            if let Ok(record) = reader.read(sequence)
+                && let Ok(Record::Call(..)) = Record::read(record.body)
+            {
+                return i64::try_from(record.time_ns).is_ok_and(|time| time <= time_ns);
+            }
+        }
+        true
+    }
+
+    /// Whether a record is a call that was written by this time; one that was pruned may have been.
+    pub fn may_have_caused(&self, sequence: u64, time_ns: u64) -> bool {
+        let Ok(mut reader) = self.journal.reader() else {
+            return false;
+        };
+        if sequence < reader.position() {
+            return true;
+        }
+        let Ok(record) = reader.read(sequence) else {
+            return false;
+        };
+        record.time_ns <= time_ns && matches!(Record::read(record.body), Ok(Record::Call(..)))
     }
 
     /// When the next record was written.

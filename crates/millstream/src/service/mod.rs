@@ -54,9 +54,11 @@
 mod agitate;
 mod calls;
 mod current;
+mod dead;
 mod error;
 mod history;
 mod inlet;
+mod names;
 mod outlet;
 mod progress;
 mod resume;

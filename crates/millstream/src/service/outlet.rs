@@ -55,11 +55,11 @@ impl Outlet {
         let mut notes: Vec<Note> = schemas
             .map(|schema| Note::Schema(Schema::clone(schema)))
             .collect();
-        let inputs = self.current.input_names();
+        let inputs = self.current.input_names()?;
         notes.extend(
             (0..)
                 .zip(inputs)
-                .map(|(number, name)| Note::Input { number, name }),
+                .map(|(number, input)| Note::Input { number, input }),
         );
         let mut start = None;
         for note in notes {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use millstream_journal::Writer;
-use millstream_wire::{Cause, Lineage, Note};
+use millstream_wire::{Cause, InputName, Lineage};
 
 use super::current::Current;
+use super::dead::DeadLetters;
 use super::error::ServiceError;
 use super::resume::Resume;
 use super::runner::{OnError, Report};
@@ -16,7 +16,7 @@ pub(super) struct Progress {
     pub resume: Option<Resume>,
     pub report: Report,
     on_error: OnError,
-    dead: Option<Writer>,
+    dead: Option<DeadLetters>,
     time_ns: i64,
 }
 
@@ -25,19 +25,16 @@ impl Progress {
         current: Arc<Current>,
         resume: Option<Resume>,
         on_error: OnError,
-    ) -> Result<Self, ServiceError> {
-        let dead = match &on_error {
-            OnError::DeadLetter(journal) => Some(journal.writer()?),
-            OnError::Fail | OnError::Skip => None,
-        };
-        Ok(Self {
+        dead: Option<DeadLetters>,
+    ) -> Self {
+        Self {
             current,
             resume,
             report: Report::default(),
             on_error,
             dead,
             time_ns: 0,
-        })
+        }
     }
 
     /// The latest time that the component has seen.
@@ -102,19 +99,19 @@ impl Progress {
     ) -> Result<(), ServiceError> {
         // What failed because it could not publish is no fault of the record, and is not skipped.
         self.end(journal, sequence)?;
-        match (&self.on_error, &self.dead) {
+        match (&self.on_error, &mut self.dead) {
             (OnError::Skip, _) => self.report.skipped += 1,
             (OnError::DeadLetter(_), Some(dead)) => {
                 self.report.dead_letters += 1;
                 // While the outputs are held back, this one is there already too.
                 if self.resume.is_none() {
-                    let note = Note::Dead {
-                        input: journal.to_owned(),
-                        sequence,
-                        error: cause.to_string(),
-                        body: body.to_owned(),
-                    };
-                    dead.append(&note.to_bytes()?)?;
+                    let number = self.current.lineage().map_or(0, |lineage| lineage.input);
+                    let input = self.current.input_name(number)?;
+                    let input = input.unwrap_or_else(|| InputName {
+                        path: journal.to_owned(),
+                        identity: None,
+                    });
+                    dead.append_once(input, sequence, &cause.to_string(), body)?;
                 }
             }
             _ => {

@@ -1,5 +1,6 @@
 //! Runs a component: takes its inputs in order, one thread for each service.
 
+mod announce;
 mod rebuild;
 
 use std::sync::Arc;
@@ -9,19 +10,27 @@ use std::time::Duration;
 use millstream_journal::{Cursor, Error as JournalError, Host, Journal, Share, Wait};
 use millstream_wire::{Cause, Dispatch, Interface, Lineage, Publisher, Schema, Unpacker};
 
+use self::announce::Needs;
 use super::current::{Clock, Current};
+use super::dead::DeadLetters;
 use super::error::ServiceError;
 use super::inlet::{self, Inlet, Taken};
+use super::names::{Names, same_directory};
 use super::outlet::Outlet;
 use super::progress::Progress;
 use super::resume::{self, Resume};
-use super::schedule::{Entry, Schedule};
+use super::schedule::{Entry, Legacy, Place, Schedule, old_timers};
 use super::snapshot::{Keeper, Position, Snapshot, Snapshots};
 
 /// The number of the output journal among the inputs: what is heard from there has no effects.
 const OWN: u32 = u32::MAX - 1;
+/// The number of an input that the service has no longer.
+const GONE: u32 = u32::MAX - 2;
 /// The longest wait before a runner looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How often a runner that spins finds nothing before it looks at the clock.
+const SPINS: u32 = 1 << 20;
 
 /// What becomes of an input that does not fit its schema, or with which the component fails.
 #[derive(Clone, Default)]
@@ -45,6 +54,12 @@ pub struct Settings {
     /// Whether the state depends on earlier inputs. Then a start brings it back: from a [snapshot](Setup::snapshots), from the component's
     /// [own outputs](Setup::rebuild_from), else by calling it with all inputs again. Without, it goes on at once.
     pub rebuild: bool,
+    /// Do without records that were pruned before they were taken, or that the state is to be rebuilt from. The service starts with the oldest
+    /// records that are left; its state is what these make of it.
+    pub skip_pruned: bool,
+    /// The timers that an earlier version has counted, in alphabetical order for a component in Python, else in the order in which they
+    /// were added: for the first start of this version, if the timers have changed.
+    pub old_timers: Option<Vec<String>>,
 }
 
 impl Default for Settings {
@@ -53,6 +68,8 @@ impl Default for Settings {
             wait: Wait::Block,
             on_error: OnError::Fail,
             rebuild: true,
+            skip_pruned: false,
+            old_timers: None,
         }
     }
 }
@@ -161,6 +178,7 @@ impl Service {
             component,
             inlets: Vec::new(),
             timers: Vec::new(),
+            renamed: Vec::new(),
             own: None,
             keeper: None,
         }
@@ -173,11 +191,14 @@ pub struct Setup<C> {
     component: C,
     inlets: Vec<Inlet<C>>,
     timers: Vec<Timer<C>>,
+    /// Earlier names of timers, and those of today.
+    renamed: Vec<(String, String)>,
     own: Option<Inlet<C>>,
     keeper: Option<Keeper<C>>,
 }
 
 struct Timer<C> {
+    name: String,
     period_ns: i64,
     due_ns: i64,
     call: TimerCall<C>,
@@ -211,12 +232,13 @@ impl<C: 'static> Setup<C> {
         + 'static,
     ) -> Result<Self, ServiceError> {
         let dispatch: inlet::Dispatch<C> = Box::new(dispatch);
-        let name = journal.path().display().to_string();
-        if let Some(inlet) = self.inlets.iter_mut().find(|inlet| inlet.name == name) {
+        let path = journal.path();
+        let same = |inlet: &&mut Inlet<C>| same_directory(&inlet.journal.path(), &path);
+        if let Some(inlet) = self.inlets.iter_mut().find(same) {
             inlet.also(schema, dispatch);
             return Ok(self);
         }
-        let number = self.service.current.add_input(name);
+        let number = self.service.current.add_input(journal);
         let mut inlet = Inlet::new(number, journal)?;
         inlet.also(schema, dispatch);
         self.inlets.push(inlet);
@@ -288,14 +310,19 @@ impl<C: 'static> Setup<C> {
 
     /// Calls the component again and again, `period` apart, with the recorded time in ns since 1970. After a pause it is called once,
     /// however many periods have passed.
+    ///
+    /// The calls are recorded under the `name`, which no other timer of the component has: timers may be added, taken away and put in
+    /// another order. Recorded calls of one that was taken away are not repeated.
     #[must_use]
     pub fn every(
         mut self,
+        name: &str,
         period: Duration,
         call: impl FnMut(&mut C, i64) -> Result<(), Cause> + Send + 'static,
     ) -> Self {
         let period_ns = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX).max(1);
         self.timers.push(Timer {
+            name: name.to_owned(),
             period_ns,
             due_ns: 0,
             call: Box::new(call),
@@ -303,38 +330,58 @@ impl<C: 'static> Setup<C> {
         self
     }
 
-    /// Finds out how far the service had come, rebuilds the state of the component, and stands behind the last input.
+    /// What was recorded of the timer `old` is repeated by the timer `new`, which was called `old` before.
+    #[must_use]
+    pub fn renamed_timer(mut self, old: &str, new: &str) -> Self {
+        self.renamed.push((old.to_owned(), new.to_owned()));
+        self
+    }
+
+    /// Finds out how far the service had come, rebuilds the state of the component, and goes to the record after the last input.
     ///
     /// # Errors
-    /// The inputs that are needed are not there any more; the component fails, or does not do again what it did.
+    /// Inputs that are needed have been pruned; two inputs are one journal; the component fails, or does not do again what it did; what
+    /// an earlier version recorded by path or number can mean more than one thing.
     pub fn start(self, settings: Settings) -> Result<Runner<C>, ServiceError> {
         let Self {
             service: Service { current, output },
             component,
-            inlets,
-            mut timers,
+            mut inlets,
+            timers,
+            renamed,
             own,
             keeper,
         } = self;
-        let inputs = current.input_names();
-        let scheduled = inlets.len() > 1 || !timers.is_empty();
-        let (mut schedule, mut resume) = (None, None);
-        if let Some(output) = &output {
-            if scheduled {
-                let opened = Schedule::beside(&output.journal)?;
-                current.add_input(opened.name.clone());
-                schedule = Some(opened);
+        for (at, timer) in timers.iter().enumerate() {
+            if timers[..at].iter().any(|other| other.name == timer.name) {
+                return Err(ServiceError::SameTimer {
+                    name: timer.name.clone(),
+                });
             }
-            resume = resume::find(&output.journal)?;
         }
-        if let Some(resume) = &mut resume {
-            // The input may have had another number before the restart.
-            let names = current.input_names();
-            let number = names.iter().position(|name| *name == resume.input);
-            let output = output.as_ref().map(|output| output.journal.path());
-            resume.lineage.input = number
-                .map(|number| number as u32)
-                .ok_or_else(|| lost(output, resume))?;
+        let several = inlets.len() > 1 || !timers.is_empty();
+        let (mut schedule, mut resume, mut last) = (None, None, None);
+        if let Some(output) = &output {
+            let opened = Schedule::beside(&output.journal, several)?;
+            if several {
+                current.add_input(&opened.journal);
+            }
+            last = opened.last()?;
+            resume = resume::find(&output.journal)?;
+            schedule = Some(opened);
+        }
+        let legacy = match (&schedule, last) {
+            (_, Some(last)) => last.legacy,
+            (Some(schedule), None) => first_legacy(schedule, &timers, &settings)?,
+            (None, None) => Legacy::default(),
+        };
+        let journals = inlets.iter().map(|inlet| &inlet.journal);
+        let mut names = Names::new(journals, legacy.inputs.clone())?;
+        if let (Some(resume), Some(schedule)) = (&mut resume, &schedule) {
+            resume.lineage.input = number_of(resume, schedule, &inlets, &mut names)?;
+        }
+        for inlet in &mut inlets {
+            inlet.skip_pruned = settings.skip_pruned;
         }
         // A state that is not brought back is not worth keeping.
         let keeper = keeper.filter(|_| settings.rebuild);
@@ -343,40 +390,80 @@ impl<C: 'static> Setup<C> {
             (Some(_), None) => return Err(ServiceError::NoOutput),
             (None, _) => None,
         };
-        let host = Host::real();
-        for timer in &mut timers {
-            let now = host.time_ns() as i64;
-            timer.due_ns = (now / timer.period_ns + 1).saturating_mul(timer.period_ns);
-        }
+        let needs = match (&keeper, &own) {
+            (Some(_), _) => Needs::Snapshots,
+            (None, None) if settings.rebuild => Needs::All,
+            (None, _) => Needs::New,
+        };
+        let service = output.as_ref().map(|output| output.journal.lineage());
+        let dead = DeadLetters::new(&settings.on_error, service.transpose()?)?;
         let mut runner = Runner {
             component,
             inlets,
             timers,
+            renamed,
             schedule,
-            progress: Progress::new(current, resume.clone(), settings.on_error.clone())?,
+            progress: Progress::new(current, resume.clone(), settings.on_error.clone(), dead),
             settings,
-            host,
+            host: Host::real(),
             output,
             own,
             keeper,
             snapshots,
+            legacy,
+            needs,
+            announced: Vec::new(),
+            announced_ns: 0,
+            kept: None,
+            unheld: Vec::new(),
+            spins: 0,
         };
-        runner.catch_up(resume.as_ref(), &inputs)?;
-        runner.own = None;
-        if let Some(keeper) = &mut runner.keeper {
-            keeper.since = runner.progress.report.calls + runner.progress.report.ticks;
-        }
-        if let Some(schedule) = &runner.schedule {
-            schedule.announce(inputs)?;
-        }
+        runner.begin(resume.as_ref(), names)?;
         Ok(runner)
     }
+}
+
+/// What paths and numbers of earlier versions mean: at the first start of this version.
+fn first_legacy<C>(
+    schedule: &Schedule,
+    timers: &[Timer<C>],
+    settings: &Settings,
+) -> Result<Legacy, ServiceError> {
+    let known: Vec<(&str, i64)> = timers
+        .iter()
+        .map(|timer| (timer.name.as_str(), timer.period_ns))
+        .collect();
+    Ok(Legacy {
+        timers: old_timers(schedule, &known, settings.old_timers.as_deref())?,
+        ..Legacy::default()
+    })
+}
+
+/// The number that the input of the last output has now; the schedule's is the one after those of the inputs.
+fn number_of<C>(
+    resume: &Resume,
+    schedule: &Schedule,
+    inlets: &[Inlet<C>],
+    names: &mut Names,
+) -> Result<u32, ServiceError> {
+    let input = &resume.input;
+    let ours = inlets.len() as u32;
+    let (sequence, time_ns) = (resume.lineage.sequence, resume.time_ns);
+    let found = match input.identity {
+        Some(identity) if identity == schedule.journal.lineage()? => Some(ours),
+        Some(_) => names.find(std::slice::from_ref(input))[0],
+        None if input.path.ends_with(".schedule") => Some(ours),
+        None => names.resolve(std::slice::from_ref(input), |_, at| {
+            inlets[at].may_have_caused(sequence, time_ns)
+        })?[0],
+    };
+    Ok(found.unwrap_or(GONE))
 }
 
 fn lost(output: Option<std::path::PathBuf>, resume: &Resume) -> ServiceError {
     ServiceError::Lost {
         output: output.unwrap_or_default().display().to_string(),
-        journal: resume.input.clone(),
+        journal: resume.input.path.clone(),
         sequence: resume.lineage.sequence,
     }
 }
@@ -386,7 +473,8 @@ pub struct Runner<C> {
     component: C,
     inlets: Vec<Inlet<C>>,
     timers: Vec<Timer<C>>,
-    /// Where the order is recorded that several inputs and timers are taken in.
+    renamed: Vec<(String, String)>,
+    /// Where the order is recorded that several inputs and timers are taken in, and how far each has come.
     schedule: Option<Schedule>,
     progress: Progress,
     settings: Settings,
@@ -396,12 +484,62 @@ pub struct Runner<C> {
     own: Option<Inlet<C>>,
     keeper: Option<Keeper<C>>,
     snapshots: Option<Snapshots>,
+    legacy: Legacy,
+    needs: Needs,
+    /// What the last announcement said, and when it was made.
+    announced: Vec<Place>,
+    announced_ns: i64,
+    /// Where the inputs were at the last snapshot.
+    kept: Option<Vec<Place>>,
+    /// Inputs without a cursor.
+    unheld: Vec<String>,
+    /// How often a runner that spins has found nothing.
+    spins: u32,
+}
+
+impl<C> Drop for Runner<C> {
+    fn drop(&mut self) {
+        // A clock that outlives the service keeps no journal open.
+        self.progress.current.forget_inputs();
+    }
 }
 
 impl<C> Runner<C> {
+    /// Comes to where the service was, and writes down that it has started.
+    fn begin(&mut self, resume: Option<&Resume>, mut names: Names) -> Result<(), ServiceError> {
+        for timer in &mut self.timers {
+            let now = self.host.time_ns() as i64;
+            timer.due_ns = (now / timer.period_ns + 1).saturating_mul(timer.period_ns);
+        }
+        self.catch_up(resume, &mut names)?;
+        self.own = None;
+        self.legacy.inputs = names.legacy;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.since = self.progress.report.calls + self.progress.report.ticks;
+        }
+        self.announce()?;
+        self.hold_inputs()
+    }
+
+    /// The timer that was recorded under this name.
+    fn timer_named(&self, name: &str) -> Option<usize> {
+        let named = |name: &str| self.timers.iter().position(|timer| timer.name == name);
+        let renamed = || {
+            let new = self.renamed.iter().find(|(old, _)| old == name);
+            new.and_then(|(_, new)| named(new))
+        };
+        named(name).or_else(renamed)
+    }
+
+    /// Inputs that may only be read: no cursor keeps their records from being pruned before the service has taken them.
+    #[must_use]
+    pub fn unheld_inputs(&self) -> &[String] {
+        &self.unheld
+    }
+
     fn tick(&mut self, timer: usize, lineage: Lineage, time_ns: i64) -> Result<(), ServiceError> {
         let Some(timer) = self.timers.get_mut(timer) else {
-            return Ok(()); // a timer that the service has no longer
+            return Ok(());
         };
         self.progress.begin(lineage, time_ns.max(0) as u64);
         let called = (timer.call)(&mut self.component, self.progress.time_ns());
@@ -427,12 +565,14 @@ impl<C> Runner<C> {
             ([inlet], []) => inlet.take(&mut self.component, &mut self.progress)?,
             _ => self.turn_of_several()?,
         };
-        if taken == Taken::Call
-            && let Some(keeper) = &mut self.keeper
-        {
-            keeper.since += 1;
-            if keeper.since >= keeper.every {
-                self.keep()?;
+        if taken == Taken::Call {
+            if let Some(keeper) = &mut self.keeper {
+                keeper.since += 1;
+                if keeper.since >= keeper.every {
+                    self.keep()?;
+                }
+            } else if self.progress.report.calls.is_multiple_of(announce::CALLS) {
+                self.announce()?;
             }
         }
         Ok(taken)
@@ -441,35 +581,38 @@ impl<C> Runner<C> {
     /// Makes a snapshot, if the component has been called since the last one.
     #[cold]
     fn keep(&mut self) -> Result<(), ServiceError> {
+        let since = self.keeper.as_mut().map(|keeper| &mut keeper.since);
+        if since.map_or(0, std::mem::take) == 0 {
+            return Ok(());
+        }
+        // A start from here finds the inputs and timers right there.
+        let schedule = self.announce()?;
         let (Some(keeper), Some(snapshots), Some(output)) =
             (&mut self.keeper, &mut self.snapshots, &self.output)
         else {
             return Ok(());
         };
-        if std::mem::take(&mut keeper.since) == 0 {
-            return Ok(());
-        }
-        let inlets = self.inlets.iter();
-        let inputs: Vec<_> = inlets
-            .map(|inlet| (inlet.name.clone(), inlet.position()))
-            .collect();
-        let names = inputs.iter().map(|(name, _)| name.clone()).collect();
-        let schedule = match &self.schedule {
-            // Whoever goes on from here finds the names right there.
-            Some(schedule) => Some(schedule.announce(names)?),
-            None => None,
-        };
+        let places = self.announced.iter();
         let position = Position {
             time_ns: self.progress.time_ns(),
             outputs: output.journal.next()?,
             schedule,
-            inputs,
+            inputs: places
+                .map(|place| (place.input.clone(), place.next))
+                .collect(),
         };
         let state = (keeper.save)(&mut self.component).map_err(|cause| ServiceError::Unkept {
             output: output.journal.path().display().to_string(),
             cause,
         })?;
-        snapshots.append(&position, &state)
+        snapshots.append(&position, &state)?;
+        // The last but one is needed when a loss of power has taken outputs away that the last one has seen.
+        if let Some(before) = self.kept.replace(self.announced.clone()) {
+            for (inlet, place) in self.inlets.iter().zip(before) {
+                inlet.hold(place.next)?;
+            }
+        }
+        Ok(())
     }
 
     fn turn_of_several(&mut self) -> Result<Taken, ServiceError> {
@@ -505,6 +648,10 @@ impl<C> Runner<C> {
             return Ok(Taken::Nothing);
         };
         let (input, sequence) = (at as u32, self.inlets[at].position());
+        if !self.inlets[at].named {
+            // It was empty at the last announcement, and has an identity now.
+            self.announce()?;
+        }
         if let Some(schedule) = &self.schedule {
             schedule.append(Entry::Record { input, sequence })?;
         }
@@ -518,6 +665,7 @@ impl<C> Runner<C> {
     pub fn drain(&mut self) -> Result<Report, ServiceError> {
         while self.turn()? != Taken::Nothing {}
         self.keep()?;
+        self.announce_end()?;
         self.settle()?;
         Ok(self.progress.report)
     }
@@ -533,6 +681,7 @@ impl<C> Runner<C> {
             }
         }
         self.keep()?;
+        self.announce_end()?;
         self.settle()?;
         Ok(self.progress.report)
     }
@@ -554,6 +703,10 @@ impl<C> Runner<C> {
     /// A journal cannot be read.
     pub fn rest(&mut self) -> Result<(), ServiceError> {
         self.settle()?;
+        self.spins = self.spins.wrapping_add(1);
+        if self.settings.wait != Wait::Spin || self.spins.is_multiple_of(SPINS) {
+            self.announce_idle()?;
+        }
         let due = self.timers.iter().map(|timer| timer.due_ns).min();
         let left = |due| Duration::from_nanos(i64::max(due - self.host.time_ns() as i64, 0) as u64);
         let mut limit = due.map_or(LOOK, left).min(LOOK);

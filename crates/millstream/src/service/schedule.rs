@@ -1,122 +1,280 @@
-//! The order in which a service took its inputs, and when its timers fired: a journal beside the output journal.
+//! What a service was called with, and in which order: a journal beside the output journal.
 //!
-//! With one input and no timer that order is the input's own, and there is no schedule. An entry is a MessagePack array:
-//! `[input, sequence]` of a record, or `[nil, timer, time in ns]`. The inputs' names are told by the same notes as elsewhere.
+//! It holds *announcements* and *entries*. An announcement, at each start and end of the service and at each of its snapshots, says
+//! which inputs and timers the service has, by identity and by name, and how far it has come. With one input and no timer the order is
+//! that of the input, and nothing more is written. With several, an entry for each call says which one came next.
+//!
+//! - A record of an input: `[input, sequence]`. A tick of a timer: `[nil, timer, time in ns]`. The numbers are those of the last
+//!   announcement.
+//! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, inputs, timers, old inputs, old timers]`. `outputs` is
+//!   the sequence number that the next output gets. An input is `[path, identity or nil, start, next]`: the first record that the service
+//!   ever took, and the one that it takes next. A timer is its name.
+//!
+//! Earlier versions wrote notes that name inputs by their paths, and counted timers in alphabetical order. What such paths and numbers
+//! mean is found out at the first start of this version, and repeated in each announcement from then on ([`Legacy`]).
 
-use std::path::PathBuf;
+mod entries;
+mod old;
 
-use millstream_journal::{Journal, Options, Reader, Writer};
-use millstream_wire::{Note, Packer, Record, Unpacker, WireError};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use millstream_journal::{Error as JournalError, Journal, Options, Writer};
+use millstream_wire::{Cause, InputName, Packer, Record, Unpacker, WireError, pack};
 
 use super::error::ServiceError;
+pub(super) use entries::{Entries, Step};
+pub(super) use old::old_timers;
 
-/// What the component was called with.
+/// The version of announcements.
+const VERSION: u64 = 1;
+/// The kind of note that an announcement is.
+const KIND: &str = "order";
+/// Few records go into the schedule of a service with one input and no timer.
+const SEGMENT_BYTES: u64 = 4 << 20;
+
+/// What the component was called with; the numbers are those of the last announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     Record { input: u32, sequence: u64 },
     Timer { timer: u32, time_ns: i64 },
 }
 
+/// The inputs and timers of a service, and how far it has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Announcement {
+    /// The sequence number that the next output gets: all before are effects of what comes before the announcement.
+    pub outputs: u64,
+    pub inputs: Vec<Place>,
+    pub timers: Vec<String>,
+    pub legacy: Legacy,
+}
+
+/// An input and how far a service has come with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub input: InputName,
+    /// The first record that the service ever took.
+    pub start: u64,
+    /// The record that it takes next: all before have had all their effects.
+    pub next: u64,
+}
+
+/// What is written down by earlier versions means.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Legacy {
+    /// The identities of journals that are named by a path only.
+    pub inputs: BTreeMap<String, u128>,
+    /// The names of timers that are counted; nothing where none are.
+    pub timers: Option<Vec<String>>,
+}
+
+impl Announcement {
+    /// Whether the order that follows is that of the only input, so that there are no entries.
+    pub fn is_implicit(&self) -> bool {
+        self.inputs.len() == 1 && self.timers.is_empty()
+    }
+}
+
+/// The schedule of a service.
 pub(super) struct Schedule {
     pub journal: Journal,
     pub name: String,
-    writer: Writer,
+    writer: Option<Writer>,
+}
+
+/// Where the schedule of the service is that writes to `output`: its directory with `.schedule` after its name.
+pub(super) fn path_beside(output: &Path) -> PathBuf {
+    let mut path = output.as_os_str().to_owned();
+    path.push(".schedule");
+    path.into()
 }
 
 impl Schedule {
-    /// Opens the schedule of the service that writes to `output`: its directory with `.schedule` behind its name.
-    pub fn beside(output: &Journal) -> Result<Self, ServiceError> {
-        let mut path = output.path().into_os_string();
-        path.push(".schedule");
-        let path = PathBuf::from(path);
-        let journal = Journal::open(&path, Options::default())?;
+    /// Opens the schedule of the service that writes to `output`; one of several inputs is larger.
+    pub fn beside(output: &Journal, several: bool) -> Result<Self, ServiceError> {
+        let path = path_beside(&output.path());
+        let options = match several {
+            true => Options::default(),
+            false => Options::default().with_segment_bytes(SEGMENT_BYTES),
+        };
+        let journal = Journal::open(&path, options)?;
         Ok(Self {
             name: path.display().to_string(),
-            writer: journal.writer()?,
+            writer: Some(journal.writer()?),
             journal,
         })
     }
 
-    /// Tells the inputs' names, for entries to come; returns the sequence number of the first note.
-    pub fn announce(&self, inputs: Vec<String>) -> Result<u64, ServiceError> {
-        let first = self.journal.next()?;
-        for (number, name) in (0..).zip(inputs) {
-            self.writer
-                .append(&Note::Input { number, name }.to_bytes()?)?;
+    /// Opens the schedule of the service that writes, or wrote, to `output` to read it. Nothing when there is none.
+    #[expect(dead_code, reason = "a replay takes the recorded order from here")]
+    pub fn recorded(output: &Path) -> Result<Option<Self>, ServiceError> {
+        let path = path_beside(output);
+        match Journal::open(&path, Options::read_only()) {
+            Err(JournalError::NotFound { .. }) => Ok(None),
+            journal => Ok(Some(Self {
+                name: path.display().to_string(),
+                journal: journal?,
+                writer: None,
+            })),
         }
-        Ok(first)
     }
 
-    /// Notes what the component is about to be called with; returns the entry's sequence number.
+    fn append_bytes(&self, bytes: &[u8]) -> Result<u64, ServiceError> {
+        match &self.writer {
+            Some(writer) => Ok(writer.append(bytes)?),
+            None => Err(JournalError::ReadOnly {
+                path: self.journal.path(),
+            }
+            .into()),
+        }
+    }
+
+    /// Writes the inputs and timers for entries to come; returns the sequence number of the announcement.
+    pub fn announce(&self, announcement: &Announcement) -> Result<u64, ServiceError> {
+        self.append_bytes(&announcement.to_bytes()?)
+    }
+
+    /// Writes what the component is about to be called with; returns the entry's sequence number.
     pub fn append(&self, entry: Entry) -> Result<u64, ServiceError> {
         let mut bytes = [0; 24];
         let mut out = Packer::new(&mut bytes);
         entry.pack(&mut out)?;
-        Ok(self.writer.append(out.written())?)
+        self.append_bytes(out.written())
     }
 
-    /// All entries, or those from a note of names on, in the numbers that `inputs` have now.
-    pub fn entries(&self, inputs: &[String], from: Option<u64>) -> Result<Entries, ServiceError> {
+    /// The newest announcement. Nothing in a schedule of an earlier version.
+    pub fn last(&self) -> Result<Option<Announcement>, ServiceError> {
         let mut reader = self.journal.reader()?;
-        if let Some(from) = from {
-            reader.seek(from)?;
-        }
-        Ok(Entries {
-            reader,
-            schedule: self.name.clone(),
-            inputs: inputs.to_vec(),
-            numbers: Vec::new(),
-        })
-    }
-}
-
-/// Reads a schedule.
-pub(super) struct Entries {
-    reader: Reader,
-    schedule: String,
-    inputs: Vec<String>,
-    /// The number that each input of the schedule has now.
-    numbers: Vec<Option<u32>>,
-}
-
-impl Entries {
-    /// The next entry and its sequence number. Those of an input that the service has no longer are left out.
-    pub fn next(&mut self) -> Result<Option<(u64, Entry)>, ServiceError> {
-        while let Some(record) = self.reader.next()? {
-            let (sequence, body) = (record.sequence, record.body);
-            let fault = |error: Box<WireError>| ServiceError::Input {
-                journal: self.schedule.clone(),
-                sequence,
-                cause: error,
-            };
-            if let Ok(Record::Note(note)) = Record::read(body) {
-                if let Note::Input { number, name } = Note::from_bytes(note).map_err(fault)? {
-                    let number = number as usize;
-                    let count = self.numbers.len().max(number + 1);
-                    self.numbers.resize(count, None);
-                    let now = self.inputs.iter().position(|input| *input == name);
-                    self.numbers[number] = now.map(|now| now as u32);
-                }
-                continue;
-            }
-            match Entry::unpack(body).map_err(fault)? {
-                Entry::Record {
-                    input,
-                    sequence: of,
-                } => {
-                    if let Some(Some(input)) = self.numbers.get(input as usize).copied() {
-                        let entry = Entry::Record {
-                            input,
-                            sequence: of,
-                        };
-                        return Ok(Some((sequence, entry)));
-                    }
-                }
-                timer => return Ok(Some((sequence, timer))),
+        for sequence in (self.journal.first()?..self.journal.next()?).rev() {
+            let found = Announcement::from_bytes(reader.read(sequence)?.body);
+            let found = found.map_err(|cause| self.fault(sequence, cause))?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
     }
+
+    /// All announcements and entries, or those from an announcement on. `legacy` is what the newest announcement says.
+    pub fn entries(&self, from: Option<u64>, legacy: Legacy) -> Result<Entries, ServiceError> {
+        let mut reader = self.journal.reader()?;
+        if let Some(from) = from {
+            reader.seek(from)?;
+        }
+        Ok(Entries::new(reader, self.name.clone(), legacy))
+    }
+
+    /// A record that cannot be read.
+    pub fn fault(&self, sequence: u64, cause: impl Into<Cause>) -> ServiceError {
+        ServiceError::Input {
+            journal: self.name.clone(),
+            sequence,
+            cause: cause.into(),
+        }
+    }
+}
+
+impl Announcement {
+    fn to_bytes(&self) -> Result<Vec<u8>, ServiceError> {
+        let places = self.inputs.iter().map(|place| place.input.path.len());
+        let old = self.legacy.inputs.keys().map(String::len);
+        let old_timers = self.legacy.timers.iter().flatten();
+        let timers = self.timers.iter().chain(old_timers).map(String::len);
+        let size_max: usize = places.chain(old).chain(timers).map(|len| len + 64).sum();
+        Ok(pack(size_max + 64, |out| self.pack(out))?)
+    }
+
+    fn pack(&self, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
+        out.nil()?;
+        out.array(8)?;
+        out.uint(0)?;
+        out.str(KIND)?;
+        out.uint(VERSION)?;
+        out.uint(self.outputs)?;
+        out.array(self.inputs.len())?;
+        for Place { input, start, next } in &self.inputs {
+            out.array(4)?;
+            out.str(&input.path)?;
+            InputName::pack_identity(input.identity, out)?;
+            out.uint(*start)?;
+            out.uint(*next)?;
+        }
+        pack_names(&self.timers, out)?;
+        out.array(self.legacy.inputs.len())?;
+        for (path, identity) in &self.legacy.inputs {
+            out.array(2)?;
+            out.str(path)?;
+            InputName::pack_identity(Some(*identity), out)?;
+        }
+        match &self.legacy.timers {
+            Some(timers) => pack_names(timers, out),
+            None => out.nil(),
+        }
+    }
+
+    /// Nothing for a record that is no announcement.
+    fn from_bytes(body: &[u8]) -> Result<Option<Self>, Cause> {
+        let Ok(Record::Note(note)) = Record::read(body) else {
+            return Ok(None);
+        };
+        let mut values = Unpacker::new(note);
+        values.array()?;
+        values.uint()?;
+        if values.str()? != KIND {
+            return Ok(None);
+        }
+        let version = values.uint()?;
+        if version != VERSION {
+            return Err(format!(
+                "an announcement of version {version}; this program knows {VERSION}"
+            )
+            .into());
+        }
+        let outputs = values.uint()?;
+        let mut inputs = Vec::new();
+        for _ in 0..values.array()? {
+            values.array_of(4)?;
+            inputs.push(Place {
+                input: InputName {
+                    path: values.str()?.to_owned(),
+                    identity: InputName::unpack_identity(&mut values)?,
+                },
+                start: values.uint()?,
+                next: values.uint()?,
+            });
+        }
+        let timers = unpack_names(&mut values)?;
+        let mut legacy = Legacy::default();
+        for _ in 0..values.array()? {
+            values.array_of(2)?;
+            let path = values.str()?.to_owned();
+            let identity = InputName::unpack_identity(&mut values)?;
+            legacy
+                .inputs
+                .extend(identity.map(|identity| (path, identity)));
+        }
+        if !values.take_nil()? {
+            legacy.timers = Some(unpack_names(&mut values)?);
+        }
+        values.end()?;
+        Ok(Some(Self {
+            outputs,
+            inputs,
+            timers,
+            legacy,
+        }))
+    }
+}
+
+fn pack_names(names: &[String], out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
+    out.array(names.len())?;
+    names.iter().try_for_each(|name| out.str(name))
+}
+
+fn unpack_names(values: &mut Unpacker<'_>) -> Result<Vec<String>, Box<WireError>> {
+    let count = values.array()?;
+    (0..count).map(|_| Ok(values.str()?.to_owned())).collect()
 }
 
 impl Entry {
@@ -182,5 +340,45 @@ mod tests {
                 assert!(Entry::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
             }
         }
+    }
+
+    #[test]
+    fn an_announcement_is_these_bytes() {
+        let place = |path: &str, identity, start, next| Place {
+            input: InputName {
+                path: path.to_owned(),
+                identity,
+            },
+            start,
+            next,
+        };
+        let announcement = Announcement {
+            outputs: 5,
+            inputs: vec![place("a", Some(1), 2, 3), place("b", None, 0, 0)],
+            timers: vec!["beat".to_owned()],
+            legacy: Legacy {
+                inputs: BTreeMap::from([("c".to_owned(), 4)]),
+                timers: Some(vec!["tock".to_owned()]),
+            },
+        };
+        let id = |last: u8| [&b"\xc4\x10"[..], &[0; 15], &[last]].concat();
+        let bytes = [
+            &b"\xc0\x98\x00\xa5order\x01\x05\x92\x94\xa1a"[..],
+            &id(1),
+            b"\x02\x03\x94\xa1b\xc0\x00\x00\x91\xa4beat\x91\x92\xa1c",
+            &id(4),
+            b"\x91\xa4tock",
+        ]
+        .concat();
+        assert_eq!(announcement.to_bytes().unwrap(), bytes);
+        let read = Announcement::from_bytes(&bytes).unwrap();
+        assert_eq!(read, Some(announcement));
+        for cut in 12..bytes.len() {
+            assert!(Announcement::from_bytes(&bytes[..cut]).is_err(), "{cut}");
+        }
+        let mut later = bytes;
+        later[9] = 2;
+        let error = Announcement::from_bytes(&later).unwrap_err().to_string();
+        assert_eq!(error, "an announcement of version 2; this program knows 1");
     }
 }

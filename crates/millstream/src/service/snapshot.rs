@@ -1,19 +1,22 @@
 //! States of a component, kept so that a start need not repeat all inputs: a journal beside the output journal.
 //!
 //! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record behind them that makes it whole:
-//! `[1, time in ns, outputs, schedule or nil, pieces, {input: position}]`. Positions are the sequence numbers that come next, of the
-//! outputs, of the [schedule](super::schedule) and of each input. The last two snapshots are kept, so that there is one left when
+//! `[2, time in ns, outputs, schedule or nil, pieces, [[path, identity, position], ...]]`. Positions are the sequence numbers that come
+//! next, of the outputs, of the [schedule](super::schedule) and of each input, which is named by its identity. An earlier version wrote 1, and
+//! the inputs as `{path: position}`. The last two snapshots are kept, so that there is one left when
 //! a loss of power has taken outputs away that the newest one has seen.
 
 use std::path::PathBuf;
 
 use millstream_journal::{Cursor, Journal, Options, Retention, Share, Writer};
-use millstream_wire::{Cause, Packer, Unpacker, WireError, pack};
+use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
 use super::error::ServiceError;
 
 /// The version of the records.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// The version that named inputs by their paths.
+const VERSION_OF_PATHS: u64 = 1;
 /// How many bytes of a state go into one record.
 const PIECE_BYTES: usize = 256 << 10;
 /// Snapshots come and go; a segment is what is removed at once.
@@ -56,7 +59,7 @@ pub(super) struct Position {
     pub time_ns: i64,
     pub outputs: u64,
     pub schedule: Option<u64>,
-    pub inputs: Vec<(String, u64)>,
+    pub inputs: Vec<(InputName, u64)>,
 }
 
 /// The journal of the snapshots of a service.
@@ -98,7 +101,7 @@ impl Snapshots {
         let names: usize = position
             .inputs
             .iter()
-            .map(|(name, _)| name.len() + HEAD_BYTES)
+            .map(|(name, _)| name.path.len() + HEAD_BYTES)
             .sum();
         let head = pack(names + HEAD_BYTES, |out| position.pack(count, out))?;
         self.writer.append(&head)?;
@@ -116,7 +119,7 @@ impl Snapshots {
     /// The newest snapshot whose position `fits`, with its state and its sequence number.
     pub fn newest(
         &self,
-        fits: impl Fn(&Position) -> bool,
+        mut fits: impl FnMut(&Position) -> bool,
     ) -> Result<Option<(Position, Vec<u8>, u64)>, ServiceError> {
         let mut reader = self.journal.reader()?;
         let first = self.journal.first()?;
@@ -160,9 +163,11 @@ impl Position {
             None => out.nil()?,
         }
         out.uint(pieces)?;
-        out.map(self.inputs.len())?;
+        out.array(self.inputs.len())?;
         for (name, position) in &self.inputs {
-            out.str(name)?;
+            out.array(3)?;
+            out.str(&name.path)?;
+            InputName::pack_identity(name.identity, out)?;
             out.uint(*position)?;
         }
         Ok(())
@@ -176,7 +181,7 @@ impl Position {
         }
         values.array()?;
         let version = values.uint()?;
-        if version != VERSION {
+        if version != VERSION && version != VERSION_OF_PATHS {
             return Err(
                 format!("a snapshot of version {version}; this program knows {VERSION}").into(),
             );
@@ -187,11 +192,10 @@ impl Position {
             false => Some(values.uint()?),
         };
         let pieces = values.uint()?;
-        let count = values.map()?;
-        let mut inputs = Vec::with_capacity(count);
-        for _ in 0..count {
-            inputs.push((values.str()?.to_owned(), values.uint()?));
-        }
+        let inputs = match version {
+            VERSION => unpack_inputs(&mut values)?,
+            _ => unpack_paths(&mut values)?,
+        };
         values.end()?;
         let position = Self {
             time_ns,
@@ -203,16 +207,50 @@ impl Position {
     }
 }
 
+fn unpack_inputs(values: &mut Unpacker<'_>) -> Result<Vec<(InputName, u64)>, Box<WireError>> {
+    let count = values.array()?;
+    let input = |_| {
+        values.array_of(3)?;
+        let path = values.str()?.to_owned();
+        let identity = InputName::unpack_identity(values)?;
+        Ok((InputName { path, identity }, values.uint()?))
+    };
+    (0..count).map(input).collect()
+}
+
+fn unpack_paths(values: &mut Unpacker<'_>) -> Result<Vec<(InputName, u64)>, Box<WireError>> {
+    let count = values.map()?;
+    let input = |_| {
+        let path = values.str()?.to_owned();
+        let name = InputName {
+            path,
+            identity: None,
+        };
+        Ok((name, values.uint()?))
+    };
+    (0..count).map(input).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn named(path: &str, identity: Option<u128>) -> InputName {
+        InputName {
+            path: path.to_owned(),
+            identity,
+        }
+    }
 
     fn position(outputs: u64) -> Position {
         Position {
             time_ns: -1,
             outputs,
             schedule: outputs.is_multiple_of(2).then_some(7),
-            inputs: vec![("orders".to_owned(), outputs * 3), ("limits".to_owned(), 0)],
+            inputs: vec![
+                (named("orders", Some(9)), outputs * 3),
+                (named("limits", None), 0),
+            ],
         }
     }
 
@@ -251,11 +289,28 @@ mod tests {
     }
 
     #[test]
-    fn version_1_is_these_bytes() {
-        let bytes = b"\x96\x01\xff\x02\x07\x03\x82\xa6orders\x06\xa6limits\x00";
-        let packed = pack(64, |out| position(2).pack(3, out)).unwrap();
+    fn version_2_is_these_bytes() {
+        let identity = [&b"\xc4\x10"[..], &[0; 15], &[9]].concat();
+        let bytes = [
+            &b"\x96\x02\xff\x02\x07\x03\x92\x93\xa6orders"[..],
+            &identity,
+            b"\x06\x93\xa6limits\xc0\x00",
+        ]
+        .concat();
+        let packed = pack(128, |out| position(2).pack(3, out)).unwrap();
         assert_eq!(packed, bytes);
-        assert_eq!(Position::unpack(bytes).unwrap(), Some((position(2), 3)));
+        assert_eq!(Position::unpack(&bytes).unwrap(), Some((position(2), 3)));
+        for cut in 0..bytes.len() {
+            assert!(Position::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn version_1_is_read() {
+        let bytes = b"\x96\x01\xff\x02\x07\x03\x82\xa6orders\x06\xa6limits\x00";
+        let mut expected = position(2);
+        expected.inputs[0].0.identity = None;
+        assert_eq!(Position::unpack(bytes).unwrap(), Some((expected, 3)));
         for cut in 0..bytes.len() {
             assert!(Position::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
         }
@@ -268,13 +323,13 @@ mod tests {
         let snapshots = Snapshots::beside(&output).unwrap();
         let later = pack(8, |out| {
             out.array(1)?;
-            out.uint(2)
+            out.uint(3)
         });
         snapshots.writer.append(&later.unwrap()).unwrap();
         let error = snapshots.newest(|_| true).unwrap_err().to_string();
         assert!(
             error.ends_with(
-                "out.snapshots, record 0: a snapshot of version 2; this program knows 1"
+                "out.snapshots, record 0: a snapshot of version 3; this program knows 2"
             ),
             "{error}"
         );

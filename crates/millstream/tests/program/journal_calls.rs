@@ -4,7 +4,7 @@ use std::path::Path;
 
 use millstream::journal::{Journal, Options, Writer};
 use millstream::service::publisher;
-use millstream::wire::{Call, Interface, Lineage, Note, Schema, Value};
+use millstream::wire::{Call, InputName, Interface, Lineage, Note, Schema, Value};
 use serde_json::json;
 
 use super::journal::{fresh, raw};
@@ -213,7 +213,10 @@ fn an_effect_names_the_record_behind_it() {
     let writer = writer(&path);
     let input = |name: &str| Note::Input {
         number: 0,
-        name: name.to_owned(),
+        input: InputName {
+            path: name.to_owned(),
+            identity: None,
+        },
     };
     let lineage = |sequence| Some(Lineage { input: 0, sequence });
     let cancel = call("cancel", &[("id", Value::Int(1))]);

@@ -195,12 +195,25 @@ fn inputs_that_are_gone_are_missed() {
         1
     );
 
-    let service = Service::new(&folder.journal("replies")).unwrap();
-    let desk = Desk::new(service.publisher::<dyn Replies>().unwrap(), service.clock());
-    let setup = service
-        .component(desk)
-        .input::<dyn Orders>(&folder.journal("others"))
-        .unwrap();
-    let error = setup.start(Settings::default()).err().unwrap();
-    assert!(matches!(error, ServiceError::Lost { .. }), "{error}");
+    // It was stopped, so all that it took has had its effects, and it may be given another input.
+    let others = || {
+        let service = Service::new(&folder.journal("replies")).unwrap();
+        let desk = Desk::new(service.publisher::<dyn Replies>().unwrap(), service.clock());
+        let setup = service.component(desk);
+        let setup = setup
+            .input::<dyn Orders>(&folder.journal("others"))
+            .unwrap();
+        setup.start(Settings::default())
+    };
+    others().unwrap();
+    let settings = Settings {
+        rebuild: false,
+        ..Settings::default()
+    };
+    let mut broken = folder.start("replies", settings).unwrap();
+    folder.orders(20_000..20_001);
+    broken.turn().unwrap();
+    drop(broken);
+    let error = others().err().unwrap();
+    assert!(matches!(error, ServiceError::Unfinished { .. }), "{error}");
 }

@@ -34,7 +34,7 @@ fn each_output_tells_the_input_that_it_is_an_effect_of() {
     assert_eq!(found, expected);
 
     let replies = folder.path("replies");
-    let hops = history(&replies, folder.journal("replies").next().unwrap() - 1).unwrap();
+    let hops = history(&replies, folder.journal("replies").next().unwrap() - 1, &[]).unwrap();
     let texts: Vec<String> = hops
         .iter()
         .map(|hop| hop.call.as_ref().unwrap().to_text())
@@ -108,7 +108,7 @@ fn timers_fire_by_the_recorded_clock() {
             .component(desk)
             .input::<dyn Orders>(&folder.journal("orders"))
             .unwrap();
-        let setup = setup.every(Duration::from_millis(1), |desk, at| {
+        let setup = setup.every("summary", Duration::from_millis(1), |desk, at| {
             assert_eq!(at, desk.clock.now_ns());
             desk.replies.summary(desk.accepted, at);
             Ok(())

@@ -4,7 +4,7 @@ use millstream::journal::{Journal, Options, Retention};
 use millstream::service::{
     Clock, Runner, Service, ServiceError, Settings, Setup, Snapshot, publisher,
 };
-use millstream::wire::{Call, Cause, packed, unpacked};
+use millstream::wire::{Call, Cause, Record, packed, unpacked};
 
 use crate::desk::{Desk, Folder, Limits, Order, Orders, Replies, calls};
 
@@ -292,7 +292,13 @@ fn two_interfaces_on_one_journal_are_one_input() {
     start().drain().unwrap();
     let expected = outputs(&folder.journal("replies"));
     assert!(expected.iter().any(|call| call.method == "rejected"));
-    assert!(!folder.path("replies.schedule").exists());
+    let schedule = folder.journal("replies.schedule");
+    let mut reader = schedule.reader().unwrap();
+    while let Some(record) = reader.next().unwrap() {
+        let is_note = matches!(Record::read(record.body), Ok(Record::Note(_)));
+        assert!(is_note, "one input has an order of its own");
+    }
+    drop((reader, schedule));
     for left in [1, 9, 20] {
         cut(&folder, "replies", left);
         start().drain().unwrap();

@@ -41,7 +41,10 @@ impl Said {
                          input,
                          sequence: of,
                      }| Origin {
-                        journal: calls.input(input, sequence).ok().map(str::to_owned),
+                        journal: calls
+                            .input(input, sequence)
+                            .ok()
+                            .map(|name| name.path.clone()),
                         sequence: of,
                     },
                 );
@@ -74,14 +77,17 @@ impl Said {
                     methods.join(", ")
                 )
             }
-            Said::Note(Note::Input { number, name }) => write!(out, "# input {number}: {name}"),
+            Said::Note(Note::Input { number, input }) => {
+                write!(out, "# input {number}: {}", input.path)
+            }
             Said::Note(Note::Dead {
                 input,
                 sequence,
                 error,
                 ..
             }) => {
-                write!(out, "# dead letter: {input}, record {sequence}: {error}")
+                let journal = &input.path;
+                write!(out, "# dead letter: {journal}, record {sequence}: {error}")
             }
             Said::Note(_) => write!(out, "# a note"),
         };
@@ -124,19 +130,21 @@ impl Serialize for Said {
                 map.serialize_entry("version", &schema.version())?;
                 map.serialize_entry("methods", &methods(schema).collect::<Vec<_>>())?;
             }
-            Said::Note(Note::Input { number, name }) => {
+            Said::Note(Note::Input { number, input }) => {
                 map.serialize_entry("note", "input")?;
                 map.serialize_entry("number", number)?;
-                map.serialize_entry("journal", name)?;
+                map.serialize_entry("journal", &input.path)?;
+                map.serialize_entry("identity", &input.identity.map(|id| format!("{id:032x}")))?;
             }
             Said::Note(Note::Dead {
                 input,
                 sequence,
                 error,
                 body,
+                ..
             }) => {
                 map.serialize_entry("note", "dead")?;
-                map.serialize_entry("journal", input)?;
+                map.serialize_entry("journal", &input.path)?;
                 map.serialize_entry("of", sequence)?;
                 map.serialize_entry("error", error)?;
                 map.serialize_entry("base64", &BASE64.encode(body))?;

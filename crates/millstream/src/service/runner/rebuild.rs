@@ -1,39 +1,63 @@
-//! A start: the component comes to where it was before, and the service to behind the last input that has its effect.
+//! A start: the component comes to where it was before, and the service to after the last input that has its effect.
 //!
 //! The state comes from a snapshot, if there are any; from there on from the component's own outputs, if it hears them, else from the
-//! inputs, whose outputs are held back where they are there already.
+//! inputs, whose outputs are held back where they are there already. The [schedule](super::super::schedule) says in which order. Inputs
+//! and timers that the service has no longer are skipped: their outputs stay.
 
 use millstream_wire::Lineage;
 
 use super::super::error::ServiceError;
 use super::super::inlet::Taken;
+use super::super::names::Names;
 use super::super::resume::Resume;
-use super::super::schedule::Entry;
+use super::super::schedule::{Announcement, Entries, Place, Step};
 use super::super::snapshot::Position;
-use super::{Runner, lost};
+use super::{GONE, Runner, lost};
+
+/// What a start knows by now.
+struct Past<'a> {
+    resume: Option<&'a Resume>,
+    /// What the inputs and timers of the schedule are now.
+    inputs: Vec<Option<u32>>,
+    timers: Vec<Option<usize>>,
+    /// Whether the last announcement left the order to the only input.
+    is_implicit: Option<bool>,
+    /// Whether the last entry was that of the last output, on an input that the service has no longer.
+    at_gone: bool,
+}
 
 impl<C> Runner<C> {
     /// Brings the component to where it was before the restart.
     pub(super) fn catch_up(
         &mut self,
         resume: Option<&Resume>,
-        inputs: &[String],
+        names: &mut Names,
     ) -> Result<(), ServiceError> {
-        let kept = self.restore(resume)?;
+        let kept = self.restore(resume, names)?;
         self.hear_own(kept.as_ref(), resume)?;
-        let mut entries = match &self.schedule {
-            Some(schedule) => {
-                schedule.entries(inputs, kept.as_ref().and_then(|kept| kept.schedule))?
-            }
-            None => return self.catch_up_alone(resume, kept.as_ref()),
+        let mut past = Past {
+            resume,
+            inputs: Vec::new(),
+            timers: Vec::new(),
+            is_implicit: None,
+            at_gone: false,
         };
-        while let Some((number, entry)) = entries.next()? {
-            self.repeat(number, entry, inputs.len() as u32, resume)?;
+        let from = kept.as_ref().and_then(|kept| kept.schedule);
+        let entries = match &self.schedule {
+            Some(schedule) => Some(schedule.entries(from, self.legacy.clone())?),
+            None => None,
+        };
+        if let Some(mut entries) = entries {
+            while let Some((number, time_ns, step)) = entries.next()? {
+                self.repeat(&mut past, &entries, names, (number, time_ns, step))?;
+            }
         }
-        match (resume, &self.progress.resume) {
-            (Some(resume), Some(_)) => Err(self.lost(resume)),
-            _ => Ok(()),
+        self.repeat_implicit(&past)?;
+        for inlet in &self.inlets {
+            // What comes next must be there, also for a service that had no output yet.
+            inlet.needs(inlet.position())?;
         }
+        Ok(())
     }
 
     fn lost(&self, resume: &Resume) -> ServiceError {
@@ -48,48 +72,85 @@ impl<C> Runner<C> {
         self.settings.rebuild && self.own.is_none()
     }
 
+    /// Whether the last input with an effect is still to come.
+    fn is_before(&self, resume: Option<&Resume>, lineage: Lineage) -> bool {
+        self.progress.resume.is_some() && resume.is_some_and(|it| it.lineage != lineage)
+    }
+
     /// Takes the state of the newest snapshot that is not ahead of any journal: a loss of power may have taken records away.
-    fn restore(&mut self, resume: Option<&Resume>) -> Result<Option<Position>, ServiceError> {
+    fn restore(
+        &mut self,
+        resume: Option<&Resume>,
+        names: &mut Names,
+    ) -> Result<Option<Position>, ServiceError> {
         let (Some(keeper), Some(snapshots), Some(output)) =
             (&mut self.keeper, &self.snapshots, &self.output)
         else {
             return Ok(None);
         };
         let outputs = output.journal.next()?;
-        let scheduled = self
-            .schedule
-            .as_ref()
-            .map(|schedule| schedule.journal.next());
+        let scheduled = self.schedule.as_ref();
+        let scheduled = scheduled.map(|schedule| schedule.journal.next());
         let scheduled = scheduled.transpose()?;
         let mut ends = Vec::new();
         for inlet in &self.inlets {
-            ends.push((&inlet.name, inlet.end()?));
+            ends.push(inlet.end()?);
         }
+        let inlets = &self.inlets;
+        // The places of the inputs in a snapshot; what is left open fits if the component has seen no later time.
+        let mut places = |kept: &Position| {
+            let named: Vec<_> = kept.inputs.iter().map(|(name, _)| name.clone()).collect();
+            names.resolve(&named, |name, input| {
+                let at = kept.inputs[name].1;
+                at <= ends[input] && inlets[input].was_taken_by(at, kept.time_ns)
+            })
+        };
+        let mut fault = None;
         let found = snapshots.newest(|kept| {
-            let end = |name| ends.iter().find(|(known, _)| *known == name);
+            let places = places(kept).unwrap_or_else(|error| {
+                fault.get_or_insert(error);
+                Vec::new()
+            });
+            let mut placed = places.iter().zip(&kept.inputs);
             kept.outputs <= outputs
                 && kept
                     .schedule
                     .is_none_or(|at| scheduled.is_some_and(|end| at <= end))
-                && kept
-                    .inputs
-                    .iter()
-                    .all(|(name, at)| end(name).is_none_or(|(_, end)| at <= end))
+                && placed
+                    .all(|(place, (_, at))| place.is_none_or(|place| *at <= ends[place as usize]))
         })?;
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
         let Some((kept, state, sequence)) = found else {
             return Ok(None);
         };
+        let places = places(&kept)?;
         (keeper.restore)(&mut self.component, &state)
             .map_err(|cause| snapshots.fault(sequence, cause))?;
         let mut covered = false;
-        for (number, inlet) in (0..).zip(&mut self.inlets) {
-            if let Some((_, at)) = kept.inputs.iter().find(|(name, _)| *name == inlet.name) {
-                inlet.seek(*at)?;
-                covered |= resume
-                    .is_some_and(|it| it.lineage.input == number && it.lineage.sequence < *at);
+        for (place, (name, at)) in places.into_iter().zip(&kept.inputs) {
+            match place {
+                Some(number) => {
+                    let inlet = &mut self.inlets[number as usize];
+                    // The one that was empty is placed by the schedule.
+                    if name.identity.is_some() || *at > 0 {
+                        inlet.seek(*at)?;
+                        inlet.placed = true;
+                        // Unless the schedule says more.
+                        inlet.start = 0;
+                    }
+                    covered |= resume
+                        .is_some_and(|it| it.lineage.input == number && it.lineage.sequence < *at);
+                }
+                None => {
+                    covered |= resume.is_some_and(|it| {
+                        it.lineage.input == GONE && it.input == *name && it.lineage.sequence < *at
+                    });
+                }
             }
         }
-        // The number behind those of the inputs is that of the schedule.
+        // The number after those of the inputs is that of the schedule.
         covered |= resume.is_some_and(|it| {
             it.lineage.input as usize == self.inlets.len()
                 && kept.schedule.is_some_and(|at| it.lineage.sequence < at)
@@ -111,16 +172,7 @@ impl<C> Runner<C> {
         else {
             return Ok(());
         };
-        match kept {
-            Some(kept) => own.seek(kept.outputs)?,
-            None if own.position() > 0 => {
-                return Err(ServiceError::Pruned {
-                    journal: own.name.clone(),
-                    first: own.position(),
-                });
-            }
-            None => {}
-        }
+        own.seek(kept.map_or(0, |kept| kept.outputs))?;
         while own.position() < resume.first {
             if own.take(&mut self.component, &mut self.progress)? == Taken::Nothing {
                 break;
@@ -129,27 +181,231 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// With one input, its own order is that in which it was taken.
-    fn catch_up_alone(
+    /// Does again what the schedule says was done.
+    fn repeat(
         &mut self,
-        resume: Option<&Resume>,
-        kept: Option<&Position>,
+        past: &mut Past<'_>,
+        entries: &Entries,
+        names: &mut Names,
+        (number, time_ns, step): (u64, u64, Step),
     ) -> Result<(), ServiceError> {
-        let repeats = self.repeats();
-        let (Some(resume), Some(inlet), Some(_)) =
-            (resume, self.inlets.first_mut(), &self.progress.resume)
-        else {
+        if std::mem::take(&mut past.at_gone) {
+            // Something came after it, so it had all its effects.
+            self.progress.resume = None;
+        }
+        match step {
+            Step::Announced => self.renumber(past, entries, names),
+            Step::Record { input, sequence } => match past.inputs.get(input).copied().flatten() {
+                Some(input) => {
+                    let lineage = Lineage { input, sequence };
+                    let written_ns = entries.announced().is_none().then_some(time_ns);
+                    self.repeat_record(past, lineage, written_ns)
+                }
+                None => {
+                    let name = entries.inputs().get(input).cloned();
+                    past.at_gone = past.resume.is_some_and(|it| {
+                        it.lineage.input == GONE
+                            && it.lineage.sequence == sequence
+                            && name.is_some_and(|name| it.is_of(&name))
+                    });
+                    Ok(())
+                }
+            },
+            Step::Timer { timer, time_ns } => {
+                let lineage = Lineage {
+                    input: self.inlets.len() as u32,
+                    sequence: number,
+                };
+                match past.timers.get(timer).copied().flatten() {
+                    Some(timer) => {
+                        if self.repeats() || !self.is_before(past.resume, lineage) {
+                            self.tick(timer, lineage, time_ns)?;
+                        }
+                    }
+                    // What this timer still had to do is not done by anything now.
+                    None if past.resume.is_some_and(|it| it.lineage == lineage) => {
+                        self.progress.resume = None;
+                    }
+                    None => {}
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Inputs and timers have new numbers. What came before in the order of an only input is done again.
+    fn renumber(
+        &mut self,
+        past: &mut Past<'_>,
+        entries: &Entries,
+        names: &mut Names,
+    ) -> Result<(), ServiceError> {
+        past.inputs = match entries.announced() {
+            None => names.resolve(&entries.inputs(), |_, _| true)?,
+            Some(_) => names.find(&entries.inputs()),
+        };
+        let timers = entries.timers().unwrap_or_default().iter();
+        past.timers = timers.map(|name| self.timer_named(name)).collect();
+        past.is_implicit = Some(entries.announced().is_some_and(Announcement::is_implicit));
+        let Some(announced) = entries.announced() else {
             return Ok(());
         };
+        for (place, number) in announced.inputs.iter().zip(past.inputs.clone()) {
+            match number {
+                Some(number) => self.repeat_to(past, number, place, announced.outputs)?,
+                None => {
+                    let is_done = past.resume.is_some_and(|it| {
+                        it.lineage.input == GONE
+                            && it.is_of(&place.input)
+                            && it.lineage.sequence < place.next
+                    });
+                    if is_done {
+                        self.progress.resume = None;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Comes to where an announcement says that an input was; `outputs` were there then.
+    fn repeat_to(
+        &mut self,
+        past: &Past<'_>,
+        number: u32,
+        place: &Place,
+        outputs: u64,
+    ) -> Result<(), ServiceError> {
+        let repeats = self.repeats();
+        let has_outputs = match &self.output {
+            Some(output) => outputs <= output.journal.next()?,
+            None => true,
+        };
+        let inlet = &mut self.inlets[number as usize];
+        inlet.start = place.start;
+        if !inlet.placed {
+            // All that it ever took is needed; without a state only what has not had its effects.
+            if repeats || place.start >= inlet.first()? {
+                inlet.seek(place.start)?;
+            }
+            inlet.placed = true;
+        }
         if !repeats {
-            inlet.seek(resume.lineage.sequence)?;
-        } else if kept.is_none() && inlet.position() > 0 {
-            return Err(ServiceError::Pruned {
+            return match has_outputs {
+                true => self.skip_to(past, number, place.next),
+                // A loss of power took outputs away: the last one that is left says where to go on.
+                false => Ok(()),
+            };
+        }
+        while self.inlets[number as usize].position() < place.next {
+            let inlet = &mut self.inlets[number as usize];
+            if inlet.take(&mut self.component, &mut self.progress)? == Taken::Nothing {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes to `next`, before which all has had its effects, without calling the component. Only the last input with an output is
+    /// repeated, if it is still there.
+    fn skip_to(&mut self, past: &Past<'_>, number: u32, next: u64) -> Result<(), ServiceError> {
+        let pending = self.progress.resume.is_some();
+        let resume = past
+            .resume
+            .filter(|it| pending && it.lineage.input == number);
+        let inlet = &mut self.inlets[number as usize];
+        if let Some(resume) = resume.filter(|it| it.lineage.sequence < next) {
+            if resume.lineage.sequence >= inlet.first()? {
+                inlet.seek(resume.lineage.sequence)?;
+                inlet.take(&mut self.component, &mut self.progress)?;
+            } else {
+                self.progress.resume = None;
+            }
+        }
+        let inlet = &mut self.inlets[number as usize];
+        let next = next.min(inlet.end()?);
+        // One that comes before the oldest record is found missing in the end, unless a later announcement is beyond.
+        if next > inlet.position() || next < inlet.first()? {
+            inlet.go_to(next)?;
+        }
+        Ok(())
+    }
+
+    /// Does again what an entry says; one of an earlier version says when it was `written`.
+    fn repeat_record(
+        &mut self,
+        past: &Past<'_>,
+        lineage: Lineage,
+        written_ns: Option<u64>,
+    ) -> Result<(), ServiceError> {
+        let Lineage { input, sequence } = lineage;
+        let repeats = self.repeats() || !self.is_before(past.resume, lineage);
+        let inlet = &mut self.inlets[input as usize];
+        if inlet.placed && inlet.position() > sequence {
+            return Ok(()); // a snapshot has it
+        }
+        if !inlet.placed && written_ns.is_some() {
+            inlet.start = sequence;
+        }
+        if inlet.skip_pruned && sequence < inlet.first()? {
+            inlet.placed = true;
+            if past.resume.is_some_and(|it| it.lineage == lineage) {
+                self.progress.resume = None;
+            }
+            return Ok(());
+        }
+        if !repeats {
+            inlet.go_to(sequence + 1)?;
+            inlet.placed = true;
+            return Ok(());
+        }
+        inlet.seek(sequence)?;
+        inlet.placed = true;
+        if let (Some(written_ns), Some(time_ns)) = (written_ns, inlet.peek_time()?)
+            && time_ns > written_ns
+        {
+            return Err(ServiceError::Lost {
+                output: self
+                    .schedule
+                    .as_ref()
+                    .map_or_else(String::new, |it| it.name.clone()),
                 journal: inlet.name.clone(),
-                first: inlet.position(),
+                sequence,
             });
         }
+        inlet.take(&mut self.component, &mut self.progress)?;
+        Ok(())
+    }
+
+    /// With one input, its own order is that in which it was taken, after what the schedule says.
+    fn repeat_implicit(&mut self, past: &Past<'_>) -> Result<(), ServiceError> {
+        let (Some(resume), Some(_)) = (past.resume, &self.progress.resume) else {
+            return Ok(());
+        };
+        let number = resume.lineage.input;
+        if number == GONE {
+            return Err(self.unfinished(resume));
+        }
+        // Without a schedule the outputs say how many inputs there were.
+        let is_implicit = past.is_implicit.unwrap_or(resume.inputs == 1);
+        let repeats = self.repeats();
+        let Some(inlet) = self.inlets.get_mut(number as usize).filter(|_| is_implicit) else {
+            return Err(self.lost(resume));
+        };
+        if inlet.skip_pruned && resume.lineage.sequence < inlet.first()? {
+            self.progress.resume = None;
+            return Ok(());
+        }
+        if !repeats {
+            inlet.seek(resume.lineage.sequence)?;
+        } else if !inlet.placed {
+            // An earlier version does not say where it began: with the first record of all.
+            inlet.start = 0;
+            inlet.seek(0)?;
+        }
+        inlet.placed = true;
         while self.progress.resume.is_some() {
+            let inlet = &mut self.inlets[number as usize];
             if inlet.take(&mut self.component, &mut self.progress)? == Taken::Nothing {
                 return Err(self.lost(resume));
             }
@@ -157,46 +413,15 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// Does again what the schedule says was done. `schedule` is the schedule's own number among the inputs.
-    fn repeat(
-        &mut self,
-        number: u64,
-        entry: Entry,
-        schedule: u32,
-        resume: Option<&Resume>,
-    ) -> Result<(), ServiceError> {
-        let lineage = match entry {
-            Entry::Record { input, sequence } => Lineage { input, sequence },
-            Entry::Timer { .. } => Lineage {
-                input: schedule,
-                sequence: number,
-            },
-        };
-        let before =
-            self.progress.resume.is_some() && resume.is_some_and(|it| it.lineage != lineage);
-        let repeats = !before || self.repeats();
-        match entry {
-            Entry::Record { input, sequence } => {
-                let inlet = &mut self.inlets[input as usize];
-                let gone = inlet.position() > sequence;
-                if repeats && gone {
-                    return Err(ServiceError::Pruned {
-                        journal: inlet.name.clone(),
-                        first: inlet.position(),
-                    });
-                }
-                if repeats {
-                    inlet.seek(sequence)?;
-                    inlet.take(&mut self.component, &mut self.progress)?;
-                } else if !gone {
-                    inlet.seek(sequence + 1)?;
-                }
-            }
-            Entry::Timer { timer, time_ns } if repeats => {
-                self.tick(timer as usize, lineage, time_ns)?;
-            }
-            Entry::Timer { .. } => {}
+    fn unfinished(&self, resume: &Resume) -> ServiceError {
+        if resume.input.path.ends_with(".schedule") {
+            return self.lost(resume);
         }
-        Ok(())
+        let output = self.output.as_ref().map(|output| output.journal.path());
+        ServiceError::Unfinished {
+            output: output.unwrap_or_default().display().to_string(),
+            journal: resume.input.path.clone(),
+            sequence: resume.lineage.sequence,
+        }
     }
 }

@@ -1,0 +1,133 @@
+//! How far a service has come, written down: in its schedule, and as cursors on its inputs.
+//!
+//! A cursor follows what the schedule says, so that nothing is pruned that a start needs. It is written when the service starts and ends,
+//! with each snapshot, and rarely in between: a call does not wait for it.
+
+use millstream_journal::{Error as JournalError, Share};
+
+use super::super::error::ServiceError;
+use super::super::names::{Names, name_of};
+use super::super::schedule::{Announcement, Place};
+use super::Runner;
+
+/// How many calls there are between two announcements of a service that is never idle; a power of two.
+pub(super) const CALLS: u64 = 1 << 16;
+/// The time between two announcements of a service that is idle now and then.
+const IDLE_NS: i64 = 10_000_000_000;
+
+/// Where a rebuild begins, and so what the cursors keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// All inputs that were ever taken.
+    All,
+    /// What comes after the last snapshot but one.
+    Snapshots,
+    /// What has not been taken yet.
+    New,
+}
+
+impl<C> Runner<C> {
+    /// Writes how far the service has come; returns the number of the announcement in the schedule.
+    #[cold]
+    pub(super) fn announce(&mut self) -> Result<Option<u64>, ServiceError> {
+        let (Some(schedule), Some(output)) = (&self.schedule, &self.output) else {
+            return Ok(None);
+        };
+        let mut inputs = Vec::new();
+        for inlet in &self.inlets {
+            inputs.push(Place {
+                input: name_of(&inlet.journal)?,
+                start: inlet.start,
+                next: inlet.position(),
+            });
+        }
+        // An empty journal may have become a copy of one of the others.
+        Names::new(
+            self.inlets.iter().map(|inlet| &inlet.journal),
+            self.legacy.inputs.clone(),
+        )?;
+        let announcement = Announcement {
+            outputs: output.journal.next()?,
+            timers: self.timers.iter().map(|timer| timer.name.clone()).collect(),
+            legacy: self.legacy.clone(),
+            inputs,
+        };
+        let number = schedule.announce(&announcement)?;
+        for (inlet, place) in self.inlets.iter_mut().zip(&announcement.inputs) {
+            inlet.named = place.input.identity.is_some();
+        }
+        self.announced_ns = self.host.time_ns() as i64;
+        self.announced = announcement.inputs;
+        if self.needs == Needs::New {
+            for (inlet, place) in self.inlets.iter().zip(&self.announced) {
+                inlet.hold(place.next)?;
+            }
+        }
+        Ok(Some(number))
+    }
+
+    /// Writes how far an idle service has come, if that is new and some time has passed.
+    pub(super) fn announce_idle(&mut self) -> Result<(), ServiceError> {
+        let now = self.host.time_ns() as i64;
+        if self.schedule.is_none() || !self.has_moved() {
+            return Ok(());
+        }
+        let unnamed = self
+            .inlets
+            .iter()
+            .any(|inlet| !inlet.named && inlet.position() > 0);
+        if unnamed || now.saturating_sub(self.announced_ns) > IDLE_NS {
+            self.announce()?;
+        }
+        Ok(())
+    }
+
+    /// Writes how far the service has come, if that is new: it ends.
+    pub(super) fn announce_end(&mut self) -> Result<(), ServiceError> {
+        if self.has_moved() {
+            self.announce()?;
+        }
+        Ok(())
+    }
+
+    /// Whether inputs have been taken since the last announcement.
+    fn has_moved(&self) -> bool {
+        let places = self.announced.iter().map(|place| place.next);
+        !self.inlets.iter().map(|inlet| inlet.position()).eq(places)
+    }
+
+    /// Takes a cursor on each input, which is named after the output journal, and puts it to what this way of rebuilding needs.
+    pub(super) fn hold_inputs(&mut self) -> Result<(), ServiceError> {
+        let Some(output) = &self.output else {
+            return Ok(());
+        };
+        let name = format!("service.{:016x}", output.journal.lineage()? >> 64);
+        for inlet in &mut self.inlets {
+            let known = inlet
+                .journal
+                .cursors()?
+                .iter()
+                .any(|cursor| cursor.name == name);
+            let cursor = match inlet.journal.cursor(&name, Share::Shared) {
+                Err(JournalError::ReadOnly { .. }) => {
+                    self.unheld.push(inlet.name.clone());
+                    tracing::warn!(
+                        "{}: may only be read, so no cursor keeps its records from being pruned",
+                        inlet.name
+                    );
+                    continue;
+                }
+                cursor => cursor?,
+            };
+            let place = match self.needs {
+                Needs::All => inlet.start,
+                Needs::New => inlet.position(),
+                Needs::Snapshots if known => cursor.position()?.min(inlet.position()),
+                Needs::Snapshots => inlet.position().min(inlet.start.max(inlet.first()?)),
+            };
+            inlet.cursor = Some(cursor);
+            inlet.hold(place)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,474 @@
+"""A service goes on when its journals have other paths, and when its inputs and timers have changed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import millstream as ms
+import pytest
+from millstream.service import every, replay
+
+FIXTURES = Path(__file__).parent / "fixtures" / "services"
+TIMEOUT = 60
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fixture_desk", FIXTURES / "desk.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+desk: Any = load()
+
+
+def book(path: Path, *amounts: int) -> None:
+    entries = ms.publisher(desk.Entries, path)
+    for at, amount in enumerate(amounts):
+        entries.book(f"A{at % 3}", amount)
+
+
+def calls(out: Path) -> list[tuple[str, dict[str, str]]]:
+    """The calls of a journal: methods, and arguments by name."""
+    text = ms._millstream.service_export(os.fspath(out), 0, None)
+    found = []
+    for document in text.split("---\n") if text else []:
+        _, _, method, *arguments = document.splitlines()
+        pairs = dict(line.strip().split(": ") for line in arguments)
+        found.append((method.rstrip(":"), pairs))
+    return found
+
+
+def texts(out: Path) -> list[str]:
+    """The calls of a journal as a replay gives them."""
+    text = ms._millstream.service_export(os.fspath(out), 0, None)
+    lines = [document.split("\n", 2)[2] for document in text.split("---\n")] if text else []
+    return lines
+
+
+def drain(component: type, inputs: object, out: Path, **more: Any) -> ms.service.Report:
+    return ms.serve(component, inputs, out=out, drain=True, **more)  # type: ignore[arg-type]
+
+
+def run_for(component: str, inputs: list[Path], out: Path, *more: str, ticks: int = 3) -> None:
+    """Has the service run until it has put out some more ticks, and kills it."""
+    before = len(ticks_of(out)) if out.exists() else 0
+    command = [sys.executable, "-m", "millstream", "service", "run", f"{FIXTURES}/desk.py:{component}"]
+    for path in inputs:
+        command += ["--in", str(path)]
+    running = subprocess.Popen([*command, "--out", str(out), *more], stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + TIMEOUT
+    while running.poll() is None and time.monotonic() < end:
+        if (out / "control").exists() and len(ticks_of(out)) >= before + ticks:
+            break
+        time.sleep(0.05)
+    running.kill()
+    _, told = running.communicate(timeout=TIMEOUT)
+    assert running.returncode == -signal.SIGKILL, told
+
+
+def ticks_of(out: Path) -> list[dict[str, str]]:
+    return [given for method, given in calls(out) if method == "beaten"]
+
+
+def counted(out: Path) -> list[int]:
+    """How many ticks the component had counted at each of them."""
+    return [int(given["beats"]) + int(given["tocks"]) for given in ticks_of(out)]
+
+
+def unpacked(tmp_path: Path, name: str) -> Path:
+    """A folder of an earlier version, in another place than it was made in."""
+    with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / name
+
+
+# Other paths.
+
+
+@pytest.mark.parametrize("rebuild", ["inputs", "snapshot", "nothing"])
+def test_paths_are_spelled_as_one_likes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rebuild: str
+) -> None:
+    book(tmp_path / "a" / "in", 1, 2, 3)
+    (tmp_path / "elsewhere").mkdir()
+    spellings = [
+        (".", "a/in", "a/out"),
+        (".", "./a/in", "./a/../a/out"),
+        ("a", "in", "out"),
+        ("elsewhere", "../a/in", str(tmp_path / "a/out")),
+        ("/", str(tmp_path / "a/in"), str(tmp_path / "a/out")),
+    ]
+    for cwd, inputs, out in spellings:
+        monkeypatch.chdir(tmp_path / cwd)
+        drain(desk.Ledger, inputs, Path(out), rebuild=rebuild)
+        book(Path(inputs), 4)
+    copied = tmp_path / "copied"
+    shutil.copytree(tmp_path / "a", copied)
+    shutil.rmtree(tmp_path / "a")
+    drain(desk.Ledger, copied / "in", copied / "out", rebuild=rebuild)
+    found = texts(copied / "out")
+    if rebuild == "nothing":
+        # Each entry once: of this many, one at most is the fifth of a start.
+        assert len(found) == 7
+    else:
+        assert found == replay(desk.Ledger, copied / "in")
+
+
+def test_a_journal_and_its_copy_are_not_two_inputs(tmp_path: Path) -> None:
+    book(tmp_path / "in", 1)
+    shutil.copytree(tmp_path / "in", tmp_path / "copy")
+    with pytest.raises(ms.ServiceError, match="in and .*copy are one journal, or copies of one"):
+        drain(desk.Ledger, [tmp_path / "in", tmp_path / "copy"], tmp_path / "out")
+    # One journal under two paths is one input.
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    assert drain(desk.Ledger, [tmp_path / "in", tmp_path / "link"], tmp_path / "out").calls == 1
+
+
+def test_history_finds_journals_by_their_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    book(Path("set/in"), 1, 2)
+    drain(desk.Ledger, "set/in", Path("set/out"))
+    command = [sys.executable, "-m", "millstream", "service", "history"]
+
+    def history(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *arguments], cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT)
+
+    os.rename("set", "moved")
+    done = history(Path("/"), str(tmp_path / "moved/out"), "2")
+    assert "moved/in, record 1" in done.stdout, done.stderr
+    # Another journal of that name is not taken for it.
+    os.rename("moved/in", tmp_path / "far")
+    book(Path("moved/in"), 9, 9)
+    done = history(tmp_path, "moved/out", "2")
+    assert done.returncode == 1
+    assert "names the journal set/in, which is neither there" in done.stderr
+    done = history(tmp_path, "moved/out", "2", "--journals", str(tmp_path))
+    assert "far, record 1" in done.stdout, done.stderr
+
+
+# Journals of an earlier version.
+
+
+def test_an_older_service_goes_on_under_another_path(tmp_path: Path) -> None:
+    old = unpacked(tmp_path, "single")
+    with ms.Journal(old / "dead", "r") as dead:
+        letters = len(dead)
+    before = texts(old / "out")
+    drain(desk.Ledger, old / "in", old / "out", dead_letters=old / "dead")
+    assert texts(old / "out") == before
+    book(old / "in", 4, 5)
+    moved = old.rename(tmp_path / "moved")
+    drain(desk.Ledger, moved / "in", moved / "out", dead_letters=moved / "dead")
+    assert texts(moved / "out") == replay(desk.Ledger, moved / "in", on_error="skip")
+    with ms.Journal(moved / "dead", "r") as dead:
+        assert len(dead) == letters
+
+
+def test_an_older_snapshot_is_taken_back_under_another_path(tmp_path: Path) -> None:
+    old = unpacked(tmp_path, "snapshot")
+    report = drain(desk.Ledger, old / "in", old / "out", rebuild="snapshot")
+    # From the snapshot after 14 calls.
+    assert report.calls == 6
+    book(old / "in", 4, 5)
+    moved = old.rename(tmp_path / "moved")
+    drain(desk.Ledger, moved / "in", moved / "out", rebuild="snapshot")
+    assert texts(moved / "out") == replay(desk.Ledger, moved / "in")
+
+
+def test_older_timers_are_known_by_their_number_while_they_are_the_same(tmp_path: Path) -> None:
+    old = unpacked(tmp_path, "timers")
+    before = calls(old / "out")
+    # Another timer, whose name comes first, would be called in place of those that were recorded.
+    for changed in (desk.More, desk.Fewer):
+        with pytest.raises(ms.ServiceError, match="recorded timers by number, 0 to 1"):
+            drain(changed, old / "in", old / "out")
+    drain(desk.Timed, old / "in", old / "out")
+    assert calls(old / "out")[: len(before)] == before
+    # From now on they have names.
+    moved = old.rename(tmp_path / "moved")
+    run_for("More", [moved / "in"], moved / "out")
+    assert calls(moved / "out")[: len(before)] == before
+    after = ticks_of(moved / "out")
+    alarms = int(after[-1]["tocks"]) // 1_000_000
+    assert int(after[-1]["beats"]) + int(after[-1]["tocks"]) - alarms * 999_999 == len(after)
+
+
+def test_older_timers_that_have_changed_can_be_named(tmp_path: Path) -> None:
+    old = unpacked(tmp_path, "timers")
+    before = calls(old / "out")
+    run_for("More", [old / "in"], old / "out", "--old-timers", "beat,tock")
+    assert calls(old / "out")[: len(before)] == before
+    run_for("More", [old / "in"], old / "out")
+
+
+def test_an_older_service_of_several_inputs_goes_on_under_another_path(tmp_path: Path) -> None:
+    old = unpacked(tmp_path, "several")
+    before = texts(old / "out")
+    for turn in range(3):
+        drain(desk.Ledger, [old / "b", old / "a"], old / "out")
+        book(old / "a", turn, 1)
+        book(old / "b", turn, 2)
+        old = old.rename(tmp_path / f"moved-{turn}")
+    drain(desk.Ledger, [old / "a", old / "b"], old / "out")
+    after = texts(old / "out")
+    assert after[: len(before)] == before
+    # Of 36 + 12 entries each fifth is quiet.
+    assert len(after) == 48 - 9
+
+
+# Upgrades.
+
+
+def test_timers_come_and_go(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    book(source, 1, 2, 3)
+    drain(desk.Ledger, source, out)
+    run_for("Timed", [source], out)  # the first timers
+    book(source, 4)
+    assert counted(out) == list(range(1, len(counted(out)) + 1))
+    drain(desk.Ledger, source, out)  # the last ones are gone
+    book(source, 5)
+    drain(desk.Ledger, source, out)
+    run_for("Timed", [source], out)  # and come back, with what they had counted
+    assert counted(out) == list(range(1, len(counted(out)) + 1))
+    before = ticks_of(out)
+    tocks = [given for given, last in zip(before, [{"tocks": "0"}, *before], strict=False) if given["tocks"] != last["tocks"]]
+    run_for("Fewer", [source], out)
+    after = ticks_of(out)[len(before) :]
+    # Without the ticks of the timer that is gone.
+    assert [given["beats"] for given in after] == ["0"] * len(after)
+    assert [int(given["tocks"]) for given in after] == list(range(len(tocks) + 1, len(tocks) + len(after) + 1))
+    booked = [given for method, given in calls(out) if method == "booked"]
+    assert len(booked) == 4  # the fifth entry is quiet
+
+
+def test_a_timer_is_renamed(tmp_path: Path) -> None:
+    class Renamed(desk.Ledger):  # type: ignore[misc]
+        @every(0.02, renamed_from="beat")
+        def a_beat(self, now_ns: int) -> None:
+            self.beats += 1
+
+        @every(0.05)
+        def tock(self, now_ns: int) -> None:
+            self.tocks += 1
+
+        def book(self, account: str, amount: int) -> None:
+            self.balances.beaten(self.beats, self.tocks, self.entries)
+
+    source, out = tmp_path / "in", tmp_path / "out"
+    book(source)
+    run_for("Timed", [source], out)
+    last = ticks_of(out)[-1]
+    book(source, 1)
+    # The outputs of the ticks are there, and held back.
+    with pytest.raises(ms.ServiceError, match="made 1 calls fewer than before the restart"):
+        drain(Renamed, source, out)
+    ms.Journal(tmp_path / "other").close()
+    shutil.copytree(tmp_path / "out.schedule", tmp_path / "other.schedule")
+    drain(Renamed, source, tmp_path / "other")
+    found = ticks_of(tmp_path / "other")[-1]
+    assert int(found["beats"]) >= int(last["beats"]) > 0
+    assert int(found["tocks"]) >= int(last["tocks"])
+
+
+def test_inputs_come_and_go(tmp_path: Path) -> None:
+    one, two, out = tmp_path / "one", tmp_path / "two", tmp_path / "out"
+    book(one, 1, 2)
+    drain(desk.Ledger, one, out)
+    book(two, 10, 20)
+    drain(desk.Ledger, [one, two], out)  # a second one
+    book(one, 3, 4)
+    drain(desk.Ledger, [two, one], out)
+    book(two, 30)
+    drain(desk.Ledger, [one, two], out)
+    # The fifth entry is quiet.
+    balances = ["1", "2", "11", "22", "26", "44"]
+    assert [given["balance"] for _, given in calls(out)] == balances
+    book(one, 5, 6)
+    drain(desk.Ledger, one, out)  # and without it, after it had all its effects
+    # The state is that of the first input alone: 1 + 3 + 5 in A0, of which the last is quiet, 2 + 4 + 6 in A1.
+    balances += ["12"]
+    assert [given["balance"] for _, given in calls(out)] == balances
+    drain(desk.Ledger, [two, one], out)  # nothing of the second input is taken again
+    assert [given["balance"] for _, given in calls(out)] == balances
+
+
+def test_an_input_whose_effects_may_be_missing_is_not_taken_away(tmp_path: Path) -> None:
+    one, two, out = tmp_path / "one", tmp_path / "two", tmp_path / "out"
+    book(one)
+    book(two, 10)
+    drain(desk.Ledger, [one, two], out)
+    book(two, 20)
+    command = [sys.executable, "-m", "millstream", "service", "run", f"{FIXTURES}/desk.py:Ledger"]
+    command += ["--in", str(one), "--in", str(two), "--out", str(out)]
+    running = subprocess.Popen(command)
+    end = time.monotonic() + TIMEOUT
+    while len(calls(out)) < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    running.kill()
+    running.wait(TIMEOUT)
+    with pytest.raises(ms.ServiceError, match="is no input any more and may have further effects"):
+        drain(desk.Ledger, [one], out)
+    drain(desk.Ledger, [one, two], out)
+    drain(desk.Ledger, [one], out)
+
+
+# Quiet inputs, cursors, pruned records.
+
+
+class Quiet(desk.Ledger):  # type: ignore[misc, name-defined]
+    """A ledger that answers what it is asked for only: the total of account A9."""
+
+    def book(self, account: str, amount: int) -> None:
+        self.entries += amount
+        if account == "A9":
+            self.balances.booked(account, self.entries)
+
+
+def fill(path: Path, count: int) -> None:
+    """Many segments."""
+    if not path.exists():
+        ms.Journal(path, segment_bytes=1 << 16).close()
+    book(path, *([1] * count))
+
+
+@pytest.mark.parametrize("rebuild", ["inputs", "nothing", "snapshot"])
+def test_a_cursor_keeps_what_a_start_needs(tmp_path: Path, rebuild: str) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    fill(source, 20_000)
+    more = {"snapshot_every": 6_000} if rebuild == "snapshot" else {}
+    for _ in range(3):
+        drain(Quiet, source, out, rebuild=rebuild, **more)
+        book(source, *([1] * 7_000))
+        with ms.Journal(source) as journal:
+            journal.prune(keep_for_cursors=True)
+            first = journal.first
+        assert (first > 0) == (rebuild != "inputs")
+    entries = ms.publisher(desk.Entries, source)
+    entries.book("A9", 1)
+    drain(Quiet, source, out, rebuild=rebuild)
+    (_, given), = calls(out)
+    if rebuild != "nothing":
+        assert given["balance"] == "41001"
+
+
+def test_pruned_inputs_are_missed_also_by_a_service_without_outputs(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    fill(source, 20_000)
+    drain(Quiet, source, out)
+    with ms.Journal(source) as journal:
+        journal.prune(bytes=1 << 17)
+        first = journal.first
+    assert first > 0
+    with pytest.raises(ms.ServiceError, match=f"record 0 is needed and has been pruned, the oldest one left is {first}"):
+        drain(Quiet, source, out)
+    # Another one begins with what there is, and goes on with it.
+    other = tmp_path / "other"
+    taken = drain(Quiet, source, other).calls
+    assert taken == 20_001 - first
+    assert drain(Quiet, source, other).calls == taken
+    assert drain(Quiet, source, out, skip_pruned=True).calls == taken
+
+
+def test_records_that_were_never_taken_are_missed(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    fill(source, 10)
+    drain(Quiet, source, out, rebuild="nothing")
+    fill(source, 20_000)
+    with ms.Journal(source) as journal:
+        journal.prune(bytes=1 << 17)
+    with pytest.raises(ms.ServiceError, match="record 11 is needed and has been pruned"):
+        drain(Quiet, source, out, rebuild="nothing")
+
+
+def test_a_cursor_tells_how_far_a_service_is_behind(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    fill(source, 100)
+    drain(Quiet, source, out, rebuild="nothing")
+    book(source, 1, 2)
+    command = [sys.executable, "-m", "millstream", "journal", "info", str(source)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT).stdout
+    assert "cursor     service." in told and "at 101, 3 behind" in told, told
+
+
+# Dead letters.
+
+
+def letters(path: Path) -> int:
+    with ms.Journal(path, "r") as dead:
+        return len(dead)
+
+
+def test_a_dead_letter_is_written_once(tmp_path: Path) -> None:
+    source, dead = tmp_path / "in", tmp_path / "dead"
+    book(source, 1, -13, 2, 3, -13, -13)
+    for start in range(3):
+        drain(desk.Ledger, source, tmp_path / "out", dead_letters=dead)
+        assert letters(dead) == 3, start
+    # Another service has letters of its own in the same journal, and one without output too.
+    for _ in range(2):
+        drain(desk.Ledger, source, tmp_path / "other", dead_letters=dead)
+        assert letters(dead) == 6
+    for _ in range(2):
+        ms.serve(desk.Ledger, source, dead_letters=dead, drain=True)
+        assert letters(dead) == 9
+    moved = source.rename(tmp_path / "moved")
+    drain(desk.Ledger, moved, tmp_path / "out", dead_letters=dead)
+    assert letters(dead) == 9
+
+
+# Methods.
+
+
+def test_methods_may_change_their_order_within_a_segment(tmp_path: Path) -> None:
+    from typing import Protocol
+
+    def interface(*names: str) -> type:
+        def method(self: object, amount: int) -> None: ...
+
+        made = type("Turns", (Protocol,), {name: method for name in names})
+        return made
+
+    source = tmp_path / "in"
+    for names in (("left", "right"), ("right", "left"), ("up", "left", "right"), ("left", "right")):
+        turns: Any = ms.publisher(interface(*names), source)
+        for name in names:
+            getattr(turns, name)(1)
+    shown = [method for method, _ in named(source)]
+    assert shown == ["left", "right", "right", "left", "up", "left", "right", "left", "right"]
+
+    heard: list[str] = []
+
+    class Both(interface("right", "left", "up")):  # type: ignore[misc]
+        def right(self, amount: int) -> None:
+            heard.append("right")
+
+        def left(self, amount: int) -> None:
+            heard.append("left")
+
+        def up(self, amount: int) -> None:
+            heard.append("up")
+
+    ms.serve(Both, source, drain=True)
+    assert heard == shown
+
+
+def named(path: Path) -> list[tuple[str, str]]:
+    text = ms._millstream.service_export(os.fspath(path), 0, None)
+    lines = [document.splitlines()[2].split(": ") for document in text.split("---\n")]
+    return [(line[0], line[1]) for line in lines]

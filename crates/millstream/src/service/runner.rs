@@ -415,6 +415,7 @@ impl<C: 'static> Setup<C> {
             announced: Vec::new(),
             announced_ns: 0,
             kept: None,
+            gone: Vec::new(),
             unheld: Vec::new(),
             spins: 0,
         };
@@ -491,6 +492,8 @@ pub struct Runner<C> {
     announced_ns: i64,
     /// Where the inputs were at the last snapshot.
     kept: Option<Vec<Place>>,
+    /// Inputs that the service had before.
+    gone: Vec<Place>,
     /// Inputs without a cursor.
     unheld: Vec<String>,
     /// How often a runner that spins has found nothing.
@@ -648,7 +651,7 @@ impl<C> Runner<C> {
             return Ok(Taken::Nothing);
         };
         let (input, sequence) = (at as u32, self.inlets[at].position());
-        if !self.inlets[at].named {
+        if !self.inlets[at].named && self.schedule.is_some() {
             // It was empty at the last announcement, and has an identity now.
             self.announce()?;
         }

@@ -6,9 +6,9 @@
 //!
 //! - A record of an input: `[input, sequence]`. A tick of a timer: `[nil, timer, time in ns]`. The numbers are those of the last
 //!   announcement.
-//! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, inputs, timers, old inputs, old timers]`. `outputs` is
-//!   the sequence number that the next output gets. An input is `[path, identity or nil, start, next]`: the first record that the service
-//!   ever took, and the one that it takes next. A timer is its name.
+//! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, inputs, gone, timers, old inputs, old
+//!   timers]`. `outputs` is the sequence number that the next output gets. An input is `[path, identity or nil, start, next]`: the first
+//!   record that the service ever took, and the one that it takes next. `gone` are inputs that the service had before. A timer is its name.
 //!
 //! Earlier versions wrote notes that name inputs by their paths, and counted timers in alphabetical order. What such paths and numbers
 //! mean is found out at the first start of this version, and repeated in each announcement from then on ([`Legacy`]).
@@ -46,6 +46,8 @@ pub(super) struct Announcement {
     /// The sequence number that the next output gets: all before are effects of what comes before the announcement.
     pub outputs: u64,
     pub inputs: Vec<Place>,
+    /// Inputs that the service had before, and how far it came with them.
+    pub gone: Vec<Place>,
     pub timers: Vec<String>,
     pub legacy: Legacy,
 }
@@ -177,7 +179,8 @@ impl Schedule {
 
 impl Announcement {
     fn to_bytes(&self) -> Result<Vec<u8>, ServiceError> {
-        let places = self.inputs.iter().map(|place| place.input.path.len());
+        let places = self.inputs.iter().chain(&self.gone);
+        let places = places.map(|place| place.input.path.len());
         let old = self.legacy.inputs.keys().map(String::len);
         let old_timers = self.legacy.timers.iter().flatten();
         let timers = self.timers.iter().chain(old_timers).map(String::len);
@@ -187,19 +190,13 @@ impl Announcement {
 
     fn pack(&self, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
         out.nil()?;
-        out.array(8)?;
+        out.array(9)?;
         out.uint(0)?;
         out.str(KIND)?;
         out.uint(VERSION)?;
         out.uint(self.outputs)?;
-        out.array(self.inputs.len())?;
-        for Place { input, start, next } in &self.inputs {
-            out.array(4)?;
-            out.str(&input.path)?;
-            InputName::pack_identity(input.identity, out)?;
-            out.uint(*start)?;
-            out.uint(*next)?;
-        }
+        pack_places(&self.inputs, out)?;
+        pack_places(&self.gone, out)?;
         pack_names(&self.timers, out)?;
         out.array(self.legacy.inputs.len())?;
         for (path, identity) in &self.legacy.inputs {
@@ -232,18 +229,8 @@ impl Announcement {
             .into());
         }
         let outputs = values.uint()?;
-        let mut inputs = Vec::new();
-        for _ in 0..values.array()? {
-            values.array_of(4)?;
-            inputs.push(Place {
-                input: InputName {
-                    path: values.str()?.to_owned(),
-                    identity: InputName::unpack_identity(&mut values)?,
-                },
-                start: values.uint()?,
-                next: values.uint()?,
-            });
-        }
+        let inputs = unpack_places(&mut values)?;
+        let gone = unpack_places(&mut values)?;
         let timers = unpack_names(&mut values)?;
         let mut legacy = Legacy::default();
         for _ in 0..values.array()? {
@@ -261,10 +248,38 @@ impl Announcement {
         Ok(Some(Self {
             outputs,
             inputs,
+            gone,
             timers,
             legacy,
         }))
     }
+}
+
+fn pack_places(places: &[Place], out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
+    out.array(places.len())?;
+    for Place { input, start, next } in places {
+        out.array(4)?;
+        out.str(&input.path)?;
+        InputName::pack_identity(input.identity, out)?;
+        out.uint(*start)?;
+        out.uint(*next)?;
+    }
+    Ok(())
+}
+
+fn unpack_places(values: &mut Unpacker<'_>) -> Result<Vec<Place>, Box<WireError>> {
+    let count = values.array()?;
+    let place = |_| {
+        values.array_of(4)?;
+        let path = values.str()?.to_owned();
+        let identity = InputName::unpack_identity(values)?;
+        Ok(Place {
+            input: InputName { path, identity },
+            start: values.uint()?,
+            next: values.uint()?,
+        })
+    };
+    (0..count).map(place).collect()
 }
 
 fn pack_names(names: &[String], out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
@@ -355,6 +370,7 @@ mod tests {
         let announcement = Announcement {
             outputs: 5,
             inputs: vec![place("a", Some(1), 2, 3), place("b", None, 0, 0)],
+            gone: vec![place("d", Some(6), 7, 8)],
             timers: vec!["beat".to_owned()],
             legacy: Legacy {
                 inputs: BTreeMap::from([("c".to_owned(), 4)]),
@@ -363,9 +379,11 @@ mod tests {
         };
         let id = |last: u8| [&b"\xc4\x10"[..], &[0; 15], &[last]].concat();
         let bytes = [
-            &b"\xc0\x98\x00\xa5order\x01\x05\x92\x94\xa1a"[..],
+            &b"\xc0\x99\x00\xa5order\x01\x05\x92\x94\xa1a"[..],
             &id(1),
-            b"\x02\x03\x94\xa1b\xc0\x00\x00\x91\xa4beat\x91\x92\xa1c",
+            b"\x02\x03\x94\xa1b\xc0\x00\x00\x91\x94\xa1d",
+            &id(6),
+            b"\x07\x08\x91\xa4beat\x91\x92\xa1c",
             &id(4),
             b"\x91\xa4tock",
         ]

@@ -50,6 +50,7 @@ impl<C> Runner<C> {
             outputs: output.journal.next()?,
             timers: self.timers.iter().map(|timer| timer.name.clone()).collect(),
             legacy: self.legacy.clone(),
+            gone: self.gone.clone(),
             inputs,
         };
         let number = schedule.announce(&announcement)?;

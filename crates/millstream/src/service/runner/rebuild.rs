@@ -4,7 +4,7 @@
 //! inputs, whose outputs are held back where they are there already. The [schedule](super::super::schedule) says in which order. Inputs
 //! and timers that the service has no longer are skipped: their outputs stay.
 
-use millstream_wire::Lineage;
+use millstream_wire::{InputName, Lineage};
 
 use super::super::error::ServiceError;
 use super::super::inlet::Taken;
@@ -24,6 +24,8 @@ struct Past<'a> {
     is_implicit: Option<bool>,
     /// Whether the last entry was that of the last output, on an input that the service has no longer.
     at_gone: bool,
+    /// Whether the state is that of a snapshot.
+    is_restored: bool,
 }
 
 impl<C> Runner<C> {
@@ -41,6 +43,7 @@ impl<C> Runner<C> {
             timers: Vec::new(),
             is_implicit: None,
             at_gone: false,
+            is_restored: kept.is_some(),
         };
         let from = kept.as_ref().and_then(|kept| kept.schedule);
         let entries = match &self.schedule {
@@ -145,7 +148,7 @@ impl<C> Runner<C> {
                 }
                 None => {
                     covered |= resume.is_some_and(|it| {
-                        it.lineage.input == GONE && it.input == *name && it.lineage.sequence < *at
+                        it.lineage.input == GONE && it.is_of(name) && it.lineage.sequence < *at
                     });
                 }
             }
@@ -159,6 +162,16 @@ impl<C> Runner<C> {
             self.progress.resume = None;
         }
         self.progress.go_on_at(kept.time_ns);
+        // The next snapshot makes this one the last but one.
+        let places = self.inlets.iter().map(|inlet| Place {
+            input: InputName {
+                path: inlet.name.clone(),
+                identity: None,
+            },
+            start: inlet.start,
+            next: inlet.position(),
+        });
+        self.kept = Some(places.collect());
         Ok(Some(kept))
     }
 
@@ -202,12 +215,14 @@ impl<C> Runner<C> {
                     self.repeat_record(past, lineage, written_ns)
                 }
                 None => {
-                    let name = entries.inputs().get(input).cloned();
-                    past.at_gone = past.resume.is_some_and(|it| {
-                        it.lineage.input == GONE
-                            && it.lineage.sequence == sequence
-                            && name.is_some_and(|name| it.is_of(&name))
-                    });
+                    if let Some(name) = entries.input(input) {
+                        past.at_gone = past.resume.is_some_and(|it| {
+                            it.lineage.input == GONE
+                                && it.lineage.sequence == sequence
+                                && it.is_of(name)
+                        });
+                        self.leave(name, sequence, sequence + 1);
+                    }
                     Ok(())
                 }
             },
@@ -253,19 +268,50 @@ impl<C> Runner<C> {
         for (place, number) in announced.inputs.iter().zip(past.inputs.clone()) {
             match number {
                 Some(number) => self.repeat_to(past, number, place, announced.outputs)?,
-                None => {
-                    let is_done = past.resume.is_some_and(|it| {
-                        it.lineage.input == GONE
-                            && it.is_of(&place.input)
-                            && it.lineage.sequence < place.next
-                    });
-                    if is_done {
-                        self.progress.resume = None;
-                    }
+                None => self.pass(past, place),
+            }
+        }
+        for place in &announced.gone {
+            match names.find(std::slice::from_ref(&place.input))[0] {
+                // It has come back since, and the snapshot has what it was before.
+                Some(number) if past.is_restored && !self.inlets[number as usize].placed => {
+                    let inlet = &mut self.inlets[number as usize];
+                    (inlet.start, inlet.placed) = (place.start, true);
+                    inlet.go_to(place.next)?;
                 }
+                Some(_) => {}
+                None => self.pass(past, place),
             }
         }
         Ok(())
+    }
+
+    /// Skips what was taken of an input that the service has no longer: all of it has had its effects.
+    fn pass(&mut self, past: &Past<'_>, place: &Place) {
+        let is_done = past.resume.is_some_and(|it| {
+            it.lineage.input == GONE && it.is_of(&place.input) && it.lineage.sequence < place.next
+        });
+        if is_done {
+            self.progress.resume = None;
+        }
+        self.leave(&place.input, place.start, place.next);
+    }
+
+    /// Remembers how far the service came with an input that it has no longer.
+    fn leave(&mut self, input: &InputName, start: u64, next: u64) {
+        let same = |place: &&mut Place| match (place.input.identity, input.identity) {
+            (Some(one), Some(other)) => one == other,
+            _ => place.input.path == input.path,
+        };
+        let known = self.gone.iter_mut().find(same);
+        match known {
+            Some(place) => place.next = place.next.max(next),
+            None => self.gone.push(Place {
+                input: input.clone(),
+                start,
+                next,
+            }),
+        }
     }
 
     /// Comes to where an announcement says that an input was; `outputs` were there then.

@@ -50,6 +50,12 @@ impl Entries {
         places.map(|place| place.input.clone()).collect()
     }
 
+    /// The input of a number.
+    pub fn input(&self, number: usize) -> Option<&InputName> {
+        let place = self.announcement.inputs.get(number);
+        place.map(|place| &place.input)
+    }
+
     /// The names of the timers by their numbers. None where an earlier version has counted them, and nothing says what it counted.
     pub fn timers(&self) -> Option<&[String]> {
         match self.is_old {

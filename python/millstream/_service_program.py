@@ -70,15 +70,7 @@ def parser() -> argparse.ArgumentParser:
     state(run)
     run.add_argument("--drain", action="store_true", help="end when all inputs are taken")
     run.add_argument("--until", type=count, metavar="N", help="end behind N calls")
-    run.add_argument(
-        "--skip-pruned", action="store_true", help="do without input records that were pruned and are needed"
-    )
-    run.add_argument(
-        "--old-timers",
-        type=lambda text: text.split(","),
-        metavar="A,B",
-        help="the timers that an earlier version has recorded by number, in alphabetical order",
-    )
+    past(run)
 
     test = verb("test", test_verb, "Compare what components do with YAML files.", "tests/* --agitate")
     test.add_argument(
@@ -112,16 +104,8 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--from", dest="first", type=count, default=0, metavar="SEQ", help="the first record")
     export.add_argument("--to", dest="last", type=count, metavar="SEQ", help="the last record")
 
-    history = verb("history", history_verb, "Show what led to a record.", "replies 7")
-    history.add_argument("journal", metavar="DIR")
-    history.add_argument("sequence", type=count, metavar="SEQ")
-    history.add_argument(
-        "--journals",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder to look for the journals in that led to it",
-    )
+    led = verb("history", history_verb, "Show what led to a record.", "replies 7")
+    history(led)
     return top
 
 
@@ -148,6 +132,30 @@ def state(to: argparse.ArgumentParser) -> None:
     )
     to.add_argument(
         "--snapshot-every", type=count, default=100_000, metavar="N", help="keep the state every N calls"
+    )
+
+
+def past(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--skip-pruned", action="store_true", help="do without input records that were pruned and are needed"
+    )
+    to.add_argument(
+        "--old-timers",
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="the timers that an earlier version has recorded by number, in alphabetical order",
+    )
+
+
+def history(to: argparse.ArgumentParser) -> None:
+    to.add_argument("journal", metavar="DIR")
+    to.add_argument("sequence", type=count, metavar="SEQ")
+    to.add_argument(
+        "--journals",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder to look for the journals in that led to it",
     )
 
 
@@ -301,9 +309,7 @@ def export_verb(options: Any) -> int:
 def history_verb(options: Any) -> int:
     from ._millstream import service_history
 
-    for journal, sequence, time, call in service_history(
-        options.journal, options.sequence, options.journals
-    ):
+    for journal, sequence, time, call in service_history(options.journal, options.sequence, options.journals):
         print(f"{time}  {journal}, record {sequence}")
         print("".join(f"    {line}\n" for line in (call or "timer").splitlines()), end="")
     return 0

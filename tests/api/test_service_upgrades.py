@@ -138,16 +138,16 @@ def test_a_journal_and_its_copy_are_not_two_inputs(tmp_path: Path) -> None:
     assert drain(desk.Ledger, [tmp_path / "in", tmp_path / "link"], tmp_path / "out").calls == 1
 
 
-def test_history_finds_journals_by_their_identity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_finds_journals_by_their_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     book(Path("set/in"), 1, 2)
     drain(desk.Ledger, "set/in", Path("set/out"))
     command = [sys.executable, "-m", "millstream", "service", "history"]
 
     def history(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *arguments], cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT)
+        return subprocess.run(
+            [*command, *arguments], cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT
+        )
 
     os.rename("set", "moved")
     done = history(Path("/"), str(tmp_path / "moved/out"), "2")
@@ -248,12 +248,18 @@ def test_timers_come_and_go(tmp_path: Path) -> None:
     run_for("Timed", [source], out)  # and come back, with what they had counted
     assert counted(out) == list(range(1, len(counted(out)) + 1))
     before = ticks_of(out)
-    tocks = [given for given, last in zip(before, [{"tocks": "0"}, *before], strict=False) if given["tocks"] != last["tocks"]]
+    tocks = [
+        given
+        for given, last in zip(before, [{"tocks": "0"}, *before], strict=False)
+        if given["tocks"] != last["tocks"]
+    ]
     run_for("Fewer", [source], out)
     after = ticks_of(out)[len(before) :]
     # Without the ticks of the timer that is gone.
     assert [given["beats"] for given in after] == ["0"] * len(after)
-    assert [int(given["tocks"]) for given in after] == list(range(len(tocks) + 1, len(tocks) + len(after) + 1))
+    assert [int(given["tocks"]) for given in after] == list(
+        range(len(tocks) + 1, len(tocks) + len(after) + 1)
+    )
     booked = [given for method, given in calls(out) if method == "booked"]
     assert len(booked) == 4  # the fifth entry is quiet
 
@@ -302,7 +308,7 @@ def test_inputs_come_and_go(tmp_path: Path) -> None:
     assert [given["balance"] for _, given in calls(out)] == balances
     book(one, 5, 6)
     drain(desk.Ledger, one, out)  # and without it, after it had all its effects
-    # The state is that of the first input alone: 1 + 3 + 5 in A0, of which the last is quiet, 2 + 4 + 6 in A1.
+    # The state is that of the first input alone: 1 + 3 + 5 in A0, the last of them quiet, 2 + 4 + 6 in A1.
     balances += ["12"]
     assert [given["balance"] for _, given in calls(out)] == balances
     drain(desk.Ledger, [two, one], out)  # nothing of the second input is taken again
@@ -363,7 +369,7 @@ def test_a_cursor_keeps_what_a_start_needs(tmp_path: Path, rebuild: str) -> None
     entries = ms.publisher(desk.Entries, source)
     entries.book("A9", 1)
     drain(Quiet, source, out, rebuild=rebuild)
-    (_, given), = calls(out)
+    ((_, given),) = calls(out)
     if rebuild != "nothing":
         assert given["balance"] == "41001"
 
@@ -376,7 +382,9 @@ def test_pruned_inputs_are_missed_also_by_a_service_without_outputs(tmp_path: Pa
         journal.prune(bytes=1 << 17)
         first = journal.first
     assert first > 0
-    with pytest.raises(ms.ServiceError, match=f"record 0 is needed and has been pruned, the oldest one left is {first}"):
+    with pytest.raises(
+        ms.ServiceError, match=f"record 0 is needed and has been pruned, the oldest one left is {first}"
+    ):
         drain(Quiet, source, out)
     # Another one begins with what there is, and goes on with it.
     other = tmp_path / "other"

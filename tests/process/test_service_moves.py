@@ -1,4 +1,4 @@
-"""A service that is killed, moved, copied, started under other paths and upgraded does each thing once, in order.
+"""A service that is killed, moved, copied, renamed and upgraded does each thing once, in order.
 
 Before each start its folder may have been copied to another place, and the program may have another working
 directory, another spelling of the paths, another set of timers and one input more. ``make crash`` goes on for
@@ -66,7 +66,7 @@ class Books(Entries):
 
 
 class Timed(Books):
-    @every(0.02)
+    @every(0.02, renamed_from="a_minute")
     def minute(self, now_ns: int) -> None:
         self.tick("minute")
 
@@ -113,7 +113,9 @@ class Life:
     def spell(self, name: str, cwd: Path) -> str:
         path = self.folder / name
         relative = os.path.relpath(path, cwd)
-        return self.chance.choice([str(path), relative, f"./{relative}", f"{self.folder}/../{self.folder.name}/{name}"])
+        return self.chance.choice(
+            [str(path), relative, f"./{relative}", f"{self.folder}/../{self.folder.name}/{name}"]
+        )
 
     def command(self, cwd: Path, rebuild: str) -> list[str]:
         kind = self.chance.choice(["Books", "Timed", "More", "Renamed"])

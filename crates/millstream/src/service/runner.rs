@@ -352,29 +352,19 @@ impl<C: 'static> Setup<C> {
             own,
             keeper,
         } = self;
-        for (at, timer) in timers.iter().enumerate() {
-            if timers[..at].iter().any(|other| other.name == timer.name) {
-                return Err(ServiceError::SameTimer {
-                    name: timer.name.clone(),
-                });
-            }
-        }
+        check_names(&timers)?;
         let several = inlets.len() > 1 || !timers.is_empty();
-        let (mut schedule, mut resume, mut last) = (None, None, None);
-        if let Some(output) = &output {
-            let opened = Schedule::beside(&output.journal, several)?;
-            if several {
-                current.add_input(&opened.journal);
-            }
-            last = opened.last()?;
-            resume = resume::find(&output.journal)?;
-            schedule = Some(opened);
-        }
-        let legacy = match (&schedule, last) {
-            (_, Some(last)) => last.legacy,
-            (Some(schedule), None) => first_legacy(schedule, &timers, &settings)?,
-            (None, None) => Legacy::default(),
+        let Recorded {
+            schedule,
+            mut resume,
+            legacy,
+        } = match &output {
+            Some(output) => Recorded::beside(&output.journal, several, &timers, &settings)?,
+            None => Recorded::default(),
         };
+        if let Some(schedule) = schedule.as_ref().filter(|_| several) {
+            current.add_input(&schedule.journal);
+        }
         let journals = inlets.iter().map(|inlet| &inlet.journal);
         let mut names = Names::new(journals, legacy.inputs.clone())?;
         if let (Some(resume), Some(schedule)) = (&mut resume, &schedule) {
@@ -424,20 +414,53 @@ impl<C: 'static> Setup<C> {
     }
 }
 
-/// What paths and numbers of earlier versions mean: at the first start of this version.
-fn first_legacy<C>(
-    schedule: &Schedule,
-    timers: &[Timer<C>],
-    settings: &Settings,
-) -> Result<Legacy, ServiceError> {
-    let known: Vec<(&str, i64)> = timers
-        .iter()
-        .map(|timer| (timer.name.as_str(), timer.period_ns))
-        .collect();
-    Ok(Legacy {
-        timers: old_timers(schedule, &known, settings.old_timers.as_deref())?,
-        ..Legacy::default()
-    })
+/// What is written down about a service.
+#[derive(Default)]
+struct Recorded {
+    schedule: Option<Schedule>,
+    resume: Option<Resume>,
+    legacy: Legacy,
+}
+
+impl Recorded {
+    /// Reads what stands beside an output journal, and its end.
+    fn beside<C>(
+        output: &Journal,
+        several: bool,
+        timers: &[Timer<C>],
+        settings: &Settings,
+    ) -> Result<Self, ServiceError> {
+        let schedule = Schedule::beside(output, several)?;
+        let legacy = match schedule.last()? {
+            Some(last) => last.legacy,
+            // The first start of this version finds out what numbers of timers mean.
+            None => {
+                let known = timers.iter().map(|it| (it.name.as_str(), it.period_ns));
+                let known: Vec<(&str, i64)> = known.collect();
+                Legacy {
+                    timers: old_timers(&schedule, &known, settings.old_timers.as_deref())?,
+                    ..Legacy::default()
+                }
+            }
+        };
+        Ok(Self {
+            schedule: Some(schedule),
+            resume: resume::find(output)?,
+            legacy,
+        })
+    }
+}
+
+/// Timers are recorded by their names.
+fn check_names<C>(timers: &[Timer<C>]) -> Result<(), ServiceError> {
+    for (at, timer) in timers.iter().enumerate() {
+        if timers[..at].iter().any(|other| other.name == timer.name) {
+            return Err(ServiceError::SameTimer {
+                name: timer.name.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The number that the input of the last output has now; the schedule's is the one after those of the inputs.
@@ -550,12 +573,13 @@ impl<C> Runner<C> {
             .schedule
             .as_ref()
             .map_or("timers", |schedule| &schedule.name);
-        self.progress.report.ticks += 1;
-        self.progress.report.calls -= 1; // `end` counts it as a record
-        match called {
+        let ended = match called {
             Ok(()) => self.progress.end(journal, lineage.sequence),
             Err(cause) => self.progress.failed(journal, lineage.sequence, &[], cause),
-        }
+        };
+        self.progress.report.ticks += 1;
+        self.progress.report.calls -= 1; // `end` has counted it as a record
+        ended
     }
 
     /// Takes one input, if there is one.

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod desk;
+mod identity;
 mod restarts;
 mod running;
 mod snapshots;

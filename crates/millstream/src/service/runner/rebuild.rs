@@ -28,6 +28,9 @@ struct Past<'a> {
     is_restored: bool,
 }
 
+/// A snapshot, the numbers that its inputs have now, its state, and its number.
+type Kept = (Position, Vec<Option<u32>>, Vec<u8>, u64);
+
 impl<C> Runner<C> {
     /// Brings the component to where it was before the restart.
     pub(super) fn catch_up(
@@ -86,71 +89,28 @@ impl<C> Runner<C> {
         resume: Option<&Resume>,
         names: &mut Names,
     ) -> Result<Option<Position>, ServiceError> {
-        let (Some(keeper), Some(snapshots), Some(output)) =
-            (&mut self.keeper, &self.snapshots, &self.output)
-        else {
+        let Some((kept, places, state, sequence)) = self.newest_snapshot(names)? else {
             return Ok(None);
         };
-        let outputs = output.journal.next()?;
-        let scheduled = self.schedule.as_ref();
-        let scheduled = scheduled.map(|schedule| schedule.journal.next());
-        let scheduled = scheduled.transpose()?;
-        let mut ends = Vec::new();
-        for inlet in &self.inlets {
-            ends.push(inlet.end()?);
+        if let (Some(keeper), Some(snapshots)) = (&mut self.keeper, &self.snapshots) {
+            (keeper.restore)(&mut self.component, &state)
+                .map_err(|cause| snapshots.fault(sequence, cause))?;
         }
-        let inlets = &self.inlets;
-        // The places of the inputs in a snapshot; what is left open fits if the component has seen no later time.
-        let mut places = |kept: &Position| {
-            let named: Vec<_> = kept.inputs.iter().map(|(name, _)| name.clone()).collect();
-            names.resolve(&named, |name, input| {
-                let at = kept.inputs[name].1;
-                at <= ends[input] && inlets[input].was_taken_by(at, kept.time_ns)
-            })
-        };
-        let mut fault = None;
-        let found = snapshots.newest(|kept| {
-            let places = places(kept).unwrap_or_else(|error| {
-                fault.get_or_insert(error);
-                Vec::new()
-            });
-            let mut placed = places.iter().zip(&kept.inputs);
-            kept.outputs <= outputs
-                && kept
-                    .schedule
-                    .is_none_or(|at| scheduled.is_some_and(|end| at <= end))
-                && placed
-                    .all(|(place, (_, at))| place.is_none_or(|place| *at <= ends[place as usize]))
-        })?;
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        let Some((kept, state, sequence)) = found else {
-            return Ok(None);
-        };
-        let places = places(&kept)?;
-        (keeper.restore)(&mut self.component, &state)
-            .map_err(|cause| snapshots.fault(sequence, cause))?;
         let mut covered = false;
         for (place, (name, at)) in places.into_iter().zip(&kept.inputs) {
-            match place {
-                Some(number) => {
-                    let inlet = &mut self.inlets[number as usize];
-                    // The one that was empty is placed by the schedule.
-                    if name.identity.is_some() || *at > 0 {
-                        inlet.seek(*at)?;
-                        inlet.placed = true;
-                        // Unless the schedule says more.
-                        inlet.start = 0;
-                    }
-                    covered |= resume
-                        .is_some_and(|it| it.lineage.input == number && it.lineage.sequence < *at);
-                }
-                None => {
-                    covered |= resume.is_some_and(|it| {
-                        it.lineage.input == GONE && it.is_of(name) && it.lineage.sequence < *at
-                    });
-                }
+            covered |= resume.is_some_and(|it| {
+                let same = match place {
+                    Some(number) => it.lineage.input == number,
+                    None => it.lineage.input == GONE && it.is_of(name),
+                };
+                same && it.lineage.sequence < *at
+            });
+            // The one that was empty is placed by the schedule.
+            if let Some(number) = place.filter(|_| name.identity.is_some() || *at > 0) {
+                let inlet = &mut self.inlets[number as usize];
+                inlet.seek(*at)?;
+                // Unless the schedule says more, it began with the first record of all.
+                (inlet.placed, inlet.start) = (true, 0);
             }
         }
         // The number after those of the inputs is that of the schedule.
@@ -173,6 +133,50 @@ impl<C> Runner<C> {
         });
         self.kept = Some(places.collect());
         Ok(Some(kept))
+    }
+
+    /// The newest snapshot that fits the journals, what its inputs are now, its state and its number.
+    fn newest_snapshot(&self, names: &mut Names) -> Result<Option<Kept>, ServiceError> {
+        let (Some(snapshots), Some(output)) = (&self.snapshots, &self.output) else {
+            return Ok(None);
+        };
+        let outputs = output.journal.next()?;
+        let scheduled = self.schedule.as_ref();
+        let scheduled = scheduled.map(|schedule| schedule.journal.next());
+        let scheduled = scheduled.transpose()?;
+        let ends: Result<Vec<u64>, ServiceError> =
+            self.inlets.iter().map(|inlet| inlet.end()).collect();
+        let (ends, inlets) = (ends?, &self.inlets);
+        // What a path may mean must have no later time than the component has seen.
+        let mut places = |kept: &Position| {
+            let named: Vec<_> = kept.inputs.iter().map(|(name, _)| name.clone()).collect();
+            names.resolve(&named, |name, input| {
+                let at = kept.inputs[name].1;
+                at <= ends[input] && inlets[input].was_taken_by(at, kept.time_ns)
+            })
+        };
+        let mut fault = None;
+        let found = snapshots.newest(|kept| {
+            let places = places(kept).unwrap_or_else(|error| {
+                fault.get_or_insert(error);
+                Vec::new()
+            });
+            let mut placed = places.iter().zip(&kept.inputs);
+            kept.outputs <= outputs
+                && kept
+                    .schedule
+                    .is_none_or(|at| scheduled.is_some_and(|end| at <= end))
+                && placed
+                    .all(|(place, (_, at))| place.is_none_or(|place| *at <= ends[place as usize]))
+        })?;
+        match (fault, found) {
+            (Some(fault), _) => Err(fault),
+            (None, None) => Ok(None),
+            (None, Some((kept, state, sequence))) => {
+                let places = places(&kept)?;
+                Ok(Some((kept, places, state, sequence)))
+            }
+        }
     }
 
     /// Calls the component with its own outputs, up to those of the last input: that one is repeated.
@@ -231,17 +235,13 @@ impl<C> Runner<C> {
                     input: self.inlets.len() as u32,
                     sequence: number,
                 };
+                let is_last = past.resume.is_some_and(|it| it.lineage == lineage);
+                let repeats = self.repeats() || !self.is_before(past.resume, lineage);
                 match past.timers.get(timer).copied().flatten() {
-                    Some(timer) => {
-                        if self.repeats() || !self.is_before(past.resume, lineage) {
-                            self.tick(timer, lineage, time_ns)?;
-                        }
-                    }
+                    Some(timer) if repeats => return self.tick(timer, lineage, time_ns),
                     // What this timer still had to do is not done by anything now.
-                    None if past.resume.is_some_and(|it| it.lineage == lineage) => {
-                        self.progress.resume = None;
-                    }
-                    None => {}
+                    None if is_last => self.progress.resume = None,
+                    _ => {}
                 }
                 Ok(())
             }

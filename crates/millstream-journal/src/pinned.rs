@@ -5,9 +5,10 @@
 use std::fmt;
 
 use crate::core::SegmentOf;
+use crate::error::Result;
 use crate::frame::{self, Head};
 use crate::segment;
-use crate::storage::{Mapped, Storage};
+use crate::storage::{Mapped, Region, Storage, fault};
 
 /// A record that was found sound, in a segment that the finder knows.
 #[derive(Clone, Copy)]
@@ -55,11 +56,30 @@ impl<S: Storage> PinnedRecord<S> {
         self.segment.time_ns(self.found.at)
     }
 
-    /// What was appended.
+    /// What was appended. [`check`](Self::check) tells whether it still is.
     #[inline]
     #[must_use]
     pub fn body(&self) -> &[u8] {
         self.segment.body(self.found.at, self.found.head)
+    }
+
+    /// Whether what was read of this record so far is what was appended. It was when the record was found; but its memory is a file, which may be
+    /// truncated, or on a device that fails. Then zeros are read, and this says so.
+    ///
+    /// # Errors
+    /// [`Error::Fault`](crate::Error::Fault).
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match fault::any().then(|| self.segment.region().fault()).flatten() {
+            None => Ok(()),
+            Some(fault) => Err(fault.into()),
+        }
+    }
+
+    /// How many bytes are mapped, from [`offset`](Self::offset) bytes before the body on.
+    #[must_use]
+    pub fn mapped_len(&self) -> u64 {
+        self.segment.region().bytes_len()
     }
 
     /// The file that it lies in, within the journal's directory.

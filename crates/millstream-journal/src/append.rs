@@ -464,7 +464,12 @@ impl<S: Storage> Held<'_, S> {
         let core = &self.appender.core;
         core.look()?;
         let number = self.tail().segment.number() + 1;
-        let next = self.appender.ahead.take(number)?;
+        let taken = self.appender.ahead.take(number);
+        if taken.is_err() {
+            // A directory that is gone explains it better.
+            core.look_now()?;
+        }
+        let next = taken?;
         let segment = &self.tail().segment;
         let sequence = self.tail().base + mark.records;
         let time_ns = segment.last_time_ns();

@@ -52,10 +52,8 @@ impl<R: Region> Control<R> {
     pub fn open<S: Storage<Region = R>>(storage: &S, access: Access) -> Result<Option<Self>> {
         let region = match storage.open(NAME, access) {
             Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::NotFound | ErrorKind::UnexpectedEof
-                ) || access == Access::Read && error.kind() == ErrorKind::PermissionDenied =>
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof)
+                    || access == Access::Read && error.kind() == ErrorKind::PermissionDenied =>
             {
                 return Ok(None);
             }

@@ -94,10 +94,13 @@ impl<S: Storage> Core<S> {
                     source,
                 },
             })?;
-        let looked_ns = AtomicU64::new(options.host.monotonic().as_nanos() as u64);
+        let looked_ns = match options.host.has_threads() {
+            true => options.host.monotonic().as_nanos() as u64,
+            false => 0,
+        };
         Ok(Core {
             presence,
-            looked_ns,
+            looked_ns: AtomicU64::new(looked_ns),
             failure: OnceLock::new(),
             storage,
             options,
@@ -180,7 +183,10 @@ impl<S: Storage> Core<S> {
             return Err(self.error(failure));
         }
         let control = self.control.get().and_then(Control::fault);
-        let open: Vec<_> = lock(&self.segments).values().filter_map(Weak::upgrade).collect();
+        let open: Vec<_> = lock(&self.segments)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
         let segment = || open.iter().find_map(|segment| segment.region().fault());
         match control.or_else(segment).or_else(|| self.storage.fault()) {
             Some(fault) => Err(self.fail(fault.into())),
@@ -214,19 +220,29 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The time until the next [`look`](Self::look) that does something.
+    /// The time until the next [`look`](Self::look) that does something. Nobody removes what is simulated, whose clock counts the looks at it.
     pub fn until_look(&self) -> Duration {
+        if !self.options.host.has_threads() {
+            return LOOK;
+        }
         let last = Duration::from_nanos(self.looked_ns.load(Ordering::Relaxed));
         LOOK.saturating_sub(self.options.host.monotonic().saturating_sub(last))
     }
 
     /// Make sure that the directory is still at its path; if it was looked at lately, that must do.
     pub fn look(&self) -> Result<()> {
-        if !self.until_look().is_zero() {
-            return self.check();
+        match self.until_look().is_zero() {
+            true => self.look_now(),
+            false => self.check(),
         }
-        let now = self.options.host.monotonic().as_nanos() as u64;
-        self.looked_ns.store(now, Ordering::Relaxed);
+    }
+
+    /// Make sure that the directory is still at its path.
+    pub fn look_now(&self) -> Result<()> {
+        if self.options.host.has_threads() {
+            let now = self.options.host.monotonic().as_nanos() as u64;
+            self.looked_ns.store(now, Ordering::Relaxed);
+        }
         let gone = match self.storage.presence(control::NAME) {
             Ok(presence) => !presence.is_same(&self.presence),
             // Another error, as of a permission that was taken away, tells nothing about the directory.

@@ -217,9 +217,7 @@ pub(crate) fn take_back<S: Storage>(storage: &S, tail: u64) -> Result<()> {
             continue;
         };
         // One that is damaged is an error for who asks for it.
-        if region.bytes_len() >= BYTES
-            && newest(&region).is_some_and(|slot| slot.sequence > next)
-        {
+        if region.bytes_len() >= BYTES && newest(&region).is_some_and(|slot| slot.sequence > next) {
             store(&region, next);
             region.sync(0, BYTES).map_err(|source| Error::Io {
                 verb: "sync",

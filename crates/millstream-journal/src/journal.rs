@@ -205,7 +205,8 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`Error::ReadOnly`]; what the system says.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned> {
-        self.core().checked(retention::prune(self.core(), retention))
+        self.core()
+            .checked(retention::prune(self.core(), retention))
     }
 
     /// Drop the records from `sequence` on, so that the next one gets this number. What is left is durable afterwards. Other readers of

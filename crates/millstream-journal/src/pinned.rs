@@ -70,7 +70,10 @@ impl<S: Storage> PinnedRecord<S> {
     /// [`Error::Fault`](crate::Error::Fault).
     #[inline]
     pub fn check(&self) -> Result<()> {
-        match fault::any().then(|| self.segment.region().fault()).flatten() {
+        match fault::any()
+            .then(|| self.segment.region().fault())
+            .flatten()
+        {
             None => Ok(()),
             Some(fault) => Err(fault.into()),
         }

@@ -54,10 +54,10 @@ pub struct Fault {
 /// What tells a directory from another one that gets its name later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
-    /// The directory: numbers that no other file system object has had.
-    pub directory: [u64; 3],
+    /// The directory: its device, inode, time of birth and mount, of which none else has all four.
+    pub directory: [u64; 4],
     /// The same of the file that processes share, when there is one.
-    pub shared: Option<[u64; 3]>,
+    pub shared: Option<[u64; 4]>,
 }
 
 impl Presence {

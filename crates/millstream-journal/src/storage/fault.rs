@@ -167,12 +167,9 @@ impl Chunk {
             return next;
         }
         let new = Box::into_raw(Box::new(Chunk::new()));
-        let placed = self.next.compare_exchange(
-            ptr::null_mut(),
-            new,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
+        let placed =
+            self.next
+                .compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
         match placed {
             // SAFETY: it was made above, and is never freed.
             Ok(_) => unsafe { &*new },
@@ -311,6 +308,5 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, code: 
             handler(signal);
         }
     }
-    let _changed =
-        PREVIOUS_LEN.compare_exchange(len - 1, len, Ordering::SeqCst, Ordering::SeqCst);
+    let _changed = PREVIOUS_LEN.compare_exchange(len - 1, len, Ordering::SeqCst, Ordering::SeqCst);
 }

@@ -167,7 +167,7 @@ impl Storage for Mapped {
     }
 
     fn mount(&self) -> u64 {
-        mount(&self.root)
+        numbers(&self.root).map_or(0, |[_, _, _, mount]| mount)
     }
 
     fn fault(&self) -> Option<Fault> {
@@ -234,42 +234,31 @@ fn without_link(_from: &Path, _to: &Path, error: io::Error) -> io::Result<()> {
     Err(error)
 }
 
+/// `STATX_MNT_ID_UNIQUE`, which Linux has from 6.8 on.
+#[cfg(target_os = "linux")]
+const UNIQUE_MOUNT: u32 = 0x4000;
+
 /// What tells a file from another that gets its name, and perhaps its inode, later.
 #[cfg(target_os = "linux")]
-fn numbers(path: &Path) -> io::Result<[u64; 3]> {
+fn numbers(path: &Path) -> io::Result<[u64; 4]> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let wanted = StatxFlags::INO | StatxFlags::BTIME | StatxFlags::from_bits_retain(UNIQUE_MOUNT);
     let found = statx(CWD, path, AtFlags::empty(), wanted)?;
     let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
     let born = found.stx_btime.tv_sec as u64 * 1_000_000_000 + u64::from(found.stx_btime.tv_nsec);
-    Ok([device, found.stx_ino, born])
+    let mount = match found.stx_mask & UNIQUE_MOUNT {
+        0 => 0,
+        _ => found.stx_mnt_id,
+    };
+    Ok([device, found.stx_ino, born, mount])
 }
 
 /// What tells a file from another that gets its name later.
 #[cfg(not(target_os = "linux"))]
-fn numbers(path: &Path) -> io::Result<[u64; 3]> {
+fn numbers(path: &Path) -> io::Result<[u64; 4]> {
     use std::os::unix::fs::MetadataExt;
     let found = fs::metadata(path)?;
-    Ok([found.dev(), found.ino(), 0])
-}
-
-/// The unique number of the mount, which Linux has from 6.8 on.
-#[cfg(target_os = "linux")]
-fn mount(path: &Path) -> u64 {
-    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-    /// `STATX_MNT_ID_UNIQUE`.
-    const UNIQUE: u32 = 0x4000;
-    let wanted = StatxFlags::from_bits_retain(UNIQUE);
-    match statx(CWD, path, AtFlags::empty(), wanted) {
-        Ok(found) if found.stx_mask & UNIQUE != 0 => found.stx_mnt_id,
-        _ => 0,
-    }
-}
-
-/// Mounts have no such number here.
-#[cfg(not(target_os = "linux"))]
-fn mount(_path: &Path) -> u64 {
-    0
+    Ok([found.dev(), found.ino(), 0, 0])
 }
 
 #[cfg(target_os = "linux")]

@@ -32,13 +32,17 @@ impl Disk {
         let (image, root) = (folder.path().join("image"), folder.path().join("root"));
         std::fs::create_dir(&root).unwrap();
         let made = match kind {
-            "tmpfs" => run("mount", &["-t", "tmpfs", "-o", "size=24m", "tmpfs", text(&root)]),
+            "tmpfs" => run(
+                "mount",
+                &["-t", "tmpfs", "-o", "size=24m", "tmpfs", text(&root)],
+            ),
             "overlay" => overlay(folder.path(), &root),
             _ => {
                 let (command, mib) = maker(kind);
                 let file = std::fs::File::create(&image).unwrap();
                 file.set_len(mib << 20).unwrap();
-                let arguments: Vec<_> = command[1..].iter().copied().chain([text(&image)]).collect();
+                let arguments: Vec<_> =
+                    command[1..].iter().copied().chain([text(&image)]).collect();
                 run(command[0], &arguments).and_then(|()| mount(&image, &root))
             }
         };
@@ -101,7 +105,10 @@ fn overlay(folder: &Path, root: &Path) -> Result<(), String> {
     }
     let at = layers.display();
     let options = format!("lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work");
-    let mounted = run("mount", &["-t", "overlay", "-o", &options, "overlay", text(root)]);
+    let mounted = run(
+        "mount",
+        &["-t", "overlay", "-o", &options, "overlay", text(root)],
+    );
     // It lives on below the overlay.
     let _gone = run("umount", &["-l", text(&layers)]);
     mounted

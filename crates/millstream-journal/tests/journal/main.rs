@@ -9,6 +9,7 @@
 mod support;
 
 mod append;
+mod broken_disks;
 mod copies;
 mod cursors;
 mod cuts;
@@ -25,6 +26,7 @@ mod openings;
 mod pinned;
 mod power_loss;
 mod processes;
+mod removed;
 mod retention;
 mod rolls;
 mod trial;

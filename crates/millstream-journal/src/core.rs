@@ -37,6 +37,8 @@ pub(crate) struct Core<S: Storage> {
     looked_ns: AtomicU64,
     /// Why nothing is read or appended any more.
     failure: OnceLock<Failure>,
+    /// How many faults this process had had when those of this opening were looked for and none was found.
+    faults_elsewhere: AtomicU64,
 }
 
 /// How often it is made sure that the directory is still there.
@@ -102,6 +104,7 @@ impl<S: Storage> Core<S> {
             presence,
             looked_ns: AtomicU64::new(looked_ns),
             failure: OnceLock::new(),
+            faults_elsewhere: AtomicU64::new(0),
             storage,
             options,
             control: control.map_or_else(OnceLock::new, OnceLock::from),
@@ -182,6 +185,10 @@ impl<S: Storage> Core<S> {
         if let Some(failure) = self.failure.get() {
             return Err(self.error(failure));
         }
+        let faults = fault::count();
+        if self.faults_elsewhere.load(Ordering::Relaxed) == faults {
+            return Ok(());
+        }
         let control = self.control.get().and_then(Control::fault);
         let open: Vec<_> = lock(&self.segments)
             .values()
@@ -190,7 +197,10 @@ impl<S: Storage> Core<S> {
         let segment = || open.iter().find_map(|segment| segment.region().fault());
         match control.or_else(segment).or_else(|| self.storage.fault()) {
             Some(fault) => Err(self.fail(fault.into())),
-            None => Ok(()),
+            None => {
+                self.faults_elsewhere.store(faults, Ordering::Relaxed);
+                Ok(())
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::identity::{self, Identity};
 use crate::info::{self, Info};
 use crate::open;
-use crate::options::{Options, Retention};
+use crate::options::{Options, Retention, Sync};
 use crate::reader::Reader;
 use crate::retention::{self, Pruned};
 use crate::storage::{Mapped, Storage};
@@ -96,6 +96,10 @@ impl<S: Storage> Journal<S> {
         let opened = open::open(storage, options)?;
         let core = Arc::new(opened.core);
         let durable = Arc::new(Durable::new(Arc::clone(&core)));
+        if !core.options.read_only && core.options.sync != Sync::Never {
+            // Whoever appended it may have died before it was synced.
+            durable.sync()?;
+        }
         let opening = Opening {
             core,
             durable,

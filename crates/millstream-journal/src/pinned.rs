@@ -3,6 +3,7 @@
 //! The body is not copied. A segment stays mapped while any record of it is kept, also when it has been pruned.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::core::SegmentOf;
 use crate::error::Result;
@@ -18,7 +19,7 @@ pub(crate) struct Found {
     pub head: Head,
 }
 
-/// A record that keeps the memory it lies in mapped.
+/// A record that keeps the memory it lies in mapped. A clone is another hold on the same memory.
 ///
 /// ```
 /// use millstream_journal::{Journal, Options};
@@ -107,5 +108,14 @@ impl<S: Storage> fmt::Debug for PinnedRecord<S> {
             self.time_ns(),
             self.body()
         )
+    }
+}
+
+impl<S: Storage> Clone for PinnedRecord<S> {
+    fn clone(&self) -> Self {
+        PinnedRecord {
+            segment: Arc::clone(&self.segment),
+            found: self.found,
+        }
     }
 }

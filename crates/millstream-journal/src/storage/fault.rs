@@ -49,6 +49,11 @@ pub(crate) fn any() -> bool {
     FAULTS.load(Ordering::Relaxed) != 0
 }
 
+/// How many there were so far.
+pub(crate) fn count() -> u64 {
+    FAULTS.load(Ordering::SeqCst)
+}
+
 /// Have [`any`] answer yes from now on.
 pub(crate) fn note() {
     FAULTS.fetch_add(1, Ordering::SeqCst);

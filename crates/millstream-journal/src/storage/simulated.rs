@@ -502,6 +502,14 @@ impl Storage for Simulated {
             id,
         }))
     }
+
+    fn is_locked(&self, name: &str) -> io::Result<bool> {
+        self.process.check()?;
+        let name = self.name(name);
+        let locks = lock(&self.machine.locks);
+        let mut living = locks.iter().filter(|held| !held.process.is_dead());
+        Ok(living.any(|held| held.name == name))
+    }
 }
 
 impl Simulated {

@@ -20,6 +20,8 @@ fn maker(kind: &str) -> (Vec<&'static str>, u64) {
     match kind {
         "ext4" => (vec!["mkfs.ext4", "-q", "-F", "-m", "0"], 48),
         "xfs" => (vec!["mkfs.xfs", "-q", "-f", "-m", "reflink=1"], 320),
+        "fuse" => (vec!["mkfs.ext4", "-q", "-F", "-m", "0"], 48),
+        "exfat" => (vec!["mkfs.exfat"], 48),
         "btrfs" => (vec!["mkfs.btrfs", "-q", "-f", "-M"], 160),
         other => panic!("no way to make {other}"),
     }
@@ -43,7 +45,11 @@ impl Disk {
                 file.set_len(mib << 20).unwrap();
                 let arguments: Vec<_> =
                     command[1..].iter().copied().chain([text(&image)]).collect();
-                run(command[0], &arguments).and_then(|()| mount(&image, &root))
+                run(command[0], &arguments).and_then(|()| match kind {
+                    "fuse" => run("fuse2fs", &[text(&image), text(&root)]),
+                    "exfat" => run("mount.exfat-fuse", &[text(&image), text(&root)]),
+                    _ => mount(&image, &root),
+                })
             }
         };
         let disk = Disk {

@@ -1,4 +1,4 @@
-"""Memory that the file system takes away is an exception of the journal, and any other fault does what it did before."""
+"""Memory that the file system takes away is an exception of the journal; any other fault does what it did."""
 
 import shutil
 import signal

@@ -114,7 +114,18 @@ impl Storage for Mapped {
         match fs::hard_link(self.path(from), self.path(to)) {
             Ok(()) => fs::remove_file(self.path(from)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-            Err(error) => without_link(&self.path(from), &self.path(to), error),
+            // The file is not there, or there is no room for the name.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound
+                        | io::ErrorKind::StorageFull
+                        | io::ErrorKind::QuotaExceeded
+                ) =>
+            {
+                Err(error)
+            }
+            Err(_) => without_link(&self.path(from), &self.path(to)),
         }
     }
 
@@ -218,20 +229,24 @@ fn sync_entry(path: &Path) -> io::Result<()> {
 
 /// Give a file its name where there are no links.
 #[cfg(target_os = "linux")]
-fn without_link(from: &Path, to: &Path, error: io::Error) -> io::Result<()> {
+fn without_link(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // What the link said means more than that this is not known either.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Err(error),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => Err(no_names()),
         renamed => Ok(renamed?),
     }
 }
 
 /// No such call here.
 #[cfg(not(target_os = "linux"))]
-fn without_link(_from: &Path, _to: &Path, error: io::Error) -> io::Result<()> {
-    Err(error)
+fn without_link(_from: &Path, _to: &Path) -> io::Result<()> {
+    Err(no_names())
+}
+
+fn no_names() -> io::Error {
+    let what = "the file system has neither links nor a rename that replaces nothing";
+    io::Error::new(io::ErrorKind::Unsupported, what)
 }
 
 /// `STATX_MNT_ID_UNIQUE`, which Linux has from 6.8 on.

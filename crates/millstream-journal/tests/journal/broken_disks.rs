@@ -126,6 +126,10 @@ fn lose_frames(journal: &Path) {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a directory is looked at from time to time"
+)]
 fn a_disk_that_lost_its_power_without_the_machine_is_recovered() {
     for first in [Options::read_only(), options()] {
         let Some(disk) = Disk::new("ext4") else {

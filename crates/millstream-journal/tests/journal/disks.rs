@@ -20,7 +20,6 @@ fn maker(kind: &str) -> (Vec<&'static str>, u64) {
     match kind {
         "ext4" => (vec!["mkfs.ext4", "-q", "-F", "-m", "0"], 48),
         "xfs" => (vec!["mkfs.xfs", "-q", "-f", "-m", "reflink=1"], 320),
-        "fuse" => (vec!["mkfs.ext4", "-q", "-F", "-m", "0"], 48),
         "exfat" => (vec!["mkfs.exfat"], 48),
         "btrfs" => (vec!["mkfs.btrfs", "-q", "-f", "-M"], 160),
         other => panic!("no way to make {other}"),
@@ -46,8 +45,7 @@ impl Disk {
                 let arguments: Vec<_> =
                     command[1..].iter().copied().chain([text(&image)]).collect();
                 run(command[0], &arguments).and_then(|()| match kind {
-                    "fuse" => run("fuse2fs", &[text(&image), text(&root)]),
-                    "exfat" => run("mount.exfat-fuse", &[text(&image), text(&root)]),
+                    "exfat" => in_a_process(&image, &root),
                     _ => mount(&image, &root),
                 })
             }
@@ -127,6 +125,12 @@ pub fn mount(image: &Path, root: &Path) -> Result<(), String> {
 
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// Mount an exFAT by FUSE. The loop device is let go with it.
+fn in_a_process(image: &Path, root: &Path) -> Result<(), String> {
+    let script = r#"device=$(losetup --find --show "$0") && mount.exfat-fuse "$device" "$1"; done=$?; losetup --detach "$device"; exit $done"#;
+    run("sh", &["-c", script, text(image), text(root)])
 }
 
 /// Run a program.

@@ -218,7 +218,7 @@ fn a_reader_that_comes_first_after_a_loss_of_power_goes_on_with_the_first_writer
     let journal = Journal::open(&path, Options { host, ..small() }).unwrap();
     journal.writer().unwrap().append(b"after").unwrap();
     assert!(
-        tail.wait(Wait::BackOff, Some(std::time::Duration::from_secs(30)))
+        tail.wait(Wait::BackOff, Some(Duration::from_secs(30)))
             .unwrap()
     );
     assert_eq!(tail.next().unwrap().unwrap().body, b"after");

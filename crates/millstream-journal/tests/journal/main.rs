@@ -9,14 +9,11 @@
 mod support;
 
 mod append;
-mod broken_disks;
 mod copies;
 mod cursors;
 mod cuts;
 mod damage;
-mod disks;
 mod faults;
-mod file_systems;
 mod fixtures;
 mod kills;
 mod kills_under_load;
@@ -30,3 +27,4 @@ mod removed;
 mod retention;
 mod rolls;
 mod trial;
+mod truncated;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use millstream_journal::{Error, Journal, Options, Sync};
 
-use crate::disks::{self, Disk};
+use crate::disk::{Disk, mount, run, text};
 use crate::support::small;
 
 const MIB: u64 = 1 << 20;
@@ -24,9 +24,9 @@ fn forget(directory: &Path) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
-            let of = format!("of={}", disks::text(&path));
+            let of = format!("of={}", text(&path));
             let arguments = [&of, "oflag=nocache", "conv=notrunc,fdatasync", "count=0"];
-            disks::run("dd", &arguments).unwrap();
+            run("dd", &arguments).unwrap();
         }
     }
 }
@@ -57,7 +57,7 @@ fn a_device_that_fails_is_an_error_and_not_damage() {
     let bodies = (0..records).map(body);
     journal.writer().unwrap().append_many(bodies).unwrap();
     drop(journal);
-    disks::run("sync", &["-f", disks::text(&disk.root)]).unwrap();
+    run("sync", &["-f", text(&disk.root)]).unwrap();
     // The end of the device is gone, and comes back.
     let image = fs::OpenOptions::new()
         .read(true)
@@ -141,15 +141,15 @@ fn a_disk_that_lost_its_power_without_the_machine_is_recovered() {
         writer.append_many((0..300).map(body)).unwrap();
         let durable = journal.sync().unwrap();
         writer.append_many((300..600).map(body)).unwrap();
-        disks::run("sync", &["-f", disks::text(&disk.root)]).unwrap();
+        run("sync", &["-f", text(&disk.root)]).unwrap();
         // Nobody closes the journal: the disk is gone while it is open, and comes back.
         let pulled: PathBuf = disk.image.with_extension("pulled");
         fs::copy(&disk.image, &pulled).unwrap();
-        disks::run("umount", &["-l", disks::text(&disk.root)]).unwrap();
-        disks::mount(&pulled, &disk.root).unwrap();
+        run("umount", &["-l", text(&disk.root)]).unwrap();
+        mount(&pulled, &disk.root).unwrap();
         lose_frames(&path);
-        disks::run("umount", &[disks::text(&disk.root)]).unwrap();
-        disks::mount(&pulled, &disk.root).unwrap();
+        run("umount", &[text(&disk.root)]).unwrap();
+        mount(&pulled, &disk.root).unwrap();
 
         let again = Journal::open(&path, first).unwrap();
         let (end, error) = read(&again);

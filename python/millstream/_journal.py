@@ -238,9 +238,10 @@ def _datetime(time_ns: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=time_ns // 1000)
 
 
-def _map(path: os.PathLike[str]) -> memoryview:
-    """A file as a read-only view, which keeps it mapped."""
-    import mmap
+def _memory(address: int, length: int, keeper: object) -> memoryview:
+    """Memory that `keeper` keeps mapped, as a read-only view, which keeps `keeper`."""
+    import ctypes
 
-    with open(path, "rb") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    memory = (ctypes.c_ubyte * length).from_address(address)
+    memory.keeper = keeper  # type: ignore[attr-defined]
+    return memoryview(memory).cast("B").toreadonly()

@@ -276,10 +276,18 @@ impl<S: Storage> Shared<S> {
             if work.has_some() {
                 work = self.one(work);
             } else {
-                let left = work.syncs.left(&self.core);
+                // A directory that is removed is noticed soon also when nobody syncs.
+                let look = self.core.until_look();
+                let left = work.syncs.left(&self.core).unwrap_or(look).min(look);
                 work = self.idle(work, left);
             }
             work = self.sync_if_due(work);
+            if self.core.until_look().is_zero() {
+                drop(work);
+                // The next append reports it.
+                let _failed = self.core.look();
+                work = lock(&self.work);
+            }
         }
     }
 
@@ -389,16 +397,13 @@ impl<S: Storage> Shared<S> {
         lock(&self.work)
     }
 
-    /// Wait for work, or until the next sync is due.
+    /// Wait for work, or until the next sync or look is due.
     fn idle<'a>(
         &'a self,
         work: MutexGuard<'a, Work<S>>,
-        left: Option<Duration>,
+        left: Duration,
     ) -> MutexGuard<'a, Work<S>> {
-        match left {
-            None => wait(&self.changed, work),
-            Some(left) => self.wait_for(left, work),
-        }
+        self.wait_for(left, work)
     }
 
     fn wait_for<'a>(

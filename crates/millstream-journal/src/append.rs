@@ -18,7 +18,7 @@ use crate::index;
 use crate::lock::{self, Slot, Taken};
 use crate::planted::{self, Bug};
 use crate::segment::{self, Mark};
-use crate::storage::Storage;
+use crate::storage::{Storage, fault};
 
 /// What the writers of one opening share.
 pub(crate) struct Appender<S: Storage> {
@@ -89,13 +89,13 @@ impl<S: Storage> Appender<S> {
         let (mark, sequence) = held.room(frame_bytes(length))?;
         if planted::has(Bug::PublishFirst) {
             let segment = Arc::clone(&held.tail().segment);
-            held.commit(mark, sequence, length, body_crc, time_ns);
+            held.commit(mark, sequence, length, body_crc, time_ns)?;
             segment.store_body(mark.offset, body);
             return Ok(sequence);
         }
         let segment = &held.tail().segment;
         segment.store_body(mark.offset, body);
-        held.commit(mark, sequence, length, body_crc, time_ns);
+        held.commit(mark, sequence, length, body_crc, time_ns)?;
         Ok(sequence)
     }
 
@@ -109,11 +109,13 @@ impl<S: Storage> Appender<S> {
             return Ok(None);
         }
         let mut held = self.held(control);
-        let Some((mark, sequence)) = held.room_at_hand(frame_bytes(length)) else {
+        let room = held.room_at_hand(frame_bytes(length));
+        held.check()?;
+        let Some((mark, sequence)) = room else {
             return Ok(None);
         };
         held.tail().segment.store_body(mark.offset, body);
-        held.commit(mark, sequence, length, body_crc, time_ns);
+        held.commit(mark, sequence, length, body_crc, time_ns)?;
         Ok(Some(sequence))
     }
 
@@ -125,7 +127,7 @@ impl<S: Storage> Appender<S> {
     ) -> Result<Range<u64>> {
         let mut held = self.lock()?;
         let (mark, first) = held.room(0)?;
-        let mut batch = held.begin(mark);
+        let mut batch = held.begin(mark)?;
         let mut sequence = first;
         for body in bodies {
             let body = body.as_ref();
@@ -135,15 +137,15 @@ impl<S: Storage> Appender<S> {
                 .segment
                 .fits(batch.end.offset, frame_bytes(length))
             {
-                held.finish(&batch);
+                held.finish(&batch)?;
                 let (mark, _) = held.room(frame_bytes(length))?;
-                batch = held.begin(mark);
+                batch = held.begin(mark)?;
             }
             held.tail().segment.store_body(batch.end.offset, body);
             held.add(&mut batch, sequence, length, frame::body_crc(body), time_ns);
             sequence += 1;
         }
-        held.finish(&batch);
+        held.finish(&batch)?;
         Ok(first..sequence)
     }
 
@@ -278,21 +280,36 @@ impl<S: Storage> Held<'_, S> {
     #[inline(always)]
     fn room(&mut self, bytes: u64) -> Result<(Mark, u64)> {
         match self.room_at_hand(bytes) {
-            Some(room) => Ok(room),
-            None => self.room_elsewhere(bytes),
+            Some(room) if !fault::any() => Ok(room),
+            _ => self.room_elsewhere(bytes),
         }
     }
 
     #[cold]
     fn room_elsewhere(&mut self, bytes: u64) -> Result<(Mark, u64)> {
+        self.check()?;
+        let room = self.find_room(bytes);
+        self.check()?;
+        room
+    }
+
+    fn find_room(&mut self, bytes: u64) -> Result<(Mark, u64)> {
         if self.control.tail_segment() != self.tail().segment.number() {
             self.follow()?;
         }
-        if let Some(room) = self.room_at_hand(bytes) {
+        let room = self.room_at_hand(bytes);
+        self.check()?;
+        if let Some(room) = room {
             return Ok(room);
         }
         let mark = self.roll(self.tail().segment.tail())?;
         Ok((mark, self.tail().base + mark.records))
+    }
+
+    /// An error if the file system has failed under what was loaded and stored so far. Whatever others are to see comes after.
+    #[inline(always)]
+    fn check(&self) -> Result<()> {
+        self.appender.core.check()
     }
 
     /// [`room`](Self::room) in the segment that this process appends to, if that is still the last one.
@@ -307,28 +324,40 @@ impl<S: Storage> Held<'_, S> {
 
     /// Publish the frame at `mark`, whose body is in place.
     #[inline(always)]
-    pub fn commit(&mut self, mark: Mark, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
+    pub fn commit(
+        &mut self,
+        mark: Mark,
+        sequence: u64,
+        length: u32,
+        body_crc: u32,
+        time_ns: u64,
+    ) -> Result<()> {
         let (head, next, time_ns) = self.complete(mark, sequence, length, body_crc, time_ns);
+        self.check()?;
         let segment = &self.tail().segment;
         segment.publish(mark.offset, head);
+        // The tail counts no frame that is not there.
+        self.check()?;
         segment.set_tail(next, time_ns);
         segment.expect(next.offset, head.bytes());
         if next.offset >= self.tail().notice_at {
             self.notice(next.offset);
         }
+        self.check()
     }
 
     /// A batch begins at `mark`. Until it is published its later frames look whole. Should it be given up, and other records be
     /// appended in its place, the disk could bring them back after a loss of power: so they are cleared before.
-    fn begin(&mut self, mark: Mark) -> Batch {
+    fn begin(&mut self, mark: Mark) -> Result<Batch> {
         self.tail_mut().has_unseen = true;
         self.control.set_unseen(true);
-        Batch {
+        self.check()?;
+        Ok(Batch {
             start: mark,
             end: mark,
             first: None,
             time_ns: 0,
-        }
+        })
     }
 
     /// Put a frame behind those of the batch, unseen.
@@ -366,10 +395,12 @@ impl<S: Storage> Held<'_, S> {
     }
 
     /// Publish a batch.
-    fn finish(&mut self, batch: &Batch) {
+    fn finish(&mut self, batch: &Batch) -> Result<()> {
+        self.check()?;
         if let Some(head) = batch.first {
             let segment = &self.tail().segment;
             segment.publish(batch.start.offset, head);
+            self.check()?;
             segment.set_tail(batch.end, batch.time_ns);
         }
         self.control.set_unseen(false);
@@ -377,6 +408,7 @@ impl<S: Storage> Held<'_, S> {
         if batch.end.offset >= self.tail().notice_at {
             self.notice(batch.end.offset);
         }
+        self.check()
     }
 
     /// Clear what a batch has left that was not published.
@@ -430,8 +462,14 @@ impl<S: Storage> Held<'_, S> {
     #[cold]
     fn roll(&mut self, mark: Mark) -> Result<Mark> {
         let core = &self.appender.core;
+        core.look()?;
         let number = self.tail().segment.number() + 1;
-        let next = self.appender.ahead.take(number)?;
+        let taken = self.appender.ahead.take(number);
+        if taken.is_err() {
+            // A directory that is gone explains it better.
+            core.look_now()?;
+        }
+        let next = taken?;
         let segment = &self.tail().segment;
         let sequence = self.tail().base + mark.records;
         let time_ns = segment.last_time_ns();
@@ -439,11 +477,13 @@ impl<S: Storage> Held<'_, S> {
             next.begin(sequence, time_ns);
         }
         let head = segment.complete(mark.offset, Kind::End, 0, 0, sequence, time_ns);
+        core.check_with(&next)?;
         // The moment of the roll: whoever reads this goes on in the next segment.
         segment.publish(mark.offset, head);
         if planted::has(Bug::RollFirst) {
             next.begin(sequence, time_ns);
         }
+        core.check()?;
         self.control.set_tail_segment(number);
         let next = Tail::new(core, next)?;
         self.enter(next);
@@ -481,6 +521,7 @@ impl<S: Storage> Held<'_, S> {
                 mark.offset += head.bytes();
                 mark.records += 1;
             };
+            core.check()?;
             segment.set_tail(mark, time_ns);
             if !ended {
                 return if self.control.has_unseen() {
@@ -500,11 +541,18 @@ impl<S: Storage> Held<'_, S> {
 impl<S: Storage> Drop for Held<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        if self.tail().has_unseen {
+        if self.tail().has_unseen && self.check().is_ok() {
             // A failure poisons the journal, which the next append reports.
             let _poisoned = self.scrub();
         }
+        // What this writer knows of the tail may be zeros: others repair it, as after a death.
+        if self.check().is_err() {
+            return self.appender.slot.abandon();
+        }
         self.appender.slot.unlock(self.control);
+        if self.check().is_err() {
+            self.appender.slot.abandon();
+        }
     }
 }
 

@@ -3,10 +3,11 @@
 //! None of it has to survive: the first opener makes it anew from the segments. The words that writers change for each record, the
 //! ones that readers look at, and those that change at syncs stand on cache lines of their own.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::storage::{Access, Region, Storage};
+use crate::storage::{Access, Fault, Region, Storage, fault};
 
 /// The file.
 pub(crate) const NAME: &str = "control";
@@ -34,6 +35,8 @@ const DURABLE: u64 = 192;
 const DURABLE_SEGMENT: u64 = 200;
 const SYNCING: u64 = 208;
 
+const MOUNT: u64 = 512;
+
 const PIDS: u64 = 1024;
 
 /// The mapped page.
@@ -43,10 +46,34 @@ pub(crate) struct Control<R> {
 
 impl<R: Region> Control<R> {
     /// Open the page that another opener keeps, or has left behind. `None` when there is none, or it was never finished.
-    pub fn open<S: Storage<Region = R>>(storage: &S, access: Access) -> Option<Self> {
-        let region = storage.open(NAME, access).ok()?;
+    ///
+    /// # Errors
+    /// What the system says, and a fault of the page; that it is not there, or not for this reader, is no error.
+    pub fn open<S: Storage<Region = R>>(storage: &S, access: Access) -> Result<Option<Self>> {
+        let region = match storage.open(NAME, access) {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof)
+                    || access == Access::Read && error.kind() == ErrorKind::PermissionDenied =>
+            {
+                return Ok(None);
+            }
+            region => region.map_err(|source| Error::Io {
+                verb: "open",
+                path: storage.path(NAME),
+                source,
+            })?,
+        };
         let control = Control { region };
-        (control.region.bytes_len() >= BYTES && control.region.load(0) == MAGIC).then_some(control)
+        let is_one = control.region.bytes_len() >= BYTES && control.region.load(0) == MAGIC;
+        match control.fault() {
+            Some(fault) => Err(fault.into()),
+            None => Ok(is_one.then_some(control)),
+        }
+    }
+
+    /// What the file system has failed to load or store of the page.
+    pub fn fault(&self) -> Option<Fault> {
+        self.region.fault()
     }
 
     /// Make the page, or take the one that is there; the caller holds the lock on it.
@@ -54,7 +81,7 @@ impl<R: Region> Control<R> {
         let region = storage
             .create(NAME, BYTES)
             .map_err(|source| match source.kind() {
-                std::io::ErrorKind::StorageFull => Error::DiskFull {
+                ErrorKind::StorageFull => Error::DiskFull {
                     path: storage.path(NAME),
                     source,
                 },
@@ -80,6 +107,20 @@ impl<R: Region> Control<R> {
         self.region.load(READY) == 1 && found == boot
     }
 
+    /// Whether the segments are still in the memory of the kernel that wrote them: the file system has not been mounted anew since. A disk that was
+    /// pulled, or lost its power without the machine, had to be.
+    pub fn is_mounted(&self, mount: u64) -> bool {
+        let then = self.region.load(MOUNT);
+        then == mount || then == 0 || mount == 0
+    }
+
+    /// Whether this page tells the truth to a reader that takes no part: it was made in this boot, and either on this mount, or somebody has
+    /// the journal open now, by another mount of the same file system.
+    pub fn is_live<S: Storage>(&self, storage: &S, boot: u128) -> bool {
+        self.is_ready(boot)
+            && (self.is_mounted(storage.mount()) || storage.is_locked(NAME).unwrap_or(true))
+    }
+
     /// Recovery begins: until it has ended, nobody else may use the journal.
     pub fn begin_recovery(&self) {
         // It syncs as well, and may be killed in the middle of that.
@@ -88,11 +129,12 @@ impl<R: Region> Control<R> {
     }
 
     /// Recovery has ended with these facts; nobody writes yet.
-    pub fn end_recovery(&self, facts: &Facts) {
+    pub fn end_recovery(&self, facts: &Facts, mount: u64) {
         let words = [
             (SEGMENT_BYTES, facts.segment_bytes),
             (BOOT[0], facts.boot as u64),
             (BOOT[1], (facts.boot >> 64) as u64),
+            (MOUNT, mount),
             (POISON, 0),
             (OWNER, 0),
             (LOCK, 0),
@@ -193,7 +235,7 @@ impl<R: Region> Control<R> {
         // Fully ordered: either a reader that is about to sleep sees the record, or this sees the reader.
         let held = self.region.exchange(LOCK, slot + 1, 0);
         debug_assert!(
-            held.is_ok(),
+            held.is_ok() || fault::any(),
             "the append lock was taken away from a living writer"
         );
         if self.region.load(WAITING) != 0 {

@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
-use crate::control::Control;
+use crate::control::{self, Control};
 use crate::error::{Error, Result};
 use crate::frame::Kind;
 use crate::index;
@@ -16,7 +18,7 @@ use crate::planted::{self, Bug};
 use crate::recover::Plan;
 use crate::segment::{self, Mark, Segment};
 use crate::storage::memory::ForkMark;
-use crate::storage::{Access, Region, Storage};
+use crate::storage::{Access, Fault, Presence, Region, Storage, fault};
 
 /// One opening of a journal.
 pub(crate) struct Core<S: Storage> {
@@ -29,6 +31,41 @@ pub(crate) struct Core<S: Storage> {
     pub segment_bytes: u64,
     pub fork_mark: ForkMark,
     segments: Mutex<BTreeMap<u64, Weak<Segment<S::Region>>>>,
+    /// What was at the path when the journal was opened.
+    presence: Presence,
+    /// When the path was looked at last, in ns of the host's clock.
+    looked_ns: AtomicU64,
+    /// Why nothing is read or appended any more.
+    failure: OnceLock<Failure>,
+    /// How many faults this process had had when those of this opening were looked for and none was found.
+    faults_elsewhere: AtomicU64,
+}
+
+/// How often it is made sure that the directory is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Why an opening is of no use any more.
+enum Failure {
+    Fault {
+        path: PathBuf,
+        offset: u64,
+        kind: io::ErrorKind,
+        errno: Option<i32>,
+        what: String,
+    },
+    Gone,
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Failure::Fault {
+            path: fault.path,
+            offset: fault.offset,
+            kind: fault.source.kind(),
+            errno: fault.source.raw_os_error(),
+            what: fault.source.to_string(),
+        }
+    }
 }
 
 /// An open segment.
@@ -47,7 +84,27 @@ impl<S: Storage> Core<S> {
             path: storage.path(""),
             source,
         })?;
+        let presence = storage
+            .presence(control::NAME)
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::NotFound => Error::Gone {
+                    path: storage.path(""),
+                },
+                _ => Error::Io {
+                    verb: "look at",
+                    path: storage.path(""),
+                    source,
+                },
+            })?;
+        let looked_ns = match options.host.has_threads() {
+            true => options.host.monotonic().as_nanos() as u64,
+            false => 0,
+        };
         Ok(Core {
+            presence,
+            looked_ns: AtomicU64::new(looked_ns),
+            failure: OnceLock::new(),
+            faults_elsewhere: AtomicU64::new(0),
             storage,
             options,
             control: control.map_or_else(OnceLock::new, OnceLock::from),
@@ -87,13 +144,124 @@ impl<S: Storage> Core<S> {
     /// Whether a journal that was read as a plan has been recovered by another process since.
     pub fn is_recovered(&self) -> bool {
         if self.control.get().is_none()
-            && let Some(control) = Control::open(&self.storage, Access::Read)
-            && control.is_ready(self.options.host.boot())
+            && let Ok(Some(control)) = Control::open(&self.storage, Access::Read)
+            && control.is_live(&self.storage, self.options.host.boot())
         {
             // Another reader of this opening may have been faster.
             let _same = self.control.set(control);
         }
         self.control.get().is_some()
+    }
+
+    /// An error if the file system has failed this opening, in anything that was loaded or stored before the call.
+    #[inline(always)]
+    pub fn check(&self) -> Result<()> {
+        match fault::any() {
+            false => Ok(()),
+            true => self.check_regions(),
+        }
+    }
+
+    /// [`check`](Self::check), and of a segment that may be open beside those that this opening knows of.
+    #[inline(always)]
+    pub fn check_with(&self, segment: &Segment<S::Region>) -> Result<()> {
+        match fault::any() {
+            false => Ok(()),
+            true => match segment.region().fault() {
+                Some(fault) => Err(self.fail(fault.into())),
+                None => self.check_regions(),
+            },
+        }
+    }
+
+    /// The result of an operation, unless the file system has failed under it: then it means nothing.
+    pub fn checked<T>(&self, result: Result<T>) -> Result<T> {
+        self.check()?;
+        result
+    }
+
+    #[cold]
+    fn check_regions(&self) -> Result<()> {
+        if let Some(failure) = self.failure.get() {
+            return Err(self.error(failure));
+        }
+        let faults = fault::count();
+        if self.faults_elsewhere.load(Ordering::Relaxed) == faults {
+            return Ok(());
+        }
+        let control = self.control.get().and_then(Control::fault);
+        let open: Vec<_> = lock(&self.segments)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let segment = || open.iter().find_map(|segment| segment.region().fault());
+        match control.or_else(segment).or_else(|| self.storage.fault()) {
+            Some(fault) => Err(self.fail(fault.into())),
+            None => {
+                self.faults_elsewhere.store(faults, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Nothing is read or appended through this opening from now on.
+    fn fail(&self, failure: Failure) -> Error {
+        fault::note();
+        self.error(self.failure.get_or_init(|| failure))
+    }
+
+    fn error(&self, failure: &Failure) -> Error {
+        match failure {
+            Failure::Gone => Error::Gone { path: self.path() },
+            Failure::Fault {
+                path,
+                offset,
+                kind,
+                errno,
+                what,
+            } => Error::Fault {
+                path: path.clone(),
+                offset: *offset,
+                source: match errno {
+                    Some(errno) => io::Error::from_raw_os_error(*errno),
+                    None => io::Error::new(*kind, what.clone()),
+                },
+            },
+        }
+    }
+
+    /// The time until the next [`look`](Self::look) that does something. Nobody removes what is simulated, whose clock counts the looks at it.
+    pub fn until_look(&self) -> Duration {
+        if !self.options.host.has_threads() {
+            return LOOK;
+        }
+        let last = Duration::from_nanos(self.looked_ns.load(Ordering::Relaxed));
+        LOOK.saturating_sub(self.options.host.monotonic().saturating_sub(last))
+    }
+
+    /// Make sure that the directory is still at its path; if it was looked at lately, that must do.
+    pub fn look(&self) -> Result<()> {
+        match self.until_look().is_zero() {
+            true => self.look_now(),
+            false => self.check(),
+        }
+    }
+
+    /// Make sure that the directory is still at its path.
+    pub fn look_now(&self) -> Result<()> {
+        if self.options.host.has_threads() {
+            let now = self.options.host.monotonic().as_nanos() as u64;
+            self.looked_ns.store(now, Ordering::Relaxed);
+        }
+        let gone = match self.storage.presence(control::NAME) {
+            Ok(presence) => !presence.is_same(&self.presence),
+            // Another error, as of a permission that was taken away, tells nothing about the directory.
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        match gone {
+            true => Err(self.fail(Failure::Gone)),
+            false => self.check(),
+        }
     }
 
     fn access(&self) -> Access {
@@ -311,6 +479,11 @@ impl<S: Storage> Core<S> {
         let control = self.control()?;
         control.begin_sync();
         let synced = sync();
+        if let Err(error) = self.check_with(segment) {
+            // Only this opening has lost anything, and it acknowledges no more. Others may sync what they have.
+            control.end_sync();
+            return Err(error);
+        }
         if synced.is_err() && !planted::has(Bug::ForgetFailedSync) {
             control.poison();
         }

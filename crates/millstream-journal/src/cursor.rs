@@ -108,7 +108,17 @@ impl<S: Storage> Cursor<S> {
     /// [`Error::Damage`] when neither slot is sound.
     pub fn position(&self) -> Result<u64> {
         let core = self.journal.core();
-        Ok(read(core, &self.name, &self.region)?.min(core.published()?))
+        let position = read(core, &self.name, &self.region);
+        self.check()?;
+        core.checked(core.published().and_then(|next| Ok(position?.min(next))))
+    }
+
+    /// An error if the file system has failed the cursor's own file. Its journal may be as good as ever.
+    fn check(&self) -> Result<()> {
+        match self.region.fault() {
+            Some(fault) => Err(fault.into()),
+            None => Ok(()),
+        }
     }
 
     /// Move the cursor, in any direction.
@@ -118,7 +128,7 @@ impl<S: Storage> Cursor<S> {
     pub fn set(&self, sequence: u64) -> Result<()> {
         let core = self.journal.core();
         core.check_fork()?;
-        let next = core.published()?;
+        let next = core.checked(core.published())?;
         if sequence > next {
             return Err(Error::NotYet {
                 path: core.path(),
@@ -127,7 +137,7 @@ impl<S: Storage> Cursor<S> {
             });
         }
         self.store(sequence);
-        Ok(())
+        self.check()
     }
 
     /// Make the position survive a loss of power.
@@ -203,11 +213,11 @@ pub(crate) fn take_back<S: Storage>(storage: &S, tail: u64) -> Result<()> {
     let next = segment.base().unwrap_or(0) + segment.tail().records;
     for name in names.iter().filter(|name| is_name(name)) {
         let file = format!("cursors/{name}");
-        // One that cannot be read is an error for who asks for it.
-        if let Ok(region) = storage.open(&file, Access::Write)
-            && region.bytes_len() >= BYTES
-            && newest(&region).is_some_and(|slot| slot.sequence > next)
-        {
+        let Some(region) = open_found(storage, &file, Access::Write)? else {
+            continue;
+        };
+        // One that is damaged is an error for who asks for it.
+        if region.bytes_len() >= BYTES && newest(&region).is_some_and(|slot| slot.sequence > next) {
             store(&region, next);
             region.sync(0, BYTES).map_err(|source| Error::Io {
                 verb: "sync",
@@ -234,16 +244,43 @@ pub(crate) fn list<S: Storage>(core: &Core<S>) -> Result<Vec<CursorInfo>> {
     names.sort_unstable();
     let mut cursors = Vec::new();
     for name in names {
+        let file = format!("cursors/{name}");
+        let Some(region) = open_found(&core.storage, &file, Access::Read)? else {
+            continue;
+        };
         // One that is being made this moment has no position yet.
-        if let Ok(region) = core.storage.open(&format!("cursors/{name}"), Access::Read)
-            && region.bytes_len() >= BYTES
-            && region.load(0) != 0
-        {
-            let position = read(core, &name, &region)?.min(core.published()?);
+        let has_position = region.bytes_len() >= BYTES && region.load(0) != 0;
+        let position = has_position.then(|| read(core, &name, &region));
+        if let Some(fault) = region.fault() {
+            return Err(fault.into());
+        }
+        if let Some(position) = position.transpose()? {
+            let position = position.min(core.published()?);
             cursors.push(CursorInfo { name, position });
         }
     }
     Ok(cursors)
+}
+
+/// The file of a cursor that was listed; `None` when it has been removed meanwhile, or is still empty. Any other error is one: who
+/// prunes for the cursors must know all of them.
+fn open_found<S: Storage>(storage: &S, file: &str, access: Access) -> Result<Option<S::Region>> {
+    match storage.open(file, access) {
+        Ok(region) => Ok(Some(region)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::UnexpectedEof
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(source) => Err(Error::Io {
+            verb: "open",
+            path: storage.path(file),
+            source,
+        }),
+    }
 }
 
 /// Remove a cursor that nobody has open.

@@ -51,9 +51,9 @@ impl<S: Storage> Durable<S> {
 
     /// Sync all that is appended; gives the sequence number before which all is durable.
     pub fn sync(&self) -> Result<u64> {
-        let next = self.core.next()?;
+        let next = self.core.checked(self.core.next())?;
         self.wait(next)?;
-        Ok(self.core.control()?.durable())
+        self.core.checked(Ok(self.core.control()?.durable()))
     }
 
     /// Sync if the last time was `every` ago, for who has no background to do it.
@@ -82,13 +82,14 @@ impl<S: Storage> Durable<S> {
         }
         loop {
             let round = self.gate.round();
+            self.core.check()?;
             if control.is_poisoned() {
                 return Err(Error::Poisoned {
                     path: self.core.path(),
                 });
             }
             if control.durable() >= next {
-                return Ok(());
+                return self.core.check();
             }
             if self.leading.swap(true, Ordering::SeqCst) {
                 self.follow(round);
@@ -139,6 +140,7 @@ impl<S: Storage> Durable<S> {
 
     fn sync_segments(&self) -> Result<()> {
         let core = &self.core;
+        core.look()?;
         let control = core.control()?;
         let last = control.tail_segment();
         for number in control.durable_segment()..=last {

@@ -6,6 +6,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::storage::Fault;
+
 /// What the calls of this crate give.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -60,6 +62,23 @@ pub enum Error {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// The file system could not load or store a page of a file that is mapped: a disk that is full where preallocation guarantees nothing, a
+    /// device that fails, a file that somebody truncated. Nothing more is read or appended through this opening.
+    #[error("{}: the file system failed at offset {offset}: {source}; close the journal and open it again", path.display())]
+    Fault {
+        /// The file.
+        path: PathBuf,
+        /// Where the page begins in it, in bytes.
+        offset: u64,
+        /// The cause, as far as it can be found out afterwards.
+        source: io::Error,
+    },
+    /// The directory is not at its path any more, or another one is: what would be appended now could not be found again.
+    #[error("{}: the journal was removed, moved or replaced while it was open", path.display())]
+    Gone {
+        /// The directory.
+        path: PathBuf,
     },
     /// Bytes that were written are not there any more, or not as they were.
     #[error("{}: damaged at offset {offset}: {what}", path.display())]
@@ -175,4 +194,19 @@ pub enum Error {
         /// The cursor.
         name: String,
     },
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        let Fault {
+            path,
+            offset,
+            source,
+        } = fault;
+        Error::Fault {
+            path,
+            offset,
+            source,
+        }
+    }
 }

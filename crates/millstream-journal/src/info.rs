@@ -1,14 +1,15 @@
 //! What can be said about a journal at a glance.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use crate::control;
 use crate::core::Core;
 use crate::cursor::{self, CursorInfo};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lock;
 use crate::segment;
-use crate::storage::{Hold, Storage};
+use crate::storage::Storage;
 
 /// A journal at a glance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
         bytes,
         times_ns,
         cursors: cursor::list(core)?,
-        writers: writers(core),
+        writers: writers(core)?,
     })
 }
 
@@ -78,16 +79,30 @@ fn newest_ns<S: Storage>(core: &Core<S>) -> Result<u64> {
 }
 
 /// The processes whose slot is locked.
-fn writers<S: Storage>(core: &Core<S>) -> Vec<u32> {
+fn writers<S: Storage>(core: &Core<S>) -> Result<Vec<u32>> {
     let Some(control) = core.live() else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
-    let slots = (0..control::WRITERS_MAX).filter(|slot| control.pid(*slot) != 0);
-    let living = slots.filter(|slot| {
-        matches!(
-            core.storage.lock(&lock::file(*slot), Hold::Exclusive),
-            Ok(None)
-        )
-    });
-    living.map(|slot| control.pid(slot)).collect()
+    let mut writers = Vec::new();
+    for slot in (0..control::WRITERS_MAX).filter(|slot| control.pid(*slot) != 0) {
+        let name = lock::file(slot);
+        match core.storage.is_locked(&name) {
+            Ok(true) => writers.push(control.pid(slot)),
+            Ok(false) => {}
+            // It was tidied away, or is not for this reader.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::NotFound | ErrorKind::PermissionDenied
+                ) => {}
+            Err(source) => {
+                return Err(Error::Io {
+                    verb: "lock",
+                    path: core.storage.path(&name),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(writers)
 }

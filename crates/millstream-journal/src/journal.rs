@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::identity::{self, Identity};
 use crate::info::{self, Info};
 use crate::open;
-use crate::options::{Options, Retention};
+use crate::options::{Options, Retention, Sync};
 use crate::reader::Reader;
 use crate::retention::{self, Pruned};
 use crate::storage::{Mapped, Storage};
@@ -96,6 +96,10 @@ impl<S: Storage> Journal<S> {
         let opened = open::open(storage, options)?;
         let core = Arc::new(opened.core);
         let durable = Arc::new(Durable::new(Arc::clone(&core)));
+        if !core.options.read_only && core.options.sync != Sync::Never {
+            // Whoever appended it may have died before it was synced.
+            durable.sync()?;
+        }
         let opening = Opening {
             core,
             durable,
@@ -130,7 +134,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// A segment that cannot be opened.
     pub fn first(&self) -> Result<u64> {
-        self.core().first()
+        self.core().checked(self.core().first())
     }
 
     /// The sequence number that the next record will get.
@@ -138,7 +142,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// A segment that cannot be opened.
     pub fn next(&self) -> Result<u64> {
-        self.core().published()
+        self.core().checked(self.core().published())
     }
 
     /// All records before this sequence number survive a loss of power.
@@ -152,7 +156,8 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::TooManyWriters`]; what the system says.
     pub fn writer(&self) -> Result<Writer<S>> {
-        Ok(Writer::new(self.clone(), self.appender()?))
+        let appender = self.core().checked(self.appender())?;
+        Ok(Writer::new(self.clone(), appender))
     }
 
     fn appender(&self) -> Result<Arc<Appender<S>>> {
@@ -172,7 +177,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// A segment that cannot be opened.
     pub fn reader(&self) -> Result<Reader<S>> {
-        Reader::new(self.clone())
+        self.core().checked(Reader::new(self.clone()))
     }
 
     /// The cursor of that name, at the first record when it is new.
@@ -188,7 +193,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`Error::Damage`] in one of them; what the system says.
     pub fn cursors(&self) -> Result<Vec<CursorInfo>> {
-        cursor::list(self.core())
+        self.core().checked(cursor::list(self.core()))
     }
 
     /// Remove a cursor, so that it no longer keeps records from being pruned.
@@ -204,7 +209,8 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`Error::ReadOnly`]; what the system says.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned> {
-        retention::prune(self.core(), retention)
+        self.core()
+            .checked(retention::prune(self.core(), retention))
     }
 
     /// Drop the records from `sequence` on, so that the next one gets this number. What is left is durable afterwards. Other readers of
@@ -224,7 +230,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// A segment or cursor that cannot be opened.
     pub fn info(&self) -> Result<Info> {
-        info::info(self.core())
+        self.core().checked(info::info(self.core()))
     }
 
     /// The identity of this journal; `None` for one of an earlier version that nobody has opened to write since.

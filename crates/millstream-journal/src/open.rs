@@ -23,6 +23,18 @@ pub(crate) struct Opened<S: Storage> {
 
 /// Open the journal in `storage`.
 pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
+    let opened = take_part(storage.clone(), options);
+    // Whatever was found is worth nothing if a file could not be read, or a store did not come to it.
+    if let Some(fault) = storage.fault() {
+        return Err(fault.into());
+    }
+    if let Ok(opened) = &opened {
+        opened.core.check()?;
+    }
+    opened
+}
+
+fn take_part<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
     options.check()?;
     if options.read_only {
         return read(storage, options);
@@ -60,7 +72,7 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opened<
         }
         if !options.exclusive
             && let Some(shared) = lock(Hold::Shared)?
-            && let Some(control) = Control::open(&storage, Access::Write)
+            && let Some(control) = Control::open(&storage, Access::Write)?
             && control.is_ready(options.host.boot())
         {
             let segment_bytes = control.segment_bytes();
@@ -83,7 +95,7 @@ const FORKING: Duration = Duration::from_secs(1);
 
 /// Another opening excludes this one: say so once it is sure to last.
 fn refuse<S: Storage>(storage: &S, options: &Options, waited: Duration) -> Result<()> {
-    let owner = Control::open(storage, Access::Read).map_or(0, |control| control.owner());
+    let owner = Control::open(storage, Access::Read)?.map_or(0, |control| control.owner());
     let why = match (options.exclusive, owner) {
         (_, 1..) if waited > FORKING => {
             format!("process {owner} has the journal open exclusively")
@@ -135,7 +147,7 @@ fn taken_over<S: Storage>(storage: S, options: Options, alone: S::Lock) -> Resul
 
 /// Plan and act, alone.
 fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
-    let left = Control::open(storage, Access::Read);
+    let left = Control::open(storage, Access::Read)?;
     let plan = recover::plan(storage, left.as_ref(), options)?;
     drop(left);
     if options.create_new && !plan.is_new() {
@@ -143,8 +155,15 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
             path: storage.path(""),
         });
     }
+    if plan.is_new() {
+        // Nothing is acknowledged in a directory that a loss of power could take away.
+        storage
+            .sync_entry()
+            .map_err(|source| failed("sync the entry of", storage, source))?;
+    }
     let control = Control::create(storage)?;
     control.begin_recovery();
+    check(storage, &control)?;
     if plan.is_new() {
         // Before the first segment, so that no journal is ever without. One that is there belongs to an attempt that failed.
         let identity = options.identity;
@@ -155,15 +174,24 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
     // A sync that fails now must be known to the next recovery.
     recover::act(storage, &plan, options)
         .and_then(|()| cursor::take_back(storage, plan.facts.tail_segment))
+        .and_then(|()| check(storage, &control))
         .inspect_err(|_| control.poison())?;
-    control.end_recovery(&plan.facts);
-    Ok(())
+    control.end_recovery(&plan.facts, storage.mount());
+    check(storage, &control)
+}
+
+/// An error if the file system has failed under what was done so far.
+fn check<S: Storage>(storage: &S, control: &Control<S::Region>) -> Result<()> {
+    match control.fault().or_else(|| storage.fault()) {
+        Some(fault) => Err(fault.into()),
+        None => Ok(()),
+    }
 }
 
 /// Open for reading: beside those that write, or as a recovery would leave the journal.
 fn read<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
-    if let Some(control) = Control::open(&storage, Access::Read)
-        && control.is_ready(options.host.boot())
+    if let Some(control) = Control::open(&storage, Access::Read)?
+        && control.is_live(&storage, options.host.boot())
     {
         let segment_bytes = control.segment_bytes();
         let core = Core::new(storage, options, Some(control), None, segment_bytes)?;

@@ -3,11 +3,13 @@
 //! The body is not copied. A segment stays mapped while any record of it is kept, also when it has been pruned.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::core::SegmentOf;
+use crate::error::Result;
 use crate::frame::{self, Head};
 use crate::segment;
-use crate::storage::{Mapped, Storage};
+use crate::storage::{Mapped, Region, Storage, fault};
 
 /// A record that was found sound, in a segment that the finder knows.
 #[derive(Clone, Copy)]
@@ -17,7 +19,7 @@ pub(crate) struct Found {
     pub head: Head,
 }
 
-/// A record that keeps the memory it lies in mapped.
+/// A record that keeps the memory it lies in mapped. A clone is another hold on the same memory.
 ///
 /// ```
 /// use millstream_journal::{Journal, Options};
@@ -55,11 +57,33 @@ impl<S: Storage> PinnedRecord<S> {
         self.segment.time_ns(self.found.at)
     }
 
-    /// What was appended.
+    /// What was appended. [`check`](Self::check) tells whether it still is.
     #[inline]
     #[must_use]
     pub fn body(&self) -> &[u8] {
         self.segment.body(self.found.at, self.found.head)
+    }
+
+    /// Whether what was read of this record so far is what was appended. It was when the record was found; but its memory is a file, which may be
+    /// truncated, or on a device that fails. Then zeros are read, and this says so.
+    ///
+    /// # Errors
+    /// [`Error::Fault`](crate::Error::Fault).
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match fault::any()
+            .then(|| self.segment.region().fault())
+            .flatten()
+        {
+            None => Ok(()),
+            Some(fault) => Err(fault.into()),
+        }
+    }
+
+    /// How many bytes are mapped, from [`offset`](Self::offset) bytes before the body on.
+    #[must_use]
+    pub fn mapped_len(&self) -> u64 {
+        self.segment.region().bytes_len()
     }
 
     /// The file that it lies in, within the journal's directory.
@@ -84,5 +108,14 @@ impl<S: Storage> fmt::Debug for PinnedRecord<S> {
             self.time_ns(),
             self.body()
         )
+    }
+}
+
+impl<S: Storage> Clone for PinnedRecord<S> {
+    fn clone(&self) -> Self {
+        PinnedRecord {
+            segment: Arc::clone(&self.segment),
+            found: self.found,
+        }
     }
 }

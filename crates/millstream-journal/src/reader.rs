@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::control::Control;
-use crate::core::SegmentOf;
+use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
 use crate::frame::{self, Head, Kind};
 use crate::index;
 use crate::journal::Journal;
 use crate::pinned::{Found, PinnedRecord};
 use crate::segment::Mark;
-use crate::storage::{Mapped, Region, Storage};
+use crate::storage::{Mapped, Region, Storage, fault};
 
 /// How much is brought into memory at once, ahead of a reader.
 const STEP: u64 = 2 << 20;
@@ -104,9 +104,13 @@ impl<S: Storage> Reader<S> {
     /// [`Error::Pruned`], [`Error::NotYet`], [`Error::Damage`] before it in its segment.
     pub fn seek(&mut self, sequence: u64) -> Result<()> {
         let core = Arc::clone(self.journal.core());
-        core.check_sequence(sequence)?;
-        let segment = core.locate(sequence)?;
-        let (base, mark) = (core.base(&segment)?, core.find(&segment, sequence)?);
+        let find = || {
+            core.check_sequence(sequence)?;
+            let segment = core.locate(sequence)?;
+            let (base, mark) = (core.base(&segment)?, core.find(&segment, sequence)?);
+            Ok((segment, base, mark))
+        };
+        let (segment, base, mark) = core.checked(find())?;
         self.stand(segment, base, mark);
         Ok(())
     }
@@ -117,6 +121,11 @@ impl<S: Storage> Reader<S> {
     /// [`Error::Damage`] before it in its segment.
     pub fn seek_time(&mut self, time_ns: u64) -> Result<()> {
         let core = Arc::clone(self.journal.core());
+        let found = self.seek_time_in(&core, time_ns);
+        core.checked(found)
+    }
+
+    fn seek_time_in(&mut self, core: &Core<S>, time_ns: u64) -> Result<()> {
         let segment = core.last_segment(|segment, _| {
             let start = segment.data_start();
             let head = segment
@@ -186,8 +195,8 @@ impl<S: Storage> Reader<S> {
     #[inline(always)]
     fn advance(&mut self) -> Result<Option<Found>> {
         match self.at_hand() {
-            Some(head) => Ok(Some(self.pass(head))),
-            None => self.advance_elsewhere(),
+            Some(head) if !fault::any() => Ok(Some(self.pass(head))),
+            _ => self.advance_elsewhere(),
         }
     }
 
@@ -215,6 +224,12 @@ impl<S: Storage> Reader<S> {
 
     #[cold]
     fn advance_elsewhere(&mut self) -> Result<Option<Found>> {
+        let found = self.advance_by_the_way();
+        self.check()?;
+        found
+    }
+
+    fn advance_by_the_way(&mut self) -> Result<Option<Found>> {
         while let Some(head) = self.arrive()? {
             if self.at + head.bytes() > self.populated {
                 self.populate(self.at + head.bytes());
@@ -308,6 +323,12 @@ impl<S: Storage> Reader<S> {
     /// # Errors
     /// As [`next`](Self::next).
     pub fn wait(&mut self, wait: Wait, limit: Option<Duration>) -> Result<bool> {
+        let came = self.wait_for_one(wait, limit);
+        self.check()?;
+        came
+    }
+
+    fn wait_for_one(&mut self, wait: Wait, limit: Option<Duration>) -> Result<bool> {
         let core = Arc::clone(self.journal.core());
         let (mut start, mut pause) = (None, PAUSE_MIN);
         let mut looks = 0_u64;
@@ -318,6 +339,7 @@ impl<S: Storage> Reader<S> {
                 std::hint::spin_loop();
                 continue;
             }
+            core.look()?;
             let now = core.options.host.monotonic();
             let waited = now.saturating_sub(*start.get_or_insert(now));
             let left = limit.map_or(SLEEP, |limit| limit.saturating_sub(waited));
@@ -348,16 +370,29 @@ impl<S: Storage> Reader<S> {
     #[inline]
     fn is_end(&mut self) -> Result<bool> {
         self.looks = self.looks.wrapping_add(1);
-        if self.looks % LOOKS == 1 {
-            self.is_end_surely()
-        } else {
-            Ok(true)
+        let end = match self.looks % LOOKS {
+            1 => self.is_end_surely()?,
+            _ => true,
+        };
+        self.check()?;
+        Ok(end)
+    }
+
+    /// An error if the file system has failed under what was loaded so far, or under a record that was given out before.
+    #[inline(always)]
+    fn check(&self) -> Result<()> {
+        match fault::any() {
+            false => Ok(()),
+            true => self.journal.core().check_with(&self.segment),
         }
     }
 
     #[cold]
     fn is_end_surely(&mut self) -> Result<bool> {
         let core = self.journal.core();
+        if self.looks > LOOKS {
+            core.look()?;
+        }
         let behind = core.tail(&self.segment).offset > self.at
             || core.tail_segment() > self.segment.number();
         if !behind && self.cuts == self.cuts_now() {
@@ -373,6 +408,7 @@ impl<S: Storage> Reader<S> {
     /// What is here cannot be read: because it is damaged, or because it was cut off and something else is there now.
     #[cold]
     fn blame(&mut self, what: &str) -> Result<()> {
+        self.check()?;
         if self.cuts == self.cuts_now() {
             return Err(self.journal.core().damage(&self.segment, self.at, what));
         }

@@ -142,7 +142,10 @@ pub(crate) fn plan<S: Storage>(
         refresh: control.is_none(),
     };
     if let Some(control) = control {
-        let trusted = boot != 0 && control.is_ready(boot) && !control.may_have_failed();
+        let trusted = boot != 0
+            && control.is_ready(boot)
+            && control.is_mounted(storage.mount())
+            && !control.may_have_failed();
         if trusted && let Some(plan) = survey.after_processes(control)? {
             return Ok(plan);
         }

@@ -41,6 +41,9 @@ pub(crate) fn read<S: Storage, const WORDS: usize>(
         *word = region.load(at);
     }
     let whole = words[0] == magic && region.load(WORDS as u64 * 8) == check(&words);
+    if let Some(fault) = region.fault() {
+        return Err(fault.source);
+    }
     Ok(whole.then_some(words))
 }
 

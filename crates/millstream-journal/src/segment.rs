@@ -100,7 +100,11 @@ impl<R: Region> Segment<R> {
             if !planted::has(Bug::NamesNotSynced) {
                 storage.sync_names()?;
             }
-            Ok(segment)
+            // By its new name, as all others map it: some file systems (FUSE) take the two names of a link for two files.
+            Ok(Segment {
+                region: storage.open(&target, Access::Write)?,
+                ..segment
+            })
         });
         named.map_err(|source| {
             // It may be there or not: all that can be done has been tried.

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 mod failing;
+pub(crate) mod fault;
 mod mapped;
 pub(crate) mod memory;
 #[cfg(test)]
@@ -37,6 +38,38 @@ pub enum Hold {
     Shared,
     /// Alone.
     Exclusive,
+}
+
+/// A page of a file that the file system could not load or store.
+#[derive(Debug)]
+pub struct Fault {
+    /// The file.
+    pub path: PathBuf,
+    /// Where the page begins in it, in bytes.
+    pub offset: u64,
+    /// What was found out about the cause.
+    pub source: io::Error,
+}
+
+/// What tells a directory from another one that gets its name later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Presence {
+    /// The directory: its device, inode, time of birth and mount, of which none else has all four.
+    pub directory: [u64; 4],
+    /// The same of the file that processes share, when there is one.
+    pub shared: Option<[u64; 4]>,
+}
+
+impl Presence {
+    /// Whether this is the directory that was found `before`.
+    #[must_use]
+    pub fn is_same(&self, before: &Presence) -> bool {
+        match before.shared {
+            // A directory may be replaced below a mount; the file that is mapped may not.
+            Some(_) => self.shared == before.shared,
+            None => self.directory == before.directory,
+        }
+    }
 }
 
 /// A directory of files that are memory.
@@ -88,6 +121,35 @@ pub trait Storage: Clone + Send + Sync + 'static {
     /// # Errors
     /// What the system says.
     fn lock(&self, name: &str, hold: Hold) -> io::Result<Option<Self::Lock>>;
+    /// Make the name of the directory itself survive a loss of power. Its first file comes after that.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync_entry(&self) -> io::Result<()> {
+        Ok(())
+    }
+    /// Whether another opening, of this process or another, holds a lock on the file `name`. Nothing is made.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn is_locked(&self, _name: &str) -> io::Result<bool> {
+        Ok(true)
+    }
+    /// Which directory is at this path now, and which file `shared` in it.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none.
+    fn presence(&self, _shared: &str) -> io::Result<Presence> {
+        Ok(Presence::default())
+    }
+    /// A number that the file system gets when it is mounted, and no other mount of this boot; 0 is unknown.
+    fn mount(&self) -> u64 {
+        0
+    }
+    /// A fault of a region that is closed by now, once, unless its sync has reported it.
+    fn fault(&self) -> Option<Fault> {
+        None
+    }
 }
 
 /// The contents of an open file, shared with all who have it open. Offsets of words are multiples of 8.
@@ -145,6 +207,11 @@ pub trait Region: Send + Sync + 'static {
     fn wait(&self, at: u64, seen: u32, limit: Duration);
     /// Wake all who wait for this word.
     fn wake(&self, at: u64);
+    /// The first page that the file system could not load or store. From then on loads from this region may give zeros, and stores may be
+    /// lost; a sync fails.
+    fn fault(&self) -> Option<Fault> {
+        None
+    }
 
     /// Store bytes.
     ///

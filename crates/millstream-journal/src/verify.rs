@@ -56,11 +56,24 @@ pub struct Progress {
 pub(crate) fn verify<S: Storage>(
     storage: &S,
     options: &Options,
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Report> {
+    let report = read_all(storage, options, progress);
+    // What a device cannot read now is not known to be damaged.
+    match storage.fault() {
+        Some(fault) => Err(fault.into()),
+        None => report,
+    }
+}
+
+fn read_all<S: Storage>(
+    storage: &S,
+    options: &Options,
     mut progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Report> {
     let numbers = recover::segments(storage)?;
-    let control = Control::open(storage, Access::Read)
-        .filter(|control| control.is_ready(options.host.boot()));
+    let control = Control::open(storage, Access::Read)?
+        .filter(|control| control.is_live(storage, options.host.boot()));
     let mut check = Check {
         storage,
         report: Report {

@@ -58,7 +58,8 @@ impl<S: Storage> Writer<S> {
     ///
     /// # Errors
     /// [`Error::RecordTooLarge`], [`Error::DiskFull`] (nothing was appended; it works again when there is room),
-    /// [`Error::Busy`], [`Error::Poisoned`], [`Error::Forked`].
+    /// [`Error::Busy`], [`Error::Poisoned`], [`Error::Forked`], [`Error::Fault`] (the record may be there or not; nothing more is
+    /// appended through this opening), [`Error::Gone`].
     #[inline]
     pub fn append(&self, body: &[u8]) -> Result<u64> {
         self.append_at(self.appender.core.options.host.time_ns(), body)
@@ -147,7 +148,8 @@ impl<S: Storage> Writer<S> {
     /// # Errors
     /// As [`sync`](Self::sync); [`Error::NotYet`] when there is no such record.
     pub fn wait_durable(&self, sequence: u64) -> Result<()> {
-        let next = self.appender.core.next()?;
+        let core = &self.appender.core;
+        let next = core.checked(core.next())?;
         if sequence >= next {
             return Err(Error::NotYet {
                 path: self.journal.path(),
@@ -216,7 +218,7 @@ impl<S: Storage> Claim<'_, S> {
         let time_ns = self.writer.appender.core.options.host.time_ns();
         if let Some(mut held) = self.held.take() {
             held.filled(self.mark, length as u32);
-            held.commit(self.mark, self.sequence, length as u32, body_crc, time_ns);
+            held.commit(self.mark, self.sequence, length as u32, body_crc, time_ns)?;
         }
         self.writer.settle(self.sequence + 1)?;
         Ok(self.sequence)

@@ -138,6 +138,15 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
             "JournalFullError",
             (source.raw_os_error(), Some(path), None),
         ),
+        E::Fault {
+            source,
+            path,
+            offset,
+        } => (
+            "JournalIOError",
+            (source.raw_os_error(), Some(path), Some(*offset)),
+        ),
+        E::Gone { path } => ("JournalNotFoundError", (None, Some(path), None)),
         E::Damage { path, offset, .. } => ("JournalDamageError", (None, Some(path), Some(*offset))),
         E::Pruned { path, .. } => ("RecordPrunedError", (None, Some(path), None)),
         E::NotYet { path, .. } => ("RecordNotYetError", (None, Some(path), None)),

@@ -211,7 +211,7 @@ impl Journal {
             journal,
             writer: OnceLock::new(),
             reader: Mutex::new(None),
-            shelf: Arc::new(Shelf::new(path.clone())),
+            shelf: Arc::default(),
             closed: Arc::default(),
         };
         Ok(Journal {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use super::{Access, Hold, Region, Storage};
+use super::{Access, Fault, Hold, Presence, Region, Storage};
 
 /// Another storage, and the faults that it is made to have.
 #[derive(Clone)]
@@ -109,6 +109,26 @@ impl<S: Storage> Storage for Failing<S> {
     fn lock(&self, name: &str, hold: Hold) -> io::Result<Option<Self::Lock>> {
         self.inner.lock(name, hold)
     }
+
+    fn sync_entry(&self) -> io::Result<()> {
+        self.inner.sync_entry()
+    }
+
+    fn is_locked(&self, name: &str) -> io::Result<bool> {
+        self.inner.is_locked(name)
+    }
+
+    fn presence(&self, shared: &str) -> io::Result<Presence> {
+        self.inner.presence(shared)
+    }
+
+    fn mount(&self) -> u64 {
+        self.inner.mount()
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.inner.fault()
+    }
 }
 
 impl<R: Region> Region for FailingRegion<R> {
@@ -165,5 +185,9 @@ impl<R: Region> Region for FailingRegion<R> {
 
     fn wake(&self, at: u64) {
         self.inner.wake(at);
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.inner.fault()
     }
 }

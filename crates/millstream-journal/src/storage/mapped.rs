@@ -1,21 +1,25 @@
 //! The real storage: files of a directory, mapped into memory and locked with `flock`.
+//!
+//! A file system that cannot serve the memory makes a [`Fault`] of its region, which this finds the cause of.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::memory::Memory;
-use super::{Access, Hold, Region, Storage};
+use super::{Access, Fault, Hold, Presence, Region, Storage, fault};
 
 /// A directory on this machine.
 #[derive(Clone, Debug)]
 pub struct Mapped {
     root: Arc<Path>,
+    /// The fault of a region that was closed before anybody asked it.
+    fault: Arc<Mutex<Option<Fault>>>,
 }
 
 impl Mapped {
@@ -23,7 +27,23 @@ impl Mapped {
     pub fn new(path: impl AsRef<Path>) -> Self {
         Mapped {
             root: path.as_ref().into(),
+            fault: Arc::default(),
         }
+    }
+
+    fn region(
+        &self,
+        name: &str,
+        file: &File,
+        bytes: u64,
+        access: Access,
+    ) -> io::Result<MappedRegion> {
+        Ok(MappedRegion {
+            memory: Memory::map(file, bytes, access)?,
+            path: self.path(name).into(),
+            is_reported: AtomicBool::new(false),
+            storage_fault: Arc::clone(&self.fault),
+        })
     }
 
     /// The file of that name, made empty if it is not there.
@@ -53,6 +73,7 @@ impl Storage for Mapped {
     }
 
     fn prepare(&self) -> io::Result<()> {
+        make_durably(&self.root)?;
         fs::create_dir_all(self.root.join("writers"))?;
         fs::create_dir_all(self.root.join("cursors"))
     }
@@ -70,9 +91,7 @@ impl Storage for Mapped {
     fn create(&self, name: &str, bytes: u64) -> io::Result<MappedRegion> {
         let file = self.made(name)?;
         reserve(&file, bytes)?;
-        Ok(MappedRegion {
-            memory: Memory::map(&file, bytes, Access::Write)?,
-        })
+        self.region(name, &file, bytes, Access::Write)
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<MappedRegion> {
@@ -87,15 +106,27 @@ impl Storage for Mapped {
                 "the file is empty",
             ));
         }
-        Ok(MappedRegion {
-            memory: Memory::map(&file, bytes, access)?,
-        })
+        self.region(name, &file, bytes, access)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         // A link fails where a rename would replace.
-        fs::hard_link(self.path(from), self.path(to))?;
-        fs::remove_file(self.path(from))
+        match fs::hard_link(self.path(from), self.path(to)) {
+            Ok(()) => fs::remove_file(self.path(from)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            // The file is not there, or there is no room for the name.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound
+                        | io::ErrorKind::StorageFull
+                        | io::ErrorKind::QuotaExceeded
+                ) =>
+            {
+                Err(error)
+            }
+            Err(_) => without_link(&self.path(from), &self.path(to)),
+        }
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -121,6 +152,128 @@ impl Storage for Mapped {
             Err(error) => Err(error.into()),
         }
     }
+
+    fn sync_entry(&self) -> io::Result<()> {
+        sync_entry(&self.root)
+    }
+
+    fn is_locked(&self, name: &str) -> io::Result<bool> {
+        // Not made, and not opened to write: whoever only reads may ask too.
+        let file = File::open(self.path(name))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(false),
+            Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn presence(&self, shared: &str) -> io::Result<Presence> {
+        Ok(Presence {
+            directory: numbers(&self.root)?,
+            shared: match numbers(&self.path(shared)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                numbers => Some(numbers?),
+            },
+        })
+    }
+
+    fn mount(&self) -> u64 {
+        numbers(&self.root).map_or(0, |[_, _, _, mount]| mount)
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        if !fault::any() {
+            return None;
+        }
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        fault.take()
+    }
+}
+
+/// Make a directory and those above it that are missing. Each entry is on disk before anything is made below it.
+fn make_durably(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
+        if parent.is_dir() {
+            // It may have been made by a process that died before it could sync that.
+            let _tried = sync_entry(parent);
+        } else {
+            make_durably(parent)?;
+        }
+    }
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    sync_entry(path)
+}
+
+/// Make the name of a directory survive a loss of power. A parent that this process may not read is left to the system, and so is one on a file system
+/// that syncs no directories.
+fn sync_entry(path: &Path) -> io::Result<()> {
+    let above = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_path_buf(),
+        Some(_) => PathBuf::from("."),
+        None => return Ok(()),
+    };
+    match File::open(above) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        file => match file?.sync_all() {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            synced => synced,
+        },
+    }
+}
+
+/// Give a file its name where there are no links.
+#[cfg(target_os = "linux")]
+fn without_link(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => Err(no_names()),
+        renamed => Ok(renamed?),
+    }
+}
+
+/// No such call here.
+#[cfg(not(target_os = "linux"))]
+fn without_link(_from: &Path, _to: &Path) -> io::Result<()> {
+    Err(no_names())
+}
+
+fn no_names() -> io::Error {
+    let what = "the file system has neither links nor a rename that replaces nothing";
+    io::Error::new(io::ErrorKind::Unsupported, what)
+}
+
+/// `STATX_MNT_ID_UNIQUE`, which Linux has from 6.8 on.
+#[cfg(target_os = "linux")]
+const UNIQUE_MOUNT: u32 = 0x4000;
+
+/// What tells a file from another that gets its name, and perhaps its inode, later.
+#[cfg(target_os = "linux")]
+fn numbers(path: &Path) -> io::Result<[u64; 4]> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let wanted = StatxFlags::INO | StatxFlags::BTIME | StatxFlags::from_bits_retain(UNIQUE_MOUNT);
+    let found = statx(CWD, path, AtFlags::empty(), wanted)?;
+    let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+    let born = found.stx_btime.tv_sec as u64 * 1_000_000_000 + u64::from(found.stx_btime.tv_nsec);
+    let mount = match found.stx_mask & UNIQUE_MOUNT {
+        0 => 0,
+        _ => found.stx_mnt_id,
+    };
+    Ok([device, found.stx_ino, born, mount])
+}
+
+/// What tells a file from another that gets its name later.
+#[cfg(not(target_os = "linux"))]
+fn numbers(path: &Path) -> io::Result<[u64; 4]> {
+    use std::os::unix::fs::MetadataExt;
+    let found = fs::metadata(path)?;
+    Ok([found.dev(), found.ino(), 0, 0])
 }
 
 #[cfg(target_os = "linux")]
@@ -153,6 +306,55 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
 /// A mapped file.
 pub struct MappedRegion {
     memory: Memory,
+    path: Box<Path>,
+    /// Somebody was told that there was a fault.
+    is_reported: AtomicBool,
+    storage_fault: Arc<Mutex<Option<Fault>>>,
+}
+
+impl MappedRegion {
+    /// Why the file system did not serve the page at `offset`, as far as can still be seen.
+    fn cause(&self, offset: u64) -> io::Error {
+        use std::os::unix::fs::FileExt;
+        let found = File::open(&self.path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (bytes, file) = match found {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let what = "the file was truncated or its device failed, and it is removed by now";
+                return io::Error::new(io::ErrorKind::NotFound, what);
+            }
+            Err(error) => return error,
+        };
+        if bytes < self.memory.len() {
+            let what = format!(
+                "the file was truncated to {bytes} of {} bytes",
+                self.memory.len()
+            );
+            return io::Error::new(io::ErrorKind::UnexpectedEof, what);
+        }
+        match file.read_exact_at(&mut [0; 1], offset) {
+            Err(error) => error,
+            Ok(()) => io::Error::new(
+                io::ErrorKind::StorageFull,
+                "the disk is full, or its device failed for a moment",
+            ),
+        }
+    }
+}
+
+impl Drop for MappedRegion {
+    fn drop(&mut self) {
+        if fault::any()
+            && !self.is_reported.load(Ordering::Relaxed)
+            && let Some(fault) = self.fault()
+        {
+            let mut last = self
+                .storage_fault
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *last = Some(fault);
+        }
+    }
 }
 
 impl Region for MappedRegion {
@@ -202,7 +404,23 @@ impl Region for MappedRegion {
     fn claimed(&self, _at: u64, _length: u64) {}
 
     fn sync(&self, from: u64, to: u64) -> io::Result<()> {
-        self.memory.sync(from, to)
+        self.memory.sync(from, to)?;
+        // Zeros in the place of a page sync well.
+        match fault::any().then(|| self.fault()).flatten() {
+            None => Ok(()),
+            Some(fault) => Err(fault.source),
+        }
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.memory.fault().map(|offset| {
+            self.is_reported.store(true, Ordering::Relaxed);
+            Fault {
+                path: self.path.to_path_buf(),
+                offset,
+                source: self.cause(offset),
+            }
+        })
     }
 
     fn populate(&self, from: u64, to: u64) {

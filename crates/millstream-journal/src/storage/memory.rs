@@ -17,6 +17,7 @@ use std::time::Duration;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
 
 use super::Access;
+use super::fault::Watch;
 
 /// No kernel has smaller pages.
 pub(crate) const PAGE: usize = 4096;
@@ -29,6 +30,8 @@ pub(crate) struct Memory {
     start: NonNull<u8>,
     len: usize,
     writable_len: usize,
+    /// What notes the faults of a mapped file.
+    watch: Option<Watch>,
 }
 
 // SAFETY: the memory belongs to no thread; words are accessed atomically, and slices only under the contracts of `bytes` and `claim`.
@@ -46,7 +49,9 @@ impl Memory {
         };
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
         let start = unsafe { mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, file, 0)? };
-        Self::over(start, len, if access == Access::Write { len } else { 0 })
+        let mut memory = Self::over(start, len, if access == Access::Write { len } else { 0 })?;
+        memory.watch = Some(Watch::new(start as usize, len)?);
+        Ok(memory)
     }
 
     /// Zeros that belong to no file.
@@ -65,6 +70,7 @@ impl Memory {
             start,
             len,
             writable_len,
+            watch: None,
         })
     }
 
@@ -74,6 +80,11 @@ impl Memory {
 
     pub fn is_writable(&self) -> bool {
         self.writable_len > 0
+    }
+
+    /// The offset of the first page that the file system could not load or store. From then on this memory is not the file.
+    pub fn fault(&self) -> Option<u64> {
+        self.watch.as_ref().and_then(Watch::fault)
     }
 
     #[inline]
@@ -234,6 +245,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        // Somebody else may get these addresses next.
+        self.watch = None;
         // SAFETY: mapped in `map` or `anonymous`, and no slice outlives `self`.
         let _mapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }

@@ -65,6 +65,8 @@ struct Names {
     seen: BTreeMap<String, Arc<File>>,
     synced: BTreeMap<String, Arc<File>>,
     changes: Vec<(String, Option<Arc<File>>)>,
+    /// What the names of folders begin with whose own entry is on the disk.
+    entered: BTreeSet<String>,
 }
 
 impl Names {
@@ -80,6 +82,11 @@ impl Names {
             .extract_if(.., |(name, _)| name.starts_with(folder))
             .for_each(|(name, file)| apply(synced, &name, file));
     }
+}
+
+/// What the names of a file's folder begin with: nothing, or the folder and a colon.
+fn folder_of(name: &str) -> &str {
+    name.find(':').map_or("", |at| &name[..=at])
 }
 
 fn apply(names: &mut BTreeMap<String, Arc<File>>, name: &str, file: Option<Arc<File>>) {
@@ -237,7 +244,15 @@ impl Simulated {
             apply(&mut kept, name, file.clone());
         }
         let machine = Machine::default();
+        // A folder whose entry was not synced may be gone with all that was synced in it.
+        let folders: BTreeSet<_> = kept.keys().map(|name| folder_of(name).to_owned()).collect();
+        for folder in folders {
+            if !names.entered.contains(&folder) && random(2) == 0 {
+                kept.retain(|name, _| folder_of(name) != folder);
+            }
+        }
         let mut after = lock(&machine.names);
+        after.entered = kept.keys().map(|name| folder_of(name).to_owned()).collect();
         let mut images: BTreeMap<*const File, Arc<File>> = BTreeMap::new();
         for (name, file) in kept {
             let image = match images.get(&Arc::as_ptr(&file)) {
@@ -364,6 +379,15 @@ impl Storage for Simulated {
         self.process.check()
     }
 
+    fn sync_entry(&self) -> io::Result<()> {
+        self.process.step()?;
+        if !self.machine.lies.load(Ordering::SeqCst) {
+            let mut names = lock(&self.machine.names);
+            names.entered.insert(self.folder.to_string());
+        }
+        Ok(())
+    }
+
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         self.process.check()?;
         let names = lock(&self.machine.names);
@@ -477,6 +501,14 @@ impl Storage for Simulated {
             machine: Arc::clone(&self.machine),
             id,
         }))
+    }
+
+    fn is_locked(&self, name: &str) -> io::Result<bool> {
+        self.process.check()?;
+        let name = self.name(name);
+        let locks = lock(&self.machine.locks);
+        let mut living = locks.iter().filter(|held| !held.process.is_dead());
+        Ok(living.any(|held| held.name == name))
     }
 }
 

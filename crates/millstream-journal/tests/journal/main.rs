@@ -23,6 +23,8 @@ mod openings;
 mod pinned;
 mod power_loss;
 mod processes;
+mod removed;
 mod retention;
 mod rolls;
 mod trial;
+mod truncated;

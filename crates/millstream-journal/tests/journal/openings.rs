@@ -1,8 +1,9 @@
 //! Who may open a journal together with whom, what is refused, and what is left alone.
 
 use std::fs;
+use std::time::Duration;
 
-use millstream_journal::{Error, Host, Journal, Options, Wait};
+use millstream_journal::{Error, Host, Journal, Options, Sync, Wait};
 
 use crate::support::{fresh, small};
 
@@ -217,7 +218,7 @@ fn a_reader_that_comes_first_after_a_loss_of_power_goes_on_with_the_first_writer
     let journal = Journal::open(&path, Options { host, ..small() }).unwrap();
     journal.writer().unwrap().append(b"after").unwrap();
     assert!(
-        tail.wait(Wait::BackOff, Some(std::time::Duration::from_secs(30)))
+        tail.wait(Wait::BackOff, Some(Duration::from_secs(30)))
             .unwrap()
     );
     assert_eq!(tail.next().unwrap().unwrap().body, b"after");
@@ -254,4 +255,16 @@ fn a_control_page_of_nonsense_is_made_anew() {
     fs::remove_file(path.join("control")).unwrap();
     let journal = Journal::open(&path, small()).unwrap();
     assert_eq!(journal.writer().unwrap().append(b"b").unwrap(), 1);
+}
+
+#[test]
+fn what_a_dead_writer_left_unsynced_is_durable_once_the_journal_is_open() {
+    for sync in [Sync::Always, Sync::Every(Duration::from_secs(3_600))] {
+        let (_folder, journal) = fresh(small());
+        journal.writer().unwrap().append(b"never synced").unwrap();
+        let path = journal.path();
+        drop(journal);
+        let journal = Journal::open(path, small().with_sync(sync)).unwrap();
+        assert_eq!(journal.durable(), 1, "{sync:?}");
+    }
 }

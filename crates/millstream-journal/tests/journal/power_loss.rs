@@ -310,3 +310,26 @@ fn a_cursor_is_not_ahead_of_records_that_were_lost() {
     }
     assert!(ahead > 10, "records were lost in {ahead} of 39");
 }
+
+/// What is synced in a directory whose own entry is not would be lost with it.
+#[test]
+fn a_new_journal_is_found_after_a_loss_of_power() {
+    for seed in 1..50 {
+        let machine = Simulated::new();
+        let queue = machine.folder("queue");
+        for storage in [machine.process(), queue.clone()] {
+            let journal = Journal::open_in(storage, options(Sync::Always, 1)).unwrap();
+            journal.writer().unwrap().append(b"acknowledged").unwrap();
+        }
+        let mut random = Random(seed);
+        let after = machine.lose_power(&mut |limit| random.below(limit));
+        for storage in [after.process(), after.folder("queue")] {
+            let options = Options {
+                create: false,
+                ..options(Sync::Never, 2)
+            };
+            let journal = Journal::open_in(storage, options).unwrap();
+            assert_eq!(journal.next().unwrap(), 1, "seed {seed}");
+        }
+    }
+}

@@ -29,6 +29,7 @@ impl<'a> Body<'a> {
             return Ok(Body::Still(text.to_str()?.as_bytes()));
         }
         if let Ok(record) = object.cast::<JournalRecord>() {
+            record.get().check(object.py())?;
             return Ok(Body::Still(record.get().as_bytes()));
         }
         if let Ok(record) = object.cast::<Record>() {

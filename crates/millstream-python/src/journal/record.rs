@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::shelf::Shelf;
+use crate::error::journal as to_python;
 use crate::show::show;
 
 /// A record of a journal: its number, its time and its body. It keeps the memory it lies in mapped.
@@ -63,17 +64,25 @@ impl JournalRecord {
 
     /// What was appended, as bytes of their own.
     #[getter]
-    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.record.body())
+    fn body<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let body = PyBytes::new(py, self.record.body());
+        self.check(py)?;
+        Ok(body)
     }
 
     /// What was appended, as a read-only memoryview of the mapped file: nothing is copied.
     #[getter]
     fn view<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.shelf.view(py, &self.record)
+        self.check(py)?;
+        self.shelf.view(py, self.record.clone())
     }
 
-    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    /// Raise `JournalIOError` if the file system has failed under this record, so that a view of it shows zeros.
+    pub(super) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.record.check().map_err(|error| to_python(py, error))
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.body(py)
     }
 
@@ -94,7 +103,7 @@ impl JournalRecord {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let body = show(self.body(py).as_any());
+        let body = show(self.body(py)?.as_any());
         let (sequence, time) = (self.record.sequence(), self.time(py)?);
         let time = time.call_method1("isoformat", ())?;
         Ok(format!("<record {sequence} of {time}: {body}>"))

@@ -1,73 +1,67 @@
-//! Segments as Python maps them, for views of bodies.
+//! Segments as Python sees them, for views of bodies.
 //!
-//! A buffer of Python's own `mmap` needs no unsafe code of ours: a view of it keeps the mapping alive, and a frame that was published
-//! never changes. The few segments that were asked for last are kept.
+//! A view is memory that the engine has mapped, and keeps it mapped: so a fault of the file system is noted there as for all other
+//! readers, and kills nobody. A frame that was published never changes. The few segments that were asked for last are kept.
 
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use millstream_journal::PinnedRecord;
-use pyo3::exceptions::PyFileNotFoundError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView, PySlice};
+use pyo3::types::PySlice;
 
-/// How many mappings are kept.
+/// How many segments are kept.
 const KEPT: usize = 4;
 
-/// The mappings of one journal.
+/// What keeps a segment mapped: any record of it.
+#[pyclass(frozen, module = "millstream._millstream")]
+struct MappedSegment {
+    _record: PinnedRecord,
+}
+
+/// The segments of one journal that were looked at.
+#[derive(Default)]
 pub(super) struct Shelf {
-    root: PathBuf,
-    maps: Mutex<Vec<(String, Py<PyAny>)>>,
+    maps: Mutex<Vec<(usize, Py<PyAny>)>>,
 }
 
 impl Shelf {
-    pub(super) fn new(root: PathBuf) -> Self {
-        Shelf {
-            root,
-            maps: Mutex::default(),
-        }
-    }
-
-    /// The body of `record` as a view of the file. One whose file has been removed is copied.
+    /// The body of `record` where it is mapped.
     pub(super) fn view<'py>(
         &self,
         py: Python<'py>,
-        record: &PinnedRecord,
+        record: PinnedRecord,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let map = match self.map(py, record.file()) {
-            Err(error) if error.is_instance_of::<PyFileNotFoundError>(py) => {
-                let copy = PyBytes::new(py, record.body());
-                return Ok(PyMemoryView::from(copy.as_any())?.into_any());
-            }
-            map => map?,
-        };
         let start = isize::try_from(record.offset())?;
         let end = start + isize::try_from(record.body().len())?;
-        map.get_item(PySlice::new(py, start, end, 1))
+        self.map(py, record)?
+            .get_item(PySlice::new(py, start, end, 1))
     }
 
-    fn map<'py>(&self, py: Python<'py>, name: String) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(found) = self.find(py, &name) {
+    fn map<'py>(&self, py: Python<'py>, record: PinnedRecord) -> PyResult<Bound<'py, PyAny>> {
+        let start = record.body().as_ptr().addr() - usize::try_from(record.offset())?;
+        if let Some(found) = self.find(py, start) {
             return Ok(found);
         }
-        // Not under the lock: opening a file lets go of the interpreter.
+        let length = record.mapped_len();
+        let keeper = MappedSegment { _record: record };
         let package = py.import("millstream._journal")?;
-        let map = package.getattr("_map")?.call1((self.root.join(&name),))?;
+        let map = package.getattr("_memory")?.call1((start, length, keeper))?;
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = if maps.len() == KEPT {
             Some(maps.remove(0))
         } else {
             None
         };
-        maps.push((name, map.clone().unbind()));
+        maps.push((start, map.clone().unbind()));
         drop(maps);
         drop(oldest);
         Ok(map)
     }
 
-    fn find<'py>(&self, py: Python<'py>, name: &str) -> Option<Bound<'py, PyAny>> {
+    /// The segment that is mapped at this address. It stays there while it is kept.
+    fn find<'py>(&self, py: Python<'py>, start: usize) -> Option<Bound<'py, PyAny>> {
         let maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = maps.iter().find(|(known, _)| known == name);
+        let found = maps.iter().find(|(known, _)| *known == start);
         found.map(|(_, map)| map.bind(py).clone())
     }
 }

@@ -1,0 +1,181 @@
+//! Disks that are full to the end: an error, never a signal, and nothing that was acknowledged is lost.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use millstream_journal::{Error, Journal, Options, Reader, Wait, Writer};
+
+use crate::disk::{Disk, run, text};
+use crate::support::small;
+
+const MIB: u64 = 1 << 20;
+
+fn body(sequence: u64) -> Vec<u8> {
+    sequence.to_le_bytes().repeat(64 + sequence as usize % 64)
+}
+
+/// Append until there is no room. Gives how many records there are, and why it ended.
+fn append_until_full(writer: &Writer, from: u64) -> (u64, Error) {
+    let mut next = from;
+    loop {
+        match writer.append(&body(next)) {
+            Ok(sequence) => assert_eq!(sequence, next),
+            Err(error) => return (next, error),
+        }
+        next += 1;
+    }
+}
+
+/// All that was acknowledged is there, and at most the record that was not as well. Gives how many there are.
+fn check(journal: &Journal, acknowledged: u64) -> u64 {
+    let mut reader = journal.reader().unwrap();
+    while let Some(record) = reader.next().unwrap() {
+        assert!(record.body == body(record.sequence), "{}", record.sequence);
+    }
+    let next = reader.position();
+    assert!(
+        (acknowledged..=acknowledged + 1).contains(&next),
+        "{next} of {acknowledged} records"
+    );
+    next
+}
+
+fn options() -> Options {
+    small().with_segment_bytes(MIB)
+}
+
+/// Fill a file system to the end under a writer and readers, free it, go on; three times. `share` is called when the journal has
+/// some records, and before the disk is full. Gives how often the writer had to open the journal again.
+fn fill_and_go_on(disk: &Disk, share: impl Fn(&Path)) -> u32 {
+    let path = disk.journal();
+    let mut journal = Journal::open(&path, options()).unwrap();
+    let mut writer = journal.writer().unwrap();
+    let (mut next, mut reopened) = (0, 0);
+    for _ in 0..3 {
+        for _ in 0..2_000 {
+            writer.append(&body(next)).unwrap();
+            next += 1;
+        }
+        share(&path);
+        let ballast = [disk.fill(MIB), disk.fill(0)];
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let (acknowledged, error) = std::thread::scope(|scope| {
+            let only = Journal::open(&path, Options::read_only()).unwrap();
+            // The background may have had a fault already.
+            for reader in [journal.reader(), only.reader()] {
+                let stop = &stop;
+                match reader {
+                    Ok(reader) => drop(scope.spawn(move || follow(reader, stop))),
+                    Err(error) => assert!(matches!(error, Error::Fault { .. }), "{error}"),
+                }
+            }
+            let ended = append_until_full(&writer, next);
+            stop.store(true, std::sync::atomic::Ordering::SeqCst);
+            ended
+        });
+        // Reading needs no room.
+        let only = Journal::open(&path, Options::read_only()).unwrap();
+        check(&only, acknowledged);
+        drop(only);
+        for file in ballast {
+            let _removed = fs::remove_file(file);
+        }
+        // It gives back the room, and may fail for what did not fit before.
+        let _synced = run("sync", &["-f", text(&disk.root)]);
+        let full = matches!(error, Error::DiskFull { .. });
+        assert!(full || has_failed(&error), "{error}");
+        if full && journal.sync().is_ok() {
+            next = acknowledged;
+            continue;
+        }
+        for error in [
+            writer.append(b"x").unwrap_err(),
+            writer.sync().unwrap_err(),
+            writer.claim(1).err().unwrap(),
+        ] {
+            assert!(has_failed(&error), "{error}");
+        }
+        drop((writer, journal));
+        journal = Journal::open(&path, options()).unwrap();
+        writer = journal.writer().unwrap();
+        reopened += 1;
+        next = check(&journal, acknowledged);
+        journal.sync().unwrap();
+    }
+    writer.append(&body(next)).unwrap();
+    check(&journal, next + 1);
+    drop((writer, journal));
+    let report = Journal::verify(&path).unwrap();
+    assert_eq!(report.damages, []);
+    reopened
+}
+
+/// Nothing is acknowledged any more, because of a fault or of a sync that had no room.
+fn has_failed(error: &Error) -> bool {
+    matches!(error, Error::Fault { .. } | Error::Poisoned { .. })
+}
+
+/// Read what comes, until there is an error or nothing more.
+fn follow(mut reader: Reader, stop: &std::sync::atomic::AtomicBool) {
+    loop {
+        match reader.wait(Wait::Block, Some(Duration::from_millis(20))) {
+            Ok(true) => match reader.next() {
+                Ok(Some(record)) => {
+                    assert!(record.body == body(record.sequence), "{}", record.sequence);
+                }
+                Ok(None) => {}
+                Err(Error::Fault { .. }) => return,
+                Err(error) => panic!("{error}"),
+            },
+            Ok(false) if stop.load(std::sync::atomic::Ordering::SeqCst) => return,
+            Ok(false) => {}
+            Err(Error::Fault { .. }) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_with_room_set_aside_is_an_error_and_the_same_writer_goes_on() {
+    for kind in ["ext4", "xfs", "tmpfs", "overlay"] {
+        if let Some(disk) = Disk::new(kind) {
+            assert_eq!(fill_and_go_on(&disk, |_| ()), 0, "{kind}");
+        }
+    }
+}
+
+/// A segment gets its name without replacing one that another process has just made.
+#[test]
+fn a_file_system_that_cannot_name_files_safely_is_refused() {
+    if let Some(disk) = Disk::new("exfat") {
+        let error = Journal::open(disk.journal(), options()).err().unwrap();
+        assert!(error.to_string().contains("neither links nor"), "{error}");
+    }
+}
+
+#[test]
+fn a_full_btrfs_is_an_error_and_nothing_is_lost() {
+    if let Some(disk) = Disk::new("btrfs") {
+        let reopened = fill_and_go_on(&disk, |_| ());
+        println!("btrfs: opened again {reopened} times");
+    }
+}
+
+/// An ordinary backup makes the file system copy each block that is stored to next, for which it has set nothing aside.
+#[test]
+fn a_full_disk_with_shared_blocks_is_an_error_and_nothing_is_lost() {
+    for kind in ["xfs", "btrfs"] {
+        let Some(disk) = Disk::new(kind) else {
+            continue;
+        };
+        let copy = disk.root.join("copy");
+        let share = |journal: &Path| {
+            let _before = fs::remove_dir_all(&copy);
+            let arguments = ["-r", "--reflink=always", text(journal), text(&copy)];
+            run("cp", &arguments).unwrap();
+            run("sync", &["-f", text(journal)]).unwrap();
+        };
+        assert!(fill_and_go_on(&disk, share) > 0, "{kind}: no store failed");
+    }
+}

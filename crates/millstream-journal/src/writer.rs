@@ -91,10 +91,13 @@ impl<S: Storage> Writer<S> {
     }
 
     /// Append records in a row: one lock, one time, one sync for all of them. Readers see those that fall into one segment at once,
-    /// or none of them.
+    /// or none of them. Returns their sequence numbers.
     ///
     /// # Errors
-    /// As [`append`](Self::append). What fell into segments that were filled before the error stays appended.
+    /// As [`append`](Self::append). A record that is too large, and a disk without room for the next segment, leave nothing of the batch
+    /// appended. A batch that is longer than a segment is the exception: when the disk is full for its third segment or a later one, the
+    /// records of the segments before stay, and [`Journal::next`] tells how many they are. After a failed sync all of them are there,
+    /// and none is acknowledged.
     pub fn append_many<B: AsRef<[u8]>>(
         &self,
         bodies: impl IntoIterator<Item = B>,
@@ -106,6 +109,22 @@ impl<S: Storage> Writer<S> {
             self.settle(range.end)?;
         }
         Ok(range)
+    }
+
+    /// The longest record that this writer appends, in bytes: the smaller of [`Options::record_bytes_max`](crate::Options) and what a
+    /// segment of this journal can hold.
+    ///
+    /// ```
+    /// # use millstream_journal::{Journal, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// let options = Options { record_bytes_max: 100, ..Options::default() };
+    /// let writer = Journal::open(folder.path(), options)?.writer()?;
+    /// assert_eq!(writer.record_bytes_max(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn record_bytes_max(&self) -> u64 {
+        self.appender.record_bytes_max()
     }
 
     /// Append a record and do not wait for durability.

@@ -9,6 +9,7 @@
 mod support;
 
 mod append;
+mod batches;
 mod copies;
 mod cursors;
 mod cuts;

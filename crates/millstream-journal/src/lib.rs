@@ -53,6 +53,7 @@ mod pinned;
 pub mod planted;
 #[cfg(not(feature = "simulation"))]
 mod planted;
+mod process;
 mod reader;
 mod recover;
 mod retention;

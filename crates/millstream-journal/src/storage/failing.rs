@@ -20,6 +20,7 @@ pub struct Failing<S> {
 #[derive(Default)]
 struct Faults {
     full: AtomicBool,
+    read_only: AtomicBool,
     /// Syncs and creations until one fails; 0 and less is never.
     syncs_left: AtomicI64,
     creations_left: AtomicI64,
@@ -37,6 +38,11 @@ impl<S: Storage> Failing<S> {
     /// Whether there is room for new files.
     pub fn set_full(&self, full: bool) {
         self.faults.full.store(full, Ordering::SeqCst);
+    }
+
+    /// Whether files may only be opened to be read, as on a file system that is mounted so.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.faults.read_only.store(read_only, Ordering::SeqCst);
     }
 
     /// Let the `nth` sync of a file from now on fail with an I/O error (1 is the next).
@@ -87,6 +93,9 @@ impl<S: Storage> Storage for Failing<S> {
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Self::Region> {
+        if access == Access::Write && self.faults.read_only.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         let inner = self.inner.open(name, access)?;
         Ok(FailingRegion {
             inner,

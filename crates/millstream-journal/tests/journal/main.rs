@@ -28,3 +28,4 @@ mod processes;
 mod retention;
 mod rolls;
 mod trial;
+mod waking;

@@ -51,7 +51,8 @@ impl<R: Region> Control<R> {
     pub fn open<S: Storage<Region = R>>(storage: &S, access: Access) -> Option<Self> {
         let region = storage.open(NAME, access).ok()?;
         let control = Control { region };
-        (control.region.bytes_len() >= BYTES_MIN && control.region.load(0) == MAGIC).then_some(control)
+        (control.region.bytes_len() >= BYTES_MIN && control.region.load(0) == MAGIC)
+            .then_some(control)
     }
 
     /// Make the page, or take the one that is there; the caller holds the lock on it.

@@ -56,7 +56,11 @@ fn a_record_that_is_too_large_leaves_nothing_of_its_batch() {
             }
             other => panic!("round {round}: {other:?}"),
         }
-        assert_eq!(journal.next().unwrap(), expected.len() as u64, "round {round}");
+        assert_eq!(
+            journal.next().unwrap(),
+            expected.len() as u64,
+            "round {round}"
+        );
     }
     assert_eq!(contents(&storage), expected);
     assert!(over_segments > 10, "{over_segments}");
@@ -77,7 +81,11 @@ fn a_batch_into_one_more_segment_is_whole_or_not_there_when_the_disk_is_full() {
             Err(Error::DiskFull { .. }) => refused += 1,
             Err(error) => panic!("round {round}: {error}"),
         }
-        assert_eq!(journal.next().unwrap(), expected.len() as u64, "round {round}");
+        assert_eq!(
+            journal.next().unwrap(),
+            expected.len() as u64,
+            "round {round}"
+        );
     }
     assert_eq!(contents(&storage), expected);
     assert!(refused > 5, "{refused}");

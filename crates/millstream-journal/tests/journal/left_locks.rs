@@ -113,7 +113,13 @@ fn a_number_that_another_process_has_by_now_holds_nobody_up() {
     let path = folder.path().join("journal");
     let inside = again("reuse", &path);
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]);
+    command.args([
+        "--user",
+        "--map-root-user",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+    ]);
     command.arg(inside.get_program()).args(inside.get_args());
     command.env(ROLE, "reuse").env(PATH, &path);
     let output = command.output().unwrap();

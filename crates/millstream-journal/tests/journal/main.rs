@@ -18,6 +18,7 @@ mod faults;
 mod fixtures;
 mod kills;
 mod kills_under_load;
+mod late_syncs;
 mod left_locks;
 mod making;
 mod memory;

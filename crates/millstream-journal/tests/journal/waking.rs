@@ -73,7 +73,11 @@ fn a_reader_that_comes_before_a_recovery_sees_what_comes_after_it() {
     let only = Journal::open(&path, Options::read_only()).unwrap();
     let mut reader = only.reader().unwrap();
     assert_eq!(take(&mut reader), 0);
-    assert!(!reader.wait(Wait::Block, Some(Duration::from_millis(20))).unwrap());
+    assert!(
+        !reader
+            .wait(Wait::Block, Some(Duration::from_millis(20)))
+            .unwrap()
+    );
     let journal = Journal::open(&path, small()).unwrap();
     journal.writer().unwrap().append(b"second").unwrap();
     assert_eq!(take(&mut reader), 1);

@@ -1,5 +1,10 @@
 //! With `sync` a time T, what is acknowledged and not durable was acknowledged within T, also while the disk stalls.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and disks take real time"
+)]
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

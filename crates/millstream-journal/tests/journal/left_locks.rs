@@ -3,6 +3,8 @@
 //!
 //! The children are this test program again: `child` does what the environment says.
 
+#![expect(clippy::disallowed_methods, reason = "real processes take real time")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;

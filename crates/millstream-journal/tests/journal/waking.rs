@@ -1,5 +1,7 @@
 //! A reader that sleeps is woken, also one that has opened the journal for reading only; one that nobody can wake looks by itself.
 
+#![expect(clippy::disallowed_methods, reason = "a test that hangs ends")]
+
 use std::time::{Duration, Instant};
 
 use millstream_journal::storage::{Failing, Mapped, Storage};

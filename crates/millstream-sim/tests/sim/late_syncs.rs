@@ -1,6 +1,8 @@
 //! With `sync` a time T, a loss of power takes records that were acknowledged within T of each other, at most, however long the disk
 //! takes for a sync. Time is simulated: nothing here waits.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

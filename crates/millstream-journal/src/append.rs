@@ -129,13 +129,13 @@ impl<S: Storage> Appender<S> {
         let mut sequence = first;
         let mut bodies = bodies.into_iter();
         while let Some(body) = bodies.next() {
-            let length = self.check_length(body.as_ref().len())?;
+            let body = body.as_ref();
+            let length = self.check_length(body.len())?;
             if !held.fits(&batch, length) {
-                let rest = std::iter::once(body).chain(bodies).collect();
-                let end = self.append_rest(held, batch, time_ns, sequence, rest)?;
+                let end = self.append_rest(held, batch, time_ns, sequence, body, bodies)?;
                 return Ok(first..end);
             }
-            held.put(&mut batch, sequence, length, body.as_ref(), time_ns);
+            held.put(&mut batch, sequence, length, body, time_ns);
             sequence += 1;
         }
         held.finish(&batch);
@@ -151,20 +151,22 @@ impl<S: Storage> Appender<S> {
         mut batch: Batch,
         time_ns: u64,
         mut sequence: u64,
-        rest: Vec<B>,
+        body: &[u8],
+        bodies: impl Iterator<Item = B>,
     ) -> Result<u64> {
+        let rest: Vec<B> = bodies.collect();
         for body in &rest {
             self.check_length(body.as_ref().len())?;
         }
-        for body in rest {
-            let length = self.check_length(body.as_ref().len())?;
+        for body in std::iter::once(body).chain(rest.iter().map(AsRef::as_ref)) {
+            let length = self.check_length(body.len())?;
             if !held.fits(&batch, length) {
                 let next = held.next_segment()?;
                 held.finish(&batch);
                 let mark = held.roll(next, held.tail().segment.tail())?;
                 batch = held.begin(mark);
             }
-            held.put(&mut batch, sequence, length, body.as_ref(), time_ns);
+            held.put(&mut batch, sequence, length, body, time_ns);
             sequence += 1;
         }
         held.finish(&batch);
@@ -369,8 +371,8 @@ impl<S: Storage> Held<'_, S> {
         segment.fits(batch.end.offset, frame_bytes(length))
     }
 
-    /// Put a record behind those of the batch, unseen.
-    #[inline]
+    /// Put a record behind those of the batch, unseen. Callers often know its length, and that goes into the copy and the checksum.
+    #[inline(always)]
     fn put(&self, batch: &mut Batch, sequence: u64, length: u32, body: &[u8], time_ns: u64) {
         self.tail().segment.store_body(batch.end.offset, body);
         self.add(batch, sequence, length, frame::body_crc(body), time_ns);

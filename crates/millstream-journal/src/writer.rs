@@ -12,6 +12,9 @@ use crate::options::Sync;
 use crate::segment::Mark;
 use crate::storage::{Mapped, Storage};
 
+/// So many records take so long to append that the clock is read again.
+const LONG: u64 = 256;
+
 /// Appends to a journal, from any thread.
 ///
 /// A record that was appended survives the death of this process. When it also survives a loss of power is said by
@@ -100,9 +103,12 @@ impl<S: Storage> Writer<S> {
         &self,
         bodies: impl IntoIterator<Item = B>,
     ) -> Result<Range<u64>> {
-        let range = self.appender.append_many(self.now_ns(), bodies)?;
-        if !range.is_empty() {
-            self.settle_now(range.start, range.end)?;
+        let now_ns = self.now_ns();
+        let range = self.appender.append_many(now_ns, bodies)?;
+        match range.end - range.start {
+            0 => {}
+            1..LONG => self.settle(now_ns, range.start, range.end)?,
+            _ => self.settle_now(range.start, range.end)?,
         }
         Ok(range)
     }

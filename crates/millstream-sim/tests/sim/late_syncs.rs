@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,8 +19,10 @@ const EVERY_NS: u64 = 100_000_000;
 struct World {
     machine: Simulated,
     clock: Arc<AtomicU64>,
-    /// The second process appends while the first one syncs.
+    /// One appends while the other one syncs.
     writers: [Writer<Simulated>; 2],
+    /// Which one is in a call.
+    calling: AtomicUsize,
     random: Mutex<Random>,
     /// When each record was acknowledged, by its number.
     acknowledged: Mutex<BTreeMap<u64, u64>>,
@@ -51,6 +53,7 @@ impl World {
             acknowledged: Mutex::default(),
             promised: AtomicU64::new(0),
             broken: Mutex::default(),
+            calling: AtomicUsize::new(0),
             is_syncing: AtomicBool::new(false),
             machine,
             clock,
@@ -80,12 +83,12 @@ impl World {
             return;
         }
         if self.is_syncing.swap(true, Ordering::Relaxed) {
-            // The sync of the second process, which waits inside that of the first.
+            // The other process waits for a sync of its own inside this one.
             return self.pass_time(1);
         }
         for _ in 0..self.below(8) {
             self.pass_time(1);
-            self.append(1);
+            self.append(1 - self.calling.load(Ordering::Relaxed));
             if self.below(8) == 0 {
                 self.lose_power();
             }
@@ -124,13 +127,14 @@ impl World {
 
     fn play(&self) {
         for _ in 0..60 {
+            let process = self.below(2) as usize;
+            self.calling.store(process, Ordering::Relaxed);
             match self.below(8) {
                 0 => self.pass_time(1),
                 1 => self.pass_time(3),
-                2 => self.writers[0].background(),
-                3 => self.writers[1].background(),
+                2 | 3 => self.writers[process].background(),
                 4 => self.lose_power(),
-                process => self.append(process as usize % 2),
+                _ => self.append(process),
             }
         }
         self.lose_power();

@@ -39,8 +39,9 @@ class Journal(_millstream.Journal):
     read.
 
     ``sync`` says when a record survives a loss of power: ``"never"`` (when the system likes to), ``"always"``
-    (before ``append`` returns), or a number of seconds or timedelta (in the background, so that at most this
-    much is lost). The death of a process never costs a record that was appended.
+    (before ``append`` returns), or a number of seconds or timedelta: in the background, so that what a loss
+    of power takes was appended within this time. An append that comes while a sync is late waits for it. The
+    death of a process never costs a record that was appended.
 
     ``segment_bytes`` is the size of a file of a journal that is made, a multiple of 64 KiB;
     ``record_bytes_max`` the longest record that is appended. ``exclusive`` keeps other openings that could

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -359,6 +359,23 @@ def test_limits_are_clear_errors(tmp_path: Path) -> None:
         with pytest.raises(ValueError):
             journal.append_many([b"x", b"x" * 101])
         assert len(journal) == 0
+
+
+@pytest.mark.parametrize("collected", [list, tuple])
+def test_a_batch_with_a_wrong_record_leaves_nothing(
+    tmp_path: Path, collected: Callable[[list[object]], Sequence[bytes]]
+) -> None:
+    with ms.Journal(tmp_path, segment_bytes=SMALL, record_bytes_max=1_000) as journal:
+        assert journal.append(b"before") == 0
+        for wrong, expected in ((b"x" * 1_001, ms.RecordTooLargeError), (7, TypeError)):
+            # Into several segments.
+            with pytest.raises(expected):
+                journal.append_many(collected([*[b"x" * 1_000] * 200, wrong]))
+            assert [record.body for record in journal] == [b"before"]
+        # What another iterable yields goes in batches of 4,096, and each is a batch of its own.
+        with pytest.raises(ms.RecordTooLargeError):
+            journal.append_many(b"x" * (1_001 if n == 5_000 else 1) for n in range(6_000))
+        assert len(journal) == 1 + 4_096
 
 
 def test_damage_names_file_and_offset(tmp_path: Path) -> None:

@@ -382,7 +382,7 @@ impl<S: Storage> Shared<S> {
         }
     }
 
-    fn sync_if_due<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+    fn sync_if_due<'a>(&'a self, work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
         if work
             .syncs
             .left(&self.core)
@@ -390,11 +390,14 @@ impl<S: Storage> Shared<S> {
         {
             return work;
         }
-        work.syncs.next(&self.core);
         drop(work);
+        let begun = self.core.options.host.monotonic();
         // A failure poisons the journal, which the next append reports.
         let _poisoned = self.durable.sync();
-        lock(&self.work)
+        let ended = self.core.options.host.monotonic();
+        let mut work = lock(&self.work);
+        work.syncs.ended(begun, ended);
+        work
     }
 
     /// Wait for work, or until the next sync or look is due.
@@ -461,11 +464,17 @@ fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T>
 
 /// When to sync, if from time to time.
 ///
-/// Syncs begin a fixed time apart, whatever else there is to do: a busy background does not put them off.
+/// All that was appended when one sync began must be durable a time T later, before appends have to wait. So the next sync begins
+/// earlier than that: by what syncs have taken lately, from the moment at which they were due.
 struct Syncs {
     every: Option<Duration>,
     due: Duration,
+    /// How long before the end of T a sync is due.
+    lead: Duration,
 }
+
+/// The least lead: an 8th of T, up to so much.
+const LEAD_MIN: Duration = Duration::from_millis(2);
 
 impl Syncs {
     /// The first is due at once: who has appended what is there may have died, and that must not wait for another whole time.
@@ -477,6 +486,7 @@ impl Syncs {
         Syncs {
             every,
             due: Duration::ZERO,
+            lead: Duration::ZERO,
         }
     }
 
@@ -486,10 +496,47 @@ impl Syncs {
             .map(|_| self.due.saturating_sub(core.options.host.monotonic()))
     }
 
-    /// A sync begins now.
-    fn next<S: Storage>(&mut self, core: &Core<S>) {
-        if let Some(every) = self.every {
-            self.due = core.options.host.monotonic().saturating_add(every);
+    /// A sync has ended. One that was late or slow counts for the next ones, less with each.
+    fn ended(&mut self, begun: Duration, ended: Duration) {
+        let Some(every) = self.every else {
+            return;
+        };
+        let due = if self.due.is_zero() { begun } else { self.due };
+        let least = LEAD_MIN.min(every / 8);
+        self.lead = (self.lead - self.lead / 8)
+            .max(ended.saturating_sub(due))
+            .max(least);
+        self.due = begun.saturating_add(every.saturating_sub(self.lead));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_begins_so_early_that_it_ends_in_time() {
+        let ms = Duration::from_millis;
+        let mut syncs = Syncs {
+            every: Some(ms(100)),
+            due: Duration::ZERO,
+            lead: Duration::ZERO,
+        };
+        syncs.ended(ms(1_000), ms(1_000));
+        assert_eq!(syncs.due, ms(1_098));
+        // A slow one: the next is due so much earlier.
+        syncs.ended(ms(1_098), ms(1_128));
+        assert_eq!(syncs.due, ms(1_098 + 70));
+        // One that begins late is no better.
+        syncs.ended(ms(1_168 + 20), ms(1_168 + 40));
+        assert_eq!(syncs.due, ms(1_188 + 60));
+        for _ in 0..100 {
+            syncs.ended(syncs.due, syncs.due);
         }
+        assert_eq!(syncs.lead, LEAD_MIN);
+        // A disk that is slower than the time: one sync after the other.
+        syncs.ended(syncs.due, syncs.due + ms(300));
+        assert_eq!(syncs.lead, ms(300));
+        assert!(syncs.due < syncs.due + ms(300));
     }
 }

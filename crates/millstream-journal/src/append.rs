@@ -129,24 +129,50 @@ impl<S: Storage> Appender<S> {
         let (mark, first) = held.room(0)?;
         let mut batch = held.begin(mark)?;
         let mut sequence = first;
-        for body in bodies {
+        let mut bodies = bodies.into_iter();
+        while let Some(body) = bodies.next() {
             let body = body.as_ref();
             let length = self.check_length(body.len())?;
-            if !held
-                .tail()
-                .segment
-                .fits(batch.end.offset, frame_bytes(length))
-            {
-                held.finish(&batch)?;
-                let (mark, _) = held.room(frame_bytes(length))?;
-                batch = held.begin(mark)?;
+            if !held.fits(&batch, length) {
+                let end = self.append_rest(held, batch, time_ns, sequence, body, bodies)?;
+                return Ok(first..end);
             }
-            held.tail().segment.store_body(batch.end.offset, body);
-            held.add(&mut batch, sequence, length, frame::body_crc(body), time_ns);
+            held.put(&mut batch, sequence, length, body, time_ns);
             sequence += 1;
         }
         held.finish(&batch)?;
         Ok(first..sequence)
+    }
+
+    /// Append the rest of a batch that the segment has no room for. Before anything of the batch is published, all of the rest is checked
+    /// and the next segment exists: a batch that needs one more segment at most is appended as a whole or not at all.
+    #[cold]
+    fn append_rest<B: AsRef<[u8]>>(
+        &self,
+        mut held: Held<'_, S>,
+        mut batch: Batch,
+        time_ns: u64,
+        mut sequence: u64,
+        body: &[u8],
+        bodies: impl Iterator<Item = B>,
+    ) -> Result<u64> {
+        let rest: Vec<B> = bodies.collect();
+        for body in &rest {
+            self.check_length(body.as_ref().len())?;
+        }
+        for body in std::iter::once(body).chain(rest.iter().map(AsRef::as_ref)) {
+            let length = self.check_length(body.len())?;
+            if !held.fits(&batch, length) {
+                let next = held.next_segment()?;
+                held.finish(&batch)?;
+                let mark = held.roll(next, held.tail().segment.tail())?;
+                batch = held.begin(mark)?;
+            }
+            held.put(&mut batch, sequence, length, body, time_ns);
+            sequence += 1;
+        }
+        held.finish(&batch)?;
+        Ok(sequence)
     }
 
     /// Take the append lock and room for a record of up to `length_max` bytes.
@@ -173,7 +199,7 @@ impl<S: Storage> Appender<S> {
 
     #[inline]
     fn check_length(&self, bytes: usize) -> Result<u32> {
-        let limit = u64::from(self.core.options.record_bytes_max).min(self.capacity());
+        let limit = self.record_bytes_max();
         if bytes as u64 > limit {
             return Err(Error::RecordTooLarge {
                 bytes: bytes as u64,
@@ -181,6 +207,12 @@ impl<S: Storage> Appender<S> {
             });
         }
         Ok(bytes as u32)
+    }
+
+    /// The longest body that is appended.
+    #[inline]
+    pub fn record_bytes_max(&self) -> u64 {
+        u64::from(self.core.options.record_bytes_max).min(self.capacity())
     }
 
     /// The longest body that fits a segment of its own.
@@ -302,7 +334,8 @@ impl<S: Storage> Held<'_, S> {
         if let Some(room) = room {
             return Ok(room);
         }
-        let mark = self.roll(self.tail().segment.tail())?;
+        let next = self.next_segment()?;
+        let mark = self.roll(next, self.tail().segment.tail())?;
         Ok((mark, self.tail().base + mark.records))
     }
 
@@ -358,6 +391,20 @@ impl<S: Storage> Held<'_, S> {
             first: None,
             time_ns: 0,
         })
+    }
+
+    /// Whether the segment has room for another record of the batch.
+    #[inline]
+    fn fits(&self, batch: &Batch, length: u32) -> bool {
+        let segment = &self.tail().segment;
+        segment.fits(batch.end.offset, frame_bytes(length))
+    }
+
+    /// Put a record behind those of the batch, unseen. Callers often know its length, and that goes into the copy and the checksum.
+    #[inline(always)]
+    fn put(&self, batch: &mut Batch, sequence: u64, length: u32, body: &[u8], time_ns: u64) {
+        self.tail().segment.store_body(batch.end.offset, body);
+        self.add(batch, sequence, length, frame::body_crc(body), time_ns);
     }
 
     /// Put a frame behind those of the batch, unseen.
@@ -458,18 +505,23 @@ impl<S: Storage> Held<'_, S> {
         self.appender.ahead.retire(last.segment);
     }
 
-    /// End the segment at `mark` and begin the next one.
+    /// The segment after this one, made and not begun.
     #[cold]
-    fn roll(&mut self, mark: Mark) -> Result<Mark> {
-        let core = &self.appender.core;
-        core.look()?;
-        let number = self.tail().segment.number() + 1;
-        let taken = self.appender.ahead.take(number);
+    fn next_segment(&self) -> Result<SegmentOf<S>> {
+        let taken = self.appender.ahead.take(self.tail().segment.number() + 1);
         if taken.is_err() {
             // A directory that is gone explains it better.
-            core.look_now()?;
+            self.appender.core.look_now()?;
         }
-        let next = taken?;
+        taken
+    }
+
+    /// End the segment at `mark` and begin the `next` one.
+    #[cold]
+    fn roll(&mut self, next: SegmentOf<S>, mark: Mark) -> Result<Mark> {
+        let core = &self.appender.core;
+        core.look()?;
+        let number = next.number();
         let segment = &self.tail().segment;
         let sequence = self.tail().base + mark.records;
         let time_ns = segment.last_time_ns();

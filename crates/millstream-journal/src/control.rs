@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::process::Started;
 use crate::storage::{Access, Fault, Region, Storage, fault};
 
 /// The file.
@@ -14,7 +15,9 @@ pub(crate) const NAME: &str = "control";
 /// How many processes may write at once.
 pub(crate) const WRITERS_MAX: u64 = 256;
 
-const BYTES: u64 = 4096;
+const BYTES: u64 = 8192;
+/// A page of earlier versions has no [`STARTS`].
+const BYTES_MIN: u64 = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"MSCTL\0\0\x01");
 const SEGMENT_BYTES: u64 = 8;
 const BOOT: [u64; 2] = [16, 24];
@@ -38,6 +41,8 @@ const SYNCING: u64 = 208;
 const MOUNT: u64 = 512;
 
 const PIDS: u64 = 1024;
+/// For each slot the word of [`PIDS`] once more, and when that process started: a word that differs belongs to another process.
+const STARTS: u64 = 4096;
 
 /// The mapped page.
 pub(crate) struct Control<R> {
@@ -64,7 +69,7 @@ impl<R: Region> Control<R> {
             })?,
         };
         let control = Control { region };
-        let is_one = control.region.bytes_len() >= BYTES && control.region.load(0) == MAGIC;
+        let is_one = control.region.bytes_len() >= BYTES_MIN && control.region.load(0) == MAGIC;
         match control.fault() {
             Some(fault) => Err(fault.into()),
             None => Ok(is_one.then_some(control)),
@@ -149,7 +154,7 @@ impl<R: Region> Control<R> {
             (READY, 1),
         ];
         for slot in 0..WRITERS_MAX {
-            self.set_process(slot, 0, 0);
+            self.region.publish(PIDS + slot * 8, 0);
         }
         for (at, word) in words {
             self.region.publish(at, word);
@@ -339,9 +344,30 @@ impl<R: Region> Control<R> {
         (self.region.load(PIDS + slot * 8) >> 32) as u32
     }
 
-    pub fn set_process(&self, slot: u64, pid: u32, namespace: u32) {
+    /// When the process of a slot started.
+    pub fn started(&self, slot: u64) -> Started {
+        let at = STARTS + slot * 16;
+        if at + 16 > self.region.bytes_len()
+            || self.region.load(at) != self.region.load(PIDS + slot * 8)
+        {
+            return Started::UNKNOWN;
+        }
+        Started(self.region.load(at + 8))
+    }
+
+    pub fn set_process(&self, slot: u64, pid: u32, namespace: u32, started: Started) {
         let word = u64::from(pid) | u64::from(namespace) << 32;
+        let at = STARTS + slot * 16;
+        let has_starts = at + 16 <= self.region.bytes_len();
+        if has_starts {
+            // Until the last store the start is unknown, whoever dies in between.
+            self.region.publish(at, 0);
+        }
         self.region.publish(PIDS + slot * 8, word);
+        if has_starts {
+            self.region.publish(at + 8, started.0);
+            self.region.publish(at, word);
+        }
     }
 }
 

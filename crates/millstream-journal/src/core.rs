@@ -26,6 +26,8 @@ pub(crate) struct Core<S: Storage> {
     pub options: Options,
     /// Not there while a journal is read that no process has had open since the machine started.
     control: OnceLock<Control<S::Region>>,
+    /// The control page once more, for a reader to say that it sleeps, where that is permitted.
+    bell: OnceLock<Option<Control<S::Region>>>,
     /// What a recovery would do, for a reader that may not do it and that comes before all others.
     plan: Option<Plan>,
     pub segment_bytes: u64,
@@ -108,6 +110,7 @@ impl<S: Storage> Core<S> {
             storage,
             options,
             control: control.map_or_else(OnceLock::new, OnceLock::from),
+            bell: OnceLock::new(),
             plan,
             segment_bytes,
             fork_mark,
@@ -130,6 +133,16 @@ impl<S: Storage> Core<S> {
     /// The control page, if there is one by now.
     pub fn live(&self) -> Option<&Control<S::Region>> {
         self.control.get()
+    }
+
+    /// The control page through which writers wake this opening. `None` where it may not be stored to, or is not there yet.
+    pub fn bell(&self) -> Option<&Control<S::Region>> {
+        let live = self.live()?;
+        if !self.options.read_only {
+            return Some(live);
+        }
+        let open = || Control::open(&self.storage, Access::Write).ok().flatten();
+        self.bell.get_or_init(open).as_ref()
     }
 
     /// What a recovery would do, while nobody has done it.

@@ -8,9 +8,11 @@
 //! as long as syncs are short: each lets the others go first until the sync is done, as RocksDB's writers do (adaptive yield).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::bound::{Bound, Moment};
+use crate::control::Control;
 use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
 use crate::frame;
@@ -34,48 +36,68 @@ pub(crate) struct Durable<S: Storage> {
     waiting: AtomicU32,
     /// The last sync was short, and many waited for it.
     crowded: AtomicBool,
-    last_sync_ns: AtomicU64,
+    /// What may be acknowledged before it is durable.
+    bound: Arc<Bound>,
 }
 
 impl<S: Storage> Durable<S> {
     pub fn new(core: Arc<Core<S>>) -> Self {
         Durable {
+            bound: Arc::new(Bound::new(core.options.sync)),
             core,
             leading: AtomicBool::new(false),
             gate: Gate::default(),
             waiting: AtomicU32::new(0),
             crowded: AtomicBool::new(false),
-            last_sync_ns: AtomicU64::new(0),
         }
     }
 
     /// Sync all that is appended; gives the sequence number before which all is durable.
     pub fn sync(&self) -> Result<u64> {
+        let begun = Moment::now(&self.core.options.host);
         let next = self.core.checked(self.core.next())?;
         self.wait(next)?;
+        self.bound.raise(begun);
         self.core.checked(Ok(self.core.control()?.durable()))
     }
 
-    /// Sync if the last time was `every` ago, for who has no background to do it.
-    pub fn sync_if_due(&self, every: Duration) -> Result<()> {
-        let now = self.core.options.host.monotonic().as_nanos() as u64;
-        let last = self.last_sync_ns.load(Ordering::Relaxed);
-        if u128::from(now.saturating_sub(last)) >= every.as_nanos() {
-            self.last_sync_ns.store(now, Ordering::Relaxed);
-            self.sync()?;
+    pub fn bound(&self) -> &Arc<Bound> {
+        &self.bound
+    }
+
+    /// The records from `first` to `next` were appended too late to be acknowledged at once: wait until the [bound](crate::bound) allows
+    /// it, or they are durable themselves; sync if nobody else does.
+    #[cold]
+    pub fn wait_in_bound(&self, first: u64, next: u64) -> Result<()> {
+        let host = &self.core.options.host;
+        let now = Moment::now(host);
+        if self.bound.allows_at(now) {
+            return Ok(());
         }
-        Ok(())
+        let durable = self.core.control()?.durable();
+        if durable >= first && self.core.next()? <= next {
+            // Nothing was acknowledged and waits for a sync.
+            self.bound.raise(now);
+            return Ok(());
+        }
+        self.wait_until(|control| {
+            control.durable() >= next || self.bound.allows_at(Moment::now(host))
+        })
     }
 
     /// Wait until all records before `next` are durable, and sync if nobody else does.
     pub fn wait(&self, next: u64) -> Result<()> {
+        self.wait_until(|control| control.durable() >= next)
+    }
+
+    fn wait_until(&self, done: impl Fn(&Control<S::Region>) -> bool) -> Result<()> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let result = self.wait_or_lead(next);
+        let result = self.wait_or_lead(done);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         result
     }
 
-    fn wait_or_lead(&self, next: u64) -> Result<()> {
+    fn wait_or_lead(&self, done: impl Fn(&Control<S::Region>) -> bool) -> Result<()> {
         let control = self.core.control()?;
         if planted::has(Bug::AcknowledgeBeforeSync) {
             return Ok(());
@@ -88,7 +110,7 @@ impl<S: Storage> Durable<S> {
                     path: self.core.path(),
                 });
             }
-            if control.durable() >= next {
+            if done(control) {
                 return self.core.check();
             }
             if self.leading.swap(true, Ordering::SeqCst) {
@@ -96,11 +118,7 @@ impl<S: Storage> Durable<S> {
                 continue;
             }
             // The one who led before may have done it between the two looks.
-            let result = if control.durable() < next {
-                self.lead()
-            } else {
-                Ok(())
-            };
+            let result = if done(control) { Ok(()) } else { self.lead() };
             self.leading.store(false, Ordering::SeqCst);
             self.gate.open();
             result?;
@@ -142,6 +160,9 @@ impl<S: Storage> Durable<S> {
         let core = &self.core;
         core.look()?;
         let control = core.control()?;
+        // Only a time between syncs is measured from the beginning of one.
+        let is_timed = matches!(core.options.sync, Sync::Every(_));
+        let begun = is_timed.then(|| Moment::now(&core.options.host));
         let last = control.tail_segment();
         for number in control.durable_segment()..=last {
             let Some(segment) = self.kept(number)? else {
@@ -153,6 +174,9 @@ impl<S: Storage> Durable<S> {
             }
             core.sync(&segment, 0, mark.offset + frame::HEADER)?;
             self.raise(&segment, mark, number < last)?;
+        }
+        if let Some(begun) = begun {
+            self.bound.raise(begun);
         }
         Ok(())
     }

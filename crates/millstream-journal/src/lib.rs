@@ -29,6 +29,7 @@ compile_error!("the format is little-endian, and words are mapped as they are");
 
 mod ahead;
 mod append;
+mod bound;
 mod checksum;
 mod control;
 mod core;
@@ -53,6 +54,7 @@ mod pinned;
 pub mod planted;
 #[cfg(not(feature = "simulation"))]
 mod planted;
+mod process;
 mod reader;
 mod recover;
 mod retention;

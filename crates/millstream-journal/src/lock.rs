@@ -3,17 +3,15 @@
 //! Its value names the holder's *slot*. A slot belongs to one opening of the journal and is held with a lock on a small file, which
 //! the system lets go when the process dies, however it dies. So a waiter can tell a holder that is dead from one that is slow:
 //! from a dead one it inherits the lock, and repairs the tail before it goes on. A lock on a file outlives its process
-//! in the children that it forked; then the number of the process tells.
+//! in the children that it forked; then the [process](crate::process) itself is looked at.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
-
 use crate::control::{self, Control};
 use crate::core::{self, Core};
 use crate::error::{Error, Result};
+use crate::process::{self, Started};
 use crate::storage::{Hold, Storage, fault};
 
 /// The file whose lock is the permission to append.
@@ -48,7 +46,13 @@ impl<S: Storage> Slot<S> {
                 source,
             };
             if let Some(lock) = core.storage.lock(&name, Hold::Exclusive).map_err(failed)? {
-                control.set_process(number, std::process::id(), core.options.host.namespace());
+                let namespace = core.options.host.namespace();
+                // A simulated host has no processes to look at.
+                let started = match namespace {
+                    0 => Started::UNKNOWN,
+                    _ => Started::own(),
+                };
+                control.set_process(number, std::process::id(), namespace, started);
                 return Ok(Slot {
                     number,
                     lock: Mutex::new(Some(lock)),
@@ -164,10 +168,9 @@ impl<S: Storage> Slot<S> {
     /// Whether the process of a slot is gone although its lock is held: by a child that it forked, and that may not append.
     fn is_gone(&self, control: &Control<S::Region>, holder: u64) -> bool {
         let here = self.core.options.host.namespace();
-        let pid = control.pid(holder) as i32;
         here != 0
             && control.namespace(holder) == here
-            && Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+            && process::is_gone(control.pid(holder), control.started(holder))
     }
 }
 

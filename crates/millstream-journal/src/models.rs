@@ -61,13 +61,24 @@ impl Drop for Planted {
 
 /// Two openings of a journal with these records, and a machine that is modelled from here on.
 fn two_processes(orders: Orders, records: &[usize]) -> [Journal<Modelled>; 2] {
+    two_openings(orders, records, false)
+}
+
+/// [`two_processes`], the second of which may only read, if so.
+fn two_openings(orders: Orders, records: &[usize], read_only: bool) -> [Journal<Modelled>; 2] {
     let machine = Modelled::new(orders, modelled);
-    let journals =
-        [(); 2].map(|()| Journal::open_in(machine.process(), options()).expect("it is sound"));
+    let journals = [false, read_only].map(|read_only| {
+        let options = Options {
+            read_only,
+            ..options()
+        };
+        Journal::open_in(machine.process(), options).expect("it is sound")
+    });
     let writers = journals.each_ref().map(|journal| journal.writer());
-    let [Ok(writer), Ok(_)] = writers else {
-        panic!("both may write");
+    let [Ok(writer), other] = writers else {
+        panic!("it may write");
     };
+    assert_eq!(other.is_err(), read_only);
     for length in records {
         writer.append(&vec![7; *length]).expect("there is room");
     }
@@ -236,13 +247,13 @@ fn two_writers_never_have_the_lock_at_once() {
 }
 
 /// A reader says that it sleeps, and looks once more; a writer publishes, and looks whether anybody sleeps.
-fn sleep(orders: Orders) {
+fn sleep(orders: Orders, read_only: bool) {
     check(move || {
-        let [one, other] = two_processes(orders, &[]);
+        let [one, other] = two_openings(orders, &[], read_only);
         let tail = loom::thread::spawn(move || {
             let core = other.core();
             let segment = core.segment(0).expect("it is there");
-            let control = core.live().expect("the journal is open");
+            let control = core.bell().expect("the journal is open");
             let came = || matches!(segment.head(DATA), Ok(Some(_)));
             while !came() {
                 control.sleep_until(std::time::Duration::MAX, came);
@@ -256,14 +267,20 @@ fn sleep(orders: Orders) {
 
 #[test]
 fn a_reader_that_sleeps_is_woken() {
-    sleep(Orders::default());
+    sleep(Orders::default(), false);
+}
+
+#[test]
+fn a_reader_that_sleeps_and_may_only_read_is_woken() {
+    sleep(Orders::default(), true);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn an_unlock_that_is_no_fence_is_found() {
-    sleep(Orders {
+    let orders = Orders {
         fences: false,
         ..Orders::default()
-    });
+    };
+    sleep(orders, false);
 }

@@ -96,7 +96,8 @@ pub struct Options {
     pub first_sequence: u64,
     /// The identity of a journal that is made, for a copy. Without, it begins a lineage of its own.
     pub identity: Option<Identity>,
-    /// Only read: nothing is written, locked or repaired, and a torn end is skipped, not cut.
+    /// Only read: nothing is created, locked or repaired, and a torn end is skipped, not cut. Nothing is written but one word in the
+    /// file `control`, where that is permitted: that a reader sleeps and is to be woken.
     pub read_only: bool,
     /// How long an append waits for another that does not end.
     pub busy_timeout: Duration,

@@ -29,12 +29,14 @@ pub enum Bug {
     ForgetFailedSync,
     /// A segment's end frame is published before the next segment has begun.
     RollFirst,
+    /// An append does not wait for a sync that is late.
+    LateAppends,
 }
 
 #[cfg(feature = "simulation")]
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 11] = [
         Bug::NoChecksum,
         Bug::AcknowledgeBeforeSync,
         Bug::TrustTail,
@@ -45,6 +47,7 @@ impl Bug {
         Bug::NoRepair,
         Bug::ForgetFailedSync,
         Bug::RollFirst,
+        Bug::LateAppends,
     ];
 }
 

@@ -27,6 +27,10 @@ const PAUSE_MIN: Duration = Duration::from_micros(1);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// The longest sleep. A wake-up that got lost costs no more than this.
 const SLEEP: Duration = Duration::from_millis(100);
+/// How long a reader sleeps that no writer can wake: so long up to this many looks after the last record, and longer later.
+const NAP_MIN: Duration = Duration::from_millis(1);
+const NAP_MAX: Duration = Duration::from_millis(10);
+const NAPS: u32 = 8 * LOOKS;
 
 /// A record, where it lies in the mapped segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +50,8 @@ pub enum Wait {
     Spin,
     /// Look often, then less and less often, down to once a millisecond.
     BackOff,
-    /// Look for a few microseconds, then sleep until a writer wakes this reader.
+    /// Look for a few microseconds, then sleep until a writer wakes this reader. A reader that may not store to the file `control` of
+    /// the journal is not woken: it looks every millisecond, and every 10 ms when no record has come for a second or two.
     Block,
 }
 
@@ -427,13 +432,18 @@ impl<S: Storage> Reader<S> {
         }
     }
 
-    fn sleep(&self, limit: Duration) {
-        match self.journal.core().live() {
-            Some(control) if !self.journal.core().options.read_only => {
-                control.sleep_until(limit, || self.segment.region().load(self.at) != 0);
-            }
+    fn sleep(&mut self, limit: Duration) {
+        let core = self.journal.core();
+        if let Some(bell) = core.bell() {
+            bell.sleep_until(limit, || self.segment.region().load(self.at) != 0);
+        } else if core.live().is_some() {
             // Without permission to say that it sleeps, a reader is not woken.
-            _ => self.pause(limit.min(Duration::from_millis(1))),
+            let nap = if self.looks < NAPS { NAP_MIN } else { NAP_MAX };
+            self.pause(limit.min(nap));
+        } else {
+            // Nothing comes before another process recovers the journal: look for that next.
+            self.pause(limit.min(NAP_MAX));
+            self.looks = 0;
         }
     }
 

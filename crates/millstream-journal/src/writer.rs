@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use crate::append::{Appender, Held};
+use crate::bound::Bound;
 use crate::error::{Error, Result};
 use crate::frame;
 use crate::journal::Journal;
@@ -11,16 +12,19 @@ use crate::options::Sync;
 use crate::segment::Mark;
 use crate::storage::{Mapped, Storage};
 
+/// So many records take so long to append that the clock is read again.
+const LONG: u64 = 256;
+
 /// Appends to a journal, from any thread.
 ///
 /// A record that was appended survives the death of this process. When it also survives a loss of power is said by
-/// [`Options::sync`](crate::Options::sync): with [`Sync::Always`], [`append`](Self::append) waits for that, while
-/// [`write`](Self::write) leaves the waiting to [`sync`](Self::sync) or [`wait_durable`](Self::wait_durable).
+/// [`Options::sync`](crate::Options::sync): with [`Sync::Always`], [`append`](Self::append) waits for that, with [`Sync::Every`] only when a sync is late, while
+/// [`write`](Self::write) leaves all waiting to [`sync`](Self::sync) or [`wait_durable`](Self::wait_durable).
 pub struct Writer<S: Storage = Mapped> {
     appender: Arc<Appender<S>>,
     journal: Journal<S>,
-    /// Appends have nothing to do with syncs: they never come, or from the background.
-    relaxed: bool,
+    /// When an append may return without a look at syncs.
+    bound: Arc<Bound>,
 }
 
 impl<S: Storage> Clone for Writer<S> {
@@ -28,23 +32,17 @@ impl<S: Storage> Clone for Writer<S> {
         Writer {
             appender: Arc::clone(&self.appender),
             journal: self.journal.clone(),
-            relaxed: self.relaxed,
+            bound: Arc::clone(&self.bound),
         }
     }
 }
 
 impl<S: Storage> Writer<S> {
     pub(crate) fn new(journal: Journal<S>, appender: Arc<Appender<S>>) -> Self {
-        let options = &appender.core.options;
-        let relaxed = match options.sync {
-            Sync::Never => true,
-            Sync::Every(_) => options.host.has_threads(),
-            Sync::Always => false,
-        };
         Writer {
+            bound: Arc::clone(appender.durable.bound()),
             appender,
             journal,
-            relaxed,
         }
     }
 
@@ -62,21 +60,24 @@ impl<S: Storage> Writer<S> {
     /// appended through this opening), [`Error::Gone`].
     #[inline]
     pub fn append(&self, body: &[u8]) -> Result<u64> {
-        self.append_at(self.appender.core.options.host.time_ns(), body)
+        let now_ns = self.now_ns();
+        let sequence = self.appender.append(now_ns, body)?;
+        self.settle(now_ns, sequence, sequence + 1)?;
+        Ok(sequence)
     }
 
-    /// [`append`](Self::append) if that needs no waiting. `None` while another writer is at it, when a segment is full, and always with
-    /// [`Sync::Always`]: then nothing was appended. For callers who hold a lock of their own, which they let go before they wait.
+    /// [`append`](Self::append) if that needs no waiting. `None` while another writer is at it, when a segment is full, always with
+    /// [`Sync::Always`], and while a sync is late with [`Sync::Every`]: then nothing was appended. For callers who hold a lock of their own, which they let go before they wait.
     ///
     /// # Errors
     /// As [`append`](Self::append).
     #[inline]
     pub fn try_append(&self, body: &[u8]) -> Result<Option<u64>> {
-        if !self.relaxed {
+        let now_ns = self.now_ns();
+        if !self.bound.allows(now_ns) {
             return Ok(None);
         }
-        let time_ns = self.appender.core.options.host.time_ns();
-        self.appender.try_append(time_ns, body)
+        self.appender.try_append(now_ns, body)
     }
 
     /// Append a record with a time of your own, in ns since 1970. Times do not fall: one that is earlier than the last record's is
@@ -87,26 +88,46 @@ impl<S: Storage> Writer<S> {
     #[inline]
     pub fn append_at(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
         let sequence = self.appender.append(time_ns, body)?;
-        self.settle(sequence + 1)?;
+        self.settle_now(sequence, sequence + 1)?;
         Ok(sequence)
     }
 
     /// Append records in a row: one lock, one time, one sync for all of them. Readers see those that fall into one segment at once,
-    /// or none of them.
+    /// or none of them. Returns their sequence numbers.
     ///
     /// # Errors
-    /// As [`append`](Self::append). What fell into segments that were filled before the error stays appended.
+    /// As [`append`](Self::append). A record that is too large, and a disk without room for the next segment, leave nothing of the batch
+    /// appended. A batch that is longer than a segment is the exception: when the disk is full for its third segment or a later one, the
+    /// records of the segments before stay, and [`Journal::next`] tells how many they are. After a failed sync all of them are there,
+    /// and none is acknowledged.
     pub fn append_many<B: AsRef<[u8]>>(
         &self,
         bodies: impl IntoIterator<Item = B>,
     ) -> Result<Range<u64>> {
-        let range = self
-            .appender
-            .append_many(self.appender.core.options.host.time_ns(), bodies)?;
-        if !range.is_empty() {
-            self.settle(range.end)?;
+        let now_ns = self.now_ns();
+        let range = self.appender.append_many(now_ns, bodies)?;
+        match range.end - range.start {
+            0 => {}
+            1..LONG => self.settle(now_ns, range.start, range.end)?,
+            _ => self.settle_now(range.start, range.end)?,
         }
         Ok(range)
+    }
+
+    /// The longest record that this writer appends, in bytes: the smaller of [`Options::record_bytes_max`](crate::Options) and what a
+    /// segment of this journal can hold.
+    ///
+    /// ```
+    /// # use millstream_journal::{Journal, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// let options = Options { record_bytes_max: 100, ..Options::default() };
+    /// let writer = Journal::open(folder.path(), options)?.writer()?;
+    /// assert_eq!(writer.record_bytes_max(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn record_bytes_max(&self) -> u64 {
+        self.appender.record_bytes_max()
     }
 
     /// Append a record and do not wait for durability.
@@ -115,8 +136,7 @@ impl<S: Storage> Writer<S> {
     /// As [`append`](Self::append).
     #[inline]
     pub fn write(&self, body: &[u8]) -> Result<u64> {
-        self.appender
-            .append(self.appender.core.options.host.time_ns(), body)
+        self.appender.append(self.now_ns(), body)
     }
 
     /// Room for a record of up to `length_max` bytes, to be filled in place. All other writers wait until it is committed or dropped.
@@ -168,14 +188,33 @@ impl<S: Storage> Writer<S> {
     }
 
     #[inline]
-    fn settle(&self, next: u64) -> Result<()> {
-        if self.relaxed {
-            return Ok(());
+    fn now_ns(&self) -> u64 {
+        self.appender.core.options.host.time_ns()
+    }
+
+    /// The records from `first` to `next` were appended at this time or a little later: wait for what `sync` says.
+    #[inline]
+    fn settle(&self, now_ns: u64, first: u64, next: u64) -> Result<()> {
+        match self.bound.allows(now_ns) {
+            true => Ok(()),
+            false => self.settle_slowly(first, next),
         }
+    }
+
+    /// [`settle`](Self::settle) when the time of the records is not that of now.
+    fn settle_now(&self, first: u64, next: u64) -> Result<()> {
         match self.appender.core.options.sync {
-            Sync::Always => self.appender.durable.wait(next),
-            Sync::Every(time) => self.appender.durable.sync_if_due(time),
             Sync::Never => Ok(()),
+            Sync::Always => self.settle_slowly(first, next),
+            Sync::Every(_) => self.settle(self.now_ns(), first, next),
+        }
+    }
+
+    fn settle_slowly(&self, first: u64, next: u64) -> Result<()> {
+        match self.appender.core.options.sync {
+            Sync::Never => Ok(()),
+            Sync::Always => self.appender.durable.wait(next),
+            Sync::Every(_) => self.appender.durable.wait_in_bound(first, next),
         }
     }
 }
@@ -215,12 +254,13 @@ impl<S: Storage> Claim<'_, S> {
             });
         }
         let body_crc = frame::body_crc(&self[..length]);
-        let time_ns = self.writer.appender.core.options.host.time_ns();
+        let now_ns = self.writer.now_ns();
         if let Some(mut held) = self.held.take() {
             held.filled(self.mark, length as u32);
-            held.commit(self.mark, self.sequence, length as u32, body_crc, time_ns)?;
+            held.commit(self.mark, self.sequence, length as u32, body_crc, now_ns)?;
         }
-        self.writer.settle(self.sequence + 1)?;
+        let sequence = self.sequence;
+        self.writer.settle(now_ns, sequence, sequence + 1)?;
         Ok(self.sequence)
     }
 }

@@ -4,11 +4,12 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Access, Fault, Hold, Presence, Region, Storage};
+use crate::core::lock;
 
 /// Another storage, and the faults that it is made to have.
 #[derive(Clone)]
@@ -20,9 +21,20 @@ pub struct Failing<S> {
 #[derive(Default)]
 struct Faults {
     full: AtomicBool,
+    read_only: AtomicBool,
     /// Syncs and creations until one fails; 0 and less is never.
     syncs_left: AtomicI64,
     creations_left: AtomicI64,
+    stalled: Mutex<bool>,
+    resumed: Condvar,
+}
+
+impl Faults {
+    fn wait_while_stalled(&self) {
+        let stalled = lock(&self.stalled);
+        let waited = self.resumed.wait_while(stalled, |stalled| *stalled);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 impl<S: Storage> Failing<S> {
@@ -37,6 +49,17 @@ impl<S: Storage> Failing<S> {
     /// Whether there is room for new files.
     pub fn set_full(&self, full: bool) {
         self.faults.full.store(full, Ordering::SeqCst);
+    }
+
+    /// Whether files may only be opened to be read, as on a file system that is mounted so.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.faults.read_only.store(read_only, Ordering::SeqCst);
+    }
+
+    /// Whether syncs of files that begin from now on wait, until this is taken back.
+    pub fn set_stalled(&self, stalled: bool) {
+        *lock(&self.faults.stalled) = stalled;
+        self.faults.resumed.notify_all();
     }
 
     /// Let the `nth` sync of a file from now on fail with an I/O error (1 is the next).
@@ -87,6 +110,9 @@ impl<S: Storage> Storage for Failing<S> {
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Self::Region> {
+        if access == Access::Write && self.faults.read_only.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         let inner = self.inner.open(name, access)?;
         Ok(FailingRegion {
             inner,
@@ -169,6 +195,7 @@ impl<R: Region> Region for FailingRegion<R> {
     }
 
     fn sync(&self, from: u64, to: u64) -> io::Result<()> {
+        self.faults.wait_while_stalled();
         if self.faults.syncs_left.fetch_sub(1, Ordering::SeqCst) == 1 {
             return Err(io::Error::other("the disk failed"));
         }

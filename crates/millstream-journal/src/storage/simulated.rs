@@ -57,7 +57,10 @@ struct Machine {
     /// Syncs until one fails; 0 and less is never.
     syncs_left: AtomicI64,
     sync_failed: AtomicBool,
+    during_sync: Mutex<Option<DuringSync>>,
 }
+
+type DuringSync = Arc<dyn Fn() + Send + Sync>;
 
 /// The directory: as processes see it, and as the disk holds it.
 #[derive(Default)]
@@ -225,6 +228,11 @@ impl Simulated {
     /// later sync succeeds without it, unless the page was stored to again. Everybody who has the file open is told, at their next sync.
     pub fn fail_sync(&self, nth: u32) {
         self.machine.syncs_left.store(nth.into(), Ordering::SeqCst);
+    }
+
+    /// What happens while a file is being synced, before any of it is durable: time passes, other processes append.
+    pub fn during_syncs(&self, happens: impl Fn() + Send + Sync + 'static) {
+        *lock(&self.machine.during_sync) = Some(Arc::new(happens));
     }
 
     /// Whether a sync has failed since the machine was started.
@@ -617,6 +625,10 @@ impl Region for SimulatedRegion {
 
     fn sync(&self, from: u64, to: u64) -> io::Result<()> {
         self.process.step()?;
+        let during = lock(&self.machine.during_sync).clone();
+        if let Some(happens) = during {
+            happens();
+        }
         let fails = self.machine.syncs_left.fetch_sub(1, Ordering::SeqCst) == 1;
         let lies = self.machine.lies.load(Ordering::SeqCst);
         let mut history = lock(&self.file.history);

@@ -9,6 +9,7 @@
 mod support;
 
 mod append;
+mod batches;
 mod copies;
 mod cursors;
 mod cuts;
@@ -17,6 +18,8 @@ mod faults;
 mod fixtures;
 mod kills;
 mod kills_under_load;
+mod late_syncs;
+mod left_locks;
 mod making;
 mod memory;
 mod openings;
@@ -28,3 +31,4 @@ mod retention;
 mod rolls;
 mod trial;
 mod truncated;
+mod waking;

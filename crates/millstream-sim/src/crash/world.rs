@@ -304,9 +304,21 @@ impl World {
         }
     }
 
+    /// An append was acknowledged: with a time between syncs, all that is older than that is durable by now.
     fn promise_appended(&mut self) {
-        if self.sync == Sync::Always {
-            self.model.promise(self.model.len());
+        match self.sync {
+            Sync::Always => self.model.promise(self.model.len()),
+            Sync::Every(every) => self.promise_older_than(every),
+            Sync::Never => {}
+        }
+    }
+
+    fn promise_older_than(&mut self, time: Duration) {
+        let time_ns = time.as_nanos() as u64;
+        if let Some(before_ns) = self.now_ns.checked_sub(time_ns + 1) {
+            // What a dead writer has published, and nobody has acknowledged, counts with the next append.
+            let appended = self.model.appended_by(before_ns);
+            self.model.promise(appended.min(self.model.known()));
         }
     }
 
@@ -413,14 +425,19 @@ impl World {
         Ok(())
     }
 
-    /// Time passes, and backgrounds get their turn.
+    /// Time passes, and backgrounds get their turn, or no processor all the while.
     fn pass_time(&mut self) -> Judged<()> {
         let step_ns = STEP.as_nanos() as u64;
+        let starved = self.random.below(4) == 0;
         for _ in 0..self.random.below(30) {
             self.clock.wall_ns.fetch_add(step_ns, Ordering::Relaxed);
             self.clock.steady_ns.fetch_add(step_ns, Ordering::Relaxed);
             self.now_ns += step_ns;
             self.attended_ns += step_ns;
+            if starved {
+                self.attended_ns = 0;
+                continue;
+            }
             for process in &self.processes {
                 process.writer.background();
             }
@@ -435,11 +452,9 @@ impl World {
             if let Sync::Every(every) = self.sync
                 && !self.may_fail
             {
-                let limit = (every + STEP).as_nanos() as u64;
-                if self.attended_ns >= limit {
-                    let appended = self.model.appended_by(self.now_ns - limit);
-                    // What a dead writer has published, and nobody has acknowledged, counts with the next append.
-                    self.model.promise(appended.min(self.model.known()));
+                let limit = every + STEP;
+                if u128::from(self.attended_ns) >= limit.as_nanos() {
+                    self.promise_older_than(limit);
                 }
             }
         }

@@ -1,4 +1,5 @@
 //! The short forms of the proofs, as part of `make test`. The long ones are run by hand: see `docs/how-we-test.md`.
 
 mod crashes;
+mod late_syncs;
 mod queues;

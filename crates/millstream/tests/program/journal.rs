@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::process::{feed, millstream, printed, stderr, text};
+use super::process::{command, feed, millstream, printed, stderr, text};
 
 /// A directory and, as text, a path in it for a journal.
 pub fn fresh() -> (tempfile::TempDir, String) {
@@ -93,6 +93,42 @@ fn frames_with_a_length_keep_any_byte() {
         ),
         (&json!("a\nb"), &json!("/1w="), &json!(2))
     );
+}
+
+/// Each verb that takes a moment says what it took the words for.
+#[test]
+fn moments_are_told_in_words_and_said_with_their_zone() {
+    let (folder, path) = fresh();
+    numbers(&path, 10);
+    let copy = text(&folder.path().join("copy")).to_owned();
+    for args in [
+        &["cat", &path, "--since", "yesterday", "--body", "raw"][..],
+        &["tail", &path, "--since", "yesterday", "--body", "raw"],
+        &["export", &path, "--since", "yesterday"],
+        &["copy", &path, &copy, "--since", "yesterday"],
+    ] {
+        let args = [&["journal"], args].concat();
+        let output = command(&args).env("TZ", "EST5").output().unwrap();
+        printed(&output);
+        let said = stderr(&output);
+        let line = said.lines().find(|line| line.starts_with("--since 20"));
+        let line = line.unwrap_or_else(|| panic!("{args:?}: {said}"));
+        assert!(line.contains("T00:00:00-05:00["), "{line}");
+    }
+    let until = ["journal", "cat", &path, "--until", "2 hours ago"];
+    let output = command(&until).env("TZ", "UTC0").output().unwrap();
+    assert_eq!(printed(&output), "");
+    assert!(
+        stderr(&output).starts_with("--until 20"),
+        "{}",
+        stderr(&output)
+    );
+    let exact = millstream(&["journal", "cat", &path, "--since", "2026-11-21T00:00:00Z"]);
+    assert_eq!(printed(&exact).lines().count(), 10);
+    assert_eq!(stderr(&exact), "");
+    let both = ["journal", "tail", &path, "--since", "1h", "-n", "3"];
+    assert_eq!(millstream(&both).status.code(), Some(2));
+    assert_eq!(raw(&["tail", &path, "--since", "1h"]).lines().count(), 10);
 }
 
 #[test]

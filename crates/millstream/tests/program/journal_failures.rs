@@ -38,6 +38,27 @@ fn a_directory_of_something_else_is_refused() {
     );
 }
 
+/// The limit is that of the journal's segments, which is lower than that of the option.
+#[test]
+fn lines_before_one_that_is_too_long_are_appended_and_acknowledged() {
+    let (_folder, path) = fresh();
+    numbers(&path, 3);
+    let long = "x".repeat(60_000);
+    let output = feed(
+        &["journal", "append", &path],
+        format!("one\ntwo\n{long}\nfour\n"),
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stdout, b"3\n4\n");
+    let said = stderr(&output);
+    assert!(
+        said.contains("the frame at offset 8 is") && said.contains("over the limit of 57"),
+        "{said}"
+    );
+    let found = printed(&millstream(&["journal", "cat", &path, "--body", "raw"]));
+    assert_eq!(found, "0\n1\n2\none\ntwo\n");
+}
+
 #[test]
 fn bad_usage_exits_2() {
     let (_folder, path) = fresh();

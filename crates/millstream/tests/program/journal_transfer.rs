@@ -91,7 +91,7 @@ fn lines_that_are_no_record_are_named() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         stderr(&output),
-        "millstream journal import: line 3: EOF while parsing an object at column 1\n"
+        "millstream journal import: line 3: EOF while parsing an object at column 1; the 2 records before it were imported\n"
     );
     assert_eq!(raw(&["cat", &path]), "only a body\nonly a body\n");
 }

@@ -58,10 +58,10 @@ struct Report {
 
 /// Append until the input ends.
 pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
-    let options = args.making.options();
-    let longest = options.record_bytes_max as usize;
-    let journal = Journal::open(&args.dir, options)?;
+    let journal = Journal::open(&args.dir, args.making.options())?;
     let writer = journal.writer()?;
+    // A record that is too large is found when the input is cut: all before it are appended and acknowledged.
+    let longest = writer.record_bytes_max() as usize;
     let mut followers = Followers::of(&journal);
     let mut input = Input::open(None, args.framing.clone(), longest)?;
     let mut out = Output::stdout();

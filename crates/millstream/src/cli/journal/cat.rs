@@ -13,6 +13,7 @@ use super::{Outcome, open_to_read};
 #[command(
     after_help = "Examples:\n  millstream journal cat orders --from 1000 -n 20\n  \
                   millstream journal cat orders --since 10m --json\n  \
+                  millstream journal cat orders --since \"yesterday 14:00\" --until today\n  \
                   millstream journal cat replies --body calls"
 )]
 pub(super) struct Args {

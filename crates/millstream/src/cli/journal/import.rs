@@ -92,7 +92,15 @@ impl Import<'_> {
     fn line(&mut self, line: &[u8]) -> Outcome {
         self.lines += 1;
         let number = self.lines;
-        let at = |what: String| End::from(format!("line {number}: {what}"));
+        let done = self.report.records;
+        let at = |what: String| {
+            let before = match done {
+                0 => String::new(),
+                1 => "; the record before it was imported".to_owned(),
+                done => format!("; the {done} records before it were imported"),
+            };
+            End::from(format!("line {number}: {what}{before}"))
+        };
         let record = line::parse(line).map_err(at)?;
         let writer = match &self.writer {
             Some(writer) => writer,

@@ -5,7 +5,8 @@ use std::ops::Range;
 use millstream_journal::{Journal, Record};
 
 use super::super::stop::Stop;
-use super::{End, Outcome, moment};
+use super::moment::{self, Moment};
+use super::{End, Outcome};
 
 /// The options that choose records.
 #[derive(clap::Args, Clone, Debug)]
@@ -16,12 +17,13 @@ pub(super) struct Choice {
     /// End before this sequence number.
     #[arg(long, value_name = "SEQ")]
     to: Option<u64>,
-    /// Begin at this time: 2026-11-21T16:42:40Z, a date, or how long ago (10m, 7d).
+    /// Begin at this time: 2026-11-21T16:42:40Z, a date (UTC), how long ago ("10m", "2 hours ago"), or "yesterday 14:00", "monday" in
+    /// the time zone of this machine.
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
-    since: Option<u64>,
+    since: Option<Moment>,
     /// End before this time.
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
-    until: Option<u64>,
+    until: Option<Moment>,
     /// End after this many records.
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
@@ -38,12 +40,14 @@ impl Choice {
             reader.seek(from)?;
             start = from;
         }
-        if let Some(since) = self.since {
-            reader.seek_time(since)?;
+        if let Some(since) = &self.since {
+            since.explain("--since");
+            reader.seek_time(since.time_ns)?;
             start = start.max(reader.position());
         }
-        if let Some(until) = self.until {
-            reader.seek_time(until)?;
+        if let Some(until) = &self.until {
+            until.explain("--until");
+            reader.seek_time(until.time_ns)?;
             end = end.min(reader.position());
         }
         end = end.min(self.to.unwrap_or(u64::MAX));

@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::stop::Stop;
 use super::line::{Lines, Style};
+use super::moment::{self, Moment};
 use super::output::Output;
 use super::{End, Outcome, open_to_read};
 
@@ -16,7 +17,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The options of `millstream journal tail`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  millstream journal tail -f orders")]
+#[command(
+    after_help = "Examples:\n  millstream journal tail -f orders\n  millstream journal tail -f orders --since \"10 minutes ago\""
+)]
 pub(super) struct Args {
     /// The journal's directory.
     dir: PathBuf,
@@ -26,6 +29,9 @@ pub(super) struct Args {
     /// Begin with this sequence number.
     #[arg(long, value_name = "SEQ", conflicts_with = "count")]
     from: Option<u64>,
+    /// Begin at this time, as `millstream journal cat` takes it.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["count", "from"], value_parser = moment::parse)]
+    since: Option<Moment>,
     /// Go on with records as they are appended, by any process, until Ctrl-C.
     #[arg(long, short = 'f')]
     follow: bool,
@@ -44,7 +50,13 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
     let (first, next) = (journal.first()?, journal.next()?);
     let last_ones = next.saturating_sub(args.count).max(first);
     let mut reader = journal.reader()?;
-    reader.seek(args.from.unwrap_or(last_ones))?;
+    match &args.since {
+        Some(since) => {
+            since.explain("--since");
+            reader.seek_time(since.time_ns)?;
+        }
+        None => reader.seek(args.from.unwrap_or(last_ones))?,
+    }
     let mut lines = args.style.lines(&journal);
     let mut out = Output::stdout();
     let outcome = print(&mut reader, &mut lines, &mut out, args.follow, stop);

@@ -106,6 +106,7 @@ fn prepare<S: Storage>(storage: &S, options: &Options) -> Result<()> {
             path: storage.path(""),
         });
     }
+    recover::check_names(storage)?;
     if let Ok(names) = found
         && !options.create
         && !names
@@ -116,7 +117,6 @@ fn prepare<S: Storage>(storage: &S, options: &Options) -> Result<()> {
             path: storage.path(""),
         });
     }
-    recover::check_names(storage)?;
     storage
         .prepare()
         .map_err(|source| failed("make", storage, source))
@@ -164,9 +164,10 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
 fn read<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
     if let Some(control) = Control::open(&storage, Access::Read)
         && control.is_ready(options.host.boot())
+        && let Some(known) = recover::agree(&storage, &control)?
     {
         let segment_bytes = control.segment_bytes();
-        let core = Core::new(storage, options, Some(control), None, segment_bytes)?;
+        let core = Core::new(storage, options, Some(control), None, segment_bytes)?.knowing(known);
         // A format that is too new, or a tail that is not there, is told now and not at the first record.
         core.segment(core.tail_segment())?;
         return Ok(Opened { core, lock: None });

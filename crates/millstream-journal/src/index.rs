@@ -68,9 +68,13 @@ pub(crate) fn find_time<R: Region>(
     }
 }
 
-/// Where the frames can no longer be followed, from a sound one on.
+/// The offset at which the frames stop being sound records, from a mark on.
 #[cold]
 fn first_fault<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> u64 {
+    sound_from(segment, base, from).offset
+}
+
+fn sound_from<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> Mark {
     let mut at = from;
     while let Ok(Some(head)) = segment.head(at.offset)
         && head.kind == Kind::Record
@@ -79,7 +83,7 @@ fn first_fault<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> u64 {
         at.offset += head.bytes();
         at.records += 1;
     }
-    at.offset
+    at
 }
 
 /// The time of the last record before `mark`, if there is one, when a frame begins at `mark`, or the frames end there, and all from the
@@ -118,18 +122,16 @@ pub(crate) fn ended<R: Region>(segment: &Segment<R>, base: u64) -> Option<(Mark,
     if let Some(time_ns) = end_time(segment, base.wrapping_add(tail.records)) {
         return Some((tail, time_ns));
     }
-    let mut at = nearest(segment, base, unknown(segment), first(segment), |_| true);
-    loop {
-        let head = segment.head(at.offset).ok()??;
-        if !is_sound(segment, base, at, head) {
-            return None;
-        }
-        if head.kind == Kind::End {
-            return Some((at, segment.time_ns(at.offset)));
-        }
-        at.offset += head.bytes();
-        at.records += 1;
-    }
+    let end = sound_end(segment, base);
+    let head = segment.head(end.offset).ok()??;
+    let is_end = head.kind == Kind::End && is_sound(segment, base, end, head);
+    is_end.then(|| (end, segment.time_ns(end.offset)))
+}
+
+/// Where the frames stop being sound records. The index does not help: it may know frames of a batch that was never published.
+#[cold]
+pub(crate) fn sound_end<R: Region>(segment: &Segment<R>, base: u64) -> Mark {
+    sound_from(segment, base, first(segment))
 }
 
 /// Whether the first frame is that of the record `base`. A long one is not looked at.

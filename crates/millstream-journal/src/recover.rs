@@ -253,11 +253,7 @@ impl<S: Storage> Survey<'_, S> {
             return Ok(None);
         };
         let segment_bytes = segment.bytes();
-        let mark = segment.tail();
-        // Nothing guards the mark but the frames before it.
-        let Some(traced) = index::trace(&segment, base, mark) else {
-            return Ok(None);
-        };
+        let (mark, traced) = self.tail(&segment, base)?;
         if mark.records == 0 && self.check_base(&segment, base).is_err() {
             return Ok(None);
         }
@@ -365,6 +361,41 @@ impl<S: Storage> Survey<'_, S> {
             }));
         }
         Ok(())
+    }
+
+    /// The tail of a segment whose frames no loss of power has touched, and the time of the last record before it. Nothing guards it but the
+    /// frames. Where they contradict it, its halves tell which of the two is damaged: the frames end where one half says, or behind the mark,
+    /// when the mark is wrong; frames that are not there any more contradict both halves.
+    fn tail(&self, segment: &Segment<S::Region>, base: u64) -> Result<(Mark, Option<u64>)> {
+        let mark = segment.tail();
+        if let Some(traced) = index::trace(segment, base, mark) {
+            return Ok((mark, traced));
+        }
+        if !index::shows_base(segment, base) {
+            self.check_base(segment, base)?;
+        }
+        let number = segment.number();
+        let end = index::sound_end(segment, base);
+        match segment.head(end.offset) {
+            Ok(None) => {}
+            Ok(Some(head))
+                if head.kind == Kind::End
+                    && segment.is_sound(end.offset, head, base + end.records) => {}
+            Ok(Some(_)) => {
+                let what = "a frame does not match its checksum";
+                return Err(self.damage(number, end.offset, what));
+            }
+            Err(what) => return Err(self.damage(number, end.offset, what)),
+        }
+        let confirmed = end.offset >= mark.offset || end.records == mark.records;
+        match index::trace(segment, base, end) {
+            Some(traced) if confirmed => Ok((end, traced)),
+            _ => Err(self.damage(
+                number,
+                end.offset,
+                "the frames end before the tail of the segment",
+            )),
+        }
     }
 
     /// Of a segment in which no frame shows with which record it begins, the one before it does, or the start of the journal.

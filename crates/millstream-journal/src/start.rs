@@ -74,8 +74,10 @@ pub(crate) fn raise<S: Storage>(storage: &S, options: &Options, start: Start) ->
         region => region.map_err(|error| failed("open", storage, error))?,
     };
     let (generation, found) = newest(storage, &region)?;
-    if found.segment < start.segment {
-        start.store(&region, generation + 1);
+    match found.segment < start.segment {
+        true => start.store(&region, generation + 1),
+        // Stored once more: a sync of it may have failed, and the kernel may think that it is on disk.
+        false => found.store(&region, generation),
     }
     region
         .sync(0, BYTES)

@@ -146,7 +146,11 @@ impl<S: Storage> Check<'_, S> {
         let found = recover::segments(self.storage);
         let Some(found) = self.sound(found)? else {
             let numbers = recover::present(self.storage)?;
-            self.tail_segment = numbers.last().copied().unwrap_or(0);
+            let is_begun = |number: &&u64| {
+                let segment = Segment::open(self.storage, **number, Access::Read);
+                !segment.is_ok_and(|segment| segment.base().is_none())
+            };
+            self.tail_segment = numbers.iter().rfind(is_begun).copied().unwrap_or(0);
             return Ok((numbers, None));
         };
         self.tail_segment = found.numbers.last().copied().unwrap_or(0);
@@ -162,8 +166,8 @@ impl<S: Storage> Check<'_, S> {
     fn end(&mut self, options: &Options) -> Result<()> {
         let control = Control::open(self.storage, Access::Read)
             .filter(|control| control.is_ready(options.host.boot()));
-        if let Some(control) = control {
-            let agreed = recover::agree(self.storage, &control);
+        if let Some(control) = &control {
+            let agreed = recover::agree(self.storage, control);
             match self.sound(agreed)? {
                 Some(Some(_)) => {
                     self.tail_segment = control.tail_segment();
@@ -173,7 +177,7 @@ impl<S: Storage> Check<'_, S> {
                 None => return Ok(()),
             }
         }
-        let plan = recover::plan(self.storage, None, options);
+        let plan = recover::plan(self.storage, control.as_ref(), options);
         if let Some(plan) = self.sound(plan)? {
             self.tail_segment = plan.facts.tail_segment;
             self.report.torn = self.torn(&plan)?;

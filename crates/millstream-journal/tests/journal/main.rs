@@ -9,6 +9,7 @@
 mod support;
 
 mod append;
+mod bits;
 mod copies;
 mod cursors;
 mod cuts;
@@ -19,6 +20,7 @@ mod kills;
 mod kills_under_load;
 mod making;
 mod memory;
+mod missing;
 mod openings;
 mod pinned;
 mod power_loss;

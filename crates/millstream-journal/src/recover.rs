@@ -274,7 +274,7 @@ impl<S: Storage> Survey<'_, S> {
             });
         }
         let Some((durable, durable_segment)) =
-            agree::durable(self.storage, control, self.first, end.number)?
+            agree::durable(self.storage, control, self.start, self.first, end.number)?
         else {
             self.steps.truncate(planned);
             return Ok(None);
@@ -371,9 +371,7 @@ impl<S: Storage> Survey<'_, S> {
         if let Some(traced) = index::trace(segment, base, mark) {
             return Ok((mark, traced));
         }
-        if !index::shows_base(segment, base) {
-            self.check_base(segment, base)?;
-        }
+        self.check_base(segment, base)?;
         let number = segment.number();
         let end = index::sound_end(segment, base);
         match segment.head(end.offset) {
@@ -398,15 +396,12 @@ impl<S: Storage> Survey<'_, S> {
         }
     }
 
-    /// Of a segment in which no frame shows with which record it begins, the one before it does, or the start of the journal.
+    /// A segment begins with the record that its base says.
     fn check_base(&self, segment: &Segment<S::Region>, base: u64) -> Result<()> {
         let number = segment.number();
-        let is_known = if number > self.first {
-            index::end_time(&self.open(number - 1)?, base).is_some()
-        } else {
-            self.start.is_none_or(|start| start.base == base)
-        };
-        match is_known {
+        // Nothing else tells with which record the journal of an older program begins.
+        let is_oldest = self.start.is_none() && number == self.first;
+        match is_oldest || agree::is_base(self.storage, self.start, segment, base) {
             true => Ok(()),
             false => Err(self.damage(
                 number,

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::frame::Kind;
 use crate::index;
 use crate::segment::{Mark, Segment};
-use crate::storage::{Access, Region, Storage};
+use crate::start::Start;
+use crate::storage::{Access, Storage};
 
 /// What the segments say, whatever the control page does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub(crate) fn agree<S: Storage>(
     if control.segment_bytes() != segment.bytes() || !ends_at_tail(storage, control, &segment)? {
         return Ok(None);
     }
-    let Some((durable, _)) = durable(storage, control, first, number)? else {
+    let Some((durable, _)) = durable(storage, control, listing.start, first, number)? else {
         return Ok(None);
     };
     let known = Known {
@@ -104,6 +105,7 @@ fn is_rolling<S: Storage>(storage: &S, control: &Control<S::Region>, number: u64
 pub(super) fn durable<S: Storage>(
     storage: &S,
     control: &Control<S::Region>,
+    start: Option<Start>,
     first: u64,
     last: u64,
 ) -> Result<Option<(u64, u64)>> {
@@ -116,20 +118,24 @@ pub(super) fn durable<S: Storage>(
     for number in [hint, hint.wrapping_sub(1)] {
         if (first..=last).contains(&number)
             && let Some(segment) = open(number)?
-            && watermark(&segment) == Some(Ok(claimed))
+            && watermark(storage, start, &segment) == Some(Ok(claimed))
         {
             return Ok(Some((claimed, number)));
         }
     }
     let oldest = open(first)?;
-    let least = oldest.as_ref().and_then(Segment::base).unwrap_or(0);
-    let is_unsynced = oldest.is_some_and(|segment| watermark(&segment).is_none());
+    let least = match oldest.as_ref().map(|segment| (segment, segment.base())) {
+        Some((segment, Some(base))) if is_base(storage, start, segment, base) => base,
+        Some((_, Some(_))) => return Ok(None),
+        _ => 0,
+    };
+    let is_unsynced = oldest.is_some_and(|segment| watermark(storage, start, &segment).is_none());
     if hint == first && claimed <= least && is_unsynced {
         return Ok(Some((least, first)));
     }
     for number in (first..=last).rev() {
         if let Some(segment) = open(number)?
-            && let Some(durable) = watermark(&segment)
+            && let Some(durable) = watermark(storage, start, &segment)
         {
             return Ok(durable.ok().map(|durable| (durable, number)));
         }
@@ -138,11 +144,39 @@ pub(super) fn durable<S: Storage>(
 }
 
 /// The sequence number at the durable watermark of a segment that has one.
-fn watermark<R: Region>(segment: &Segment<R>) -> Option<std::result::Result<u64, ()>> {
+fn watermark<S: Storage>(
+    storage: &S,
+    start: Option<Start>,
+    segment: &Segment<S::Region>,
+) -> Option<std::result::Result<u64, ()>> {
     let (base, mark) = (segment.base()?, segment.durable());
     if mark.offset == 0 && mark.records == 0 {
         return None;
     }
-    let traced = index::trace(segment, base, mark);
-    Some(traced.map(|_| base + mark.records).ok_or(()))
+    let is_there = index::trace(segment, base, mark).is_some()
+        && (mark.records > 0 || is_base(storage, start, segment, base));
+    Some(is_there.then_some(base + mark.records).ok_or(()))
+}
+
+/// Whether a segment begins with the record `base`: its frames say so, or the segment before it, or the start of the journal.
+pub(super) fn is_base<S: Storage>(
+    storage: &S,
+    start: Option<Start>,
+    segment: &Segment<S::Region>,
+    base: u64,
+) -> bool {
+    let number = segment.number();
+    if let Some(start) = start
+        && start.segment == number
+    {
+        return start.base == base;
+    }
+    let before = number.checked_sub(1);
+    let before = before.map(|before| Segment::open(storage, before, Access::Read));
+    match before {
+        Some(Ok(before)) if index::end_time(&before, base).is_some() => true,
+        // As an older program has left it, and nothing contradicts.
+        Some(Err(_)) | None if segment.head(segment.data_start()) == Ok(None) => start.is_none(),
+        _ => index::shows_base(segment, base),
+    }
 }

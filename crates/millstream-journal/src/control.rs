@@ -126,6 +126,11 @@ impl<R: Region> Control<R> {
             && (self.is_mounted(storage.mount()) || storage.is_locked(NAME).unwrap_or(true))
     }
 
+    /// Whether the last recovery ended, in whatever boot: then there was a segment.
+    pub fn has_recovered(&self) -> bool {
+        self.region.load(READY) == 1
+    }
+
     /// Recovery begins: until it has ended, nobody else may use the journal.
     pub fn begin_recovery(&self) {
         // It syncs as well, and may be killed in the middle of that.
@@ -171,7 +176,8 @@ impl<R: Region> Control<R> {
     }
 
     pub fn poison(&self) {
-        self.region.publish(POISON, 1);
+        // No single bit takes that back.
+        self.region.publish(POISON, u64::MAX);
     }
 
     /// A sync begins. Whoever dies before [`end_sync`](Self::end_sync) has perhaps been told that it failed, and told nobody.

@@ -15,8 +15,9 @@ use crate::frame::Kind;
 use crate::index;
 use crate::options::Options;
 use crate::planted::{self, Bug};
-use crate::recover::Plan;
+use crate::recover::{self, Known, Plan};
 use crate::segment::{self, Mark, Segment};
+use crate::start;
 use crate::storage::memory::ForkMark;
 use crate::storage::{Access, Fault, Presence, Region, Storage, fault};
 
@@ -30,6 +31,8 @@ pub(crate) struct Core<S: Storage> {
     bell: OnceLock<Option<Control<S::Region>>>,
     /// What a recovery would do, for a reader that may not do it and that comes before all others.
     plan: Option<Plan>,
+    /// What the segments themselves said when a reader believed the control page.
+    known: OnceLock<Known>,
     pub segment_bytes: u64,
     pub fork_mark: ForkMark,
     segments: Mutex<BTreeMap<u64, Weak<Segment<S::Region>>>>,
@@ -112,10 +115,18 @@ impl<S: Storage> Core<S> {
             control: control.map_or_else(OnceLock::new, OnceLock::from),
             bell: OnceLock::new(),
             plan,
+            known: OnceLock::new(),
             segment_bytes,
             fork_mark,
             segments: Mutex::default(),
         })
+    }
+
+    /// A reader that has compared the control page with the segments.
+    pub fn knowing(self, known: Known) -> Self {
+        // It is set once, here or in `is_recovered`.
+        let _set = self.known.set(known);
+        self
     }
 
     pub fn path(&self) -> PathBuf {
@@ -159,9 +170,10 @@ impl<S: Storage> Core<S> {
         if self.control.get().is_none()
             && let Ok(Some(control)) = Control::open(&self.storage, Access::Read)
             && control.is_live(&self.storage, self.options.host.boot())
+            && let Ok(Some(known)) = recover::agree(&self.storage, &control)
         {
             // Another reader of this opening may have been faster.
-            let _same = self.control.set(control);
+            let _same = (self.known.set(known), self.control.set(control));
         }
         self.control.get().is_some()
     }
@@ -335,7 +347,10 @@ impl<S: Storage> Core<S> {
     pub fn first_segment(&self) -> u64 {
         match (self.plan(), self.live()) {
             (Some(plan), _) => plan.facts.first_segment,
-            (None, Some(control)) => control.first_segment(),
+            (None, Some(control)) => match self.known.get() {
+                Some(known) => control.first_segment().max(known.first_segment),
+                None => control.first_segment(),
+            },
             (None, None) => 0,
         }
     }
@@ -343,13 +358,78 @@ impl<S: Storage> Core<S> {
     /// The sequence number of a segment's first record.
     pub fn base(&self, segment: &Segment<S::Region>) -> Result<u64> {
         let planned = self.plan().and_then(|plan| plan.base(segment.number()));
-        planned
+        let base = planned
             .or_else(|| segment.base())
             .ok_or_else(|| Error::Damage {
                 path: self.storage.path(&segment::name(segment.number())),
                 offset: 64,
                 what: "the segment has no first sequence number, and others follow it".to_owned(),
-            })
+            })?;
+        let scanned = self.plan().and_then(|plan| plan.tail(segment.number()));
+        if planned.is_none() && scanned.is_none() && !segment.is_base_checked() {
+            self.check_base(segment, base)?;
+            segment.set_base_checked();
+        }
+        Ok(base)
+    }
+
+    /// No checksum covers the base of a segment. Its frames do not fit another one, nor does the end frame of the segment before; that of
+    /// the first segment is known from the start of the journal.
+    #[cold]
+    fn check_base(&self, segment: &Segment<S::Region>, base: u64) -> Result<()> {
+        let number = segment.number();
+        let follows = || {
+            let before = number.checked_sub(1).map(|before| self.segment(before));
+            matches!(before, Some(Ok(before)) if index::end_time(&before, base).is_some())
+        };
+        if index::begins_with(segment, base) || follows() || index::shows_base(segment, base) {
+            return Ok(());
+        }
+        match start::read(&self.storage)? {
+            Some(start) if start.segment == number && start.base == base => Ok(()),
+            // As an older program has left it, and nothing contradicts.
+            None if number == self.first_segment()
+                && segment.head(segment.data_start()) == Ok(None) =>
+            {
+                Ok(())
+            }
+            _ => Err(self.damage(
+                segment,
+                64,
+                format!("nothing confirms that the segment begins with record {base}"),
+            )),
+        }
+    }
+
+    /// The time of the last record before a segment, or a later one that no record before it has. `None` when the segment has no record
+    /// and none before it is known.
+    pub fn time_before(&self, segment: &Segment<S::Region>, base: u64) -> Result<Option<u64>> {
+        let before = segment.number().checked_sub(1);
+        if let Some(Ok(before)) = before.map(|before| self.segment(before))
+            && let Some(time_ns) = index::end_time(&before, base)
+        {
+            return Ok(Some(time_ns));
+        }
+        let start = segment.data_start();
+        match segment.head(start) {
+            Ok(None) => Ok(None),
+            Ok(Some(head)) if segment.is_sound(start, head, base) => {
+                Ok(Some(segment.time_ns(start)))
+            }
+            Ok(Some(_)) => Err(self.damage(segment, start, "a frame does not match its checksum")),
+            Err(what) => Err(self.damage(segment, start, what)),
+        }
+    }
+
+    /// The end of a segment that is not the last one, and the time of its last record.
+    pub fn ended(&self, segment: &Segment<S::Region>) -> Result<(Mark, u64)> {
+        index::ended(segment, self.base(segment)?).ok_or_else(|| {
+            self.damage(
+                segment,
+                128,
+                "neither the tail nor the frames lead to the end of the segment",
+            )
+        })
     }
 
     /// The end of a segment, as far as it is known.
@@ -447,7 +527,11 @@ impl<S: Storage> Core<S> {
 
     /// Where the record `sequence` begins, which is there or would be next in this segment.
     pub fn find(&self, segment: &Segment<S::Region>, sequence: u64) -> Result<Mark> {
-        let (base, end) = (self.base(segment)?, self.end(segment));
+        let base = self.base(segment)?;
+        let end = match segment.number() < self.tail_segment() {
+            true => index::unknown(segment),
+            false => self.end(segment),
+        };
         // Retention may have taken its segment since somebody found the record to be there.
         let records = sequence.checked_sub(base).ok_or_else(|| Error::Pruned {
             path: self.path(),
@@ -460,11 +544,32 @@ impl<S: Storage> Core<S> {
         })
     }
 
+    /// The time of the last record that was pruned, as far as it is known, or 0.
+    pub fn start_time_ns(&self) -> Result<u64> {
+        Ok(start::read(&self.storage)?.map_or(0, |start| start.time_ns))
+    }
+
+    /// When a record was appended that is there.
+    pub fn time_of(&self, sequence: u64) -> Result<u64> {
+        let segment = self.locate(sequence)?;
+        let (base, mark) = (self.base(&segment)?, self.find(&segment, sequence)?);
+        let head = segment.head(mark.offset);
+        match head {
+            Ok(Some(head)) if segment.is_sound(mark.offset, head, sequence) && base <= sequence => {
+                Ok(segment.time_ns(mark.offset))
+            }
+            _ => Err(self.damage(&segment, mark.offset, "a frame does not match its checksum")),
+        }
+    }
+
     /// All records before this sequence number survive a loss of power.
     pub fn durable(&self) -> u64 {
         match (self.plan(), self.live()) {
             (Some(plan), _) => plan.facts.durable,
-            (None, Some(control)) => control.durable(),
+            (None, Some(control)) => match self.known.get() {
+                Some(known) if known.cuts == control.cuts() => control.durable().max(known.durable),
+                _ => control.durable(),
+            },
             (None, None) => 0,
         }
     }

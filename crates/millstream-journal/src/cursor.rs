@@ -283,6 +283,32 @@ fn open_found<S: Storage>(storage: &S, file: &str, access: Access) -> Result<Opt
     }
 }
 
+/// What is wrong with each cursor, if anything is.
+pub(crate) fn check_all<S: Storage>(storage: &S) -> Result<Vec<Result<()>>> {
+    let names = match storage.list("cursors") {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        names => names.map_err(|source| Error::Io {
+            verb: "list",
+            path: storage.path("cursors"),
+            source,
+        })?,
+    };
+    let check = |name: &String| {
+        let region = storage
+            .open(&format!("cursors/{name}"), Access::Read)
+            .ok()?;
+        // One that is being made this moment has no position yet.
+        if region.bytes_len() < BYTES || region.load(0) == 0 {
+            return None;
+        }
+        let found = (0..LOOKS).find_map(|_| newest(&region));
+        Some(found.map(drop).ok_or_else(|| damaged(storage, name)))
+    };
+    let mut names: Vec<_> = names.into_iter().filter(|name| is_name(name)).collect();
+    names.sort_unstable();
+    Ok(names.iter().filter_map(check).collect())
+}
+
 /// Remove a cursor that nobody has open.
 pub(crate) fn remove<S: Storage>(core: &Core<S>, name: &str) -> Result<()> {
     if core.options.read_only {
@@ -309,11 +335,15 @@ fn read<S: Storage>(core: &Core<S>, name: &str, region: &S::Region) -> Result<u6
     let position = (0..LOOKS).find_map(|_| newest(region));
     position
         .map(|slot| slot.sequence)
-        .ok_or_else(|| Error::Damage {
-            path: core.storage.path(&format!("cursors/{name}")),
-            offset: SLOTS[0],
-            what: "neither slot of the cursor matches its checksum".to_owned(),
-        })
+        .ok_or_else(|| damaged(&core.storage, name))
+}
+
+fn damaged<S: Storage>(storage: &S, name: &str) -> Error {
+    Error::Damage {
+        path: storage.path(&format!("cursors/{name}")),
+        offset: SLOTS[0],
+        what: "neither slot of the cursor matches its checksum".to_owned(),
+    }
 }
 
 struct Slot {

@@ -10,6 +10,7 @@ use crate::control::Facts;
 use crate::core::Core;
 use crate::cursor;
 use crate::error::{Error, Result};
+use crate::index;
 use crate::recover::{self, Plan, Step};
 use crate::sealed;
 use crate::segment::Mark;
@@ -132,7 +133,7 @@ pub(crate) fn cut<S: Storage>(
     };
     intent.write(&core.storage, &draft).map_err(failed)?;
     let control = core.control()?;
-    let last = recover::segments(&core.storage)?
+    let last = recover::present(&core.storage)?
         .last()
         .copied()
         .unwrap_or(0);
@@ -157,14 +158,17 @@ pub(crate) fn cut<S: Storage>(
 fn intent<S: Storage>(core: &Core<S>, sequence: u64) -> Result<Intent> {
     let segment = core.locate(sequence)?;
     let (number, base) = (segment.number(), core.base(&segment)?);
-    let last_time_ns = if sequence > base {
-        segment.time_ns(core.find(&segment, sequence - 1)?.offset)
-    } else if number > core.first_segment() {
-        core.segment(number - 1)?.last_time_ns()
-    } else {
-        0
-    };
     let mark = core.find(&segment, sequence)?;
+    // What is cut is gone: not by a word that may be damaged.
+    let traced = index::trace(&segment, base, mark).ok_or_else(|| {
+        let what = "the frames before the cut do not match their checksums";
+        core.damage(&segment, segment.data_start(), what)
+    })?;
+    let last_time_ns = match traced {
+        Some(time_ns) => time_ns,
+        None if number > core.first_segment() => core.ended(&*core.segment(number - 1)?)?.1,
+        None => core.start_time_ns()?,
+    };
     Ok(Intent {
         number,
         base,

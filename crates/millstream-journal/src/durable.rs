@@ -168,7 +168,10 @@ impl<S: Storage> Durable<S> {
             let Some(segment) = self.kept(number)? else {
                 continue;
             };
-            let mark = segment.tail();
+            let mark = match number < last {
+                true => core.ended(&segment)?.0,
+                false => segment.tail(),
+            };
             if planted::has(Bug::WatermarkBeforeSync) {
                 segment.raise_durable(mark);
             }
@@ -194,7 +197,7 @@ impl<S: Storage> Durable<S> {
             control.raise_durable_segment(number + 1);
             return Ok(Some((number + 1, 0)));
         };
-        let mark = segment.tail();
+        let mark = core.ended(&segment)?.0;
         let end = mark.offset + frame::HEADER;
         // Somebody else may have synced that segment to its end meanwhile, and this is the one behind it.
         let from = if from.0 == number { from.1 } else { 0 };

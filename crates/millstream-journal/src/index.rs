@@ -3,8 +3,12 @@
 //! Writers note a block when they cross into it. An entry that is missing, or that no frame answers to, is found by hopping from
 //! the one before and noted again: the index speeds up, and is never needed.
 
+use crate::frame::{Head, Kind};
 use crate::segment::{BLOCK, Mark, Segment};
 use crate::storage::Region;
+
+/// So many frames are looked at to see with which record a segment begins.
+const FEW: u32 = 8;
 
 /// Note the blocks that begin between two frames.
 #[inline]
@@ -21,52 +25,156 @@ pub(crate) fn find<R: Region>(
     tail: Mark,
     records: u64,
 ) -> Option<Mark> {
-    let start = Mark {
-        offset: segment.data_start(),
-        records: 0,
-    };
+    let start = first(segment);
     let known = nearest(segment, base, tail, start, |mark| mark.records <= records);
     hop(segment, known, tail, |mark| mark.records == records)
         .or_else(|| hop(segment, start, tail, |mark| mark.records == records))
 }
 
-/// The first frame of the segment with a time of `time_ns` or later; `tail` when there is none.
+/// The first frame of the segment with a time of `time_ns` or later; the end of its frames when there is none. `tail` is that of a segment
+/// that has not ended.
+///
+/// Times do not fall. So the last frame that is passed decides, and its checksum tells whether it has the time that it shows.
+///
+/// # Errors
+/// The offset of the frame that is damaged.
 pub(crate) fn find_time<R: Region>(
     segment: &Segment<R>,
     base: u64,
-    tail: Mark,
+    tail: Option<Mark>,
     time_ns: u64,
-) -> Option<Mark> {
-    let start = Mark {
-        offset: segment.data_start(),
-        records: 0,
-    };
-    let known = nearest(segment, base, tail, start, |mark| {
+) -> Result<Mark, u64> {
+    let (start, limit) = (first(segment), tail.unwrap_or(unknown(segment)));
+    let known = nearest(segment, base, limit, start, |mark| {
         segment.time_ns(mark.offset) < time_ns
     });
-    let late = |mark: Mark| mark.records == tail.records || segment.time_ns(mark.offset) >= time_ns;
-    hop(segment, known, tail, late)
+    let (mut at, mut passed) = (known, None);
+    while Some(at) != tail {
+        let head = match segment.head(at.offset) {
+            Ok(Some(head)) if at.offset < limit.offset => head,
+            _ => return Err(first_fault(segment, base, known)),
+        };
+        if head.kind == Kind::End && tail.is_none() || segment.time_ns(at.offset) >= time_ns {
+            break;
+        }
+        passed = Some((at, head));
+        at = step(segment, at, head);
+    }
+    match passed {
+        Some((mark, head)) if !is_sound(segment, base, mark, head) => {
+            Err(first_fault(segment, base, known))
+        }
+        _ => Ok(at),
+    }
 }
 
-/// Whether a frame begins at `mark`, or the frames end there, and all from the nearest index entry on are sound.
-pub(crate) fn is_mark<R: Region>(segment: &Segment<R>, base: u64, mark: Mark) -> bool {
-    let start = Mark {
-        offset: segment.data_start(),
-        records: 0,
-    };
-    let mut at = nearest(segment, base, mark, start, |known| {
+/// The offset at which the frames stop being sound records, from a mark on.
+#[cold]
+fn first_fault<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> u64 {
+    sound_from(segment, base, from).offset
+}
+
+fn sound_from<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> Mark {
+    let mut at = from;
+    while let Ok(Some(head)) = segment.head(at.offset)
+        && head.kind == Kind::Record
+        && is_sound(segment, base, at, head)
+    {
+        at.offset += head.bytes();
+        at.records += 1;
+    }
+    at
+}
+
+/// The time of the last record before `mark`, if there is one, when a frame begins at `mark`, or the frames end there, and all from the
+/// nearest index entry on are sound.
+pub(crate) fn trace<R: Region>(segment: &Segment<R>, base: u64, mark: Mark) -> Option<Option<u64>> {
+    let mut at = nearest(segment, base, mark, first(segment), |known| {
         known.records <= mark.records && known.offset <= mark.offset
     });
+    let mut time_ns = None;
     while at.offset < mark.offset {
+        let head = segment.head(at.offset).ok()??;
+        if head.kind == Kind::End || !is_sound(segment, base, at, head) {
+            return None;
+        }
+        time_ns = Some(segment.time_ns(at.offset));
+        at.offset += head.bytes();
+        at.records += 1;
+    }
+    (at == mark).then_some(time_ns)
+}
+
+/// The time of a segment's last record, when its end frame says that `next` follows. The end frame's checksum covers both.
+pub(crate) fn end_time<R: Region>(segment: &Segment<R>, next: u64) -> Option<u64> {
+    let at = segment.tail().offset;
+    if at < segment.data_start() {
+        return None;
+    }
+    let head = segment.head(at).ok()??;
+    let is_end = head.kind == Kind::End && segment.is_sound(at, head, next);
+    is_end.then(|| segment.time_ns(at))
+}
+
+/// The end of a segment that has ended, and the time of its last record. `None` when it cannot be found.
+pub(crate) fn ended<R: Region>(segment: &Segment<R>, base: u64) -> Option<(Mark, u64)> {
+    let tail = segment.tail();
+    if let Some(time_ns) = end_time(segment, base.wrapping_add(tail.records)) {
+        return Some((tail, time_ns));
+    }
+    let end = sound_end(segment, base);
+    let head = segment.head(end.offset).ok()??;
+    let is_end = head.kind == Kind::End && is_sound(segment, base, end, head);
+    is_end.then(|| (end, segment.time_ns(end.offset)))
+}
+
+/// Where the frames stop being sound records. The index does not help: it may know frames of a batch that was never published.
+#[cold]
+pub(crate) fn sound_end<R: Region>(segment: &Segment<R>, base: u64) -> Mark {
+    sound_from(segment, base, first(segment))
+}
+
+/// Whether the first frame is that of the record `base`. A long one is not looked at.
+pub(crate) fn begins_with<R: Region>(segment: &Segment<R>, base: u64) -> bool {
+    let start = first(segment);
+    matches!(segment.head(start.offset), Ok(Some(head)) if head.bytes() <= BLOCK && is_sound(segment, base, start, head))
+}
+
+/// Whether some frame shows that the segment begins with the record `base`: one of the first few, or one that the index knows.
+pub(crate) fn shows_base<R: Region>(segment: &Segment<R>, base: u64) -> bool {
+    let mut at = first(segment);
+    for _ in 0..FEW {
         match segment.head(at.offset) {
-            Ok(Some(head)) if segment.is_sound(at.offset, head, base + at.records) => {
+            Ok(Some(head)) if is_sound(segment, base, at, head) => return true,
+            Ok(Some(head)) => {
                 at.offset += head.bytes();
-                at.records += u64::from(head.kind == crate::frame::Kind::Record);
+                at.records += 1;
             }
-            _ => return false,
+            _ => break,
         }
     }
-    at == mark
+    let start = first(segment);
+    nearest(segment, base, unknown(segment), start, |_| true) != start
+}
+
+/// Before the first frame.
+fn first<R: Region>(segment: &Segment<R>) -> Mark {
+    Mark {
+        offset: segment.data_start(),
+        records: 0,
+    }
+}
+
+/// Behind all that a segment can hold, where its end is not known.
+pub(crate) fn unknown<R: Region>(segment: &Segment<R>) -> Mark {
+    Mark {
+        offset: segment.bytes(),
+        records: u32::MAX.into(),
+    }
+}
+
+fn is_sound<R: Region>(segment: &Segment<R>, base: u64, mark: Mark, head: Head) -> bool {
+    segment.is_sound(mark.offset, head, base.wrapping_add(mark.records))
 }
 
 /// The last index entry that is `early` and sound. Entries rise, so that halving finds it; unknown ones are passed over downwards.
@@ -85,7 +193,7 @@ fn nearest<R: Region>(
         } else {
             None
         };
-        head.is_some_and(|head| segment.is_sound(mark.offset, head, base + mark.records))
+        head.is_some_and(|head| is_sound(segment, base, mark, head))
     };
     let (mut low, mut high) = (
         start.offset / BLOCK,
@@ -119,17 +227,22 @@ fn hop<R: Region>(
     let mut at = from;
     while !found(at) {
         let head = segment.head(at.offset).ok().flatten()?;
-        let next = Mark {
-            offset: at.offset + head.bytes(),
-            records: at.records + 1,
-        };
-        if head.kind == crate::frame::Kind::End || next.offset > tail.offset {
+        if head.kind == Kind::End || at.offset + head.bytes() > tail.offset {
             return None;
         }
-        if segment.region().is_writable() && segment.slot(next.offset / BLOCK).is_none() {
-            note(segment, at.offset, next);
-        }
-        at = next;
+        at = step(segment, at, head);
     }
     Some(at)
+}
+
+/// The mark behind a frame; a block between the two that the index lacks is noted.
+fn step<R: Region>(segment: &Segment<R>, at: Mark, head: Head) -> Mark {
+    let next = Mark {
+        offset: at.offset + head.bytes(),
+        records: at.records + 1,
+    };
+    if segment.region().is_writable() && segment.slot(next.offset / BLOCK).is_none() {
+        note(segment, at.offset, next);
+    }
+    next
 }

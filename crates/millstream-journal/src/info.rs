@@ -43,14 +43,16 @@ pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
     let start = segment::data_start(core.segment_bytes);
     let mut bytes = 0;
     for number in from..=to {
-        bytes += core
-            .tail(&*core.segment(number)?)
-            .offset
-            .saturating_sub(start);
+        let segment = core.segment(number)?;
+        let end = match number < to {
+            true => core.ended(&segment)?.0,
+            false => core.tail(&segment),
+        };
+        bytes += end.offset.saturating_sub(start);
     }
     let (first, next) = (core.first()?, core.next()?);
     let times_ns = if next > first {
-        Some((core.first_open()?.time_ns(start), newest_ns(core)?))
+        Some((core.time_of(first)?, core.time_of(next - 1)?))
     } else {
         None
     };
@@ -66,15 +68,6 @@ pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
         times_ns,
         cursors: cursor::list(core)?,
         writers: writers(core)?,
-    })
-}
-
-fn newest_ns<S: Storage>(core: &Core<S>) -> Result<u64> {
-    let number = core.tail_segment();
-    let planned = core.plan().and_then(|plan| plan.last_time_ns(number));
-    Ok(match planned {
-        Some(time_ns) => time_ns,
-        None => core.segment(number)?.last_time_ns(),
     })
 }
 

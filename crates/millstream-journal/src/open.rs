@@ -118,6 +118,7 @@ fn prepare<S: Storage>(storage: &S, options: &Options) -> Result<()> {
             path: storage.path(""),
         });
     }
+    recover::check_names(storage)?;
     if let Ok(names) = found
         && !options.create
         && !names
@@ -128,7 +129,6 @@ fn prepare<S: Storage>(storage: &S, options: &Options) -> Result<()> {
             path: storage.path(""),
         });
     }
-    recover::check_names(storage)?;
     storage
         .prepare()
         .map_err(|source| failed("make", storage, source))
@@ -193,13 +193,25 @@ fn read<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
     if let Some(control) = Control::open(&storage, Access::Read)?
         && control.is_live(&storage, options.host.boot())
     {
+        let Some(known) = recover::agree(&storage, &control)? else {
+            return planned(storage, options, Some(&control));
+        };
         let segment_bytes = control.segment_bytes();
-        let core = Core::new(storage, options, Some(control), None, segment_bytes)?;
+        let core = Core::new(storage, options, Some(control), None, segment_bytes)?.knowing(known);
         // A format that is too new, or a tail that is not there, is told now and not at the first record.
         core.segment(core.tail_segment())?;
         return Ok(Opened { core, lock: None });
     }
-    let plan = recover::plan(&storage, None, &options)?;
+    planned(storage, options, None)
+}
+
+/// Open for reading what a recovery would leave.
+fn planned<S: Storage>(
+    storage: S,
+    options: Options,
+    left: Option<&Control<S::Region>>,
+) -> Result<Opened<S>> {
+    let plan = recover::plan(&storage, left, &options)?;
     if plan.is_new() {
         return Err(Error::NotFound {
             path: storage.path(""),

@@ -131,20 +131,14 @@ impl<S: Storage> Reader<S> {
     }
 
     fn seek_time_in(&mut self, core: &Core<S>, time_ns: u64) -> Result<()> {
-        let segment = core.last_segment(|segment, _| {
-            let start = segment.data_start();
-            let head = segment
-                .head(start)
-                .map_err(|what| core.damage(segment, start, what))?;
-            Ok(head.is_some() && segment.time_ns(start) < time_ns)
+        let segment = core.last_segment(|segment, base| {
+            let before = core.time_before(segment, base)?;
+            Ok(before.is_some_and(|before_ns| before_ns < time_ns))
         })?;
-        let (base, tail) = (core.base(&segment)?, core.tail(&segment));
-        let mark = index::find_time(&segment, base, tail, time_ns).ok_or_else(|| {
-            core.damage(
-                &segment,
-                segment.data_start(),
-                "its frames cannot be followed",
-            )
+        let base = core.base(&segment)?;
+        let tail = (segment.number() >= core.tail_segment()).then(|| core.tail(&segment));
+        let mark = index::find_time(&segment, base, tail, time_ns).map_err(|offset| {
+            core.damage(&segment, offset, "a frame does not match its checksum")
         })?;
         self.stand(segment, base, mark);
         Ok(())

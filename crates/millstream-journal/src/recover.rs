@@ -9,18 +9,23 @@
 //! with the next one: what it claims is always true, and sometimes less than the truth. Segments before it are not read.
 
 mod act;
+mod agree;
+mod listing;
 
 pub(crate) use act::act;
+pub(crate) use agree::{Known, agree};
+pub(crate) use listing::present;
 
-use crate::control::{self, Control, Facts};
+use self::listing::Listing;
+use crate::control::{Control, Facts};
 use crate::cut::{self, Intent};
 use crate::error::{Error, Result};
 use crate::frame::Kind;
-use crate::identity;
 use crate::index;
 use crate::options::Options;
 use crate::planted::{self, Bug};
 use crate::segment::{self, Mark, Segment};
+use crate::start::Start;
 use crate::storage::{Access, Region, Storage};
 
 /// How much is brought into memory at once.
@@ -35,6 +40,8 @@ pub(crate) enum Step {
     Remove(u64),
     /// Make the first segment.
     Create,
+    /// Write down where the journal starts, if that is not written yet, and have it on disk.
+    Start(Start),
     /// The segment begins with this sequence number.
     Begin { number: u64, base: u64 },
     /// The segment's frames end here.
@@ -64,22 +71,31 @@ impl Plan {
         self.steps.contains(&Step::Create)
     }
 
+    /// Whether this is the end of a cut that somebody has begun.
+    pub fn ends_cut(&self) -> bool {
+        let cut = |step: &Step| matches!(step, Step::RemoveFile(name) if name == cut::NAME);
+        self.steps.iter().any(cut)
+    }
+
+    /// The segments of which something is to go at the end of the journal, in their order, and from where on if that is not all.
+    pub fn cleared(&self) -> Vec<(u64, Option<u64>)> {
+        let mut cleared: Vec<_> = self
+            .steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Clear { number, from } => Some((*number, Some(*from))),
+                Step::Remove(number) if *number > self.facts.tail_segment => Some((*number, None)),
+                _ => None,
+            })
+            .collect();
+        cleared.sort_unstable();
+        cleared
+    }
+
     /// The planned first sequence number of a segment, where it differs from what is stored.
     pub fn base(&self, segment: u64) -> Option<u64> {
         self.steps.iter().find_map(|step| match step {
             Step::Begin { number, base } if *number == segment => Some(*base),
-            _ => None,
-        })
-    }
-
-    /// The planned time of a segment's last record, where it was looked for.
-    pub fn last_time_ns(&self, segment: u64) -> Option<u64> {
-        self.steps.iter().find_map(|step| match step {
-            Step::Tail {
-                number,
-                last_time_ns,
-                ..
-            } if *number == segment => Some(*last_time_ns),
             _ => None,
         })
     }
@@ -101,12 +117,14 @@ pub(crate) fn plan<S: Storage>(
 ) -> Result<Plan> {
     let listing = Listing::read(storage)?;
     let boot = options.host.boot();
-    let steps: Vec<Step> = listing
-        .drafts
-        .iter()
-        .cloned()
-        .map(Step::RemoveFile)
-        .collect();
+    listing.check(storage)?;
+    let drafts = listing.drafts.iter().cloned().map(Step::RemoveFile);
+    // What an interrupted prune has left, in its order.
+    let pruned = listing.pruned.iter().copied().map(Step::Remove);
+    // Whoever moved the start may have died before that was on disk.
+    let start = listing.start.filter(|_| !listing.pruned.is_empty());
+    let start = start.map(Step::Start);
+    let steps: Vec<Step> = drafts.chain(start).chain(pruned).collect();
     let Some(&last) = listing.numbers.last() else {
         let segment_bytes = options.segment_bytes;
         let facts = Facts {
@@ -117,9 +135,14 @@ pub(crate) fn plan<S: Storage>(
             durable: options.first_sequence,
             durable_segment: 0,
         };
+        let start = Start {
+            segment: 0,
+            base: options.first_sequence,
+            time_ns: 0,
+        };
         return Ok(Plan {
             facts,
-            steps: [steps, vec![Step::Create]].concat(),
+            steps: [steps, vec![Step::Create, Step::Start(start)]].concat(),
         });
     };
     if listing.is_cut {
@@ -136,6 +159,7 @@ pub(crate) fn plan<S: Storage>(
         storage,
         first: listing.numbers[0],
         last,
+        start: listing.start,
         boot,
         steps,
         // Without a finished control page nothing is known of earlier syncs.
@@ -154,86 +178,39 @@ pub(crate) fn plan<S: Storage>(
     survey.after_power_loss()
 }
 
-/// Refuse a directory that holds something else.
+/// Refuse a directory that holds something else, or a journal without any segment.
 pub(crate) fn check_names<S: Storage>(storage: &S) -> Result<()> {
     match Listing::read(storage) {
         Err(error @ Error::NotAJournal { .. }) => Err(error),
-        _ => Ok(()),
+        Ok(listing) => listing.check_some(storage),
+        Err(_) => Ok(()),
     }
 }
 
-/// The numbers of the segments that there are, without a gap.
-pub(crate) fn segments<S: Storage>(storage: &S) -> Result<Vec<u64>> {
+/// The segments that there are, and what is wrong with them.
+pub(crate) fn segments<S: Storage>(storage: &S) -> Result<Found> {
     let listing = Listing::read(storage)?;
-    if listing.numbers.is_empty() {
+    let checked = listing.check(storage);
+    if listing.numbers.is_empty() && checked.is_ok() {
         return Err(Error::NotFound {
             path: storage.path(""),
         });
     }
-    Ok(listing.numbers)
+    Ok(Found {
+        numbers: listing.numbers,
+        checked,
+        start: listing.start,
+    })
 }
 
-/// The files of the directory.
-struct Listing {
-    numbers: Vec<u64>,
-    drafts: Vec<String>,
-    is_cut: bool,
-}
-
-impl Listing {
-    fn read<S: Storage>(storage: &S) -> Result<Self> {
-        let path = storage.path("");
-        let names = storage.list("").map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => Error::NotFound { path: path.clone() },
-            _ => Error::Io {
-                verb: "list",
-                path: path.clone(),
-                source,
-            },
-        })?;
-        let mut numbers: Vec<u64> = names
-            .iter()
-            .filter_map(|name| segment::number(name))
-            .collect();
-        numbers.sort_unstable();
-        if let Some(gap) = numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
-            let path = storage.path(&segment::name(gap[0] + 1));
-            return Err(Error::Damage {
-                path,
-                offset: 0,
-                what: "the segment is missing, and later ones are there".to_owned(),
-            });
-        }
-        let ours = |name: &str| {
-            [
-                control::NAME,
-                cut::NAME,
-                identity::NAME,
-                "writers",
-                "cursors",
-            ]
-            .contains(&name)
-                || name.starts_with("draft-")
-        };
-        if numbers.is_empty()
-            && let Some(other) = names.iter().find(|name| !ours(name))
-        {
-            return Err(Error::NotAJournal {
-                path,
-                why: format!("the directory holds \"{other}\""),
-            });
-        }
-        let is_cut = names.iter().any(|name| name == cut::NAME);
-        let drafts = names
-            .into_iter()
-            .filter(|name| name.starts_with("draft-"))
-            .collect();
-        Ok(Listing {
-            numbers,
-            drafts,
-            is_cut,
-        })
-    }
+/// The segments of a journal.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Those that there are, from the start of the journal on.
+    pub numbers: Vec<u64>,
+    /// Whether any is missing.
+    pub checked: Result<()>,
+    pub start: Option<Start>,
 }
 
 /// The segments while they are looked at.
@@ -241,6 +218,7 @@ struct Survey<'a, S> {
     storage: &'a S,
     first: u64,
     last: u64,
+    start: Option<Start>,
     boot: u128,
     steps: Vec<Step>,
     refresh: bool,
@@ -278,12 +256,13 @@ impl<S: Storage> Survey<'_, S> {
             return Ok(None);
         };
         let segment_bytes = segment.bytes();
-        let mark = segment.tail();
-        if mark.offset < segment.data_start() || mark.offset > segment_bytes {
+        let (mark, traced) = self.tail(&segment, base)?;
+        if mark.records == 0 && self.check_base(&segment, base).is_err() {
             return Ok(None);
         }
         let planned = self.steps.len();
-        let end = match self.scan(segment, base, mark)? {
+        let time_ns = self.last_time_ns(&segment, base, traced);
+        let end = match self.scan(segment, base, mark, time_ns)? {
             (end, None) => end,
             // A copy made while the journal was in use, or damage: the long way tells.
             (_, Some(_)) => {
@@ -297,14 +276,21 @@ impl<S: Storage> Survey<'_, S> {
                 from: end.mark.offset,
             });
         }
+        let Some((durable, durable_segment)) =
+            agree::durable(self.storage, control, self.start, self.first, end.number)?
+        else {
+            self.steps.truncate(planned);
+            return Ok(None);
+        };
         self.remove_after(end.number + 1);
+        self.write_start()?;
         let facts = Facts {
             segment_bytes,
             boot: self.boot,
             first_segment: self.first,
             tail_segment: end.number,
-            durable: control.durable().min(end.base + end.mark.records),
-            durable_segment: control.durable_segment().clamp(self.first, end.number),
+            durable: durable.min(end.base + end.mark.records),
+            durable_segment,
         };
         Ok(Some(Plan {
             facts,
@@ -314,9 +300,9 @@ impl<S: Storage> Survey<'_, S> {
 
     /// The machine may have lost power: find the watermark, scan what is above it, cut the torn end.
     fn after_power_loss(mut self) -> Result<Plan> {
-        let (segment, base, mark) = self.watermark()?;
+        let (segment, base, mark, time_ns) = self.watermark()?;
         let (from, segment_bytes) = (segment.number(), segment.bytes());
-        let (end, _torn) = self.scan(segment, base, mark)?;
+        let (end, _torn) = self.scan(segment, base, mark, time_ns)?;
         let tail = self.open(end.number)?;
         if !is_zero(&tail, end.mark.offset) && !planted::has(Bug::KeepTorn) {
             self.steps.push(Step::Clear {
@@ -332,6 +318,7 @@ impl<S: Storage> Survey<'_, S> {
             mark: end.mark,
         });
         self.remove_after(end.number);
+        self.write_start()?;
         let facts = Facts {
             segment_bytes,
             boot: self.boot,
@@ -352,8 +339,95 @@ impl<S: Storage> Survey<'_, S> {
         self.steps.splice(0..0, removals);
     }
 
-    /// The segment, its first sequence number and the mark up to which all has been synced.
-    fn watermark(&self) -> Result<(Segment<S::Region>, u64, Mark)> {
+    /// A journal of an older program gets a start, when it is sure with which record its first segment begins.
+    fn write_start(&mut self) -> Result<()> {
+        if self.start.is_some() {
+            return Ok(());
+        }
+        let segment = self.open(self.first)?;
+        let begun = self.steps.iter().find_map(|step| match step {
+            Step::Begin { number, base } if *number == self.first => Some(*base),
+            _ => None,
+        });
+        let stored = segment.base().filter(|base| {
+            index::shows_base(&segment, *base) || segment.head(segment.data_start()) == Ok(None)
+        });
+        if let Some(base) = begun.or(stored) {
+            self.steps.push(Step::Start(Start {
+                segment: self.first,
+                base,
+                time_ns: if segment.tail().records == 0 {
+                    segment.last_time_ns()
+                } else {
+                    0
+                },
+            }));
+        }
+        Ok(())
+    }
+
+    /// The tail of a segment whose frames no loss of power has touched, and the time of the last record before it. Nothing guards it but the
+    /// frames. Where they contradict it, its halves tell which of the two is damaged: the frames end where one half says, or behind the mark,
+    /// when the mark is wrong; frames that are not there any more contradict both halves.
+    fn tail(&self, segment: &Segment<S::Region>, base: u64) -> Result<(Mark, Option<u64>)> {
+        let mark = segment.tail();
+        if let Some(traced) = index::trace(segment, base, mark) {
+            return Ok((mark, traced));
+        }
+        self.check_base(segment, base)?;
+        let number = segment.number();
+        let end = index::sound_end(segment, base);
+        match segment.head(end.offset) {
+            Ok(None) => {}
+            Ok(Some(head))
+                if head.kind == Kind::End
+                    && segment.is_sound(end.offset, head, base + end.records) => {}
+            Ok(Some(_)) => {
+                let what = "a frame does not match its checksum";
+                return Err(self.damage(number, end.offset, what));
+            }
+            Err(what) => return Err(self.damage(number, end.offset, what)),
+        }
+        let confirmed = end.offset >= mark.offset || end.records == mark.records;
+        match index::trace(segment, base, end) {
+            Some(traced) if confirmed => Ok((end, traced)),
+            _ => Err(self.damage(
+                number,
+                end.offset,
+                "the frames end before the tail of the segment",
+            )),
+        }
+    }
+
+    /// A segment begins with the record that its base says.
+    fn check_base(&self, segment: &Segment<S::Region>, base: u64) -> Result<()> {
+        let number = segment.number();
+        // Nothing else tells with which record the journal of an older program begins.
+        let is_oldest = self.start.is_none() && number == self.first;
+        match is_oldest || agree::is_base(self.storage, self.start, segment, base) {
+            true => Ok(()),
+            false => Err(self.damage(
+                number,
+                64,
+                "the segment does not begin with the record that follows what comes before it",
+            )),
+        }
+    }
+
+    /// The time of the last record before a mark; `traced` is what frames before it in its segment say.
+    fn last_time_ns(&self, segment: &Segment<S::Region>, base: u64, traced: Option<u64>) -> u64 {
+        let number = segment.number();
+        let before = || match number > self.first {
+            true => index::end_time(&self.open(number - 1).ok()?, base),
+            false => self.start.map(|start| start.time_ns),
+        };
+        traced
+            .or_else(before)
+            .unwrap_or_else(|| segment.last_time_ns())
+    }
+
+    /// The segment, its first sequence number, the mark up to which all has been synced, and the time of the last record before it.
+    fn watermark(&self) -> Result<(Segment<S::Region>, u64, Mark, u64)> {
         for number in (self.first..=self.last).rev() {
             let segment = self.open(number)?;
             let mark = if planted::has(Bug::TrustTail) {
@@ -365,14 +439,18 @@ impl<S: Storage> Survey<'_, S> {
             if mark.offset == 0 && mark.records == 0 {
                 continue;
             }
-            if !index::is_mark(&segment, base, mark) {
+            let Some(traced) = index::trace(&segment, base, mark) else {
                 return Err(self.damage(
                     number,
                     72,
                     "no frame begins where the durable watermark stands, or it is damaged before",
                 ));
+            };
+            if mark.records == 0 {
+                self.check_base(&segment, base)?;
             }
-            return Ok((segment, base, mark));
+            let time_ns = self.last_time_ns(&segment, base, traced);
+            return Ok((segment, base, mark, time_ns));
         }
         // Nothing was ever synced: everything is above the watermark.
         let segment = self.open(self.first)?;
@@ -380,15 +458,20 @@ impl<S: Storage> Survey<'_, S> {
             offset: segment.data_start(),
             records: 0,
         };
-        match segment.base() {
-            Some(base) => Ok((segment, base, mark)),
-            None if self.first == 0 => Ok((segment, 0, mark)),
-            None => Err(self.damage(
-                self.first,
-                64,
-                "the oldest segment has no first sequence number",
-            )),
-        }
+        let base = match (segment.base(), self.start) {
+            (Some(base), _) => {
+                self.check_base(&segment, base)?;
+                base
+            }
+            (None, Some(start)) => start.base,
+            (None, None) if self.first == 0 => 0,
+            (None, None) => {
+                let what = "the oldest segment has no first sequence number";
+                return Err(self.damage(self.first, 64, what));
+            }
+        };
+        let time_ns = self.last_time_ns(&segment, base, None);
+        Ok((segment, base, mark, time_ns))
     }
 
     /// Hop over sound frames from `mark` on. Gives the end, and what is wrong there if it is not zeros.
@@ -397,9 +480,10 @@ impl<S: Storage> Survey<'_, S> {
         segment: Segment<S::Region>,
         base: u64,
         mark: Mark,
+        last_time_ns: u64,
     ) -> Result<(End, Option<&'static str>)> {
         let (mut segment, mut base, mut mark) = (segment, base, mark);
-        let mut last_time_ns = segment.last_time_ns();
+        let mut last_time_ns = last_time_ns;
         if segment.base() != Some(base) {
             self.steps.push(Step::Begin {
                 number: segment.number(),

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::options::Retention;
 use crate::recover;
 use crate::segment;
+use crate::start::{self, Start};
 use crate::storage::Storage;
 
 /// What was removed.
@@ -35,10 +36,12 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
             ..Pruned::default()
         });
     }
+    // On the disk before any file goes: what is missing from there on is lost, not pruned.
+    start::raise(&core.storage, &core.options, start(core, to)?)?;
     // Readers are told first, so that a file which is gone is never taken for damage.
     control.raise_first_segment(to);
     // From the oldest file on: a prune before this one may have been interrupted, and must leave no gap.
-    let oldest = recover::segments(&core.storage)?;
+    let oldest = recover::present(&core.storage)?;
     for number in oldest.into_iter().take_while(|number| *number < to) {
         remove(core, number)?;
     }
@@ -48,6 +51,17 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
         segments: to - from,
         bytes: (to - from) * core.segment_bytes,
         first: core.first()?,
+    })
+}
+
+/// The start of a journal whose oldest segment is `number`.
+fn start<S: Storage>(core: &Core<S>, number: u64) -> Result<Start> {
+    let segment = core.segment(number)?;
+    let base = core.base(&segment)?;
+    Ok(Start {
+        segment: number,
+        base,
+        time_ns: core.time_before(&segment, base)?.unwrap_or(0),
     })
 }
 
@@ -94,13 +108,14 @@ fn keep_from<S: Storage>(core: &Core<S>, retention: &Retention, from: u64) -> Re
     let now = core.options.host.time_ns();
     for number in from..tail {
         let segment = core.segment(number)?;
-        let next = core.segment(number + 1)?;
-        let in_use = needed.is_some_and(|needed| needed < next.base().unwrap_or(0));
+        let next = core.base(&*core.segment(number + 1)?)?;
+        let in_use = needed.is_some_and(|needed| needed < next);
         let bytes = (tail + 1 - number) * core.segment_bytes;
         let too_many = retention.bytes.is_some_and(|most| bytes > most);
-        let too_old = retention.age.is_some_and(|most| {
-            u128::from(now.saturating_sub(segment.last_time_ns())) > most.as_nanos()
-        });
+        let too_old = match retention.age {
+            Some(most) => u128::from(now.saturating_sub(core.ended(&segment)?.1)) > most.as_nanos(),
+            None => false,
+        };
         if in_use || (limits && !too_many && !too_old) {
             return Ok(number);
         }

@@ -12,6 +12,8 @@
 //! The tail is stored after the frame that it counts: all before it is written, and something may be behind it. That of a segment
 //! which has ended stands before the end frame.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::error::{Error, Result};
 use crate::frame::{self, Head, Kind, Place};
 use crate::planted::{self, Bug};
@@ -69,6 +71,8 @@ pub(crate) struct Segment<R> {
     number: u64,
     epoch: u64,
     bytes: u64,
+    /// The base was compared with what no single damage changes together with it.
+    base_checked: AtomicBool,
 }
 
 /// The file name of a segment.
@@ -143,6 +147,7 @@ impl<R: Region> Segment<R> {
             number,
             epoch,
             bytes,
+            base_checked: AtomicBool::new(false),
         })
     }
 
@@ -185,6 +190,7 @@ impl<R: Region> Segment<R> {
             number,
             epoch,
             bytes,
+            base_checked: AtomicBool::new(false),
         })
     }
 
@@ -221,6 +227,16 @@ impl<R: Region> Segment<R> {
     #[inline]
     pub fn base(&self) -> Option<u64> {
         Some(self.region.load(BASE)).filter(|base| *base != NOT_BEGUN)
+    }
+
+    /// Whether somebody has found the base to be right.
+    #[inline]
+    pub fn is_base_checked(&self) -> bool {
+        self.base_checked.load(Ordering::Relaxed)
+    }
+
+    pub fn set_base_checked(&self) {
+        self.base_checked.store(true, Ordering::Relaxed);
     }
 
     /// Begin the segment: its first record, when it comes, is `base`.

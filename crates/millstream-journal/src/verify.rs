@@ -7,11 +7,14 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 
 use crate::control::Control;
+use crate::cursor;
 use crate::error::{Error, Result};
-use crate::frame::Kind;
+use crate::frame::{self, Kind};
+use crate::identity;
 use crate::options::Options;
 use crate::recover::{self, Plan};
 use crate::segment::{self, BLOCK, Mark, Segment};
+use crate::start::Start;
 use crate::storage::{Access, Region, Storage};
 
 const STEP: u64 = 2 << 20;
@@ -29,6 +32,21 @@ pub struct Report {
     pub bytes: u64,
     /// Everything that is wrong, in the order of the files.
     pub damages: Vec<Damage>,
+    /// What the next opening to write will cut off the end: no damage.
+    pub torn: Option<Torn>,
+}
+
+/// A torn end: appends that a loss of power, or a copy taken meanwhile, has left unfinished. None of it was synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// The file in which it begins.
+    pub path: PathBuf,
+    /// The byte in the file at which it begins.
+    pub offset: u64,
+    /// How many bytes will be cut, at most: up to the last one that is not zero, in all files.
+    pub bytes: u64,
+    /// How many records it may have been, at most.
+    pub records_max: u64,
 }
 
 /// One damaged place.
@@ -71,9 +89,6 @@ fn read_all<S: Storage>(
     options: &Options,
     mut progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Report> {
-    let numbers = recover::segments(storage)?;
-    let control = Control::open(storage, Access::Read)?
-        .filter(|control| control.is_live(storage, options.host.boot()));
     let mut check = Check {
         storage,
         report: Report {
@@ -83,27 +98,10 @@ fn read_all<S: Storage>(
         plan: None,
         tail_segment: 0,
     };
-    match control {
-        Some(control) => check.tail_segment = control.tail_segment(),
-        None => match recover::plan(storage, None, options) {
-            Ok(plan) => {
-                check.tail_segment = plan.facts.tail_segment;
-                check.plan = Some(plan);
-            }
-            Err(Error::Damage { path, offset, what }) => {
-                check.report.damages.push(Damage {
-                    path,
-                    offset,
-                    what,
-                    records: None,
-                });
-                check.tail_segment = numbers.last().copied().unwrap_or(0);
-            }
-            Err(error) => return Err(error),
-        },
-    }
+    let (numbers, start) = check.list(options)?;
+    check.small_files()?;
     let segments_total = numbers.len() as u64;
-    let mut expected = None;
+    let mut expected = start.map(|start| start.base);
     for (done, number) in (0..).zip(numbers) {
         let so_far = Progress {
             segments: done,
@@ -139,6 +137,102 @@ struct Check<'a, S> {
 }
 
 impl<S: Storage> Check<'_, S> {
+    /// What was asked for, unless damage was in the way, which is noted.
+    fn sound<T>(&mut self, found: Result<T>) -> Result<Option<T>> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Damage { path, offset, what }) => {
+                self.report.damages.push(Damage {
+                    path,
+                    offset,
+                    what,
+                    records: None,
+                });
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The segments to read, and the start of the journal.
+    fn list(&mut self, options: &Options) -> Result<(Vec<u64>, Option<Start>)> {
+        let found = recover::segments(self.storage);
+        let Some(found) = self.sound(found)? else {
+            let numbers = recover::present(self.storage)?;
+            let is_begun = |number: &&u64| {
+                let segment = Segment::open(self.storage, **number, Access::Read);
+                !segment.is_ok_and(|segment| segment.base().is_none())
+            };
+            self.tail_segment = numbers.iter().rfind(is_begun).copied().unwrap_or(0);
+            return Ok((numbers, None));
+        };
+        self.tail_segment = found.numbers.last().copied().unwrap_or(0);
+        if self.sound(found.checked)?.is_some() {
+            self.end(options)?;
+        }
+        let oldest = found.numbers.first();
+        let start = found.start.filter(|start| oldest == Some(&start.segment));
+        Ok((found.numbers, start))
+    }
+
+    /// Find out where the records end: the control page tells while the segments agree with it, otherwise the plan of a recovery.
+    fn end(&mut self, options: &Options) -> Result<()> {
+        let control = Control::open(self.storage, Access::Read)?
+            .filter(|control| control.is_live(self.storage, options.host.boot()));
+        if let Some(control) = &control {
+            let agreed = recover::agree(self.storage, control);
+            match self.sound(agreed)? {
+                Some(Some(_)) => {
+                    self.tail_segment = control.tail_segment();
+                    return Ok(());
+                }
+                Some(None) => {}
+                None => return Ok(()),
+            }
+        }
+        let plan = recover::plan(self.storage, control.as_ref(), options);
+        if let Some(plan) = self.sound(plan)? {
+            self.tail_segment = plan.facts.tail_segment;
+            self.report.torn = self.torn(&plan)?;
+            self.plan = Some(plan);
+        }
+        Ok(())
+    }
+
+    /// What a recovery would cut. A cut that somebody has begun is no torn end.
+    fn torn(&self, plan: &Plan) -> Result<Option<Torn>> {
+        if plan.ends_cut() {
+            return Ok(None);
+        }
+        let mut torn: Option<Torn> = None;
+        for (number, from) in plan.cleared() {
+            let segment = Segment::open(self.storage, number, Access::Read)?;
+            let from = from.unwrap_or(segment.data_start());
+            let bytes = used(&segment, from).saturating_sub(from);
+            if bytes > 0 {
+                let torn = torn.get_or_insert_with(|| Torn {
+                    path: self.storage.path(&segment::name(number)),
+                    offset: from,
+                    bytes: 0,
+                    records_max: 0,
+                });
+                torn.bytes += bytes;
+                torn.records_max += bytes.div_ceil(frame::HEADER);
+            }
+        }
+        Ok(torn)
+    }
+
+    /// The files beside the segments.
+    fn small_files(&mut self) -> Result<()> {
+        let identity = identity::read(self.storage);
+        self.sound(identity)?;
+        for cursor in cursor::check_all(self.storage)? {
+            self.sound(cursor)?;
+        }
+        Ok(())
+    }
+
     fn damage(
         &mut self,
         number: u64,
@@ -158,21 +252,14 @@ impl<S: Storage> Check<'_, S> {
     /// Read a segment; gives the sequence number with which the next one should begin.
     fn segment(&mut self, number: u64, expected: Option<u64>) -> Result<Option<u64>> {
         let segment = match Segment::open(self.storage, number, Access::Read) {
-            Ok(segment) => segment,
-            Err(Error::Damage { path, offset, what }) => {
-                self.report.damages.push(Damage {
-                    path,
-                    offset,
-                    what,
-                    records: None,
-                });
-                return Ok(None);
-            }
             // Pruned meanwhile.
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(None);
             }
-            Err(error) => return Err(error),
+            opened => match self.sound(opened)? {
+                Some(segment) => segment,
+                None => return Ok(None),
+            },
         };
         let planned = self.plan.as_ref().and_then(|plan| plan.base(number));
         let base = match (planned.or_else(|| segment.base()), expected) {
@@ -206,6 +293,10 @@ impl<S: Storage> Check<'_, S> {
                 segment.region().populate(at.offset, populated);
             }
             let sequence = base + at.records;
+            // What a recovery would cut is no damage, whatever it looks like.
+            if planned == Some(at) && number == self.tail_segment {
+                return Some(sequence);
+            }
             let fault = match segment.head(at.offset) {
                 Ok(None) if at.offset >= tail.offset && number == self.tail_segment => {
                     return Some(sequence);
@@ -239,6 +330,21 @@ impl<S: Storage> Check<'_, S> {
             }
         }
     }
+}
+
+/// Where the zeros begin that fill up a segment, or `from`.
+fn used<R: Region>(segment: &Segment<R>, from: u64) -> u64 {
+    let mut used = from;
+    for step in (from..segment.bytes()).step_by(STEP as usize) {
+        let to = (step + STEP).min(segment.bytes());
+        segment.region().populate(step, to);
+        let last = (step..to)
+            .step_by(8)
+            .filter(|at| segment.region().load(*at) != 0)
+            .last();
+        used = last.map_or(used, |at| at + 8);
+    }
+    used
 }
 
 /// The first sound frame that the index knows behind a damaged one.

@@ -8,6 +8,7 @@ use super::{Plan, Step};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::segment::{self, Segment};
+use crate::start;
 use crate::storage::memory::PAGE;
 use crate::storage::{Access, Region, Storage};
 
@@ -55,6 +56,7 @@ impl<S: Storage> Recovery<'_, S> {
                 segment.begin(self.options.first_sequence, 0);
                 self.sync(&segment, segment.data_start())
             }
+            Step::Start(start) => start::raise(self.storage, self.options, *start),
             Step::Begin { number, base } => {
                 let segment = self.open(*number)?;
                 segment.begin(*base, 0);

@@ -102,6 +102,7 @@ fn a_copy_is_made_with_the_identity_of_the_original() {
     };
     // An attempt that failed before the first segment has left its identity.
     std::fs::create_dir_all(&path).unwrap();
+    std::fs::write(path.join("control"), [0; 4096]).unwrap();
     std::fs::write(path.join("identity"), b"half").unwrap();
     let copy = Journal::open(&path, options.clone()).unwrap();
     assert_eq!(copy.identity().unwrap(), Some(identity));

@@ -10,6 +10,7 @@ mod support;
 
 mod append;
 mod batches;
+mod bits;
 mod copies;
 mod cursors;
 mod cuts;
@@ -22,6 +23,7 @@ mod late_syncs;
 mod left_locks;
 mod making;
 mod memory;
+mod missing;
 mod openings;
 mod pinned;
 mod power_loss;

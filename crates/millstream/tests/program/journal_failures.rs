@@ -86,6 +86,46 @@ fn bad_usage_exits_2() {
 }
 
 #[test]
+fn a_torn_end_is_no_damage() {
+    let (_folder, path) = fresh();
+    numbers(&path, 100);
+    // As after a loss of power: another boot, nothing was synced, and the last frame is not as it was written.
+    let folder = std::path::Path::new(&path);
+    std::fs::remove_file(folder.join("control")).unwrap();
+    let file = folder.join("segment-0000000000.log");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[72..80].fill(0);
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+
+    let output = millstream(&["journal", "verify", &path, "--json"]);
+    let report: Value = serde_json::from_str(&printed(&output)).unwrap();
+    assert_eq!(report["damages"].as_array().unwrap().len(), 0);
+    let torn = &report["torn"];
+    assert_eq!(torn["path"].as_str(), file.to_str());
+    let (from, bytes) = (
+        torn["offset"].as_u64().unwrap(),
+        torn["bytes"].as_u64().unwrap(),
+    );
+    assert!((from..from + bytes).contains(&(end as u64)), "{report}");
+    assert!(torn["records_max"].as_u64() >= Some(1), "{report}");
+    let shown = printed(&millstream(&["journal", "verify", &path]));
+    assert!(
+        shown.contains(": torn at offset ") && shown.contains("99 sound records in "),
+        "{shown}"
+    );
+    // The next opening to write does it.
+    numbers(&path, 1);
+    let after = printed(&millstream(&["journal", "verify", &path, "--json"]));
+    let after: Value = serde_json::from_str(&after).unwrap();
+    assert_eq!(
+        (&after["torn"], &after["records"]),
+        (&Value::Null, &100.into())
+    );
+}
+
+#[test]
 fn a_damaged_byte_is_named_by_file_and_offset() {
     let (_folder, path) = fresh();
     numbers(&path, 5_000);

@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use bytesize::ByteSize;
-use millstream_journal::{Damage, Journal, Mapped, Options};
+use millstream_journal::{Damage, Journal, Mapped, Options, Torn};
 use serde::Serialize;
 
 use super::super::stop::Stop;
@@ -16,7 +16,8 @@ use super::progress::Progress;
 /// The options of `millstream journal verify`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Exits 1 when anything is damaged. Nothing is written; others may go on appending.\n\n\
+    after_help = "Exits 1 when anything is damaged. A torn end, as a loss of power leaves it, is no damage: it is named, and the next opening \
+                  to write cuts it. Nothing is written; others may go on appending.\n\n\
                   Example:\n  millstream journal verify orders"
 )]
 pub(super) struct Args {
@@ -39,6 +40,18 @@ struct Report<'a> {
     /// Of frames that were read.
     bytes: u64,
     damages: Vec<Damaged<'a>>,
+    /// What the next opening to write cuts off the end.
+    torn: Option<Cut<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Cut<'a> {
+    path: &'a Path,
+    offset: u64,
+    /// At most.
+    bytes: u64,
+    /// At most.
+    records_max: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -69,12 +82,16 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
             records: found.records,
             bytes: found.bytes,
             damages: found.damages.iter().map(Damaged::of).collect(),
+            torn: found.torn.as_ref().map(Cut::of),
         };
         report::print(&report, "", true)?;
     } else {
         let mut out = Output::stdout();
         for damage in &found.damages {
             out.line(Damaged::of(damage))?;
+        }
+        if let Some(torn) = &found.torn {
+            out.line(Cut::of(torn))?;
         }
         let size = ByteSize(found.bytes);
         out.line(format_args!(
@@ -93,6 +110,31 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
         0 => Ok(()),
         1 => Err(Failure::failed(format!("{}: 1 damage", args.dir.display())).into()),
         n => Err(Failure::failed(format!("{}: {n} damages", args.dir.display())).into()),
+    }
+}
+
+impl<'a> Cut<'a> {
+    fn of(torn: &'a Torn) -> Self {
+        Cut {
+            path: &torn.path,
+            offset: torn.offset,
+            bytes: torn.bytes,
+            records_max: torn.records_max,
+        }
+    }
+}
+
+impl std::fmt::Display for Cut<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}: torn at offset {}, as by a loss of power: the next opening to write cuts up to {} bytes ({} records at most), none of \
+             them synced",
+            self.path.display(),
+            self.offset,
+            self.bytes,
+            self.records_max
+        )
     }
 }
 

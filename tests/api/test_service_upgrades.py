@@ -338,7 +338,7 @@ def test_an_input_whose_effects_may_be_missing_is_not_taken_away(tmp_path: Path)
 # Quiet inputs, cursors, pruned records.
 
 
-class Quiet(desk.Ledger):  # type: ignore[misc, name-defined]
+class Quiet(desk.Ledger):  # type: ignore[misc]
     """A ledger that answers what it is asked for only: the total of account A9."""
 
     def book(self, account: str, amount: int) -> None:

@@ -226,7 +226,7 @@ fn run(
     let mut calls = 0u32;
     loop {
         if until.is_some_and(|until| runner.report().calls >= until) {
-            return Ok(runner.report());
+            return ended(py, &mut runner);
         }
         let taken = runner.turn().map_err(|error| service_failed(py, error))?;
         calls += 1;
@@ -239,13 +239,18 @@ fn run(
         if calls >= CALLS || taken == Taken::Nothing {
             calls = 0;
             if interrupted(py)? || stopper.is_stopped() {
-                let stopped = Stop::default();
-                stopped.stop();
-                let ended = runner.run(&stopped);
-                return ended.map_err(|error| service_failed(py, error));
+                return ended(py, &mut runner);
             }
         }
     }
+}
+
+/// Ends a service: writes down how far it has come.
+fn ended(py: Python<'_>, runner: &mut native::Runner<()>) -> PyResult<native::Report> {
+    let stopped = Stop::default();
+    stopped.stop();
+    let ended = runner.run(&stopped);
+    ended.map_err(|error| service_failed(py, error))
 }
 
 /// Lets Python's handlers of signals run, and gives whether one raised `KeyboardInterrupt`.

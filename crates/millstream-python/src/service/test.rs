@@ -122,6 +122,7 @@ type PyHop = (String, u64, String, Option<String>);
 
 /// The way of a message, its origin last.
 #[pyfunction]
+#[pyo3(signature = (path, sequence, folders = Vec::new()))]
 pub(crate) fn service_history(
     py: Python<'_>,
     path: PathBuf,

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::identity::{self, Identity};
 use crate::info::{self, Info};
 use crate::open;
-use crate::options::{Options, Retention};
+use crate::options::{Options, Retention, Sync};
 use crate::reader::Reader;
 use crate::retention::{self, Pruned};
 use crate::storage::{Mapped, Storage};
@@ -145,6 +145,12 @@ impl<S: Storage> Journal<S> {
     #[must_use]
     pub fn durable(&self) -> u64 {
         self.core().durable()
+    }
+
+    /// When what this opening appends survives a loss of power.
+    #[must_use]
+    pub fn sync_mode(&self) -> Sync {
+        self.core().options.sync
     }
 
     /// A handle to append with. All writers of an opening share its lock slot and background thread.

@@ -4,6 +4,8 @@
 
 mod bad_input;
 mod desk;
+mod durable;
+mod latency;
 mod restarts;
 mod running;
 mod snapshots;

@@ -58,6 +58,50 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
+    run_options(verb)
+    test = verb("test", test_verb, "Compare what components do with YAML files.", "tests/* --agitate")
+    test.add_argument(
+        "folders", metavar="DIR", nargs="+", help="holds in.yaml, out.yaml and perhaps setup.yaml"
+    )
+    test.add_argument("--component", metavar="MODULE:CLASS", help="default: what the file `component` says")
+    test.add_argument("--update", action="store_true", help="rewrite what is expected; comments are kept")
+    test.add_argument("--agitate", action="store_true", help="calls missing, doubled, swapped, empty")
+
+    again = verb(
+        "replay", replay_verb, "Show what a component does with recorded calls.", "desk:Desk --in orders"
+    )
+    component(again)
+    inputs(again)
+    again.add_argument("--until", type=count, metavar="N", help="end behind N calls")
+    on_error(again)
+
+    diff = verb(
+        "diff",
+        diff_verb,
+        "Show which outputs differ between two components.",
+        "desk:Old desk:New --in orders",
+    )
+    diff.add_argument("a", metavar="A", help="MODULE:CLASS, or FILE.py:CLASS")
+    diff.add_argument("b", metavar="B", help="the same")
+    inputs(diff)
+    on_error(diff)
+
+    export = verb("export", export_verb, "Show the calls of a journal as YAML.", "orders --from 10 --to 20")
+    export.add_argument("journal", metavar="DIR")
+    export.add_argument("--from", dest="first", type=count, default=0, metavar="SEQ", help="the first record")
+    export.add_argument("--to", dest="last", type=count, metavar="SEQ", help="the last record")
+
+    history_options(verb)
+    from ._system_program import add_verbs
+
+    add_verbs(verb)
+    return top
+
+
+Verb = Callable[[str, Callable[[Any], int], str, str], argparse.ArgumentParser]
+
+
+def run_options(verb: Verb) -> None:
     run = verb("run", run_verb, "Run a component until Ctrl-C.", "desk:Desk --in orders --out replies")
     component(run)
     inputs(run)
@@ -93,38 +137,8 @@ def parser() -> argparse.ArgumentParser:
         help="stay within 256 inputs of N followers of the output (default 0)",
     )
 
-    test = verb("test", test_verb, "Compare what components do with YAML files.", "tests/* --agitate")
-    test.add_argument(
-        "folders", metavar="DIR", nargs="+", help="holds in.yaml, out.yaml and perhaps setup.yaml"
-    )
-    test.add_argument("--component", metavar="MODULE:CLASS", help="default: what the file `component` says")
-    test.add_argument("--update", action="store_true", help="rewrite what is expected; comments are kept")
-    test.add_argument("--agitate", action="store_true", help="calls missing, doubled, swapped, empty")
 
-    again = verb(
-        "replay", replay_verb, "Show what a component does with recorded calls.", "desk:Desk --in orders"
-    )
-    component(again)
-    inputs(again)
-    again.add_argument("--until", type=count, metavar="N", help="end behind N calls")
-    on_error(again)
-
-    diff = verb(
-        "diff",
-        diff_verb,
-        "Show which outputs differ between two components.",
-        "desk:Old desk:New --in orders",
-    )
-    diff.add_argument("a", metavar="A", help="MODULE:CLASS, or FILE.py:CLASS")
-    diff.add_argument("b", metavar="B", help="the same")
-    inputs(diff)
-    on_error(diff)
-
-    export = verb("export", export_verb, "Show the calls of a journal as YAML.", "orders --from 10 --to 20")
-    export.add_argument("journal", metavar="DIR")
-    export.add_argument("--from", dest="first", type=count, default=0, metavar="SEQ", help="the first record")
-    export.add_argument("--to", dest="last", type=count, metavar="SEQ", help="the last record")
-
+def history_options(verb: Verb) -> None:
     history = verb("history", history_verb, "Show what led to a record, or how long it took.", "replies 7")
     history.add_argument("journal", metavar="DIR")
     history.add_argument("sequence", type=count, metavar="SEQ", nargs="?")
@@ -141,11 +155,6 @@ def parser() -> argparse.ArgumentParser:
     history.add_argument("--from", dest="first", type=count, metavar="SEQ", help="the first record")
     history.add_argument("--to", dest="last", type=count, metavar="SEQ", help="the last record")
     history.add_argument("--json", action="store_true", help="with --latency, for programs")
-
-    from ._system_program import add_verbs
-
-    add_verbs(verb)
-    return top
 
 
 def component(to: argparse.ArgumentParser) -> None:
@@ -333,9 +342,7 @@ def history_verb(options: Any) -> int:
     if options.sequence is None or options.json or (options.first, options.last) != (None, None):
         raise UsageError("either a record, SEQ, or --latency [--from SEQ] [--to SEQ] [--json]")
 
-    for journal, sequence, time, call in service_history(
-        options.journal, options.sequence, options.journals
-    ):
+    for journal, sequence, time, call in service_history(options.journal, options.sequence, options.journals):
         print(f"{time}  {journal}, record {sequence}")
         print("".join(f"    {line}\n" for line in (call or "timer").splitlines()), end="")
     return 0

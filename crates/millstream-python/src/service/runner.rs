@@ -206,19 +206,8 @@ impl Service {
             });
         }
         let settings = Settings {
-            wait: match wait {
-                "spin" => Wait::Spin,
-                "back-off" => Wait::BackOff,
-                _ => Wait::Block,
-            },
-            on_error: match (on_error, dead_letters) {
-                (_, Some(path)) => {
-                    let options = Options::default().with_sync(self.sync);
-                    OnError::DeadLetter(opened(py, &path, options)?)
-                }
-                ("skip", None) => OnError::Skip,
-                _ => OnError::Fail,
-            },
+            wait: wait_of(wait),
+            on_error: on_error_of(py, on_error, dead_letters, self.sync)?,
             rebuild,
             skip_pruned,
             old_timers,
@@ -236,6 +225,31 @@ impl Service {
         };
         running.run(py, drain, until).map(counts)
     }
+}
+
+fn wait_of(wait: &str) -> Wait {
+    match wait {
+        "spin" => Wait::Spin,
+        "back-off" => Wait::BackOff,
+        _ => Wait::Block,
+    }
+}
+
+/// What becomes of bad records; dead letters are as durable as the output.
+fn on_error_of(
+    py: Python<'_>,
+    on_error: &str,
+    dead_letters: Option<PathBuf>,
+    sync: Sync,
+) -> PyResult<OnError> {
+    Ok(match (on_error, dead_letters) {
+        (_, Some(path)) => {
+            let options = Options::default().with_sync(sync);
+            OnError::DeadLetter(opened(py, &path, options)?)
+        }
+        ("skip", None) => OnError::Skip,
+        _ => OnError::Fail,
+    })
 }
 
 /// A service whose component gives its state as bytes and takes it back.

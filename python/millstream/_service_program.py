@@ -1,4 +1,4 @@
-"""``millstream service run|test|replay|diff|export|history``.
+"""``millstream service run|up|down|status|test|replay|diff|export|history``.
 
 Exit code 0 when done or stopped by Ctrl-C, 2 for bad usage, 1 for a failure or a difference, with one line
 on standard error; if the component raised, its traceback stands above that line.

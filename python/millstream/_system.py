@@ -235,9 +235,11 @@ class Supervisor:
         except OSError:
             link.close()
             return
-        if what == b"down" or self.ending:
+        if what == b"down":
             self.end()
             reply(link, {"pid": os.getpid()})
+        elif self.ending:
+            reply(link, {"error": "the system is stopping"})
         elif what != b"apply":
             reply(link, {"error": "this supervisor is of another version"})
         elif self.leaving or self.coming:

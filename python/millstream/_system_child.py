@@ -125,6 +125,30 @@ class Part(threading.Thread):
             os.replace(f"{path}.new", path)
 
 
+class Log:
+    """Standard output or standard error, which goes to the supervisor. When that has been killed, what is
+    printed is lost; it is no fault of the component, whose call is not skipped for it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except BrokenPipeError:
+            pass
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def is_journal(path: str) -> bool:
     """Whether there is a journal; what is there and is none is told by who opens it."""
     try:
@@ -143,6 +167,7 @@ def main() -> int:
     if not line:
         return told("service up", "this program is started by `millstream service up`", 2)
     order = json.loads(line)
+    sys.stdout, sys.stderr = Log(sys.stdout), Log(sys.stderr)
     try:
         parts = [Part(part) for part in order["services"]]
     except UsageError as error:

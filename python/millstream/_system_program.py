@@ -44,21 +44,21 @@ def add_verbs(verb: Verb) -> None:
 
 def up_verb(options: Any) -> int:
     system = read(options.system)
-    answer = ask(system.state, "apply")
-    if answer is not None:
-        return applied(system, answer)
-    lock = hold(system.state)
     deadline = time.monotonic() + system.stop_s + LEFT_S
-    while lock is None:
-        # One of a supervisor that was killed ends by itself; or another `up` has just been started.
+    while True:
+        answer = ask(system.state, "apply")
+        if answer is not None:
+            return applied(answer)
+        lock = hold(system.state)
+        if lock is not None:
+            return Supervisor(system, lock).run()
+        # The processes of a supervisor that was killed end by themselves; or another `up` has just begun.
         if time.monotonic() > deadline:
             raise ServiceError(f"{system.state}: processes of an earlier run do not end")
         time.sleep(0.05)
-        lock = hold(system.state)
-    return Supervisor(system, lock).run()
 
 
-def applied(system: System, answer: dict[str, Any]) -> int:
+def applied(answer: dict[str, Any]) -> int:
     if "error" in answer:
         raise ServiceError(answer["error"])
     for what in ("stopped", "restarted", "started", "unchanged"):

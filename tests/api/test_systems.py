@@ -299,6 +299,22 @@ def test_when_the_supervisor_is_killed_all_ends_and_can_be_started_at_once(syste
     assert "another service is running" not in system.logged()
 
 
+def test_what_is_printed_when_the_supervisor_is_killed_is_no_fault_of_a_call(system: System) -> None:
+    talking = COMPONENTS.replace("self.total += n\n", "self.total += n\n        print('adding', n)\n")
+    assert talking != COMPONENTS
+    (system.folder / "parts.py").write_text(talking)
+    numbers = range(3_000)
+    system.publish(*numbers)
+    for calls in (1, 1_500):
+        system.start(TWO.replace('out = "sums"', 'out = "sums"\non_error = "skip"'))
+        system.wait(lambda found, calls=calls: found["adder"]["calls"] >= calls)
+        system.stop(signal.SIGKILL)
+    system.start()
+    system.wait(lambda found: found["doubler"]["calls"] == 3_000)
+    assert system.stop() == 0
+    assert system.doubles() == sums(*numbers)
+
+
 def test_one_file_has_one_supervisor(system: System) -> None:
     system.publish(1)
     system.start()

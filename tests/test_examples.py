@@ -3,6 +3,7 @@
 What comes out is judged by a plain model in Python that reads the same input.
 """
 
+import json
 import os
 import socket
 import struct
@@ -309,6 +310,62 @@ def test_both_order_desks_answer_the_same(rust_examples: Path, tmp_path: Path) -
     expected = Counter(f"rejected, {reason}" for reason in reasons)
     expected.update(method for method in methods if method != "rejected")
     assert sorted(done.stdout.splitlines()) == sorted(f"{count} {word}" for word, count in expected.items())
+
+
+@pytest.mark.parametrize("language", ["python", "rust"])
+def test_the_order_desk_runs_as_a_system(
+    language: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """As its README tells: up, orders, status, export, latency, down."""
+    for name in ("desk.py", "report.py", "place.py", "desk.toml", "rust.toml"):
+        (tmp_path / name).write_text((EXAMPLES / "orders" / name).read_text())
+    file = {"python": "desk.toml", "rust": "rust.toml"}[language]
+    if language == "rust":
+        program: Path = request.getfixturevalue("rust_examples") / "orders"
+        text = (tmp_path / file).read_text()
+        assert '"../../target/release/examples/orders"' in text
+        (tmp_path / file).write_text(text.replace("../../target/release/examples/orders", str(program)))
+
+    def verb(*words: str) -> str:
+        command = [sys.executable, "-m", "millstream", "service", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    up = [sys.executable, "-m", "millstream", "service", "up", file]
+    for day in (1, 2):
+        with process_in(tmp_path, up) as running:
+            subprocess.run([sys.executable, "place.py", "3"], cwd=tmp_path, check=True, timeout=TIMEOUT)
+            deadline = time.monotonic() + TIMEOUT
+            while True:
+                found = json.loads(verb("status", file, "--json"))["services"]
+                lags = [lag["records"] for service in found for lag in service["inputs"]]
+                states = [service["state"] for service in found]
+                if set(lags) == {0} and set(states) == {"running"}:
+                    break
+                assert running.poll() is None and time.monotonic() < deadline, found
+            verb("down", file)
+            assert running.wait(TIMEOUT) == 0
+        # The second day the ids are known already.
+        totals = verb("export", "data/totals").split("---\n")
+        assert totals[-1].split("counted:")[1].split() == (
+            f"accepted: 3 rejected: {3 * (day - 1)} canceled: 0".split()
+        )
+        assert len(totals) == 3 * day
+    latency = json.loads(verb("history", "--latency", "data/totals", "--json"))
+    assert latency["calls"] == 6 and [hop["count"] for hop in latency["hops"]] == [6, 6, 6]
+
+
+@contextmanager
+def process_in(folder: Path, command: Command) -> Iterator[subprocess.Popen[str]]:
+    """A process in a folder, which is killed if it has not ended."""
+    with open(folder / "log", "a") as log:
+        running = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, text=True)
+        try:
+            yield running
+        finally:
+            running.kill()
+            running.wait()
 
 
 # The README and the guide.

@@ -1,7 +1,7 @@
 //! An order desk in Rust: the same calls, the same answers and the same tests as `desk.py`.
 //!
 //! Run: `orders run ORDERS REPLIES` takes all orders that are there, `orders test FOLDER` runs a test, and `orders count REPLIES`
-//! counts the answers of a desk: a flow that reads the output journal of a service.
+//! counts the answers of a desk: a flow that reads the output journal of a service. `orders system` is what `millstream service up` runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use millstream::flow::{self, Emit, Flow, codec, journals, stdout};
 use millstream::journal::{Journal, Options};
+use millstream::service::system::Program;
 use millstream::service::testing::{self, Mode};
 use millstream::service::{Clock, Service, Settings, Snapshot};
 use millstream::wire::{
@@ -158,6 +159,16 @@ fn run(orders: &str, replies: &str) -> Result<(), Cause> {
     Ok(())
 }
 
+/// The desk as a part of a system of services: `rust.toml` says on which journals.
+fn system() -> ExitCode {
+    let program = Program::new().register("desk", |part| {
+        let desk = Desk::new(part.publisher::<dyn Replies>()?, part.clock());
+        let desk = part.component(desk).snapshots();
+        desk.input::<dyn Orders>()?.run()
+    });
+    program.run()
+}
+
 /// Runs a test folder with all its variants.
 fn test(folder: &str) -> Result<(), Cause> {
     let inputs = [<dyn Orders>::schema()?];
@@ -241,9 +252,10 @@ fn main() -> ExitCode {
         ["run", orders, replies] => run(orders, replies),
         ["test", folder] => test(folder),
         ["count", replies] => count(replies),
+        ["system"] => return system(),
         _ => {
             eprintln!(
-                "usage: orders run ORDERS REPLIES | orders test FOLDER | orders count REPLIES"
+                "usage: orders run ORDERS REPLIES | orders test FOLDER | orders count REPLIES | orders system"
             );
             return ExitCode::from(2);
         }

@@ -34,6 +34,7 @@ __all__ = [
     "KeyContext",
     "Layout",
     "OpenItem",
+    "Meter",
     "Outlet",
     "Pipe",
     "Queue",
@@ -59,6 +60,7 @@ __all__ = [
     "shown_state",
     "service_export",
     "service_history",
+    "service_latency",
     "service_test",
     "tcp_connect",
     "tcp_listen",
@@ -458,7 +460,14 @@ class Interface:
 
 @final
 class Outlet:
-    def __new__(cls, interface: Interface, path: str | PathLike[str]) -> Outlet: ...
+    def __new__(
+        cls,
+        interface: Interface,
+        path: str | PathLike[str],
+        sync: float | None,
+        followers: int,
+        timeout: float,
+    ) -> Outlet: ...
     def call(self, number: int, arguments: tuple[Any, ...]) -> None: ...
 
 @final
@@ -475,7 +484,12 @@ class Clock:
 
 @final
 class Service:
-    def __new__(cls, out: str | PathLike[str] | None) -> Service: ...
+    def __new__(
+        cls,
+        out: str | PathLike[str] | None,
+        sync: float | None = None,
+        retain: tuple[int | None, float | None, bool] = (None, None, False),
+    ) -> Service: ...
     def outlet(self, interface: Interface) -> Outlet: ...
     def clock(self) -> Clock: ...
     def run(
@@ -493,7 +507,15 @@ class Service:
         stopper: Stopper,
         skip_pruned: bool,
         old_timers: Sequence[str] | None,
+        followers: int,
+        meter: Meter | None,
+        cores: Sequence[int],
     ) -> tuple[int, int, int, int]: ...
+
+@final
+class Meter:
+    def __new__(cls) -> Meter: ...
+    def read(self) -> tuple[tuple[int, int, int, int], list[int] | None]: ...
 
 def service_test(
     folder: str | PathLike[str],
@@ -507,3 +529,6 @@ def service_export(path: str | PathLike[str], first: int, last: int | None) -> s
 def service_history(
     path: str | PathLike[str], sequence: int, folders: Sequence[str | PathLike[str]] = ...
 ) -> list[tuple[str, int, str, str | None]]: ...
+def service_latency(
+    path: str | PathLike[str], first: int, last: int | None, folders: Sequence[str | PathLike[str]]
+) -> str: ...

@@ -1,7 +1,8 @@
 """The two ends of ``millstream bench service --python``.
 
 They are called ``publish FOLDER FROM UNTIL RATE`` and ``consume FOLDER FROM``, with times in ns of
-``CLOCK_MONOTONIC``. Order, schedule and report are those of the two ends in Rust.
+``CLOCK_MONOTONIC``. Order, schedule and report are those of the two ends in Rust. Both are started with
+``PYTHONHASHSEED=0``, so that texts have the same hash in both.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = ["main"]
 
 SYMBOLS = ("VOD.L", "BP.L", "HSBA.L", "AZN.L", "SHEL.L", "ULVR.L", "GSK.L", "RIO.L")
 DAY_NS = 86_400_000_000_000
+MASK = (1 << 64) - 1
 
 
 @dataclass(slots=True)
@@ -134,11 +136,13 @@ def digest(order: NewOrderSingle) -> int:
     )
 
 
-def publish(folder: str, start: int, until: int, rate: float) -> None:
-    """Publishes on schedule, whatever the consumer does; with rate 0 as many as go."""
+def publish(folder: str, start: int, until: int, rate: float) -> dict[str, int]:
+    """Publishes on schedule, whatever the consumer does; with rate 0 as many as go. Gives how many, and their
+    digest, which is taken behind the run: it costs the publisher no time."""
     out = publisher(Orders, folder)  # type: ignore[type-abstract]
     gap = 1e9 / rate if rate > 0 else 0.0
     number = 0
+    sent = array("q")
     while clock_gettime_ns(CLOCK_MONOTONIC) < start:
         pass
     while True:
@@ -148,19 +152,26 @@ def publish(folder: str, start: int, until: int, rate: float) -> None:
         while clock_gettime_ns(CLOCK_MONOTONIC) < due:
             pass
         out.new_order_single(order(number, due))
+        sent.append(due)
         number += 1
     out.end()
+    of_all = 0
+    for number, due in enumerate(sent):
+        of_all ^= digest(order(number, due))
+    return {"sent": len(sent), "digest": of_all & MASK}
 
 
 def consume(folder: str, measured_from: int) -> dict[str, object]:
     """Takes orders until the publisher has ended."""
     samples = array("q")
     digests = [0]
+    received = [0]
     times = array("q")
 
     class Digest(Orders):
         def new_order_single(self, order: NewOrderSingle) -> None:
             digests[0] ^= digest(order)
+            received[0] += 1
             now = clock_gettime_ns(CLOCK_MONOTONIC)
             if order.sending_time >= measured_from:
                 samples.append(now - order.sending_time)
@@ -177,7 +188,8 @@ def consume(folder: str, measured_from: int) -> dict[str, object]:
     return {
         "latency": latency(samples),
         "rate": max(len(samples) - 1, 0) / max(seconds, 1e-9),
-        "digest": digests[0] & ((1 << 64) - 1),
+        "received": received[0],
+        "digest": digests[0] & MASK,
     }
 
 
@@ -203,8 +215,7 @@ def main(arguments: list[str]) -> None:
     """One of the two ends."""
     match arguments:
         case ["publish", folder, start, until, rate]:
-            publish(folder, int(start), int(until), float(rate))
-            print("null")
+            print(json.dumps(publish(folder, int(start), int(until), float(rate))))
         case ["consume", folder, measured_from]:
             print(json.dumps(consume(folder, int(measured_from))))
         case _:

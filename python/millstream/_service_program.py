@@ -1,4 +1,4 @@
-"""``millstream service run|test|replay|diff|export|history``.
+"""``millstream service run|up|down|status|test|replay|diff|export|history``.
 
 Exit code 0 when done or stopped by Ctrl-C, 2 for bad usage, 1 for a failure or a difference, with one line
 on standard error; if the component raised, its traceback stands above that line.
@@ -58,20 +58,7 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
-    run = verb("run", run_verb, "Run a component until Ctrl-C.", "desk:Desk --in orders --out replies")
-    component(run)
-    inputs(run)
-    run.add_argument("--out", metavar="DIR", help="the output journal; one service only may write to it")
-    run.add_argument(
-        "--wait", choices=["block", "back-off", "spin"], default="block", help="how to wait for input"
-    )
-    on_error(run)
-    run.add_argument("--dead-letters", metavar="DIR", help="a journal for bad records")
-    state(run)
-    run.add_argument("--drain", action="store_true", help="end when all inputs are taken")
-    run.add_argument("--until", type=count, metavar="N", help="end behind N calls")
-    past(run)
-
+    run_options(verb)
     test = verb("test", test_verb, "Compare what components do with YAML files.", "tests/* --agitate")
     test.add_argument(
         "folders", metavar="DIR", nargs="+", help="holds in.yaml, out.yaml and perhaps setup.yaml"
@@ -104,9 +91,62 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--from", dest="first", type=count, default=0, metavar="SEQ", help="the first record")
     export.add_argument("--to", dest="last", type=count, metavar="SEQ", help="the last record")
 
-    led = verb("history", history_verb, "Show what led to a record.", "replies 7")
-    history(led)
+    history_options(verb)
+    from ._system_program import add_verbs
+
+    add_verbs(verb)
     return top
+
+
+Verb = Callable[[str, Callable[[Any], int], str, str], argparse.ArgumentParser]
+
+
+def run_options(verb: Verb) -> None:
+    run = verb("run", run_verb, "Run a component until Ctrl-C.", "desk:Desk --in orders --out replies")
+    component(run)
+    inputs(run)
+    run.add_argument("--out", metavar="DIR", help="the output journal; one service only may write to it")
+    run.add_argument(
+        "--wait", choices=["block", "back-off", "spin"], default="block", help="how to wait for input"
+    )
+    on_error(run)
+    run.add_argument("--dead-letters", metavar="DIR", help="a journal for bad records")
+    state(run)
+    run.add_argument("--drain", action="store_true", help="end when all inputs are taken")
+    run.add_argument("--until", type=count, metavar="N", help="end behind N calls")
+    past(run)
+    run.add_argument(
+        "--sync",
+        default="never",
+        metavar="S",
+        help="when outputs survive a loss of power: never, always, or a time like 10ms (default never)",
+    )
+    run.add_argument(
+        "--wait-follower",
+        type=count,
+        default=0,
+        metavar="N",
+        help="stay within 256 inputs of N followers of the output (default 0)",
+    )
+
+
+def history_options(verb: Verb) -> None:
+    history = verb("history", history_verb, "Show what led to a record, or how long it took.", "replies 7")
+    history.add_argument("journal", metavar="DIR")
+    history.add_argument("sequence", type=count, metavar="SEQ", nargs="?")
+    history.add_argument(
+        "--journals",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder to look for the journals in that led to it",
+    )
+    history.add_argument(
+        "--latency", action="store_true", help="percentiles of each hop, for a range of records"
+    )
+    history.add_argument("--from", dest="first", type=count, metavar="SEQ", help="the first record")
+    history.add_argument("--to", dest="last", type=count, metavar="SEQ", help="the last record")
+    history.add_argument("--json", action="store_true", help="with --latency, for programs")
 
 
 def component(to: argparse.ArgumentParser) -> None:
@@ -144,18 +184,6 @@ def past(to: argparse.ArgumentParser) -> None:
         type=lambda text: text.split(","),
         metavar="A,B",
         help="the timers that an earlier version has recorded by number, in alphabetical order",
-    )
-
-
-def history(to: argparse.ArgumentParser) -> None:
-    to.add_argument("journal", metavar="DIR")
-    to.add_argument("sequence", type=count, metavar="SEQ")
-    to.add_argument(
-        "--journals",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder to look for the journals in that led to it",
     )
 
 
@@ -228,6 +256,8 @@ def run_verb(options: Any) -> int:
         until=options.until,
         skip_pruned=options.skip_pruned,
         old_timers=options.old_timers,
+        sync=options.sync,
+        wait_follower=options.wait_follower,
     )
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
     return 0
@@ -309,9 +339,44 @@ def export_verb(options: Any) -> int:
 def history_verb(options: Any) -> int:
     from ._millstream import service_history
 
+    if options.latency:
+        if options.sequence is not None:
+            raise UsageError("--latency takes a range, --from and --to, not a record")
+        return latency(options)
+    if options.sequence is None or options.json or (options.first, options.last) != (None, None):
+        raise UsageError("either a record, SEQ, or --latency [--from SEQ] [--to SEQ] [--json]")
+
     for journal, sequence, time, call in service_history(options.journal, options.sequence, options.journals):
         print(f"{time}  {journal}, record {sequence}")
         print("".join(f"    {line}\n" for line in (call or "timer").splitlines()), end="")
+    return 0
+
+
+def latency(options: Any) -> int:
+    """Shows how long the calls of a journal took, hop by hop."""
+    import json
+
+    from ._millstream import service_latency
+
+    text = service_latency(options.journal, options.first or 0, options.last, options.journals)
+    if options.json:
+        print(text)
+        return 0
+    found = json.loads(text)
+    rows = [("hop", "part", "count", "p50", "p90", "p99", "p99.9", "max", "in us")]
+    for hop in found["hops"]:
+        times = (f"{hop[name]:,.1f}" for name in ("p50_us", "p90_us", "p99_us", "p999_us", "max_us"))
+        rows.append((f"{hop['from']} -> {hop['to']}", hop["part"], f"{hop['count']:,}", *times, ""))
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        left = (cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True))
+        right = (cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True))
+        print("  ".join([*left, *right]).rstrip())
+    print(f"{found['calls']:,} calls, {found['origins']:,} of them from outside")
+    if found["pruned"]:
+        print(f"{found['pruned']:,} have causes that have been pruned")
+    if found["backwards"]:
+        print(f"{found['backwards']:,} effects are older than their cause: the clock was set back")
     return 0
 
 

@@ -53,6 +53,14 @@ from . import _millstream
 from ._errors import ServiceError
 from ._millstream import Clock
 from ._run import hook_signals
+from ._service_options import (
+    Hooks,
+    Retention,
+    Sync,
+    checked_followers,
+    checked_timeout,
+    sync_seconds,
+)
 
 __all__ = [
     "Checked",
@@ -330,9 +338,36 @@ def publishing(number: int, function: Callable[..., Any]) -> Callable[..., None]
     return publish
 
 
-def publisher(interface: type[T], journal: Path) -> T:
-    """An object whose methods append their calls to a journal, which is made if there is none."""
-    return proxy(interface, _millstream.Outlet(described(interface), os.fspath(journal)))
+def publisher(
+    interface: type[T],
+    journal: Path,
+    *,
+    sync: Sync = "never",
+    wait_follower: int = 0,
+    timeout: float = 30.0,
+) -> T:
+    """An object whose methods append their calls to a journal, which is made if there is none.
+
+    A method returns when its call is recorded and as safe as asked.
+
+    :param sync: when a call survives a loss of power. ``"never"``: when the system likes to; ``"always"``:
+        before the method returns; a time (``"10ms"``, seconds or a timedelta): in the background.
+    :param wait_follower: how many followers on other machines must have the call before the method returns.
+    :param timeout: seconds that a method waits for them.
+    :raises RecordNotFollowedError: (a ``TimeoutError``) by a method when they do not have the call in time.
+        It is recorded all the same: one who makes it again has it recorded twice.
+    :raises ServiceError: for an option that makes no sense; by a method when the call cannot be recorded.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from typing import Protocol
+    >>> class Prices(Protocol):
+    ...     def price(self, symbol: str, value: float) -> None: ...
+    >>> folder = TemporaryDirectory()
+    >>> publisher(Prices, folder.name, sync="always").price("VOD.L", 72.5)
+    """
+    sync_s, followers = sync_seconds(sync), checked_followers(wait_follower)
+    path, timeout_s = os.fspath(journal), checked_timeout(timeout)
+    return proxy(interface, _millstream.Outlet(described(interface), path, sync_s, followers, timeout_s))
 
 
 class Recorder:
@@ -479,6 +514,9 @@ def serve(
     until: int | None = None,
     skip_pruned: bool = False,
     old_timers: Sequence[str] | None = None,
+    sync: Sync = "never",
+    wait_follower: int = 0,
+    hooks: Hooks | None = None,
 ) -> Report:
     """Runs a component: calls it with what the inputs hold, records what it calls in ``out``.
 
@@ -503,6 +541,12 @@ def serve(
         oldest records that are left, and its state is what these make of it.
     :param old_timers: the timers that an earlier version has recorded by number, in alphabetical order; only
         for the first start of this version, if the timers have changed.
+    :param sync: when outputs survive a loss of power, as for :func:`publisher`. With ``"always"`` the
+        component is called only when its input, and the entry of the schedule, survive one too: no output
+        outlives what it is an effect of.
+    :param wait_follower: how many followers on other machines must have the outputs. The service is never
+        more than 256 inputs ahead of them; it waits for them without a limit.
+    :param hooks: with what a system of services stops and watches this one.
     :raises ServiceError: from the exception of the component, where there is one; names journal and record.
     """
     check_choice("wait", wait, ("block", "back-off", "spin"))
@@ -510,13 +554,19 @@ def serve(
     check_choice("rebuild", rebuild, ("inputs", "outputs", "snapshot", "nothing"))
     if snapshot_every < 1:
         raise ServiceError(f"snapshot_every={snapshot_every}: it is 1 or more calls")
+    sync_s, followers = sync_seconds(sync), checked_followers(wait_follower)
+    if out is None and (sync_s is not None or followers):
+        raise ServiceError("sync and wait_follower are about the output: they need out")
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    native = _millstream.Service(None if out is None else os.fspath(out))
+    retain = hooks.retention if hooks else Retention()
+    native = _millstream.Service(
+        None if out is None else os.fspath(out), sync_s, (retain.bytes, retain.age_s, retain.for_cursors)
+    )
     outlet = native.outlet if out is not None else _millstream.Recorder().outlet
     instance = made(component, outlet, native.clock)
     snapshots = (snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None
     own = rebuilding(instance) if rebuild == "outputs" else []
-    stopper = _millstream.Stopper()
+    stopper = hooks.stopper if hooks else _millstream.Stopper()
     restore_signals = hook_signals(stopper)
     try:
         return run_native(
@@ -535,6 +585,8 @@ def serve(
             stopper=stopper,
             skip_pruned=skip_pruned,
             old_timers=old_timers,
+            followers=followers,
+            hooks=hooks,
         )
     finally:
         restore_signals()
@@ -627,6 +679,8 @@ def run_native(
     stopper: _millstream.Stopper | None = None,
     skip_pruned: bool = False,
     old_timers: Sequence[str] | None = None,
+    followers: int = 0,
+    hooks: Hooks | None = None,
 ) -> Report:
     inputs = [(os.fspath(path), interface, methods) for path in paths for interface, methods in calls]
     counts = native.run(
@@ -643,6 +697,9 @@ def run_native(
         stopper=stopper or _millstream.Stopper(),
         skip_pruned=skip_pruned,
         old_timers=None if old_timers is None else list(old_timers),
+        followers=followers,
+        meter=hooks.meter if hooks else None,
+        cores=hooks.cores if hooks else (),
     )
     return Report(*counts)
 

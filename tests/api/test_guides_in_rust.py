@@ -21,6 +21,7 @@ BEFORE = {
         readings.filter(|reading| *reading > 90.0).sink("alarms", alarms.sink());""",
     "replay.md": f"{FLOW} let start_ns = 0;",
     "services.md": "",
+    "systems.md": "",
     "two-machines.md": "",
 }
 """What a reader has before the program, which is only compiled: it waits for others, or for a recording."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -97,6 +98,63 @@ def test_a_union_is_written_as_the_guide_says(desk: Path) -> None:
     python(desk, f"{imports}{union}ms.publisher(Events, 'events').happened(Placed('A-1', 7))")
     found = millstream(desk, "service", "export", "events")
     assert "happened:\n  Placed:\n    id: A-1\n" in found
+
+
+def test_a_durable_publisher_as_the_guide_says(desk: Path) -> None:
+    program = blocks(GUIDE / "services.md", "python")[6]
+    assert 'sync="always"' in program
+    python(desk, program)
+    assert "id: A-2" in millstream(desk, "service", "export", "orders")
+
+
+def test_a_system_runs_as_the_guide_says(desk: Path) -> None:
+    """The shell session of the guide, from the start of the system to its end."""
+    (report,) = blocks(GUIDE / "systems.md", "python")
+    (file,) = blocks(GUIDE / "systems.md", "toml")
+    (session,) = blocks(GUIDE / "systems.md", "sh")
+    (desk / "report.py").write_text(report)
+    (desk / "desk.toml").write_text(file)
+    (desk / "millstream").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m millstream "$@"\n')
+    (desk / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    for name in ("millstream", "python"):
+        (desk / name).chmod(0o755)
+    shell = subprocess.run(
+        ["timeout", "-k", "1", str(TIMEOUT), "bash", "-e", "-c", session],
+        cwd=desk,
+        env=os.environ | {"PATH": f"{desk}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert shell.returncode == 0, shell.stdout + shell.stderr
+    # The order of the fixture, and that of the session.
+    for pattern in (r"^service +state", r"^desk +running", r"^report +running", r"Z  desk  stopped$"):
+        assert re.search(pattern, shell.stdout, re.MULTILINE), shell.stdout
+    assert millstream(desk, "service", "export", "totals").count("counted:") == 2
+    status = [block for block in blocks(GUIDE / "systems.md", "") if block.startswith("service  state")]
+    shown = millstream(desk, "service", "status", "desk.toml")
+    assert shown.splitlines()[0].split() == status[0].splitlines()[0].split()
+    latency = [block for block in blocks(GUIDE / "systems.md", "") if block.startswith("hop ")]
+    found = millstream(desk, "service", "history", "--latency", "totals")
+    names = [re.split(r"  +", line)[:2] for line in found.splitlines()[:4]]
+    assert names == [re.split(r"  +", line)[:2] for line in latency[0].splitlines()[:4]]
+    assert "2 calls, 0 of them from outside" in found
+
+
+def test_the_keys_that_the_guide_lists_are_those_that_there_are(desk: Path) -> None:
+    text = (GUIDE / "systems.md").read_text()
+    parts = re.split(r"^### `\[(\w+)[^\n]*$", text, flags=re.MULTILINE)
+    for table, part in zip(parts[1::2], parts[2::2], strict=True):
+        listed = set(re.findall(r"^\| `(\w+)` \|", part.split("\n## ")[0], re.MULTILINE))
+        head = {"services": "services.x", "journals": "journals.b", "processes": "processes.x"}
+        service = '[services.x]\ncomponent = "desk.py:Desk"\nin = "a"\nout = "b"\n'
+        service = service if table != "services" else service + "unknown = 1\n"
+        more = "" if table == "services" else f"[{head.get(table, table)}]\nunknown = 1\n"
+        (desk / "desk.toml").write_text(service + more)
+        command = [sys.executable, "-m", "millstream", "service", "up", "desk.toml"]
+        done = subprocess.run(command, cwd=desk, capture_output=True, text=True, timeout=TIMEOUT)
+        assert done.returncode == 2, done.stderr
+        known = set(done.stderr.split("known are ")[1].strip().split(", "))
+        assert known == listed, table
 
 
 @pytest.mark.parametrize("rebuild", ["snapshot", "outputs"])

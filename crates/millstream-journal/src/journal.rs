@@ -151,6 +151,12 @@ impl<S: Storage> Journal<S> {
         self.core().durable()
     }
 
+    /// When what this opening appends survives a loss of power.
+    #[must_use]
+    pub fn sync_mode(&self) -> Sync {
+        self.core().options.sync
+    }
+
     /// A handle to append with. All writers of an opening share its lock slot and background thread.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ mod reader;
 mod record;
 mod shelf;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -158,7 +158,42 @@ pub(crate) fn sync_of(seconds: Option<f64>) -> PyResult<Sync> {
     })
 }
 
-fn retention_of(
+/// Waits until so many followers have the record `sequence`, without the interpreter lock, and lets signals come in between.
+pub(crate) fn wait_followed(
+    py: Python<'_>,
+    of_journal: &mut Followers,
+    sequence: u64,
+    followers: usize,
+    limit: Option<Duration>,
+    path: &Path,
+) -> PyResult<()> {
+    let begin = now_ns();
+    loop {
+        let left = limit.map(|limit| limit.saturating_sub(Duration::from_nanos(now_ns() - begin)));
+        let part = left.map_or(LOOK, |left| left.min(LOOK));
+        match unlocked(|| of_journal.wait(sequence, followers, Some(part))) {
+            Ok(()) => return Ok(()),
+            Err(ReplicationError::NotFollowed { .. }) if left.is_none_or(|left| left > part) => {
+                py.check_signals()?;
+            }
+            Err(ReplicationError::NotFollowed {
+                followers: have, ..
+            }) => {
+                let error = ReplicationError::NotFollowed {
+                    sequence,
+                    followers: have,
+                    wanted: followers,
+                    waited: limit.unwrap_or_default(),
+                };
+                return Err(not_followed(py, &error, path));
+            }
+            Err(ReplicationError::Journal(error)) => return Err(to_python(py, error)),
+            Err(error) => return Err(not_followed(py, &error, path)),
+        }
+    }
+}
+
+pub(crate) fn retention_of(
     bytes: Option<u64>,
     age: Option<f64>,
     keep_for_cursors: bool,
@@ -420,35 +455,8 @@ impl Journal {
     ) -> PyResult<()> {
         let open = self.opened(py)?;
         let limit = timeout.map(Duration::try_from_secs_f64).transpose()?;
-        let begin = now_ns();
         let mut of_journal = Followers::of(&open.journal);
-        loop {
-            // In between a signal may be told.
-            let left =
-                limit.map(|limit| limit.saturating_sub(Duration::from_nanos(now_ns() - begin)));
-            let part = left.map_or(LOOK, |left| left.min(LOOK));
-            match unlocked(|| of_journal.wait(sequence, followers, Some(part))) {
-                Ok(()) => return Ok(()),
-                Err(ReplicationError::NotFollowed { .. })
-                    if left.is_none_or(|left| left > part) =>
-                {
-                    py.check_signals()?;
-                }
-                Err(ReplicationError::NotFollowed {
-                    followers: have, ..
-                }) => {
-                    let error = ReplicationError::NotFollowed {
-                        sequence,
-                        followers: have,
-                        wanted: followers,
-                        waited: limit.unwrap_or_default(),
-                    };
-                    return Err(not_followed(py, &error, &self.path));
-                }
-                Err(ReplicationError::Journal(error)) => return Err(to_python(py, error)),
-                Err(error) => return Err(not_followed(py, &error, &self.path)),
-            }
-        }
+        wait_followed(py, &mut of_journal, sequence, followers, limit, &self.path)
     }
 
     /// The followers of this journal on other machines, by name, with the number of the record that each needs next.

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use millstream::journal::{Journal, Options};
+use millstream::journal::{Journal, Options, Sync};
+use millstream::replication::Followers;
 use millstream::service as native;
 use millstream::wire::{self, Call, Cause, Head, Packer, Transport};
 use pyo3::prelude::*;
@@ -12,6 +14,8 @@ use pyo3::types::PyTuple;
 use super::encode::{EncodeError, encode, packed};
 use super::interface::Interface;
 use crate::error::{service_cause, service_error};
+use crate::gil::unlocked;
+use crate::journal::{sync_of, wait_followed};
 
 /// The transports that a Python publisher can have.
 pub(super) enum End {
@@ -24,10 +28,25 @@ pub(super) enum End {
 pub(crate) struct Outlet {
     interface: Py<Interface>,
     end: Mutex<End>,
+    /// A call may wait for a disk.
+    waits: bool,
+    followed: Option<Followed>,
+}
+
+/// Which followers must have a call before it returns.
+struct Followed {
+    journal: Journal,
+    count: usize,
+    limit: Duration,
 }
 
 impl Outlet {
-    pub(super) fn make(py: Python<'_>, interface: Py<Interface>, mut end: End) -> PyResult<Self> {
+    pub(super) fn make(
+        py: Python<'_>,
+        interface: Py<Interface>,
+        mut end: End,
+        sync: Sync,
+    ) -> PyResult<Self> {
         let schema = Arc::new(interface.get().schema.clone());
         let announced = match &mut end {
             End::Journal(outlet) => outlet.announce(&schema),
@@ -35,20 +54,55 @@ impl Outlet {
         };
         announced.map_err(|cause| service_cause(py, cause))?;
         let end = Mutex::new(end);
-        Ok(Self { interface, end })
+        Ok(Self {
+            interface,
+            end,
+            waits: sync == Sync::Always,
+            followed: None,
+        })
+    }
+}
+
+impl Outlet {
+    /// Publishes the bytes of a call; returns the number of its record, where there is one.
+    fn publish(&self, body: &[u8]) -> Result<Option<u64>, Cause> {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let write = |out: &mut Packer<'_>| out.raw(body);
+        match &mut *end {
+            End::Journal(outlet) => {
+                outlet.publish(body.len(), write)?;
+                Ok(outlet.last())
+            }
+            End::Recorder(recorder) => recorder.publish(body.len(), write).map(|()| None),
+        }
     }
 }
 
 #[pymethods]
 impl Outlet {
-    /// Opens the journal at `path` for calls from outside a service.
+    /// Opens the journal at `path` for calls from outside a service. `sync` is none for never, 0 for always, or seconds.
     #[new]
-    fn new(py: Python<'_>, interface: Py<Interface>, path: PathBuf) -> PyResult<Self> {
-        let journal =
-            Journal::open(&path, Options::default()).map_err(|error| service_error(py, &error))?;
+    fn new(
+        py: Python<'_>,
+        interface: Py<Interface>,
+        path: PathBuf,
+        sync: Option<f64>,
+        followers: usize,
+        timeout: f64,
+    ) -> PyResult<Self> {
+        let sync = sync_of(sync)?;
+        let options = Options::default().with_sync(sync);
+        let journal = Journal::open(&path, options).map_err(|error| service_error(py, &error))?;
         let outlet =
             native::Outlet::outside(&journal).map_err(|error| service_error(py, &error))?;
-        Self::make(py, interface, End::Journal(outlet))
+        let mut made = Self::make(py, interface, End::Journal(outlet), sync)?;
+        let limit = Duration::try_from_secs_f64(timeout)?;
+        made.followed = (followers > 0).then_some(Followed {
+            journal,
+            count: followers,
+            limit,
+        });
+        Ok(made)
     }
 
     /// Publishes a call of the method of this number, from 1.
@@ -72,13 +126,27 @@ impl Outlet {
             Ok(())
         });
         let body = body.map_err(|error| error.into_python(py, &method.name))?;
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        let write = |out: &mut Packer<'_>| out.raw(&body);
-        let published: Result<(), Cause> = match &mut *end {
-            End::Journal(outlet) => outlet.publish(body.len(), write),
-            End::Recorder(recorder) => recorder.publish(body.len(), write),
+        // The lock of this outlet is never waited for, nor held while one waits for a disk, with the interpreter's lock.
+        let published = match self.waits {
+            true => unlocked(|| self.publish(&body)),
+            false => self.publish(&body),
         };
-        published.map_err(|cause| service_cause(py, cause))
+        let recorded = published.map_err(|cause| service_cause(py, cause))?;
+        match (&self.followed, recorded) {
+            (Some(followed), Some(sequence)) => {
+                let mut followers = Followers::of(&followed.journal);
+                let (limit, count) = (Some(followed.limit), followed.count);
+                wait_followed(
+                    py,
+                    &mut followers,
+                    sequence,
+                    count,
+                    limit,
+                    &followed.journal.path(),
+                )
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -98,7 +166,8 @@ impl Recorder {
 
     /// An end that keeps the calls of an interface here.
     fn outlet(&self, py: Python<'_>, interface: Py<Interface>) -> PyResult<Outlet> {
-        Outlet::make(py, interface, End::Recorder(self.recorder.clone()))
+        let end = End::Recorder(self.recorder.clone());
+        Outlet::make(py, interface, end, Sync::Never)
     }
 
     /// The calls since the last look, each as YAML.

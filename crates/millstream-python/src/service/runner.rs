@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millstream::journal::{Error, Journal, Options, Wait};
-use millstream::service::{self as native, OnError, Settings, Setup, Stop, Taken};
+use millstream::journal::{Error, Journal, Options, Sync, Wait};
+use millstream::service::{self as native, OnError, Runner, Settings, Setup, Stop, Taken};
 use millstream::wire::{CallError, Unpacker};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
@@ -16,15 +16,49 @@ use super::interface::Interface;
 use super::outlet::{End, Outlet};
 use crate::error::{cause, service_cause, service_error, service_failed};
 use crate::gil::{locked, unlocked};
+use crate::journal::{retention_of, sync_of};
 use crate::run::Stopper;
 
 /// How many calls are made before signals are looked at.
 const CALLS: u32 = 256;
+/// How long it is waited for followers before signals are looked at.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A service before it runs: makes the outlets and the clock of its component.
 #[pyclass(module = "millstream._millstream")]
 pub(crate) struct Service {
     service: Option<native::Service>,
+    sync: Sync,
+}
+
+/// How far a service is, for another thread.
+#[pyclass(frozen, module = "millstream._millstream")]
+#[derive(Default)]
+pub(crate) struct Meter {
+    meter: native::Meter,
+}
+
+#[pymethods]
+impl Meter {
+    #[new]
+    fn new() -> Self {
+        Meter::default()
+    }
+
+    /// Calls, ticks, skipped records and dead letters; for each input the record that comes next, and nothing before the start.
+    fn read(&self) -> ((u64, u64, u64, u64), Option<Vec<u64>>) {
+        (counts(self.meter.report()), self.meter.positions())
+    }
+}
+
+fn counts(report: native::Report) -> (u64, u64, u64, u64) {
+    let native::Report {
+        calls,
+        ticks,
+        skipped,
+        dead_letters,
+    } = report;
+    (calls, ticks, skipped, dead_letters)
 }
 
 /// The recorded time that a component may see.
@@ -51,7 +85,11 @@ type Timer = (String, u64, Py<PyAny>, Vec<String>);
 type Snapshots = (u64, Py<PyAny>, Py<PyAny>);
 
 pub(super) fn open(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
-    Journal::open(path, Options::default()).map_err(|error| service_error(py, &error))
+    opened(py, path, Options::default())
+}
+
+fn opened(py: Python<'_>, path: &PathBuf, options: Options) -> PyResult<Journal> {
+    Journal::open(path, options).map_err(|error| service_error(py, &error))
 }
 
 /// Opens an input: to keep a cursor in it, or, where that is not allowed, to read.
@@ -74,17 +112,25 @@ fn is_read_only(error: &std::io::Error) -> bool {
 
 #[pymethods]
 impl Service {
+    /// `sync` is none for never, 0 for always, or seconds; `retain` are bytes, seconds, and whether cursors keep records.
     #[new]
-    #[pyo3(signature = (out))]
-    fn new(py: Python<'_>, out: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (out, sync=None, retain=(None, None, false)))]
+    fn new(
+        py: Python<'_>,
+        out: Option<PathBuf>,
+        sync: Option<f64>,
+        retain: (Option<u64>, Option<f64>, bool),
+    ) -> PyResult<Self> {
+        let sync = sync_of(sync)?;
+        let retention = retention_of(retain.0, retain.1, retain.2)?;
+        let options = Options::default().with_sync(sync).with_retention(retention);
         let service = match out {
-            Some(out) => {
-                native::Service::new(&open(py, &out)?).map_err(|error| service_error(py, &error))?
-            }
+            Some(out) => native::Service::new(&opened(py, &out, options)?)
+                .map_err(|error| service_error(py, &error))?,
             None => native::Service::without_output(),
         };
         let service = Some(service);
-        Ok(Self { service })
+        Ok(Self { service, sync })
     }
 
     /// A publisher's end of the output journal.
@@ -93,7 +139,7 @@ impl Service {
             .waiting()?
             .outlet()
             .map_err(|cause| service_cause(py, cause))?;
-        Outlet::make(py, interface, End::Journal(outlet))
+        Outlet::make(py, interface, End::Journal(outlet), self.sync)
     }
 
     /// The time that the component may see.
@@ -126,6 +172,9 @@ impl Service {
         stopper: Py<Stopper>,
         skip_pruned: bool,
         old_timers: Option<Vec<String>>,
+        followers: usize,
+        meter: Option<Py<Meter>>,
+        cores: Vec<usize>,
     ) -> PyResult<(u64, u64, u64, u64)> {
         let service = self
             .service
@@ -157,28 +206,50 @@ impl Service {
             });
         }
         let settings = Settings {
-            wait: match wait {
-                "spin" => Wait::Spin,
-                "back-off" => Wait::BackOff,
-                _ => Wait::Block,
-            },
-            on_error: match (on_error, dead_letters) {
-                (_, Some(path)) => OnError::DeadLetter(open(py, &path)?),
-                ("skip", None) => OnError::Skip,
-                _ => OnError::Fail,
-            },
+            wait: wait_of(wait),
+            on_error: on_error_of(py, on_error, dead_letters, self.sync)?,
             rebuild,
             skip_pruned,
             old_timers,
+            followers,
         };
-        let report = run(py, setup, settings, drain, until, stopper.get())?;
-        Ok((
-            report.calls,
-            report.ticks,
-            report.skipped,
-            report.dead_letters,
-        ))
+        let runner = setup
+            .start(settings)
+            .map_err(|error| service_failed(py, error))?;
+        native::system::pin(&cores).map_err(|cause| service_cause(py, cause))?;
+        let running = Running {
+            runner,
+            stopper: stopper.get(),
+            meter: meter.as_ref().map(|meter| &meter.get().meter),
+            waits: self.sync == Sync::Always,
+        };
+        running.run(py, drain, until).map(counts)
     }
+}
+
+fn wait_of(wait: &str) -> Wait {
+    match wait {
+        "spin" => Wait::Spin,
+        "back-off" => Wait::BackOff,
+        _ => Wait::Block,
+    }
+}
+
+/// What becomes of bad records; dead letters are as durable as the output.
+fn on_error_of(
+    py: Python<'_>,
+    on_error: &str,
+    dead_letters: Option<PathBuf>,
+    sync: Sync,
+) -> PyResult<OnError> {
+    Ok(match (on_error, dead_letters) {
+        (_, Some(path)) => {
+            let options = Options::default().with_sync(sync);
+            OnError::DeadLetter(opened(py, &path, options)?)
+        }
+        ("skip", None) => OnError::Skip,
+        _ => OnError::Fail,
+    })
 }
 
 /// A service whose component gives its state as bytes and takes it back.
@@ -205,17 +276,8 @@ impl Service {
     }
 }
 
-fn run(
-    py: Python<'_>,
-    setup: Setup<()>,
-    settings: Settings,
-    drain: bool,
-    until: Option<u64>,
-    stopper: &Stopper,
-) -> PyResult<native::Report> {
-    let mut runner = setup
-        .start(settings)
-        .map_err(|error| service_failed(py, error))?;
+/// Says on standard error which inputs hold no cursor.
+fn warn_of_unheld(py: Python<'_>, runner: &Runner<()>) -> PyResult<()> {
     for input in runner.unheld_inputs() {
         let text =
             format!("{input}: may only be read, so no cursor keeps its records from being pruned");
@@ -223,34 +285,93 @@ fn run(
             .getattr("stderr")?
             .call_method1("write", (format!("millstream service: {text}\n"),))?;
     }
-    let mut calls = 0u32;
-    loop {
-        if until.is_some_and(|until| runner.report().calls >= until) {
-            return ended(py, &mut runner);
-        }
-        let taken = runner.turn().map_err(|error| service_failed(py, error))?;
-        calls += 1;
-        if taken == Taken::Nothing && drain {
-            return runner.drain().map_err(|error| service_failed(py, error));
-        }
-        if taken == Taken::Nothing {
-            unlocked(|| runner.rest()).map_err(|error| service_failed(py, error))?;
-        }
-        if calls >= CALLS || taken == Taken::Nothing {
-            calls = 0;
-            if interrupted(py)? || stopper.is_stopped() {
-                return ended(py, &mut runner);
+    Ok(())
+}
+
+/// A service that runs.
+struct Running<'a> {
+    runner: Runner<()>,
+    stopper: &'a Stopper,
+    meter: Option<&'a native::Meter>,
+    /// A turn may wait for a disk.
+    waits: bool,
+}
+
+impl Running<'_> {
+    fn run(mut self, py: Python<'_>, drain: bool, until: Option<u64>) -> PyResult<native::Report> {
+        warn_of_unheld(py, &self.runner)?;
+        let mut calls = 0u32;
+        let mut taken = Taken::Nothing;
+        self.write_meter();
+        loop {
+            if (taken == Taken::Nothing || self.runner.is_ahead()) && !self.wait_followed(py)? {
+                return self.end(py);
+            }
+            let runner = &mut self.runner;
+            if until.is_some_and(|until| runner.report().calls >= until) {
+                return self.end(py);
+            }
+            let turned = match self.waits {
+                true => unlocked(|| runner.turn()),
+                false => runner.turn(),
+            };
+            taken = turned.map_err(|error| service_failed(py, error))?;
+            calls += 1;
+            if taken == Taken::Nothing {
+                if drain && self.wait_followed(py)? {
+                    return self.end(py);
+                }
+                self.write_meter();
+                let runner = &mut self.runner;
+                unlocked(|| runner.rest()).map_err(|error| service_failed(py, error))?;
+            }
+            if calls >= CALLS || taken == Taken::Nothing {
+                calls = 0;
+                self.write_meter();
+                if self.is_stopped(py)? {
+                    return self.end(py);
+                }
             }
         }
     }
-}
 
-/// Ends a service: writes down how far it has come.
-fn ended(py: Python<'_>, runner: &mut native::Runner<()>) -> PyResult<native::Report> {
-    let stopped = Stop::default();
-    stopped.stop();
-    let ended = runner.run(&stopped);
-    ended.map_err(|error| service_failed(py, error))
+    fn is_stopped(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(interrupted(py)? || self.stopper.is_stopped())
+    }
+
+    /// Waits until the followers have all outputs; false when the service is to stop before.
+    fn wait_followed(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let runner = &mut self.runner;
+        if !runner.has_followers() {
+            return Ok(true);
+        }
+        loop {
+            let runner = &mut self.runner;
+            let followed = unlocked(|| runner.wait_followed(LOOK));
+            if followed.map_err(|error| service_failed(py, error))? {
+                return Ok(true);
+            }
+            self.write_meter();
+            if self.is_stopped(py)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Ends the service behind the input that it has taken.
+    fn end(mut self, py: Python<'_>) -> PyResult<native::Report> {
+        let stopped = Stop::default();
+        stopped.stop();
+        let ended = self.runner.run(&stopped);
+        self.write_meter();
+        ended.map_err(|error| service_failed(py, error))
+    }
+
+    fn write_meter(&self) {
+        if let Some(meter) = self.meter {
+            self.runner.write_to(meter);
+        }
+    }
 }
 
 /// Lets Python's handlers of signals run, and gives whether one raised `KeyboardInterrupt`.

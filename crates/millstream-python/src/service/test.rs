@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use millstream::journal::{Journal, Options};
 use millstream::service::testing::{Mode, check};
-use millstream::service::{Calls, history};
+use millstream::service::{Calls, history, latency};
 use millstream::wire::{Call, Cause, Record, Timestamp};
 use pyo3::prelude::*;
 
@@ -12,6 +12,7 @@ use super::interface::Interface;
 use super::outlet::Recorder;
 use super::runner::{Clock, dispatch};
 use crate::error::{cause, service_error, service_failed_test};
+use crate::gil::unlocked;
 
 /// The interfaces of a component and its methods for each.
 type Made = Vec<(Py<Interface>, Vec<Py<PyAny>>)>;
@@ -140,4 +141,18 @@ pub(crate) fn service_history(
         )
     };
     Ok(hops.into_iter().map(hop).collect())
+}
+
+/// How long the calls of a journal took, hop by hop, as JSON.
+#[pyfunction]
+pub(crate) fn service_latency(
+    py: Python<'_>,
+    path: PathBuf,
+    first: u64,
+    last: Option<u64>,
+    folders: Vec<PathBuf>,
+) -> PyResult<String> {
+    let found = unlocked(|| latency(&path, first, last, &folders));
+    let found = found.map_err(|error| service_error(py, &error))?;
+    serde_json::to_string(&found).map_err(|error| service_error(py, &error))
 }

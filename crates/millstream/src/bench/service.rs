@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use hdrhistogram::Histogram;
 use millstream_flow::clock::now_ns;
 use millstream_journal::{Journal, Options, Retention, Wait};
-use millstream_wire::{Cause, Publisher, Wire, interface};
+use millstream_wire::{Cause, Wire, interface};
 use serde::{Deserialize, Serialize};
 
 use self::chronicle::{Chronicle, Style};
 use super::figures::{Latency, median_index};
-use super::peers::Program;
-use crate::service::{Outlet, Service, Settings, publisher};
+use super::peers::{Program, interpreter};
+use crate::service::{Service, Settings, publisher};
 
 /// FIX NewOrderSingle. Each name is that of the field; the tags are in the order of FIX 4.4.
 #[derive(Debug, Wire)]
@@ -114,7 +114,18 @@ pub struct Consumed {
     pub latency: Latency,
     /// Calls per second, from the first to the last of them.
     pub rate: f64,
-    /// Of all fields.
+    /// All calls, those of the warm-up too.
+    pub received: u64,
+    /// Of all fields of all calls.
+    pub digest: u64,
+}
+
+/// What a publisher has sent, worked out again behind the run, so that it costs no time in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Sent {
+    /// All calls.
+    pub sent: u64,
+    /// Of all fields of all calls, as the consumer takes it.
     pub digest: u64,
 }
 
@@ -255,7 +266,14 @@ fn publish_and_consume(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<
     let path = folder.display().to_string();
     let (program, verb) = match plan.python {
         true => (
-            Program::module("millstream._service_bench"),
+            // With texts whose hashes are the same in both processes.
+            Program::of(vec![
+                "env".into(),
+                "PYTHONHASHSEED=0".into(),
+                interpreter(),
+                "-m".into(),
+                "millstream._service_bench".into(),
+            ]),
             &["consume"][..],
         ),
         false => (Program::this()?, &["bench", "service-consumer"][..]),
@@ -273,7 +291,7 @@ fn publish_and_consume(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<
             times.until.to_string(),
             plan.rate.to_string(),
         ];
-        Ok(program.run_json(&publisher, stop).map(drop)?)
+        Ok(serde_json::from_value(program.run_json(&publisher, stop)?)?)
     };
     both(&program, &consumer, publish, stop)
 }
@@ -282,7 +300,7 @@ fn publish_and_consume(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<
 fn both(
     program: &Program,
     consumer: &[String],
-    publish: impl FnOnce() -> Result<(), Cause>,
+    publish: impl FnOnce() -> Result<Sent, Cause>,
     stop: &AtomicBool,
 ) -> Result<Consumed, Cause> {
     let failed = AtomicBool::new(false);
@@ -295,19 +313,48 @@ fn both(
         let consumed = consumer
             .join()
             .map_err(|_| "the consumer's thread panicked")?;
-        published?;
-        Ok(serde_json::from_value(consumed?)?)
+        let sent = published?;
+        compared(sent, serde_json::from_value(consumed?)?, stop)
     })
+}
+
+/// What the consumer has seen, if that is what was sent; a run that was stopped may end in the middle.
+fn compared(sent: Sent, consumed: Consumed, stop: &AtomicBool) -> Result<Consumed, Cause> {
+    let received = Sent {
+        sent: consumed.received,
+        digest: consumed.digest,
+    };
+    if stop.load(Relaxed) {
+        return Ok(consumed);
+    }
+    if sent.sent == 0 {
+        return Err("the run does not count: the publisher has started too late".into());
+    }
+    if sent == received {
+        return Ok(consumed);
+    }
+    Err(format!(
+        "the run does not count: {} calls with the digest {:016x} were sent, {} with {:016x} received",
+        sent.sent, sent.digest, received.sent, received.digest
+    )
+    .into())
 }
 
 /// Where calls come as fast as they go, one in so many is due at a moment of its own, and its latency taken: on either side the clock
 /// takes as long as a third of a call.
 const SAMPLE: u64 = 16;
+/// Room for the samples of some seconds.
+const SAMPLES: usize = 1 << 20;
 
 /// How long the consumer has to start.
 const START_NS: u64 = 1_000_000_000;
 
-fn publish(plan: &Plan, journal: &Journal, times: &Times, stop: &AtomicBool) -> Result<(), Cause> {
+fn publish(
+    plan: &Plan,
+    journal: &Journal,
+    times: &Times,
+    stop: &AtomicBool,
+) -> Result<Sent, Cause> {
     let mut out = publisher::<dyn Orders>(journal)?;
     let mut maker = Maker::new(plan.what);
     let gap = if plan.rate > 0.0 {
@@ -319,12 +366,15 @@ fn publish(plan: &Plan, journal: &Journal, times: &Times, stop: &AtomicBool) -> 
     while now_ns() < times.from {
         std::hint::spin_loop();
     }
+    // Where calls come as fast as they go, when each sample was due: with these, all calls can be made again.
+    let mut samples = Vec::with_capacity(if gap > 0.0 { 0 } else { SAMPLES });
     let mut due = 0;
     loop {
         if gap > 0.0 {
             due = times.from + (number as f64 * gap) as u64;
         } else if number.is_multiple_of(SAMPLE) {
             due = now_ns();
+            samples.push(due);
         }
         if due >= times.until || stop.load(Relaxed) {
             break;
@@ -336,7 +386,19 @@ fn publish(plan: &Plan, journal: &Journal, times: &Times, stop: &AtomicBool) -> 
         number += 1;
     }
     out.end();
-    out.check()
+    out.check()?;
+    let mut digest = Digest::new(i64::MAX)?;
+    for number in 0..number {
+        let due = match samples.get((number / SAMPLE) as usize) {
+            Some(due) => *due,
+            None => times.from + (number as f64 * gap) as u64,
+        };
+        maker.call(&mut digest, number, due);
+    }
+    Ok(Sent {
+        sent: number,
+        digest: digest.digest,
+    })
 }
 
 /// Makes the calls, with memory that is used again.
@@ -360,7 +422,7 @@ impl Maker {
     }
 
     #[inline]
-    fn call(&mut self, out: &mut Publisher<dyn Orders, Outlet>, number: u64, due: u64) {
+    fn call(&mut self, out: &mut impl Orders, number: u64, due: u64) {
         if self.what == What::Ticks {
             return out.tick(due as i64);
         }
@@ -417,11 +479,26 @@ struct Digest {
     last_due_ns: i64,
     first_ns: u64,
     last_ns: u64,
+    received: u64,
     digest: u64,
     ended: bool,
 }
 
 impl Digest {
+    fn new(measured_from: i64) -> Result<Self, Cause> {
+        Ok(Digest {
+            measured_from,
+            histogram: Histogram::new_with_bounds(1, 100_000_000_000, 3)?,
+            calls: 0,
+            last_due_ns: 0,
+            first_ns: 0,
+            last_ns: 0,
+            received: 0,
+            digest: 0,
+            ended: false,
+        })
+    }
+
     #[inline]
     fn add(&mut self, value: u64) {
         self.digest = self.digest.rotate_left(5) ^ value;
@@ -436,6 +513,7 @@ impl Digest {
 
     #[inline]
     fn read(&mut self, due_ns: i64) {
+        self.received += 1;
         if due_ns < self.measured_from {
             return;
         }
@@ -519,16 +597,7 @@ impl Orders for Digest {
 /// The journal or a record of it cannot be read.
 pub fn consume(folder: &Path, measured_from: u64, stop: &AtomicBool) -> Result<Consumed, Cause> {
     let journal = Journal::open(folder, Options::default())?;
-    let digest = Digest {
-        measured_from: measured_from as i64,
-        histogram: Histogram::new_with_bounds(1, 100_000_000_000, 3)?,
-        calls: 0,
-        last_due_ns: 0,
-        first_ns: 0,
-        last_ns: 0,
-        digest: 0,
-        ended: false,
-    };
+    let digest = Digest::new(measured_from as i64)?;
     let settings = Settings {
         wait: Wait::Spin,
         rebuild: false,
@@ -544,6 +613,62 @@ pub fn consume(folder: &Path, measured_from: u64, stop: &AtomicBool) -> Result<C
     Ok(Consumed {
         latency: Latency::of(&digest.histogram),
         rate: digest.calls.saturating_sub(1) as f64 / seconds.max(1e-9),
+        received: digest.received,
         digest: digest.digest,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn consumed(received: u64, digest: u64) -> Consumed {
+        let histogram = Histogram::new(3).unwrap();
+        Consumed {
+            latency: Latency::of(&histogram),
+            rate: 0.0,
+            received,
+            digest,
+        }
+    }
+
+    #[test]
+    fn a_run_counts_only_if_what_was_sent_was_received() {
+        let sent = Sent { sent: 3, digest: 7 };
+        let stop = AtomicBool::new(false);
+        assert!(compared(sent, consumed(3, 7), &stop).is_ok());
+        for (received, digest) in [(2, 7), (3, 6)] {
+            let error = compared(sent, consumed(received, digest), &stop).unwrap_err();
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("the run does not count: 3 calls")
+            );
+        }
+        let nothing = Sent { sent: 0, digest: 0 };
+        assert!(compared(nothing, consumed(0, 0), &stop).is_err());
+        stop.store(true, Relaxed);
+        assert!(compared(sent, consumed(2, 6), &stop).is_ok());
+    }
+
+    #[test]
+    fn the_digest_of_what_is_made_again_sees_each_field_of_each_call() {
+        let of = |numbers: &[u64], due| {
+            let mut digest = Digest::new(i64::MAX).unwrap();
+            let mut maker = Maker::new(What::Orders);
+            for number in numbers {
+                maker.call(&mut digest, *number, due);
+            }
+            (digest.received, digest.digest)
+        };
+        assert_eq!(of(&[1, 2, 3], 5), of(&[1, 2, 3], 5));
+        for other in [
+            of(&[1, 2], 5),
+            of(&[1, 3, 2], 5),
+            of(&[1, 2, 4], 5),
+            of(&[1, 2, 3], 6),
+        ] {
+            assert_ne!(of(&[1, 2, 3], 5), other);
+        }
+    }
 }

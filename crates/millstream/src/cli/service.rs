@@ -12,7 +12,7 @@ use super::run::become_python;
     after_help = "Example:\n  millstream service run desk:Desk --in orders --out replies"
 )]
 pub(super) struct Args {
-    /// run, test, replay, diff, export or history, and its options; `service --help` lists them.
+    /// run, up, down, status, test, replay, diff, export or history, and its options; `service --help` lists them.
     #[arg(
         value_name = "VERB",
         trailing_var_arg = true,

@@ -137,11 +137,19 @@ pub enum ServiceError {
         /// Their name.
         name: String,
     },
-    /// What snapshots and rebuilding from outputs need.
+    /// What snapshots, rebuilding from outputs and followers need.
     #[error(
-        "snapshots, and a state from outputs, need an output journal, and this service has none"
+        "snapshots, a state from outputs, and followers need an output journal, and this service has none"
     )]
     NoOutput,
+    /// It cannot be told how far the followers of the outputs are.
+    #[error("{output}: its followers: {cause}")]
+    Followers {
+        /// The output journal of the service.
+        output: String,
+        /// Why not.
+        cause: Cause,
+    },
     /// A snapshot cannot be taken back.
     #[error("{journal}, record {sequence}: {cause}")]
     Snapshot {

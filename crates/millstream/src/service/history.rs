@@ -72,7 +72,11 @@ pub fn history(
 }
 
 /// Where the journal is that a record of the journal `beside` names.
-fn find(name: &InputName, beside: &Path, folders: &[PathBuf]) -> Result<PathBuf, ServiceError> {
+pub(super) fn find(
+    name: &InputName,
+    beside: &Path,
+    folders: &[PathBuf],
+) -> Result<PathBuf, ServiceError> {
     let hint = Path::new(&name.path);
     let here = match beside.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

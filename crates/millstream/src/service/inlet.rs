@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use millstream_journal::{Cursor, Journal, Reader, Wait};
+use millstream_journal::{Cursor, Error as JournalError, Journal, Reader, Wait};
 use millstream_wire::{Adapter, CallError, Cause, Head, Lineage, Record, Schema, Unpacker};
 
 use super::calls::Calls;
@@ -173,6 +173,20 @@ impl<C> Inlet<C> {
     /// When the next record was written.
     pub fn peek_time(&mut self) -> Result<Option<u64>, ServiceError> {
         Ok(self.reader.peek_time()?)
+    }
+
+    /// Makes the next record survive a loss of power, if there is one, and with it all that are there by now. A journal that was opened
+    /// to read is as durable as its writers make it.
+    #[cold]
+    pub fn make_durable(&self) -> Result<(), ServiceError> {
+        let at = self.reader.position();
+        if self.journal.durable() > at || self.journal.next()? <= at {
+            return Ok(());
+        }
+        match self.journal.sync() {
+            Ok(_) | Err(JournalError::ReadOnly { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub fn wait(&mut self, wait: Wait, limit: Duration) -> Result<bool, ServiceError> {

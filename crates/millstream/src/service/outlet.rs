@@ -4,6 +4,7 @@
 //! ones before it, and retention, which removes whole segments, takes away nothing that later records need.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_journal::{Journal, Writer};
 use millstream_wire::{
@@ -12,6 +13,7 @@ use millstream_wire::{
 
 use super::current::Current;
 use super::error::ServiceError;
+use crate::replication::Followers;
 
 /// A publisher's end of a journal.
 pub struct Outlet {
@@ -20,6 +22,16 @@ pub struct Outlet {
     schemas: Vec<Arc<Schema>>,
     /// The segment in which the notes have been written, by its first record.
     announced: Option<u64>,
+    /// The last call that was recorded.
+    last: Option<u64>,
+    followed: Option<Followed>,
+}
+
+/// Which followers must have a call before it returns.
+struct Followed {
+    followers: Followers,
+    count: usize,
+    limit: Duration,
 }
 
 /// A publisher that is no part of a service: calls from outside, at the head of all lineage.
@@ -45,7 +57,51 @@ impl Outlet {
             current,
             schemas: Vec::new(),
             announced: None,
+            last: None,
+            followed: None,
         })
+    }
+
+    /// A call returns only when so many followers on other machines have acknowledged it, and fails with
+    /// [`NotFollowed`](crate::replication::ReplicationError::NotFollowed) after `limit`: it is recorded all the same, and whoever makes it
+    /// again has it recorded twice.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream::journal::{Journal, Options, Sync};
+    /// use millstream::service::Outlet;
+    /// use millstream::wire::Publisher;
+    ///
+    /// #[millstream::interface]
+    /// trait Orders {
+    ///     fn place(&mut self, symbol: &str) -> Result<(), millstream::wire::Cause>;
+    /// }
+    ///
+    /// # fn main() -> Result<(), millstream::wire::Cause> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let orders = Journal::open(folder.path(), Options::default().with_sync(Sync::Always))?;
+    /// let outlet = Outlet::outside(&orders)?.followed(1, Duration::from_millis(5));
+    /// let mut orders = Publisher::<dyn Orders, _>::new(outlet)?;
+    /// let error = orders.place("VOD.L").unwrap_err(); // nobody follows
+    /// assert_eq!(error.to_string(), "record 1 is in the journal, but 0 of 1 follower(s) had acknowledged it after 5ms");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn followed(mut self, count: usize, limit: Duration) -> Self {
+        let followers = Followers::of(self.writer.journal());
+        self.followed = (count > 0).then_some(Followed {
+            followers,
+            count,
+            limit,
+        });
+        self
+    }
+
+    /// The sequence number of the last call that was recorded here.
+    #[must_use]
+    pub fn last(&self) -> Option<u64> {
+        self.last
     }
 
     /// Writes the notes into the segment that is written to now.
@@ -91,7 +147,7 @@ impl Outlet {
             Lineage::pack(self.current.lineage(), &mut out)?;
             write(&mut out)?;
             let len = out.len();
-            claim.commit(len)?;
+            self.last = Some(claim.commit(len)?);
             return Ok(());
         }
     }
@@ -113,7 +169,17 @@ impl Transport for Outlet {
         if self.current.holds_back() {
             return Ok(());
         }
-        let written = self.write(size_max, write);
+        let mut written = self.write(size_max, write);
+        if let (Ok(()), Some(followed), Some(last)) = (&written, &mut self.followed, self.last) {
+            let Followed {
+                followers,
+                count,
+                limit,
+            } = followed;
+            written = followers
+                .wait(last, *count, Some(*limit))
+                .map_err(Cause::from);
+        }
         if let Err(cause) = &written {
             self.current.fail(&cause.to_string());
         }

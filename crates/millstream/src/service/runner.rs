@@ -1,16 +1,20 @@
 //! Runs a component: takes its inputs in order, one thread for each service.
 
 mod announce;
+mod following;
+mod meter;
 mod rebuild;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use millstream_journal::{Cursor, Error as JournalError, Host, Journal, Share, Wait};
+use millstream_journal::{Cursor, Error as JournalError, Host, Journal, Share, Sync, Wait};
 use millstream_wire::{Cause, Dispatch, Interface, Lineage, Publisher, Schema, Unpacker};
 
 use self::announce::Needs;
+use self::following::Following;
+pub use self::meter::Meter;
 use super::current::{Clock, Current};
 use super::dead::DeadLetters;
 use super::error::ServiceError;
@@ -60,6 +64,9 @@ pub struct Settings {
     /// The timers that an earlier version has counted, in alphabetical order for a component in Python, else in the order in which they
     /// were added: for the first start of this version, if the timers have changed.
     pub old_timers: Option<Vec<String>>,
+    /// How many followers on other machines must have acknowledged the outputs: the service is never more than 256 inputs ahead of them, and
+    /// takes none after a start, and none after it has slept, before they have all outputs. It waits for them without a limit.
+    pub followers: usize,
 }
 
 impl Default for Settings {
@@ -70,6 +77,7 @@ impl Default for Settings {
             rebuild: true,
             skip_pruned: false,
             old_timers: None,
+            followers: 0,
         }
     }
 }
@@ -97,7 +105,9 @@ impl Stop {
         self.0.store(true, Relaxed);
     }
 
-    fn is_set(&self) -> bool {
+    /// Whether it was told.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
         self.0.load(Relaxed)
     }
 }
@@ -387,6 +397,7 @@ impl<C: 'static> Setup<C> {
         };
         let service = output.as_ref().map(|output| output.journal.lineage());
         let dead = DeadLetters::new(&settings.on_error, service.transpose()?)?;
+        let following = Following::of(output.as_ref().map(|output| &output.journal), &settings)?;
         let mut runner = Runner {
             component,
             inlets,
@@ -394,6 +405,10 @@ impl<C: 'static> Setup<C> {
             renamed,
             schedule,
             progress: Progress::new(current, resume.clone(), settings.on_error.clone(), dead),
+            durable: output
+                .as_ref()
+                .is_some_and(|output| output.journal.sync_mode() == Sync::Always),
+            following,
             settings,
             host: Host::real(),
             output,
@@ -502,6 +517,9 @@ pub struct Runner<C> {
     schedule: Option<Schedule>,
     progress: Progress,
     settings: Settings,
+    /// An input survives a loss of power before the component is called with it.
+    durable: bool,
+    following: Option<Following>,
     host: Host,
     output: Option<Output>,
     /// The component's own outputs, until its state has been rebuilt from them.
@@ -589,10 +607,18 @@ impl<C> Runner<C> {
     #[inline]
     pub fn turn(&mut self) -> Result<Taken, ServiceError> {
         let taken = match (&mut self.inlets[..], &self.timers[..]) {
-            ([inlet], []) => inlet.take(&mut self.component, &mut self.progress)?,
+            ([inlet], []) => {
+                if self.durable {
+                    inlet.make_durable()?;
+                }
+                inlet.take(&mut self.component, &mut self.progress)?
+            }
             _ => self.turn_of_several()?,
         };
         if taken == Taken::Call {
+            if let Some(following) = &mut self.following {
+                following.took();
+            }
             if let Some(keeper) = &mut self.keeper {
                 keeper.since += 1;
                 if keeper.since >= keeper.every {
@@ -675,6 +701,9 @@ impl<C> Runner<C> {
             return Ok(Taken::Nothing);
         };
         let (input, sequence) = (at as u32, self.inlets[at].position());
+        if self.durable {
+            self.inlets[at].make_durable()?;
+        }
         if !self.inlets[at].named && self.schedule.is_some() {
             // It was empty at the last announcement, and has an identity now.
             self.announce()?;
@@ -690,7 +719,13 @@ impl<C> Runner<C> {
     /// # Errors
     /// As [`turn`](Self::turn).
     pub fn drain(&mut self) -> Result<Report, ServiceError> {
-        while self.turn()? != Taken::Nothing {}
+        self.follow(&Stop::default())?;
+        while self.turn()? != Taken::Nothing {
+            if self.is_ahead() {
+                self.follow(&Stop::default())?;
+            }
+        }
+        self.follow(&Stop::default())?;
         self.keep()?;
         self.announce_end()?;
         self.settle()?;
@@ -702,8 +737,13 @@ impl<C> Runner<C> {
     /// # Errors
     /// As [`turn`](Self::turn).
     pub fn run(&mut self, stop: &Stop) -> Result<Report, ServiceError> {
+        self.follow(stop)?;
         while !stop.is_set() {
-            if self.turn()? == Taken::Nothing {
+            let taken = self.turn()?;
+            if taken == Taken::Nothing || self.is_ahead() {
+                self.follow(stop)?;
+            }
+            if taken == Taken::Nothing {
                 self.rest()?;
             }
         }

@@ -93,12 +93,14 @@ pub(super) fn path_beside(output: &Path) -> PathBuf {
 }
 
 impl Schedule {
-    /// Opens the schedule of the service that writes to `output`; one of several inputs is larger.
+    /// Opens the schedule of the service that writes to `output`; one of several inputs is larger. It is as durable
+    /// as the output: with `sync=always` an entry survives a loss of power before the component is called.
     pub fn beside(output: &Journal, several: bool) -> Result<Self, ServiceError> {
         let path = path_beside(&output.path());
+        let options = Options::default().with_sync(output.sync_mode());
         let options = match several {
-            true => Options::default(),
-            false => Options::default().with_segment_bytes(SEGMENT_BYTES),
+            true => options,
+            false => options.with_segment_bytes(SEGMENT_BYTES),
         };
         let journal = Journal::open(&path, options)?;
         Ok(Self {
@@ -211,7 +213,7 @@ impl Announcement {
     }
 
     /// Nothing for a record that is no announcement.
-    fn from_bytes(body: &[u8]) -> Result<Option<Self>, Cause> {
+    pub fn from_bytes(body: &[u8]) -> Result<Option<Self>, Cause> {
         let Ok(Record::Note(note)) = Record::read(body) else {
             return Ok(None);
         };
@@ -309,7 +311,7 @@ impl Entry {
         }
     }
 
-    fn unpack(body: &[u8]) -> Result<Self, Box<WireError>> {
+    pub fn unpack(body: &[u8]) -> Result<Self, Box<WireError>> {
         let mut values = Unpacker::new(body);
         values.array()?;
         let entry = if values.take_nil()? {

@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 
-use millstream_journal::{Cursor, Journal, Options, Retention, Share, Writer};
+use millstream_journal::{Cursor, Journal, Options, Retention, Share, Sync, Writer};
 use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
 use super::error::ServiceError;
@@ -69,6 +69,8 @@ pub(super) struct Snapshots {
     writer: Writer,
     /// What comes before it may go.
     cursor: Cursor,
+    /// A snapshot survives a loss of power before it stands for earlier ones.
+    durable: bool,
     /// The first record of the newest snapshot that was made since the start.
     last: Option<u64>,
 }
@@ -84,6 +86,7 @@ impl Snapshots {
             name: path.display().to_string(),
             writer: journal.writer()?,
             cursor: journal.cursor("kept", Share::Exclusive)?,
+            durable: output.sync_mode() != Sync::Never,
             journal,
             last: None,
         })
@@ -105,6 +108,9 @@ impl Snapshots {
             .sum();
         let head = pack(names + HEAD_BYTES, |out| position.pack(count, out))?;
         self.writer.append(&head)?;
+        if self.durable {
+            self.journal.sync()?;
+        }
         if let Some(last) = self.last.replace(first) {
             self.cursor.set(last)?;
             let passed = Retention {

@@ -4,7 +4,9 @@
 
 mod bad_input;
 mod desk;
+mod durable;
 mod identity;
+mod latency;
 mod restarts;
 mod running;
 mod snapshots;

@@ -143,7 +143,11 @@ impl Chronicle {
             times.measured_from.to_string(),
             style.word().to_owned(),
         ];
-        let publish = || Ok(self.program.run_json(&publisher, stop).map(drop)?);
+        let publish = || {
+            Ok(serde_json::from_value(
+                self.program.run_json(&publisher, stop)?,
+            )?)
+        };
         both(&self.program, &consumer, publish, stop)
     }
 }

@@ -11,10 +11,13 @@ import org.HdrHistogram.Histogram;
  *
  * <p>They are called {@code publish FOLDER FROM UNTIL RATE named|tuned} and {@code consume FOLDER FROM named|tuned}, with times in ns of
  * {@code CLOCK_MONOTONIC}, which is what {@link System#nanoTime} reads on Linux. Orders, schedule, digest and report are those of the two
- * ends in Rust.
+ * ends in Rust, and so is how often they read the clock.
  */
 public final class OrdersOnChronicle {
     private static final long SLOWEST_NS = 100_000_000_000L;
+
+    /** Where calls come as fast as they go, one in so many is due at a moment of its own, and its latency taken. */
+    private static final int SAMPLE = 16;
 
     /** What the publisher calls: methods and fields by name. */
     public interface NamedOrders {
@@ -38,6 +41,9 @@ public final class OrdersOnChronicle {
         private final Histogram histogram = new Histogram(1, SLOWEST_NS, 3);
         private long firstNs;
         private long lastNs;
+        private long lastDueNs;
+        private long calls;
+        private long received;
         private long digest;
         private boolean ended;
 
@@ -47,10 +53,16 @@ public final class OrdersOnChronicle {
 
         void read(Order order) {
             digest = order.digest(digest);
-            long now = System.nanoTime();
+            received++;
             if (order.sendingTime < measuredFrom) {
                 return;
             }
+            calls++;
+            if (order.sendingTime == lastDueNs) {
+                return;
+            }
+            lastDueNs = order.sendingTime;
+            long now = System.nanoTime();
             if (firstNs == 0) {
                 firstNs = now;
             }
@@ -63,9 +75,9 @@ public final class OrdersOnChronicle {
             return String.format(
                     Locale.ROOT,
                     "{\"latency\":{\"count\":%d,\"p50_us\":%.3f,\"p90_us\":%.3f,\"p99_us\":%.3f,\"p999_us\":%.3f,"
-                            + "\"p9999_us\":%.3f,\"max_us\":%.3f},\"rate\":%.3f,\"digest\":%s}",
+                            + "\"p9999_us\":%.3f,\"max_us\":%.3f},\"rate\":%.3f,\"received\":%d,\"digest\":%s}",
                     histogram.getTotalCount(), us(50), us(90), us(99), us(99.9), us(99.99), histogram.getMaxValue() / 1e3,
-                    Math.max(histogram.getTotalCount() - 1, 0) / seconds, Long.toUnsignedString(digest));
+                    Math.max(calls - 1, 0) / seconds, received, Long.toUnsignedString(digest));
         }
 
         private double us(double percentile) {
@@ -117,40 +129,79 @@ public final class OrdersOnChronicle {
     }
 
     /** Publishes on schedule, whatever the consumer does; with rate 0 as many as go. */
-    private static void publish(String folder, long from, long until, double rate, boolean tuned) {
+    private static String publish(String folder, long from, long until, double rate, boolean tuned) {
         try (ChronicleQueue queue = ChronicleQueue.single(folder)) {
             var appender = queue.createAppender();
             if (tuned) {
                 var out = appender.methodWriter(TunedOrders.class);
                 var order = new TunedOrder();
-                pace(from, until, rate, (number, due) -> {
+                var sent = pace(from, until, rate, (number, due) -> {
                     order.become(number, due);
                     out.newOrderSingle(order);
                 });
                 out.end();
-            } else {
-                var out = appender.methodWriter(NamedOrders.class);
-                var order = new Order();
-                pace(from, until, rate, (number, due) -> {
-                    order.become(number, due);
-                    out.newOrderSingle(order);
-                });
-                out.end();
+                return sent.report(order);
             }
+            var out = appender.methodWriter(NamedOrders.class);
+            var order = new Order();
+            var sent = pace(from, until, rate, (number, due) -> {
+                order.become(number, due);
+                out.newOrderSingle(order);
+            });
+            out.end();
+            return sent.report(order);
         }
     }
 
-    private static void pace(long from, long until, double rate, Sender sender) {
+    /** How many orders were sent, and when they were due: with these, all of them can be made again behind the run. */
+    private static final class Sent {
+        private final long from;
+        private final double gap;
+        private long count;
+        private long[] samples = new long[1 << 20];
+
+        Sent(long from, double gap) {
+            this.from = from;
+            this.gap = gap;
+        }
+
+        void sample(long number, long due) {
+            int at = (int) (number / SAMPLE);
+            if (at == samples.length) {
+                samples = java.util.Arrays.copyOf(samples, 2 * at);
+            }
+            samples[at] = due;
+        }
+
+        String report(Order order) {
+            long digest = 0;
+            for (long number = 0; number < count; number++) {
+                order.become(number, gap > 0 ? from + (long) (number * gap) : samples[(int) (number / SAMPLE)]);
+                digest = order.digest(digest);
+            }
+            return String.format(Locale.ROOT, "{\"sent\":%d,\"digest\":%s}", count, Long.toUnsignedString(digest));
+        }
+    }
+
+    private static Sent pace(long from, long until, double rate, Sender sender) {
         double gap = rate > 0 ? 1e9 / rate : 0;
+        var sent = new Sent(from, gap);
         while (System.nanoTime() < from) {
             Thread.onSpinWait();
         }
+        long due = 0;
         for (long number = 0; ; number++) {
-            long due = gap > 0 ? from + (long) (number * gap) : System.nanoTime();
-            if (due >= until) {
-                return;
+            if (gap > 0) {
+                due = from + (long) (number * gap);
+            } else if (number % SAMPLE == 0) {
+                due = System.nanoTime();
+                sent.sample(number, due);
             }
-            while (System.nanoTime() < due) {
+            if (due >= until) {
+                sent.count = number;
+                return sent;
+            }
+            while (gap > 0 && System.nanoTime() < due) {
                 Thread.onSpinWait();
             }
             sender.send(number, due);
@@ -175,8 +226,9 @@ public final class OrdersOnChronicle {
     public static void main(String[] args) {
         switch (args.length == 0 ? "" : args[0]) {
             case "publish" -> {
-                publish(args[1], Long.parseLong(args[2]), Long.parseLong(args[3]), Double.parseDouble(args[4]), args[5].equals("tuned"));
-                System.out.println("null");
+                long from = Long.parseLong(args[2]);
+                long until = Long.parseLong(args[3]);
+                System.out.println(publish(args[1], from, until, Double.parseDouble(args[4]), args[5].equals("tuned")));
             }
             case "consume" -> consume(args[1], Long.parseLong(args[2]), args[3].equals("tuned"));
             default -> {

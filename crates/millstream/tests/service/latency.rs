@@ -1,0 +1,209 @@
+//! How long messages took, hop by hop, judged by a plain look at the times of all records.
+
+use std::time::Duration;
+
+use millstream::journal::{Journal, Options};
+use millstream::service::{Latencies, Service, Settings, history, latency};
+use millstream::wire::{Cause, Timestamp};
+
+use crate::desk::{Desk, Folder, Limits, Orders, Replies};
+
+/// Takes the answers of the desk, and says something of each.
+struct Watch<R>(R);
+
+#[millstream::interface]
+trait Seen {
+    fn seen(&mut self, id: u64, at: Timestamp);
+}
+
+impl<R: Seen> Replies for Watch<R> {
+    fn accepted(&mut self, id: u64, _: u64) {
+        self.0.seen(id, Timestamp(0));
+    }
+
+    fn rejected(&mut self, id: u64, _: &str, _: i64) {
+        self.0.seen(id, Timestamp(0));
+    }
+
+    fn summary(&mut self, _: u64, _: i64) {}
+}
+
+/// Orders and limits to a desk, whose answers go to a watch; all in segments that roll.
+fn run(folder: &Folder, limits: bool) {
+    for ids in [0..40, 40..90] {
+        folder.orders(ids);
+        let service = Service::new(&folder.journal("replies")).unwrap();
+        let desk = Desk::new(service.publisher::<dyn Replies>().unwrap(), service.clock());
+        let setup = service.component(desk);
+        let mut setup = setup
+            .input::<dyn Orders>(&folder.journal("orders"))
+            .unwrap();
+        if limits {
+            setup = setup
+                .input::<dyn Limits>(&folder.journal("limits"))
+                .unwrap();
+        }
+        setup.start(Settings::default()).unwrap().drain().unwrap();
+        let service = Service::new(&folder.journal("seen")).unwrap();
+        let watch = Watch(service.publisher::<dyn Seen>().unwrap());
+        let setup = service.component(watch);
+        let setup = setup
+            .input::<dyn Replies>(&folder.journal("replies"))
+            .unwrap();
+        setup.start(Settings::default()).unwrap().drain().unwrap();
+    }
+}
+
+/// The parts, with how many messages and the longest in us.
+fn shown(found: &Latencies) -> Vec<(String, u64, f64)> {
+    let hops = found.hops.iter();
+    hops.map(|hop| {
+        let name = |path: &str| path.rsplit('/').next().unwrap().to_owned();
+        let part = format!("{} {} {}", name(&hop.from), name(&hop.to), hop.part);
+        assert!(hop.p50_us <= hop.p90_us && hop.p90_us <= hop.p99_us && hop.p999_us <= hop.max_us);
+        (part, hop.count, hop.max_us)
+    })
+    .collect()
+}
+
+/// The longest way from one journal of the ways to another, in us, by [`history`].
+fn longest(
+    folder: &Folder,
+    sequences: std::ops::RangeInclusive<u64>,
+    from: usize,
+    to: usize,
+) -> (u64, f64) {
+    let mut times = std::collections::BTreeMap::new();
+    for sequence in sequences {
+        let hops = history(&folder.path("seen"), sequence, &[]).unwrap_or_default();
+        if let (Some(from), Some(to)) = (hops.get(from), hops.get(to)) {
+            times.insert((from.sequence, to.sequence), from.time_ns - to.time_ns);
+        }
+    }
+    (
+        times.len() as u64,
+        times.values().copied().max().unwrap() as f64 / 1e3,
+    )
+}
+
+/// Equal to three digits, as the histograms are.
+fn is_near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-3 * b.abs().max(1.0)
+}
+
+#[test]
+fn each_hop_is_what_the_records_say() {
+    let folder = Folder::new();
+    run(&folder, false);
+    let end = Journal::open(folder.path("seen"), Options::read_only())
+        .unwrap()
+        .next()
+        .unwrap();
+    for (first, last) in [(0, None), (10, Some(30)), (40, Some(end + 10))] {
+        let found = latency(&folder.path("seen"), first, last, &[]).unwrap();
+        let range = first..=last.unwrap_or(end - 1).min(end - 1);
+        let parts = shown(&found);
+        let expected = [
+            ("orders replies publish to output", 1, 2),
+            ("replies seen publish to output", 0, 1),
+            ("orders seen origin to output", 0, 2),
+        ];
+        assert_eq!(parts.len(), expected.len(), "{parts:?}");
+        for ((part, count, max_us), (name, later, earlier)) in parts.into_iter().zip(expected) {
+            let (messages, longest_us) = longest(&folder, range.clone(), later, earlier);
+            assert_eq!((part.as_str(), count), (name, messages));
+            assert!(
+                is_near(max_us, longest_us),
+                "{name}: {max_us} of {longest_us} us"
+            );
+        }
+        assert_eq!((found.origins, found.pruned, found.backwards), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_service_with_a_schedule_tells_when_it_took_an_input() {
+    let folder = Folder::new();
+    run(&folder, true);
+    let found = latency(&folder.path("replies"), 0, None, &[]).unwrap();
+    let parts = shown(&found);
+    let names: Vec<&str> = parts.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "orders replies publish to take",
+            "orders replies take to output"
+        ]
+    );
+    assert_eq!(parts[0].1, found.calls);
+    // The two parts are the whole.
+    let whole = latency(&folder.path("seen"), 0, None, &[]).unwrap();
+    assert_eq!(shown(&whole).len(), 4);
+    let schedule = Journal::open(folder.path("replies.schedule"), Options::read_only()).unwrap();
+    std::fs::remove_dir_all(schedule.path()).unwrap();
+    let without = latency(&folder.path("replies"), 0, None, &[]).unwrap();
+    let [(name, count, max_us)] = &shown(&without)[..] else {
+        panic!("one hop");
+    };
+    assert_eq!(
+        (name.as_str(), *count),
+        ("orders replies publish to output", parts[0].1)
+    );
+    assert!(*max_us <= (parts[0].2 + parts[1].2) * 1.01 + 1.0);
+}
+
+#[test]
+fn the_tick_of_a_timer_is_a_beginning() {
+    let folder = Folder::new();
+    let service = Service::new(&folder.journal("replies")).unwrap();
+    let desk = Desk::new(service.publisher::<dyn Replies>().unwrap(), service.clock());
+    let setup = service
+        .component(desk)
+        .every("tick", Duration::from_millis(1), |desk, now_ns| {
+            desk.replies.summary(desk.accepted, now_ns);
+            Ok::<(), Cause>(())
+        });
+    let setup = setup
+        .input::<dyn Orders>(&folder.journal("orders"))
+        .unwrap();
+    let mut runner = setup.start(Settings::default()).unwrap();
+    while runner.report().ticks < 5 {
+        runner.turn().unwrap();
+    }
+    let found = latency(&folder.path("replies"), 0, None, &[]).unwrap();
+    let [(name, count, _)] = &shown(&found)[..] else {
+        panic!("one hop: {found:?}");
+    };
+    assert_eq!(
+        (name.as_str(), *count),
+        ("replies.schedule replies take to output", 5)
+    );
+    assert_eq!((found.calls, found.origins), (5, 0));
+}
+
+#[test]
+fn causes_that_are_pruned_are_counted() {
+    let folder = Folder::new();
+    for ids in [0..2_000, 2_000..4_000] {
+        folder.orders(ids);
+        folder
+            .start("replies", Settings::default())
+            .unwrap()
+            .drain()
+            .unwrap();
+    }
+    let orders = folder.journal("orders");
+    let retention = millstream::journal::Retention {
+        bytes: Some(1 << 16),
+        ..Default::default()
+    };
+    orders.prune(&retention).unwrap();
+    assert!(orders.first().unwrap() > 0);
+    let found = latency(&folder.path("replies"), 0, None, &[]).unwrap();
+    assert!(found.pruned > 0);
+    let counted: u64 = shown(&found).iter().map(|(_, count, _)| count).sum();
+    assert!(
+        counted > 0 && counted + found.pruned <= found.calls,
+        "{found:?}"
+    );
+}

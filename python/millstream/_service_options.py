@@ -1,0 +1,88 @@
+"""What a service may be told about its journals: when records are durable, and who must have them.
+
+>>> sync_seconds("10ms"), sync_seconds("always"), sync_seconds("never")
+(0.01, 0.0, None)
+>>> sync_seconds("sometimes")
+Traceback (most recent call last):
+millstream._errors.ServiceError: sync='sometimes': it is never, always, or a time above 0 like 10ms
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from . import _millstream
+from ._errors import ServiceError
+
+__all__ = ["Hooks", "Retention", "Sync", "checked_followers", "checked_timeout", "seconds", "sync_seconds"]
+
+#: ``"never"``, ``"always"``, a time like ``"10ms"``, a number of seconds or a timedelta.
+Sync = str | float | timedelta
+
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What is removed from the front of an output journal as records come."""
+
+    bytes: int | None = None
+    age_s: float | None = None
+    for_cursors: bool = False
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """How a system holds a service that runs in one of its threads."""
+
+    stopper: _millstream.Stopper
+    meter: _millstream.Meter
+    retention: Retention
+    #: On which its thread stays while it calls the component; on any when there are none.
+    cores: Sequence[int]
+
+
+def seconds(text: str) -> float:
+    """
+    >>> seconds("1.5s"), seconds("2m")
+    (1.5, 120.0)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)", text)
+    if found is None:
+        raise ValueError(f"{text!r} is no length of time like 10ms, 5s, 2m, 1h or 7d")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def sync_seconds(sync: Sync) -> float | None:
+    """As the native half takes it: None for never, 0 for always, or seconds."""
+    if sync == "never":
+        return None
+    if sync == "always":
+        return 0.0
+    try:
+        if isinstance(sync, str):
+            length = seconds(sync)
+        else:
+            length = sync.total_seconds() if isinstance(sync, timedelta) else float(sync)
+    except (TypeError, ValueError):
+        length = 0.0
+    if not 0 < length < 1e9:
+        raise ServiceError(f"sync={sync!r}: it is never, always, or a time above 0 like 10ms")
+    return length
+
+
+def checked_followers(count: int) -> int:
+    """A number of followers."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 64:
+        raise ServiceError(f"wait_follower={count!r}: it is a number of followers, from 0 to 64")
+    return count
+
+
+def checked_timeout(timeout: float) -> float:
+    """A length of time in seconds."""
+    if not isinstance(timeout, (int, float)) or not 0 <= timeout < 1e9:
+        raise ServiceError(f"timeout={timeout!r}: it is a number of seconds from 0 on")
+    return float(timeout)

@@ -1,0 +1,299 @@
+"""The supervisor of a system of services, which ``millstream service up`` is.
+
+Its state directory, ``NAME.state`` beside ``NAME.toml``, holds ``lock``, which it and its processes hold as
+long as they live; ``control``, a socket on which a later ``up`` or ``down`` asks it; ``status.json``, what it
+knows of its processes; and for each service ``SERVICE.json``, which that one's process writes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from datetime import datetime, timezone
+from typing import Any
+
+from ._journal import Journal
+from ._journal_errors import JournalError
+from ._program import UsageError
+from ._system_file import System, read
+from ._system_process import Running
+
+__all__ = ["Supervisor", "ask", "hold"]
+
+#: How often the processes are looked at, in seconds.
+LOOK_S = 0.05
+#: How often inputs that nobody of the system writes are pruned, in seconds.
+PRUNE_S = 10.0
+
+
+def hold(state: str) -> int | None:
+    """Opens the lock of a state directory; nothing when somebody of another run lives."""
+    os.makedirs(state, mode=0o700, exist_ok=True)
+    lock = os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def address(folder: int) -> str:
+    """The socket by a short name: the path of a socket has 107 bytes at most."""
+    return f"/proc/self/fd/{folder}/control"
+
+
+def ask(state: str, what: str) -> dict[str, Any] | None:
+    """Asks the supervisor; nothing when none runs."""
+    try:
+        folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return None
+    try:
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(address(folder))
+            link.sendall(what.encode() + b"\n")
+            with link.makefile("rb") as reply:
+                line = reply.readline()
+    except (FileNotFoundError, ConnectionError):
+        return None
+    finally:
+        os.close(folder)
+    answer: dict[str, Any] = json.loads(line) if line else {"error": "the supervisor has ended"}
+    return answer
+
+
+class Supervisor:
+    """Keeps the processes of a system running until it is told to stop."""
+
+    def __init__(self, system: System, lock: int) -> None:
+        self.system = system
+        self.lock = lock
+        self.running: dict[str, Running] = {}
+        #: Those that are on their way out, in the order in which they are asked.
+        self.leaving: list[Running] = []
+        #: Those that are started when those have left.
+        self.coming: list[Running] = []
+        self.waiting: list[tuple[socket.socket, dict[str, Any]]] = []
+        self.ending = False
+        self.drain_until_s = 0.0
+        self.prune_s = 0.0
+        self.selector = selectors.DefaultSelector()
+
+    # What is told.
+
+    def tell(self, name: str, text: str) -> None:
+        """A line of the log: time, service, text."""
+        now = datetime.now(timezone.utc)
+        try:
+            print(f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03}Z  {name}  {text}", flush=True)
+        except BrokenPipeError:
+            # Who read the log has gone; the services go on.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def write_status(self) -> None:
+        known = {name: running.status() for name, running in self.running.items()}
+        path = os.path.join(self.system.state, "status.json")
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
+            json.dump({"pid": os.getpid(), "processes": known}, file)
+        os.replace(f"{path}.new", path)
+
+    # What is done.
+
+    def run(self) -> int:
+        """Until a signal or ``down`` comes, or nothing is left that could run."""
+        wake, woken = socket.socketpair()
+        for end in (wake, woken):
+            end.setblocking(False)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self.end())
+        listener = self.listen()
+        self.selector.register(listener, selectors.EVENT_READ)
+        self.selector.register(woken, selectors.EVENT_READ)
+        self.apply(self.system)
+        while not (self.ending and not self.leaving):
+            for key, _ in self.selector.select(LOOK_S):
+                if key.fileobj is listener:
+                    self.answer(listener.accept()[0])
+                else:
+                    woken.recv(4096)
+            self.look()
+            if not self.ending and self.is_lost():
+                self.tell(self.title, "nothing is left that could run")
+                self.write_status()
+                return 1
+        self.write_status()
+        return 0
+
+    @property
+    def title(self) -> str:
+        return os.path.basename(self.system.path)
+
+    def is_lost(self) -> bool:
+        busy = self.leaving or self.coming
+        return not busy and all(running.state == "failed" for running in self.running.values())
+
+    def listen(self) -> socket.socket:
+        folder = os.open(self.system.state, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.unlink("control", dir_fd=folder)
+        except FileNotFoundError:
+            pass
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(address(folder))
+        listener.listen()
+        os.close(folder)
+        return listener
+
+    def look(self) -> None:
+        changed = [running.look(self.lock) for running in self.running.values()]
+        changed += [running.look(self.lock) for running in self.leaving]
+        if self.leaving:
+            self.leave()
+        elif self.coming and not self.ending:
+            for running in self.coming:
+                running.start(self.lock)
+            self.coming.clear()
+            changed.append(True)
+        if not self.leaving and not self.coming:
+            for link, plan in self.waiting:
+                reply(link, plan)
+            self.waiting.clear()
+        if any(changed):
+            self.write_status()
+        if time.monotonic() >= self.prune_s:
+            self.prune_s = time.monotonic() + PRUNE_S
+            self.prune()
+
+    def leave(self) -> None:
+        """Stops those that are on their way out one after the other, once they have taken what is there."""
+        while self.leaving and self.leaving[0].state == "stopped":
+            self.leaving.pop(0)
+            self.drain_until_s = time.monotonic() + self.system.drain_s
+        if self.leaving and self.leaving[0].state != "stopping":
+            first = self.leaving[0]
+            if first.state != "running" or self.has_drained(first) or time.monotonic() > self.drain_until_s:
+                first.stop()
+
+    def has_drained(self, running: Running) -> bool:
+        """Whether its services have taken all that others of the system have put out."""
+        writers = running.system.writers
+        for service in running.process.services:
+            known = service_status(running.system, service.name)
+            if known.get("pid") != running.status()["pid"]:
+                continue
+            for path in service.inputs:
+                end = next_of(os.path.join(running.system.folder, path)) if path in writers else None
+                if end is not None and known["positions"].get(path, end) < end:
+                    return False
+        return True
+
+    def end(self) -> None:
+        """Stops all, in the order of their inputs."""
+        if not self.ending:
+            self.ending = True
+            self.coming.clear()
+            self.tell(self.title, "stopping")
+            self.drain_until_s = time.monotonic() + self.system.drain_s
+            leaving = [running for running in self.running.values() if running not in self.leaving]
+            self.leaving.extend(leaving)
+
+    def apply(self, system: System) -> dict[str, Any]:
+        """Makes what runs what the file says; gives which processes that changes, and how."""
+        plan: dict[str, Any] = {"unchanged": [], "started": [], "restarted": [], "stopped": []}
+        before, self.running, self.system = self.running, {}, system
+        for process in system.processes:
+            old = before.pop(process.name, None)
+            if old is not None and old.is_same(process, system) and old.state == "running":
+                old.process, old.system = process, system
+                self.running[process.name] = old
+                plan["unchanged"].append(process.name)
+                continue
+            self.running[process.name] = Running(process, system, self.tell)
+            self.coming.append(self.running[process.name])
+            plan["started" if old is None else "restarted"].append(process.name)
+            if old is not None:
+                self.leaving.append(old)
+        plan["stopped"] = list(before)
+        self.leaving.extend(before.values())
+        self.drain_until_s = time.monotonic() + system.drain_s
+        return plan
+
+    def answer(self, link: socket.socket) -> None:
+        """Does what a later ``up`` or ``down`` asks for."""
+        link.settimeout(1.0)
+        try:
+            with link.makefile("rb") as stream:
+                what = stream.readline().strip()
+        except OSError:
+            link.close()
+            return
+        if what == b"down":
+            self.end()
+            reply(link, {"pid": os.getpid()})
+        elif self.ending:
+            reply(link, {"error": "the system is stopping"})
+        elif what != b"apply":
+            reply(link, {"error": "this supervisor is of another version"})
+        elif self.leaving or self.coming:
+            reply(link, {"error": "the last change is still being applied"})
+        else:
+            try:
+                plan = self.apply(read(self.system.path))
+            except UsageError as error:
+                reply(link, {"error": str(error)})
+                return
+            self.tell(self.title, "applied")
+            self.waiting.append((link, plan))
+
+    def prune(self) -> None:
+        """Removes what is to go of the inputs that nobody of the system writes."""
+        for path, options in self.system.journals.items():
+            if path in self.system.writers or not options.retains:
+                continue
+            place = os.path.join(self.system.folder, path)
+            try:
+                Journal(place, "r").close()  # one that is not there is not made
+                with Journal(place) as journal:
+                    journal.prune(
+                        bytes=options.retain_bytes,
+                        age=options.retain_age_s,
+                        keep_for_cursors=options.retain_for_cursors,
+                    )
+            except JournalError as error:
+                if os.path.isdir(place):
+                    self.tell(self.title, f"cannot prune: {error}")
+
+
+def reply(link: socket.socket, answer: dict[str, Any]) -> None:
+    try:
+        link.sendall(json.dumps(answer).encode() + b"\n")
+    except OSError:
+        pass  # who asked has gone
+    link.close()
+
+
+def service_status(system: System, name: str) -> dict[str, Any]:
+    """What the process of a service has written last."""
+    try:
+        with open(os.path.join(system.state, f"{name}.json"), encoding="utf-8") as file:
+            found: dict[str, Any] = json.load(file)
+            return found
+    except (OSError, ValueError):
+        return {}
+
+
+def next_of(path: str) -> int | None:
+    """The number that the next record of a journal gets; nothing when there is no journal."""
+    try:
+        with Journal(path, "r") as journal:
+            return journal.next
+    except JournalError:
+        return None

@@ -1,0 +1,209 @@
+"""A process of a system of services whose components are Python: a thread for each of its services.
+
+It is told by one line of JSON on standard input what to run, and that it is to end by the end of that input:
+so it ends also when the supervisor is killed. What each service does it writes to a file of the state
+directory, ``SERVICE.json``. Programs in Rust do the same (``millstream::service::system``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from . import _millstream
+from ._errors import ServiceError
+from ._journal import Journal
+from ._journal_errors import JournalError, JournalNotFoundError
+from ._program import UsageError
+from ._service_options import Hooks, Retention
+from ._service_program import failed, load, told
+
+__all__ = ["main"]
+
+#: How often the files of the services are written, in seconds.
+EVERY_S = 0.2
+#: Over how many seconds a rate is taken.
+RATE_S = 3.0
+
+
+class Part(threading.Thread):
+    """One service, on its thread."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        super().__init__(name=order["name"], daemon=True)
+        self.order = order
+        self.component = load(order["component"])
+        self.stopper = _millstream.Stopper()
+        self.meter = _millstream.Meter()
+        self.waits_for: str | None = None
+        self.stopping = False
+        self.code: int | None = None
+        self.calls: deque[tuple[float, int]] = deque()
+        self.written = ""
+
+    def run(self) -> None:
+        try:
+            self.serve()
+            self.code = 0
+        except BaseException as error:  # a component may end by SystemExit too
+            self.code = 1
+            if isinstance(error, Exception):
+                failed(f"service {self.name}", error)
+            else:
+                told(f"service {self.name}", f"ended by {type(error).__name__}", 1)
+
+    def serve(self) -> None:
+        from .service import serve
+
+        order = self.order
+        if not self.has_inputs():
+            return
+        retention = Retention(order["retain_bytes"], order["retain_age_s"], order["retain_for_cursors"])
+        serve(
+            self.component,
+            order["inputs"],
+            out=order["out"],
+            wait=order["wait"],
+            on_error=order["on_error"],
+            dead_letters=order["dead_letters"],
+            rebuild=order["rebuild"],
+            snapshot_every=order["snapshot_every"],
+            sync=order["sync"],
+            wait_follower=order["wait_follower"],
+            hooks=Hooks(self.stopper, self.meter, retention, order["cores"]),
+        )
+
+    def has_inputs(self) -> bool:
+        """Waits until all inputs are there; false when it is to stop before."""
+        for path in self.order["inputs"]:
+            while not is_journal(path):
+                self.waits_for = path
+                if self.stopping:
+                    return False
+                time.sleep(0.02)
+        self.waits_for = None
+        return True
+
+    def stop(self) -> None:
+        self.stopping = True
+        self.stopper.stop()
+
+    def status(self) -> dict[str, Any]:
+        """What is told to who asks for the status of the system."""
+        (calls, ticks, skipped, dead_letters), positions = self.meter.read()
+        now = time.monotonic()
+        while len(self.calls) > 1 and now - self.calls[0][0] > RATE_S:
+            self.calls.popleft()
+        self.calls.append((now, calls + ticks))
+        (before, few), (after, many) = self.calls[0], self.calls[-1]
+        state = "starting" if positions is None else "running"
+        return {
+            "pid": os.getpid(),
+            "state": state if self.waits_for is None else f"waiting for {self.waits_for}",
+            "calls": calls,
+            "ticks": ticks,
+            "skipped": skipped,
+            "dead_letters": dead_letters,
+            "calls_per_s": round((many - few) / (after - before), 1) if after > before else 0.0,
+            "positions": dict(zip(self.order["inputs"], positions or [], strict=False)),
+        }
+
+    def write(self, state: str) -> None:
+        text = json.dumps(self.status())
+        if text != self.written:
+            self.written = text
+            path = os.path.join(state, f"{self.name}.json")
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(f"{path}.new", path)
+
+
+class Log:
+    """Standard output or standard error, which goes to the supervisor. When that has been killed, what is
+    printed is lost; it is no fault of the component, whose call is not skipped for it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except BrokenPipeError:
+            pass
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def is_journal(path: str) -> bool:
+    """Whether there is a journal; what is there and is none is told by who opens it."""
+    try:
+        Journal(path, "r").close()
+    except JournalNotFoundError:
+        return False
+    except JournalError:
+        return True
+    return True
+
+
+def main() -> int:
+    """Runs what standard input says until that ends."""
+    with open(0, "rb", buffering=0, closefd=False) as stdin:
+        line = stdin.readline()
+    if not line:
+        return told("service up", "this program is started by `millstream service up`", 2)
+    order = json.loads(line)
+    sys.stdout, sys.stderr = Log(sys.stdout), Log(sys.stderr)
+    try:
+        parts = [Part(part) for part in order["services"]]
+    except UsageError as error:
+        return told("service up", str(error), 2)
+    except ServiceError as error:
+        return failed("service up", error)
+    asked = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: asked.set())
+    for part in parts:
+        part.start()
+    deadline: float | None = None
+    while any(part.is_alive() for part in parts):
+        readable, _, _ = select.select([] if asked.is_set() else [0], [], [], EVERY_S)
+        if readable and not os.read(0, 4096):
+            asked.set()
+        if any(part.code is not None for part in parts):
+            asked.set()  # services of one process end together
+        if asked.is_set() and deadline is None:
+            deadline = time.monotonic() + order["stop_s"]
+            for part in parts:
+                part.stop()
+        if deadline is not None:
+            for part in parts:
+                part.join(0.01)
+        for part in parts:
+            part.write(order["state"])
+        if deadline is not None and time.monotonic() > deadline:
+            busy = ", ".join(part.name for part in parts if part.is_alive())
+            told("service up", f"{busy}: the call that it is in does not end", 1)
+            sys.stdout.flush()
+            os._exit(1)
+    for part in parts:
+        part.write(order["state"])
+    return max(part.code or 0 for part in parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

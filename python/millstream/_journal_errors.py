@@ -29,6 +29,7 @@ __all__ = [
     "JournalPermissionError",
     "JournalPoisonedError",
     "JournalReadOnlyError",
+    "JournalSupersededError",
     "JournalUsageError",
     "JournalVersionError",
     "NotAJournalError",
@@ -116,6 +117,10 @@ class JournalDamageError(JournalError, OSError):
 
 class JournalPoisonedError(JournalError, OSError):
     """A sync has failed: nothing more is acknowledged until all have closed the journal and open it again."""
+
+
+class JournalSupersededError(JournalError, RuntimeError):
+    """Another copy of the journal was promoted to leader: nothing is appended here until this one is a copy of it."""
 
 
 class JournalForkedError(JournalError, RuntimeError):

@@ -59,6 +59,7 @@ mod retention;
 mod sealed;
 mod segment;
 pub mod storage;
+mod term;
 mod verify;
 mod writer;
 
@@ -73,5 +74,6 @@ pub use pinned::PinnedRecord;
 pub use reader::{Reader, Record, Wait};
 pub use retention::Pruned;
 pub use storage::Mapped;
+pub use term::{Standing, Term};
 pub use verify::{Damage, Progress, Report};
 pub use writer::{Claim, Writer};

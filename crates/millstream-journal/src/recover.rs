@@ -22,6 +22,7 @@ use crate::options::Options;
 use crate::planted::{self, Bug};
 use crate::segment::{self, Mark, Segment};
 use crate::storage::{Access, Region, Storage};
+use crate::term;
 
 /// How much is brought into memory at once.
 const STEP: u64 = 2 << 20;
@@ -211,6 +212,7 @@ impl Listing {
             ]
             .contains(&name)
                 || name.starts_with("draft-")
+                || term::is_ours(name)
         };
         if numbers.is_empty()
             && let Some(other) = names.iter().find(|name| !ours(name))

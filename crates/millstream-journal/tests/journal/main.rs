@@ -25,4 +25,5 @@ mod power_loss;
 mod processes;
 mod retention;
 mod rolls;
+mod terms;
 mod trial;

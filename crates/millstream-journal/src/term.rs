@@ -258,11 +258,11 @@ impl<S: Storage> Journal<S> {
         Ok(true)
     }
 
-    /// Make this journal a copy: only an opening with [`sole_writer`](crate::Options::sole_writer) appends from now on.
+    /// Mark this journal as a copy: only an opening with [`sole_writer`](crate::Options::sole_writer) appends from now on.
     ///
     /// # Errors
     /// As [`begin_term`](Self::begin_term).
-    pub fn become_copy(&self) -> Result<()> {
+    pub fn mark_as_copy(&self) -> Result<()> {
         let core = self.sole()?;
         write(core, COPY, &[COPY_MAGIC])
     }

@@ -67,13 +67,13 @@ fn only_the_sole_writer_appends_to_a_copy_until_it_begins_a_term() {
     let path = journal.path();
     journal.writer().unwrap().append(b"first").unwrap();
     assert!(matches!(
-        journal.become_copy(),
+        journal.mark_as_copy(),
         Err(Error::NotSoleWriter { .. })
     ));
     drop(journal);
     let follower = Journal::open(&path, sole()).unwrap();
-    follower.become_copy().unwrap();
-    follower.become_copy().unwrap();
+    follower.mark_as_copy().unwrap();
+    follower.mark_as_copy().unwrap();
     follower.writer().unwrap().append(b"second").unwrap();
     // While the follower is there, nobody makes it a leader.
     let other = Journal::open(&path, sole()).unwrap();
@@ -113,7 +113,7 @@ fn a_superseded_journal_comes_back_with_the_terms_of_the_leader() {
     assert_ne!(own.id, first.id);
     assert!(old.supersede(2).unwrap());
     assert!(old.is_superseded());
-    old.become_copy().unwrap();
+    old.mark_as_copy().unwrap();
     old.adopt_terms(&[first, second]).unwrap();
     assert_eq!(old.terms().unwrap(), [first, second]);
     assert!(!old.is_superseded());

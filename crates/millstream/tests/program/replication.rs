@@ -480,11 +480,11 @@ fn over_tls_a_leader_shows_who_it_is() {
     for (args, says) in [
         (
             &["--tls-ca", text(&other)][..],
-            "TLS: invalid peer certificate",
+            "TLS: the leader's certificate is refused: none of the certificates in --tls-ca vouches for it",
         ),
         (
             &["--tls-ca", text(&ca), "--tls-name", "wrong.example"],
-            "TLS: invalid peer certificate",
+            "TLS: the leader's certificate is refused: it does not name the host",
         ),
         (&["--tls-ca", text(&key)], "no certificate in this file"),
         (&[], "does it speak TLS"),

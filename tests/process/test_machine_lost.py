@@ -255,7 +255,7 @@ def test_machines_take_over_from_each_other_again_and_again(machines: list[Machi
     faults: list[str] = []
     for _ in range(ROUNDS):
         before = len(lines_of(acknowledged))
-        wait_for(lambda before=before: len(lines_of(acknowledged)) > before + 100, "acknowledgements")  # type: ignore[misc]
+        wait_for(lambda before=before: len(lines_of(acknowledged)) > before + 100, "acknowledgements")
         time.sleep(chance.random() / 2)
         faults.append(take_over(leader, other, chance, acknowledged))
         leader, other = other, leader

@@ -120,7 +120,7 @@ class JournalPoisonedError(JournalError, OSError):
 
 
 class JournalSupersededError(JournalError, RuntimeError):
-    """Another copy of the journal was promoted to leader: nothing is appended here until this one is a copy of it."""
+    """Another copy was promoted to leader: nothing is appended here any more."""
 
 
 class JournalForkedError(JournalError, RuntimeError):

@@ -288,18 +288,25 @@ def test_the_guide_runs_as_it_stands(free_port: Callable[[], int], tmp_path: Pat
     script = "set -e\ntrap 'kill -9 $(jobs -p) 2> /dev/null || :' EXIT\n" + "".join(blocks(DOCUMENT, "sh"))
     script = script.replace("7600", str(free_port())).replace("7601", str(free_port()))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=2 * TIMEOUT,
-    )
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told
-    assert "the journal's term 0 is superseded by term 1" in done.stdout, told
-    assert "leads in term 1 from record 11 on; it was a copy in term 0" in done.stdout, told
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        shell = subprocess.Popen(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            code = shell.wait(2 * TIMEOUT)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            code = shell.wait()
+    told = log.read_text()
+    assert code == 0, told
+    assert "the journal's term 0 is superseded by term 1" in told
+    assert "leads in term 1 from record 11 on; it was a copy in term 0" in told
     replies = [calls(tmp_path / name / "replies") for name in ("a", "b")]
     assert replies[0] == replies[1]
     orders = [f"{who}-{n}" for who in ("first", "second") for n in range(10)]

@@ -252,6 +252,10 @@ def test_machines_take_over_from_each_other_again_and_again(machines: list[Machi
     leader.serve()
     other.follow(leader)
     leader.lead(chance.randrange(1 << 30), acknowledged)
+    # Before the other machine has a copy of each journal there is nothing to promote.
+    wait_for(
+        lambda: any(line.startswith("balances") for line in lines_of(acknowledged)), "a copy of the output"
+    )
     faults: list[str] = []
     for _ in range(ROUNDS):
         before = len(lines_of(acknowledged))

@@ -29,6 +29,7 @@ __all__ = [
     "JournalPermissionError",
     "JournalPoisonedError",
     "JournalReadOnlyError",
+    "JournalSupersededError",
     "JournalUsageError",
     "JournalVersionError",
     "NotAJournalError",
@@ -116,6 +117,10 @@ class JournalDamageError(JournalError, OSError):
 
 class JournalPoisonedError(JournalError, OSError):
     """A sync has failed: nothing more is acknowledged until all have closed the journal and open it again."""
+
+
+class JournalSupersededError(JournalError, RuntimeError):
+    """Another copy was promoted to leader: nothing is appended here any more."""
 
 
 class JournalForkedError(JournalError, RuntimeError):

@@ -39,6 +39,25 @@ def test_the_commands_of_the_guide_run(
     assert len(records[0].splitlines()) == block.count("buy") + block.count("sell")
 
 
+def test_a_certificate_of_an_authority_is_refused_in_words(
+    millstream_bin: Path, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    plain = """
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=leader \\
+            -addext "subjectAltName = IP:127.0.0.1" -keyout key.pem -out cert.pem
+        echo 'buy 100' | millstream journal append orders
+        tls="--tls-cert cert.pem --tls-key key.pem"
+        millstream journal serve --listen 127.0.0.1:7600 $tls orders 2> served &
+        until grep -q listening served; do sleep 0.1; done
+        ! millstream journal follow 127.0.0.1:7600 orders-copy --tls-ca cert.pem 2> refused
+        cat refused
+    """
+    told = shell(plain, millstream_bin, free_port(), tmp_path)
+    assert "it is the certificate of an authority (CA:TRUE), as plain `openssl req -x509` makes it" in told
+    assert "CaUsedAsEndEntity" in told
+    assert not (tmp_path / "orders-copy").exists()
+
+
 def test_a_number_is_printed_when_the_copy_has_it(
     millstream_bin: Path, free_port: Callable[[], int], tmp_path: Path
 ) -> None:

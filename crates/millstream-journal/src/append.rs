@@ -19,6 +19,7 @@ use crate::lock::{self, Slot, Taken};
 use crate::planted::{self, Bug};
 use crate::segment::{self, Mark};
 use crate::storage::{Storage, fault};
+use crate::term;
 
 /// What the writers of one opening share.
 pub(crate) struct Appender<S: Storage> {
@@ -62,6 +63,7 @@ impl<S: Storage> Appender<S> {
     pub fn new(core: Arc<Core<S>>, durable: Arc<Durable<S>>) -> Result<Self> {
         let control = core.control()?;
         let permit = lock::permit(&core)?;
+        term::check(&core)?;
         let slot = Slot::take(Arc::clone(&core))?;
         let tail = Tail::new(&core, core.segment(control.tail_segment())?)?;
         let ahead = Ahead::start(Arc::clone(&core), Arc::clone(&durable))?;
@@ -226,10 +228,8 @@ impl<S: Storage> Appender<S> {
     fn ready(&self) -> Result<&Control<S::Region>> {
         let control = self.core.control()?;
         self.core.check_fork()?;
-        if control.is_poisoned() {
-            return Err(Error::Poisoned {
-                path: self.core.path(),
-            });
+        if control.is_stopped() {
+            term::stopped(&self.core)?;
         }
         Ok(control)
     }

@@ -23,6 +23,8 @@ const SEGMENT_BYTES: u64 = 8;
 const BOOT: [u64; 2] = [16, 24];
 const READY: u64 = 32;
 const POISON: u64 = 40;
+const FAILED_SYNC: u64 = u64::MAX;
+const NEWER_TERM: u64 = u64::from_le_bytes(*b"NEWTERM\0");
 const OWNER: u64 = 48;
 const CUTS: u64 = 56;
 
@@ -170,14 +172,35 @@ impl<R: Region> Control<R> {
         self.region.load(SEGMENT_BYTES)
     }
 
+    /// Whether nothing may be appended: a sync has failed, or the journal is superseded.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.region.load(POISON) != 0
+    }
+
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        self.region.load(POISON) != 0
+        self.is_stopped() && !self.is_superseded()
     }
 
     pub fn poison(&self) {
         // No single bit takes that back.
-        self.region.publish(POISON, u64::MAX);
+        self.region.publish(POISON, FAILED_SYNC);
+    }
+
+    /// Whether a newer term is known.
+    pub fn is_superseded(&self) -> bool {
+        self.region.load(POISON) == NEWER_TERM
+    }
+
+    /// A newer term is known. A failed sync stays the graver word.
+    pub fn supersede(&self) {
+        let _stopped_already = self.region.exchange(POISON, 0, NEWER_TERM);
+    }
+
+    /// The journal is in the newest term that is known.
+    pub fn end_supersession(&self) {
+        let _stopped_otherwise = self.region.exchange(POISON, NEWER_TERM, 0);
     }
 
     /// A sync begins. Whoever dies before [`end_sync`](Self::end_sync) has perhaps been told that it failed, and told nobody.

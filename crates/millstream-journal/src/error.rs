@@ -142,6 +142,28 @@ pub enum Error {
         /// The journal.
         path: PathBuf,
     },
+    /// Another copy of the journal was promoted to leader.
+    #[error("{}: the journal's term {term} is superseded by term {by}: another copy was promoted to leader; `millstream journal rejoin` makes this one a copy of it", path.display())]
+    Superseded {
+        /// The journal.
+        path: PathBuf,
+        /// Its own term.
+        term: u64,
+        /// The newer one.
+        by: u64,
+    },
+    /// Only the follower appends to a copy.
+    #[error("{}: the journal is a copy, to which only its follower appends; `millstream journal promote` makes it a leader", path.display())]
+    IsCopy {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// What changes terms must be the only one that appends.
+    #[error("{}: terms are changed only by an opening that is the sole writer", path.display())]
+    NotSoleWriter {
+        /// The journal.
+        path: PathBuf,
+    },
     /// The journal was opened for reading.
     #[error("{}: the journal is open for reading only", path.display())]
     ReadOnly {

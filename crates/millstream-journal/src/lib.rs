@@ -62,6 +62,7 @@ mod sealed;
 mod segment;
 mod start;
 pub mod storage;
+mod term;
 mod verify;
 mod writer;
 
@@ -76,5 +77,6 @@ pub use pinned::PinnedRecord;
 pub use reader::{Reader, Record, Wait};
 pub use retention::Pruned;
 pub use storage::Mapped;
+pub use term::{Standing, Term};
 pub use verify::{Damage, Progress, Report, Torn};
 pub use writer::{Claim, Writer};

@@ -14,6 +14,7 @@ use crate::identity::{self, Identity};
 use crate::options::Options;
 use crate::recover;
 use crate::storage::{Access, Hold, Storage};
+use crate::term;
 
 /// An opening and the lock that keeps others from recovering meanwhile.
 pub(crate) struct Opened<S: Storage> {
@@ -177,6 +178,9 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
         .and_then(|()| check(storage, &control))
         .inspect_err(|_| control.poison())?;
     control.end_recovery(&plan.facts, storage.mount());
+    if term::standing(storage)?.superseded_by.is_some() {
+        control.supersede();
+    }
     check(storage, &control)
 }
 

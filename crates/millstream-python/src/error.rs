@@ -151,7 +151,9 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
         E::Pruned { path, .. } => ("RecordPrunedError", (None, Some(path), None)),
         E::NotYet { path, .. } => ("RecordNotYetError", (None, Some(path), None)),
         E::RecordTooLarge { .. } => ("RecordTooLargeError", none),
+        E::Superseded { path, .. } => ("JournalSupersededError", (None, Some(path), None)),
         E::Busy { path, .. }
+        | E::IsCopy { path }
         | E::Locked { path, .. }
         | E::TooManyWriters { path, .. }
         | E::CursorTaken { path, .. } => ("JournalBusyError", (None, Some(path), None)),

@@ -24,7 +24,7 @@
 //!     let mut options = FollowOptions::new("127.0.0.1", told.recv()?.port(), &copy);
 //!     options.once = true;
 //!     let followed = follow(&options, &AtomicBool::new(false))?;
-//!     assert_eq!((followed.records, followed.acknowledged), (1, 1));
+//!     assert_eq!((followed[0].records, followed[0].acknowledged), (1, 1));
 //!     stop.store(true, Ordering::Relaxed);
 //!     leader.join().expect("no panic")?;
 //!     Ok::<(), Box<dyn std::error::Error>>(())
@@ -32,29 +32,40 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod admit;
+mod call;
+mod certificate;
 mod copy;
 mod error;
 mod follow;
 mod followers;
 mod frames;
 mod handshake;
+mod history;
 mod incoming;
 mod message;
+mod promote;
+mod rejoin;
 mod secret;
+mod send;
 mod serve;
 mod session;
 mod stream;
+mod tell;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod watch;
 
 use std::time::Duration;
 
 pub use error::{Reason, ReplicationError};
 pub use follow::{FollowOptions, Followed, follow};
 pub use followers::Followers;
+pub use promote::{Promoted, promote};
+pub use rejoin::{Part, Rejoin, RejoinOptions};
 pub use secret::Secret;
-pub use serve::{ServeOptions, serve};
+pub use serve::{ServeOptions, serve, with_companions};
 pub use tls::FollowerTls;
 
 /// After so many heartbeats of silence the other side is taken for dead.

@@ -7,6 +7,7 @@ use crate::identity;
 use crate::segment;
 use crate::start::{self, Start};
 use crate::storage::{Access, Storage};
+use crate::term;
 
 /// The files of the directory.
 pub(super) struct Listing {
@@ -165,5 +166,5 @@ fn is_ours(name: &str) -> bool {
         "writers",
         "cursors",
     ];
-    ours.contains(&name) || is_draft(name)
+    ours.contains(&name) || is_draft(name) || term::is_ours(name)
 }

@@ -31,6 +31,7 @@ mod processes;
 mod removed;
 mod retention;
 mod rolls;
+mod terms;
 mod trial;
 mod truncated;
 mod waking;

@@ -12,13 +12,16 @@ mod follow;
 mod import;
 mod info;
 mod input;
+mod leader;
 mod line;
 mod making;
 pub(super) mod moment;
 pub(super) mod output;
 pub(super) mod progress;
+mod promote;
 mod prune;
 mod range;
+mod rejoin;
 mod serve;
 mod tail;
 mod verify;
@@ -61,6 +64,10 @@ enum Verb {
     Serve(serve::Args),
     /// Keep a live copy of a journal of another machine.
     Follow(follow::Args),
+    /// Make copies leaders, in a new term, after their leader was lost.
+    Promote(promote::Args),
+    /// Make an old leader's journals copies of the new leader's.
+    Rejoin(rejoin::Args),
 }
 
 /// Do it. Gives the verb's name as well, for the message of a failure.
@@ -82,6 +89,8 @@ pub(super) fn run(args: Args) -> (&'static str, Result<(), Failure>) {
         Verb::Copy(args) => ("journal copy", copy::run(&args, &stop)),
         Verb::Serve(args) => ("journal serve", serve::run(args, &stop)),
         Verb::Follow(args) => ("journal follow", follow::run(args, &stop)),
+        Verb::Promote(args) => ("journal promote", promote::run(&args)),
+        Verb::Rejoin(args) => ("journal rejoin", rejoin::run(args, &stop)),
     };
     match outcome {
         Ok(()) | Err(End::ReaderGone) => (name, Ok(())),

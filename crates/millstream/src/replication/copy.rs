@@ -10,7 +10,8 @@ use millstream_flow::clock::now_ns;
 use millstream_journal::{Error, Host, Identity, Journal, Options, Sync, Writer};
 
 use super::error::ReplicationError;
-use super::message::{Last, Welcome, record_crc};
+use super::history::{newest, recent};
+use super::message::{Last, Member, Offer, record_crc};
 
 /// What the leader took, the copy takes.
 const RECORD_BYTES_MAX: u32 = 1 << 28;
@@ -31,17 +32,34 @@ struct Open {
     /// The lineage that it belongs to; nothing while the leader is to say, or to compare the last records.
     lineage: Option<u128>,
     next: u64,
+    /// All before this one is on the disk.
+    synced: u64,
     acknowledged: u64,
     synced_ns: u64,
 }
 
-/// Where a copy stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
-    pub lineage: Option<u128>,
-    pub own: u64,
-    pub next: u64,
-    pub last: Option<Last>,
+/// What the record before `next` is, if the journal has it.
+pub(super) fn last(journal: &Journal, next: u64) -> Result<Option<Last>, ReplicationError> {
+    if next <= journal.first()? {
+        return Ok(None);
+    }
+    let mut reader = journal.reader()?;
+    let record = reader.read(next - 1)?;
+    Ok(Some(Last {
+        time_ns: record.time_ns,
+        crc: record_crc(record.sequence, record.time_ns, record.body),
+    }))
+}
+
+impl Open {
+    fn sync(&mut self) -> Result<(), ReplicationError> {
+        if self.synced < self.next {
+            self.journal.sync()?;
+            self.synced = self.next;
+            self.synced_ns = now_ns();
+        }
+        Ok(())
+    }
 }
 
 impl Copy {
@@ -78,6 +96,14 @@ impl Copy {
     }
 
     fn take(&mut self, journal: Journal) -> Result<(), ReplicationError> {
+        let standing = journal.standing()?;
+        let leads = standing.term > 0 && !standing.is_copy;
+        if leads || standing.superseded_by.is_some() {
+            return Err(ReplicationError::WasLeader {
+                path: self.dir.clone(),
+                term: standing.term,
+            });
+        }
         // A reader of the copy may have been here first, and then has made a journal that nothing was ever in.
         let undecided = self.adopt || journal.next()? == 0;
         let identity = journal.identity()?;
@@ -93,6 +119,7 @@ impl Copy {
                 false => Some(journal.lineage()?),
             },
             acknowledged: next,
+            synced: next,
             synced_ns: now_ns(),
             next,
             writer,
@@ -101,35 +128,27 @@ impl Copy {
         Ok(())
     }
 
-    /// Where it stands, and whose it is.
-    pub fn position(&self) -> Result<Position, ReplicationError> {
-        let Some(open) = &self.open else {
-            return Ok(Position {
-                lineage: None,
-                own: self.own.own,
-                next: 0,
-                last: None,
-            });
-        };
-        let mut last = None;
-        if open.next > open.journal.first()? {
-            let mut reader = open.journal.reader()?;
-            let record = reader.read(open.next - 1)?;
-            last = Some(Last {
-                time_ns: record.time_ns,
-                crc: record_crc(record.sequence, record.time_ns, record.body),
-            });
-        }
-        Ok(Position {
-            lineage: open.lineage,
+    /// What it has, for the leader that calls it `name`.
+    pub fn position(&self, name: &str) -> Result<Member, ReplicationError> {
+        let mut member = Member {
+            journal: name.to_owned(),
+            lineage: None,
             own: self.own.own,
-            next: open.next,
-            last,
-        })
+            next: 0,
+            last: None,
+            terms: Vec::new(),
+        };
+        if let Some(open) = &self.open {
+            member.lineage = open.lineage;
+            member.next = open.next;
+            member.last = last(&open.journal, open.next)?;
+            member.terms = recent(open.journal.terms()?);
+        }
+        Ok(member)
     }
 
     /// The leader has said yes: make the copy, or see that it is one.
-    pub fn begin(&mut self, welcome: &Welcome) -> Result<(), ReplicationError> {
+    pub fn begin(&mut self, welcome: &Offer) -> Result<(), ReplicationError> {
         if self.open.is_none() {
             let identity = Identity {
                 lineage: welcome.lineage,
@@ -167,6 +186,14 @@ impl Copy {
             );
             return Err(ReplicationError::protocol(what));
         }
+        let (theirs, ours) = (newest(&welcome.terms), open.journal.standing()?.term);
+        if theirs < ours {
+            let path = self.dir.clone();
+            return Err(ReplicationError::OlderTerm { path, theirs, ours });
+        }
+        open.journal.mark_as_copy()?;
+        // Before the first record of a term that is new here.
+        open.journal.adopt_terms(&welcome.terms)?;
         Ok(())
     }
 
@@ -201,6 +228,14 @@ impl Copy {
         self.open.as_ref().map_or(0, |open| open.acknowledged)
     }
 
+    /// Make all that has come last, before the copy of what follows from it gets more.
+    pub fn sync(&mut self) -> Result<(), ReplicationError> {
+        match (&mut self.open, self.sync) {
+            (None, _) | (_, Sync::Never) => Ok(()),
+            (Some(open), _) => open.sync(),
+        }
+    }
+
     /// Make what has come last, as `sync` says, and tell up to where it may be acknowledged; `None` when that is nothing new. With `now`
     /// nothing is left for later.
     pub fn acknowledge(&mut self, now: bool) -> Result<Option<u64>, ReplicationError> {
@@ -216,10 +251,7 @@ impl Copy {
         match sync {
             Sync::Never => {}
             Sync::Every(time) if !now && since < time => return Ok(None),
-            Sync::Every(_) | Sync::Always => {
-                open.journal.sync()?;
-                open.synced_ns = now_ns();
-            }
+            Sync::Every(_) | Sync::Always => open.sync()?,
         }
         open.acknowledged = open.next;
         Ok(Some(open.acknowledged))

@@ -27,12 +27,15 @@ pub enum Reason {
     Trouble = 7,
     /// Another follower has the name, or had it a moment ago.
     Taken = 8,
+    /// The leader is superseded: another copy was promoted.
+    Superseded = 9,
 }
 
 impl Reason {
     pub(super) fn of(byte: u8) -> Self {
         use Reason::{
-            Diverged, Name, OtherJournal, Pruned, Secret, Taken, Trouble, UnknownJournal,
+            Diverged, Name, OtherJournal, Pruned, Secret, Superseded, Taken, Trouble,
+            UnknownJournal,
         };
         let all = [
             Secret,
@@ -42,6 +45,7 @@ impl Reason {
             Pruned,
             Name,
             Taken,
+            Superseded,
         ];
         all.into_iter()
             .find(|reason| *reason as u8 == byte)
@@ -110,6 +114,32 @@ pub enum ReplicationError {
         path: PathBuf,
         /// What else could be done.
         hint: &'static str,
+    },
+    /// The leader is in an older term than the copy.
+    #[error("{}: the leader is in term {theirs}, and term {ours} is known here: that leader is superseded; follow the new one", path.display())]
+    OlderTerm {
+        /// The copy.
+        path: PathBuf,
+        /// The leader's term.
+        theirs: u64,
+        /// The newest that is known here.
+        ours: u64,
+    },
+    /// The journal is no copy: it leads, or did.
+    #[error("{}: this journal was a leader's, in term {term}; `millstream journal rejoin` makes it a copy and says what it drops", path.display())]
+    WasLeader {
+        /// The journal.
+        path: PathBuf,
+        /// Its term.
+        term: u64,
+    },
+    /// Another process appends to the journal.
+    #[error("{}: {who} to it; stop that first", path.display())]
+    InUse {
+        /// The journal.
+        path: PathBuf,
+        /// `process 4711 appends`.
+        who: String,
     },
     /// A file: a secret, a certificate, a key.
     #[error("{}: {what}", path.display())]

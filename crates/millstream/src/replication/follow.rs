@@ -1,6 +1,5 @@
-//! The follower: keeps a copy of a leader's journal, through every break of the connection.
+//! The follower: keeps copies of a leader's journals, through every break of the connection.
 
-use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +9,20 @@ use millstream_flow::clock::now_ns;
 use millstream_journal::Sync;
 use tracing::{info, warn};
 
+use super::call::Call;
 use super::copy::Copy;
 use super::error::ReplicationError;
 use super::frames::Frame;
-use super::handshake::{Calling, expect};
+use super::handshake::expect;
 use super::incoming::Incoming;
-use super::message::{self, Follow, Kind, RECORDS_MAX, Records, Welcome};
-use super::secret::{Secret, nonce};
+use super::message::{self, Follow, Kind, MEMBERS_MAX, RECORDS_MAX, Records, Welcome};
+use super::secret::Secret;
 use super::stream::Stream;
-use super::tls::{self, FollowerTls, GREETING, Verifier, deadline_ns};
+use super::tls::FollowerTls;
 use super::{DEAD_AFTER, FAREWELL, LOOK};
 
+/// How much is held for a set before it is appended.
+const HELD_BYTES_MAX: usize = 8 << 20;
 /// The first pause before another try.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 
@@ -29,11 +31,10 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 pub struct FollowOptions {
     /// The leader's host, asked for its addresses at each try, and port.
     pub leader: (String, u16),
-    /// The name of the journal there; empty for the only one.
-    pub journal: String,
-    /// The directory of the copy.
-    pub dir: PathBuf,
-    /// The follower's name, which no other follower of that journal has: letters, digits, `-`, `_`, `.`.
+    /// The journals, each by its name there and the directory of its copy. The name may be empty for the only one. Several are a set:
+    /// those upstream come first, and no copy ever has an effect of a record that the copies before it do not have.
+    pub journals: Vec<(String, PathBuf)>,
+    /// The follower's name, which no other follower of those journals has: letters, digits, `-`, `_`, `.`.
     pub name: String,
     /// What an acknowledgement means: that a record survives a loss of power here (`Always`; `Every`, and later by that time), or the
     /// death of this process (`Never`).
@@ -55,8 +56,7 @@ impl FollowOptions {
     pub fn new(host: &str, port: u16, dir: impl Into<PathBuf>) -> Self {
         FollowOptions {
             leader: (host.to_owned(), port),
-            journal: String::new(),
-            dir: dir.into(),
+            journals: vec![(String::new(), dir.into())],
             name: "follower".to_owned(),
             sync: Sync::Always,
             secret: None,
@@ -68,7 +68,7 @@ impl FollowOptions {
     }
 }
 
-/// What was followed.
+/// What was followed of one journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
     /// How many records have come.
@@ -87,27 +87,42 @@ enum Ended {
     LeaderStopped,
 }
 
-/// Follow until `stop` is raised, or with `once` until the copy has caught up.
+/// Follow until `stop` is raised, or with `once` until the copies have caught up. Returns what came of each journal, in their order.
 ///
 /// # Errors
 /// What trying again would not mend: the journal of another leader, a wrong secret, records that have been pruned, a copy that cannot be
-/// opened. With `once` also a connection that fails.
-pub fn follow(options: &FollowOptions, stop: &AtomicBool) -> Result<Followed, ReplicationError> {
+/// opened, a leader that is superseded. With `once` also a connection that fails.
+pub fn follow(
+    options: &FollowOptions,
+    stop: &AtomicBool,
+) -> Result<Vec<Followed>, ReplicationError> {
+    let count = options.journals.len();
+    if count == 0 || count > MEMBERS_MAX {
+        let what = format!("a set has 1 to {MEMBERS_MAX} journals, this one {count}");
+        return Err(ReplicationError::Usage(what));
+    }
     let tls = options.tls.as_ref();
-    let tls = tls.map(|tls| tls.read(&options.leader.0)).transpose()?;
     let mut follower = Follower {
         options,
         stop,
-        tls,
-        copy: Copy::open(&options.dir, options.sync, options.adopt)?,
-        records: 0,
+        call: Call::new(&options.leader, options.secret.clone(), tls)?,
+        members: Vec::new(),
     };
+    for (name, dir) in &options.journals {
+        follower.members.push(Member {
+            name,
+            copy: Copy::open(dir, options.sync, options.adopt)?,
+            records: 0,
+            held: Vec::new(),
+            goal: 0,
+        });
+    }
     let mut pause = RETRY_MIN;
     let mut told = String::new();
     while !stop.load(Ordering::Relaxed) {
-        let before = follower.records;
+        let before = follower.records();
         let ended = follower.connection();
-        if follower.records > before {
+        if follower.records() > before {
             (pause, told) = (RETRY_MIN, String::new());
         }
         match ended {
@@ -130,19 +145,42 @@ pub fn follow(options: &FollowOptions, stop: &AtomicBool) -> Result<Followed, Re
         rest(pause, stop);
         pause = (pause * 2).min(options.retry_max);
     }
-    Ok(Followed {
-        records: follower.records,
-        next: follower.copy.next(),
-        acknowledged: follower.copy.acknowledged(),
-    })
+    let followed = follower.members.iter().map(|member| Followed {
+        records: member.records,
+        next: member.copy.next(),
+        acknowledged: member.copy.acknowledged(),
+    });
+    Ok(followed.collect())
 }
 
 struct Follower<'a> {
     options: &'a FollowOptions,
     stop: &'a AtomicBool,
-    tls: Option<Verifier>,
+    call: Call,
+    members: Vec<Member<'a>>,
+}
+
+/// One journal of the set.
+struct Member<'a> {
+    name: &'a str,
     copy: Copy,
     records: u64,
+    /// Messages whose records wait for those of the journals before.
+    held: Vec<Vec<u8>>,
+    /// With this the copy has all that the leader had.
+    goal: u64,
+}
+
+impl Member<'_> {
+    fn append(&mut self, mut records: Records<'_>) -> Result<(), ReplicationError> {
+        let mut sequence = records.sequence;
+        while let Some((time_ns, body)) = records.next()? {
+            self.copy.append(sequence, time_ns, body)?;
+            self.records += 1;
+            sequence = records.sequence;
+        }
+        Ok(())
+    }
 }
 
 /// A connection to the leader that streams.
@@ -151,46 +189,37 @@ struct Streaming {
     heartbeat: Duration,
     said_ns: u64,
     out: Vec<u8>,
-    /// With this the copy has all that the leader had.
-    goal: u64,
 }
 
 impl Follower<'_> {
-    fn connection(&mut self) -> Result<Ended, ReplicationError> {
-        let stream = Arc::new(self.connect()?);
-        let ended = self.converse(&stream);
-        stream.close();
-        ended
+    fn records(&self) -> u64 {
+        self.members.iter().map(|member| member.records).sum()
     }
 
-    fn connect(&self) -> Result<Stream, ReplicationError> {
-        let (host, port) = &self.options.leader;
-        let failed = |source| ReplicationError::Connection {
-            verb: format!("cannot connect to {host}:{port}"),
-            source,
-        };
-        let addresses = (host.as_str(), *port).to_socket_addrs().map_err(failed)?;
-        let mut outcome = Err(std::io::ErrorKind::NotFound.into());
-        for address in addresses {
-            outcome = TcpStream::connect_timeout(&address, GREETING);
-            if outcome.is_ok() {
-                break;
-            }
-        }
-        tls::connect(outcome.map_err(failed)?, self.tls.as_ref(), GREETING)
+    fn connection(&mut self) -> Result<Ended, ReplicationError> {
+        let stream = Arc::new(self.call.connect()?);
+        let ended = self.converse(&stream);
+        stream.close();
+        // What was held comes again.
+        self.members
+            .iter_mut()
+            .for_each(|member| member.held.clear());
+        ended
     }
 
     fn converse(&mut self, stream: &Arc<Stream>) -> Result<Ended, ReplicationError> {
         let mut incoming = Incoming::new(Arc::clone(stream));
-        let Some(welcome) = self.greet(&mut incoming)? else {
+        let positions = self.members.iter();
+        let positions = positions.map(|member| member.copy.position(member.name));
+        let follow = Follow {
+            follower: self.options.name.clone(),
+            probe: false,
+            members: positions.collect::<Result<_, _>>()?,
+        };
+        let Some(welcome) = self.call.greet(&mut incoming, &follow, self.stop)? else {
             return Ok(Ended::Done);
         };
-        self.copy.begin(&welcome)?;
-        let (host, port) = &self.options.leader;
-        info!(
-            "following {host}:{port} from record {} on; the leader's next is {}",
-            welcome.next, welcome.end
-        );
+        self.begin(&welcome)?;
         incoming.frames.allow(RECORDS_MAX);
         let heartbeat = Duration::from_millis(welcome.heartbeat_ms.max(1).into());
         let often = match self.options.sync {
@@ -203,7 +232,6 @@ impl Follower<'_> {
             heartbeat,
             said_ns: now_ns(),
             out: Vec::new(),
-            goal: welcome.end,
         };
         let outcome = self.stream(&mut streaming);
         if outcome.is_ok() {
@@ -214,31 +242,25 @@ impl Follower<'_> {
         outcome
     }
 
-    /// Become known to each other; `None` when we are to stop first.
-    fn greet(&self, incoming: &mut Incoming) -> Result<Option<Welcome>, ReplicationError> {
-        let deadline_ns = deadline_ns();
-        let mut out = Vec::new();
-        let calling = Calling::new(self.options.secret.clone(), nonce()?, &mut out);
-        incoming.stream.write(&out)?;
-        out.clear();
-        let position = self.copy.position()?;
-        let follow = Follow {
-            journal: self.options.journal.clone(),
-            follower: self.options.name.clone(),
-            lineage: position.lineage,
-            own: position.own,
-            next: position.next,
-            last: position.last,
-        };
-        let Some(frame) = incoming.expect(deadline_ns, self.stop)? else {
-            return Ok(None);
-        };
-        let asking = calling.challenge(frame, &follow, &mut out)?;
-        incoming.stream.write(&out)?;
-        match incoming.expect(deadline_ns, self.stop)? {
-            Some(frame) => asking.welcome(frame).map(Some),
-            None => Ok(None),
+    fn begin(&mut self, welcome: &Welcome) -> Result<(), ReplicationError> {
+        let call = &self.call;
+        for (member, offer) in self.members.iter_mut().zip(&welcome.members) {
+            let Some(offer) = offer else {
+                info!("{call} has no '{}' yet", member.name);
+                continue;
+            };
+            member.copy.begin(offer)?;
+            member.goal = offer.end;
+            let name = match member.name {
+                "" => String::new(),
+                name => format!("/{name}"),
+            };
+            info!(
+                "following {call}{name} from record {} on; the leader's next is {}",
+                offer.next, offer.end
+            );
         }
+        Ok(())
     }
 
     fn stream(&mut self, with: &mut Streaming) -> Result<Ended, ReplicationError> {
@@ -248,17 +270,26 @@ impl Follower<'_> {
                 return Ok(Ended::Done);
             }
             with.incoming.read()?;
+            let mut held_bytes = 0;
             while with.incoming.frames.is_ready() {
                 let Some(frame) = with.incoming.frames.next()? else {
                     break;
                 };
                 if frame.kind == Kind::End {
+                    self.release()?;
                     self.acknowledge(with, true)?;
                     return Ok(Ended::LeaderStopped);
                 }
-                self.take(frame)?;
+                held_bytes += self.take(frame)?;
+                if held_bytes > HELD_BYTES_MAX {
+                    self.release()?;
+                    held_bytes = 0;
+                }
             }
-            let caught_up = self.options.once && self.copy.next() >= with.goal;
+            self.release()?;
+            let mut all = self.members.iter();
+            let caught_up =
+                self.options.once && all.all(|member| member.copy.next() >= member.goal);
             self.acknowledge(with, caught_up)?;
             if caught_up {
                 return Ok(Ended::Done);
@@ -267,35 +298,60 @@ impl Follower<'_> {
         }
     }
 
-    fn take(&mut self, frame: Frame<'_>) -> Result<(), ReplicationError> {
-        match frame.kind {
-            Kind::Alive => message::read_number(frame.payload).map(drop),
-            _ => {
-                expect(frame, Kind::Records)?;
-                let mut records = Records::read(frame)?;
-                let mut sequence = records.sequence;
-                while let Some((time_ns, body)) = records.next()? {
-                    self.copy.append(sequence, time_ns, body)?;
-                    self.records += 1;
-                    sequence = records.sequence;
-                }
-                Ok(())
-            }
+    /// Append records of the first journal, and hold those of the others for [`release`](Self::release). Returns the bytes that are held.
+    fn take(&mut self, frame: Frame<'_>) -> Result<usize, ReplicationError> {
+        if frame.kind == Kind::Alive {
+            return Ok(0);
         }
+        let payload = expect(frame, Kind::Records)?;
+        let records = Records::read(payload)?;
+        let index = records.member;
+        let member = self.members.get_mut(index).ok_or_else(|| {
+            let what = format!("records of journal {index}, which was not asked for");
+            ReplicationError::protocol(what)
+        })?;
+        if index == 0 {
+            member.append(records)?;
+            return Ok(0);
+        }
+        member.held.push(payload.to_vec());
+        Ok(payload.len())
     }
 
-    /// Say how far the copy is, when that is news or nothing was said for a while.
-    fn acknowledge(&mut self, with: &mut Streaming, now: bool) -> Result<(), ReplicationError> {
-        let news = self.copy.acknowledge(now)?;
-        let silent = Duration::from_nanos(now_ns().saturating_sub(with.said_ns));
-        if news.is_none() && silent < with.heartbeat {
-            return Ok(());
+    /// Append what is held, journal by journal. Those before it are on the disk by then: not even a loss of power leaves an effect without
+    /// its cause.
+    fn release(&mut self) -> Result<(), ReplicationError> {
+        for index in 1..self.members.len() {
+            let (before, rest) = self.members.split_at_mut(index);
+            let Some(member) = rest.first_mut().filter(|member| !member.held.is_empty()) else {
+                continue;
+            };
+            for upstream in before {
+                upstream.copy.sync()?;
+            }
+            for payload in std::mem::take(&mut member.held) {
+                member.append(Records::read(&payload)?)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Say how far the copies are, when that is news or nothing was said for a while.
+    fn acknowledge(&mut self, with: &mut Streaming, now: bool) -> Result<(), ReplicationError> {
+        let silent = Duration::from_nanos(now_ns().saturating_sub(with.said_ns));
+        let again = silent >= with.heartbeat;
         with.out.clear();
-        message::write_number(Kind::Ack, self.copy.acknowledged(), &mut with.out);
-        with.incoming.stream.write(&with.out)?;
-        with.out.clear();
-        with.said_ns = now_ns();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let news = member.copy.acknowledge(now)?;
+            if news.is_some() || (again && member.goal > 0) || (again && index == 0) {
+                message::write_ack(index, member.copy.acknowledged(), &mut with.out);
+            }
+        }
+        if !with.out.is_empty() {
+            with.incoming.stream.write(&with.out)?;
+            with.out.clear();
+            with.said_ns = now_ns();
+        }
         Ok(())
     }
 }
@@ -317,7 +373,7 @@ fn farewell(mut incoming: Incoming) -> Result<(), ReplicationError> {
     clippy::disallowed_methods,
     reason = "nothing tells when a leader is there again"
 )]
-fn rest(pause: Duration, stop: &AtomicBool) {
+pub(super) fn rest(pause: Duration, stop: &AtomicBool) {
     let part = now_ns() % 512;
     let end = now_ns() + (pause.as_nanos() as u64 * (512 + part)) / 1_024;
     while now_ns() < end && !stop.load(Ordering::Relaxed) {

@@ -67,6 +67,7 @@ impl Followers {
     /// Wait until so many followers have acknowledged the record `sequence`, and with it all before; without a `limit` for ever.
     ///
     /// # Errors
+    /// [`millstream_journal::Error::Superseded`] when another copy was promoted.
     /// [`ReplicationError::NotFollowed`] when the time is over. The record is in the journal all the same, and may still be followed.
     pub fn wait(
         &mut self,
@@ -81,6 +82,12 @@ impl Followers {
             let have = self.count(sequence)?;
             if have >= followers {
                 return Ok(());
+            }
+            if self.journal.is_superseded()
+                && let Some(by) = self.journal.standing()?.superseded_by
+            {
+                let (path, term) = (self.journal.path(), self.journal.standing()?.term);
+                return Err(Error::Superseded { path, term, by }.into());
             }
             let now = now_ns();
             if listed.is_none_or(|at| now - at > LIST_EVERY_NS) {
@@ -126,6 +133,20 @@ impl Followers {
         self.cursors = cursors;
         Ok(())
     }
+}
+
+/// Forget all followers of a journal: what they have acknowledged to another leader says nothing here, and holds up no retention.
+pub(super) fn forget(journal: &Journal) -> Result<(), ReplicationError> {
+    for info in journal.cursors()? {
+        if info.name.starts_with(PREFIX) {
+            match journal.remove_cursor(&info.name) {
+                // Somebody is waiting for it, and finds out.
+                Err(Error::CursorTaken { .. }) => {}
+                removed => removed?,
+            }
+        }
+    }
+    Ok(())
 }
 
 #[expect(

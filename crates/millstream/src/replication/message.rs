@@ -13,17 +13,23 @@
 //!     | END                      END         |     whoever stops
 //! ```
 
+use millstream_journal::Term;
+
 use super::error::{Reason, ReplicationError};
-use super::frames::{self, Frame};
+use super::frames;
 
 /// The version of the protocol.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// The longest payload before both sides know each other, and of all that a follower sends.
-pub(super) const PAYLOAD_MAX: usize = 4 << 10;
+pub(super) const PAYLOAD_MAX: usize = 256 << 10;
 /// The longest payload of a leader: a record of the longest kind.
 pub(super) const RECORDS_MAX: usize = (1 << 28) + 64;
 /// The longest name of a journal or a follower.
 pub(super) const NAME_MAX: usize = 100;
+/// How many journals a set has at most.
+pub(super) const MEMBERS_MAX: usize = 64;
+/// How many terms of a journal are told, the newest ones.
+pub(super) const TERMS_MAX: usize = 100;
 const TEXT_MAX: usize = 1_000;
 const MAGIC: &[u8; 8] = b"MSFOLLOW";
 /// Before the body of each record: its time and its length.
@@ -76,13 +82,22 @@ pub(super) struct Last {
     pub crc: u32,
 }
 
-/// What a follower wants.
+/// What a follower wants: one journal, or several as a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Follow {
+    /// The follower, by a name that no other follower of these journals has.
+    pub follower: String,
+    /// Only compare: the answer says where the histories part, and no records follow.
+    pub probe: bool,
+    /// The journals, those upstream first.
+    pub members: Vec<Member>,
+}
+
+/// A journal that a follower wants, and what it has of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Member {
     /// The journal, by the name that the leader has given it; empty for the only one.
     pub journal: String,
-    /// The follower, by a name that no other follower of this journal has.
-    pub follower: String,
     /// The lineage of the copy, if there is one.
     pub lineage: Option<u128>,
     /// The copy's own number, which tells two followers of one name apart.
@@ -91,19 +106,30 @@ pub(super) struct Follow {
     pub next: u64,
     /// The record before that, if the copy has it.
     pub last: Option<Last>,
+    /// The newest terms of the copy.
+    pub terms: Vec<Term>,
 }
 
 /// What a leader answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Welcome {
+    /// Each side says something at least this often.
+    pub heartbeat_ms: u32,
+    /// For each journal that was asked for; `None` for one that is not there yet.
+    pub members: Vec<Option<Offer>>,
+}
+
+/// What a follower gets of one journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
     pub lineage: u128,
     pub segment_bytes: u64,
-    /// Where the records begin that follow.
+    /// Where the records begin that follow. Of a probe: all before are the same in both.
     pub next: u64,
     /// The end of the leader's journal.
     pub end: u64,
-    /// Each side says something at least this often.
-    pub heartbeat_ms: u32,
+    /// The newest terms of the leader's journal.
+    pub terms: Vec<Term>,
 }
 
 impl Hello {
@@ -143,8 +169,35 @@ impl Follow {
     /// The bytes that are proved.
     pub fn body(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        put_text(&mut out, &self.journal);
         put_text(&mut out, &self.follower);
+        out.push(u8::from(self.probe));
+        out.push(self.members.len() as u8);
+        for member in &self.members {
+            member.put(&mut out);
+        }
+        out
+    }
+
+    pub fn read(body: &[u8]) -> Result<Self, ReplicationError> {
+        let mut fields = Fields(body);
+        let follower = fields.text(NAME_MAX)?;
+        let [probe, count] = fields.array()?;
+        if probe > 1 || count == 0 || usize::from(count) > MEMBERS_MAX {
+            return Err(malformed());
+        }
+        let members = (0..count).map(|_| Member::get(&mut fields));
+        let members = members.collect::<Result<Vec<_>, _>>()?;
+        fields.end(Follow {
+            follower,
+            probe: probe == 1,
+            members,
+        })
+    }
+}
+
+impl Member {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_text(out, &self.journal);
         out.push(u8::from(self.lineage.is_some()) | u8::from(self.last.is_some()) << 1);
         out.extend_from_slice(&self.lineage.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(&self.own.to_le_bytes());
@@ -152,12 +205,11 @@ impl Follow {
         let last = self.last.unwrap_or(Last { time_ns: 0, crc: 0 });
         out.extend_from_slice(&last.time_ns.to_le_bytes());
         out.extend_from_slice(&last.crc.to_le_bytes());
-        out
+        put_terms(out, &self.terms);
     }
 
-    pub fn read(body: &[u8]) -> Result<Self, ReplicationError> {
-        let mut fields = Fields(body);
-        let (journal, follower) = (fields.text(NAME_MAX)?, fields.text(NAME_MAX)?);
+    fn get(fields: &mut Fields<'_>) -> Result<Self, ReplicationError> {
+        let journal = fields.text(NAME_MAX)?;
         let [flags] = fields.array()?;
         if flags > 3 {
             return Err(malformed());
@@ -168,13 +220,13 @@ impl Follow {
             time_ns: fields.u64()?,
             crc: fields.u32()?,
         };
-        fields.end(Follow {
+        Ok(Member {
             journal,
-            follower,
             lineage: (flags & 1 != 0).then_some(lineage),
             own,
             next,
             last: (flags & 2 != 0).then_some(last),
+            terms: fields.terms()?,
         })
     }
 }
@@ -183,25 +235,41 @@ impl Welcome {
     /// The bytes that are proved.
     pub fn body(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        out.extend_from_slice(&self.lineage.to_le_bytes());
-        for number in [self.segment_bytes, self.next, self.end] {
-            out.extend_from_slice(&number.to_le_bytes());
-        }
         out.extend_from_slice(&self.heartbeat_ms.to_le_bytes());
+        out.push(self.members.len() as u8);
+        for offer in &self.members {
+            out.push(u8::from(offer.is_some()));
+            let Some(offer) = offer else { continue };
+            out.extend_from_slice(&offer.lineage.to_le_bytes());
+            for number in [offer.segment_bytes, offer.next, offer.end] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            put_terms(&mut out, &offer.terms);
+        }
         out
     }
 
     pub fn read(body: &[u8]) -> Result<Self, ReplicationError> {
         let mut fields = Fields(body);
-        let lineage = u128::from_le_bytes(fields.array()?);
-        let (segment_bytes, next, end) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let heartbeat_ms = fields.u32()?;
+        let [count] = fields.array()?;
+        let mut members = Vec::new();
+        for _ in 0..count {
+            members.push(match fields.array()? {
+                [0] => None,
+                [1] => Some(Offer {
+                    lineage: u128::from_le_bytes(fields.array()?),
+                    segment_bytes: fields.u64()?,
+                    next: fields.u64()?,
+                    end: fields.u64()?,
+                    terms: fields.terms()?,
+                }),
+                _ => return Err(malformed()),
+            });
+        }
         fields.end(Welcome {
-            lineage,
-            segment_bytes,
-            next,
-            end,
             heartbeat_ms,
+            members,
         })
     }
 }
@@ -219,18 +287,25 @@ pub(super) fn read_proved(payload: &[u8]) -> Result<(&Proof, &[u8]), Replication
     payload.split_first_chunk().ok_or_else(malformed)
 }
 
-/// Write a message that is one number: ACK or ALIVE.
-pub(super) fn write_number(kind: Kind, number: u64, out: &mut Vec<u8>) {
-    let at = frames::begin(out, kind);
-    out.extend_from_slice(&number.to_le_bytes());
+/// Write that the leader is alive.
+pub(super) fn write_alive(out: &mut Vec<u8>) {
+    let at = frames::begin(out, Kind::Alive);
     frames::end(out, at);
 }
 
-/// The number of an ACK or ALIVE.
-pub(super) fn read_number(payload: &[u8]) -> Result<u64, ReplicationError> {
+/// Write that all records of a member before `next` are acknowledged.
+pub(super) fn write_ack(member: usize, next: u64, out: &mut Vec<u8>) {
+    let at = frames::begin(out, Kind::Ack);
+    out.extend_from_slice(&(member as u32).to_le_bytes());
+    out.extend_from_slice(&next.to_le_bytes());
+    frames::end(out, at);
+}
+
+/// The member and the number of an ACK.
+pub(super) fn read_ack(payload: &[u8]) -> Result<(usize, u64), ReplicationError> {
     let mut fields = Fields(payload);
-    let number = fields.u64()?;
-    fields.end(number)
+    let ack = (fields.u32()? as usize, fields.u64()?);
+    fields.end(ack)
 }
 
 /// Write that this side has stopped.
@@ -262,13 +337,16 @@ pub(super) fn read_refused(payload: &[u8]) -> ReplicationError {
 
 /// Records on their way to a follower: one frame, filled up record by record.
 pub(super) struct Batch {
+    member: u32,
     bytes: Vec<u8>,
     records: u64,
 }
 
 impl Batch {
-    pub fn new() -> Self {
+    /// Of this member of the set.
+    pub fn new(member: usize) -> Self {
         Batch {
+            member: member as u32,
             bytes: Vec::new(),
             records: 0,
         }
@@ -279,6 +357,7 @@ impl Batch {
         if self.records == 0 {
             self.bytes.clear();
             frames::begin(&mut self.bytes, Kind::Records);
+            self.bytes.extend_from_slice(&self.member.to_le_bytes());
             self.bytes.extend_from_slice(&sequence.to_le_bytes());
         }
         self.bytes.extend_from_slice(&time_ns.to_le_bytes());
@@ -314,16 +393,22 @@ impl Batch {
 
 /// The records of a RECORDS message.
 pub(super) struct Records<'a> {
+    /// The member of the set that they belong to.
+    pub member: usize,
     /// The number of the next one.
     pub sequence: u64,
     fields: Fields<'a>,
 }
 
 impl<'a> Records<'a> {
-    pub fn read(frame: Frame<'a>) -> Result<Self, ReplicationError> {
-        let mut fields = Fields(frame.payload);
-        let sequence = fields.u64()?;
-        Ok(Records { sequence, fields })
+    pub fn read(payload: &'a [u8]) -> Result<Self, ReplicationError> {
+        let mut fields = Fields(payload);
+        let (member, sequence) = (fields.u32()? as usize, fields.u64()?);
+        Ok(Records {
+            member,
+            sequence,
+            fields,
+        })
     }
 
     /// The time and the body of the next record.
@@ -352,6 +437,15 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
+fn put_terms(out: &mut Vec<u8>, terms: &[Term]) {
+    out.push(terms.len() as u8);
+    for term in terms {
+        for number in [term.number, term.start, term.id] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+}
+
 fn malformed() -> ReplicationError {
     ReplicationError::protocol("a message is not as it should be")
 }
@@ -378,6 +472,21 @@ impl<'a> Fields<'a> {
 
     fn u64(&mut self) -> Result<u64, ReplicationError> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    fn terms(&mut self) -> Result<Vec<Term>, ReplicationError> {
+        let [count] = self.array()?;
+        if usize::from(count) > TERMS_MAX {
+            return Err(malformed());
+        }
+        let term = |_| {
+            Ok(Term {
+                number: self.u64()?,
+                start: self.u64()?,
+                id: self.u64()?,
+            })
+        };
+        (0..count).map(term).collect()
     }
 
     fn text(&mut self, most: usize) -> Result<String, ReplicationError> {

@@ -95,8 +95,8 @@ pub(super) fn is_proved(
 
 fn proved(side: Side, nonces: &Nonces, body: &[u8]) -> Vec<u8> {
     let label: &[u8] = match side {
-        Side::Leader => b"millstream replication 1 leader\0",
-        Side::Follower => b"millstream replication 1 follower\0",
+        Side::Leader => b"millstream replication 2 leader\0",
+        Side::Follower => b"millstream replication 2 follower\0",
     };
     [label, &nonces.leader, &nonces.follower, body].concat()
 }

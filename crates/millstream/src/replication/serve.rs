@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
 
 use millstream_flow::clock::now_ns;
-use millstream_journal::{Identity, Journal, Options};
+use millstream_journal::{Error, Identity, Journal, Options, Term};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 
@@ -19,7 +19,8 @@ use super::message::NAME_MAX;
 use super::secret::Secret;
 use super::session;
 use super::stream::Stream;
-use super::tls::LeaderTls;
+use super::tell;
+use super::tls::{FollowerTls, LeaderTls};
 
 /// How long followers have to end when the leader stops.
 const STOP_TIME: Duration = Duration::from_secs(2);
@@ -39,6 +40,10 @@ pub struct ServeOptions {
     pub heartbeat: Duration,
     /// How many connections there may be at once.
     pub followers_max: usize,
+    /// Old leaders, by host and port. Each is told that these journals are in newer terms, again and again until it knows.
+    pub tell: Vec<(String, u16)>,
+    /// Speak TLS with the old leaders.
+    pub tell_tls: Option<FollowerTls>,
 }
 
 impl ServeOptions {
@@ -55,18 +60,37 @@ impl ServeOptions {
             tls: None,
             heartbeat: Duration::from_secs(1),
             followers_max: 64,
+            tell: Vec::new(),
+            tell_tls: None,
         }
     }
 }
 
-/// A journal that is served.
+/// A journal that is served, or will be when it is there.
 pub(super) struct Served {
     pub name: String,
-    pub journal: Journal,
-    pub identity: Identity,
-    pub segment_bytes: u64,
+    dir: PathBuf,
+    /// Served because it stands beside a journal that is: what a service keeps beside its output.
+    pub is_companion: bool,
+    opened: OnceLock<Opened>,
     /// The followers that are connected, by name.
     live: Mutex<HashMap<String, Live>>,
+}
+
+/// A journal that is there.
+pub(super) struct Opened {
+    pub journal: Journal,
+    pub segment_bytes: u64,
+}
+
+impl Opened {
+    pub fn identity(&self) -> Result<Identity, ReplicationError> {
+        Ok(self.journal.identify(None)?)
+    }
+
+    pub fn terms(&self) -> Result<Vec<Term>, ReplicationError> {
+        Ok(self.journal.terms()?)
+    }
 }
 
 /// A follower that is connected.
@@ -91,6 +115,9 @@ pub(super) struct Leader<'a> {
 
 /// Serve until `stop` is raised. `ready` is told the address when connections are taken there.
 ///
+/// A journal that is not there yet is waited for, and never made. Beside each journal `NAME`, those that a service keeps beside its output
+/// are served too when they are there: `NAME.schedule` and `NAME.snapshots`.
+///
 /// # Errors
 /// A journal that cannot be opened, two of one name, an address or a file that cannot be used.
 pub fn serve(
@@ -100,7 +127,7 @@ pub fn serve(
 ) -> Result<(), ReplicationError> {
     let tls = options.tls.as_ref();
     let leader = Leader {
-        served: open(&options.journals)?,
+        served: list(&options.journals)?,
         secret: options.secret.clone(),
         tls: tls
             .map(|(certificates, key)| LeaderTls::read(certificates, key))
@@ -117,7 +144,14 @@ pub fn serve(
     let listener = TcpListener::bind(options.listen).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     ready(listener.local_addr().map_err(failed)?);
+    for served in leader.served.iter().filter(|served| !served.is_companion) {
+        if served.opened()?.is_none() {
+            let dir = served.dir.display();
+            info!("'{}' is not there yet; waiting for it: {dir}", served.name);
+        }
+    }
     std::thread::scope(|scope| {
+        tell::begin(scope, &leader, options, stop)?;
         let mut number = 0;
         let outcome = loop {
             if stop.load(Ordering::Relaxed) {
@@ -139,34 +173,54 @@ pub fn serve(
     })
 }
 
-fn open(journals: &[(String, PathBuf)]) -> Result<Vec<Served>, ReplicationError> {
-    let mut served: Vec<Served> = Vec::new();
+/// What a service keeps beside its output: what comes before it, and after.
+const BEFORE: &str = ".schedule";
+const AFTER: &str = ".snapshots";
+
+/// These journals and what stands beside them, each with its name and whether it is such a companion; those upstream first.
+#[must_use]
+pub fn with_companions(journals: &[(String, PathBuf)]) -> Vec<(String, PathBuf, bool)> {
+    let beside = |name: &str, dir: &Path, suffix: &str| {
+        // Without what a path may end with: "orders/".
+        let mut path = dir.components().as_path().as_os_str().to_owned();
+        path.push(suffix);
+        (format!("{name}{suffix}"), PathBuf::from(path), true)
+    };
+    let mut all: Vec<(String, PathBuf, bool)> = Vec::new();
     for (name, dir) in journals {
+        all.push(beside(name, dir, BEFORE));
+        all.push((name.clone(), dir.clone(), false));
+        all.push(beside(name, dir, AFTER));
+    }
+    // One that was named itself stands where it was named.
+    let named = |name: &str| journals.iter().any(|(other, _)| other == name);
+    all.retain(|(name, _, is_companion)| !is_companion || !named(name));
+    all
+}
+
+fn list(journals: &[(String, PathBuf)]) -> Result<Vec<Served>, ReplicationError> {
+    for (at, (name, dir)) in journals.iter().enumerate() {
         if name.is_empty() || name.len() > NAME_MAX {
             let what = format!("{}: a name has 1 to {NAME_MAX} bytes", dir.display());
             return Err(ReplicationError::Usage(what));
         }
-        if let Some(other) = served.iter().find(|other| other.name == *name) {
+        if let Some((_, other)) = journals[..at].iter().find(|(other, _)| other == name) {
             return Err(ReplicationError::Usage(format!(
                 "two journals are called '{name}': {} and {} (NAME=DIR gives another name)",
-                other.journal.path().display(),
+                other.display(),
                 dir.display()
             )));
         }
-        let options = Options {
-            create: false,
-            ..Options::default()
-        };
-        let journal = Journal::open(dir, options)?;
-        served.push(Served {
-            name: name.clone(),
-            identity: journal.identify(None)?,
-            segment_bytes: journal.info()?.segment_bytes,
-            live: Mutex::default(),
-            journal,
-        });
     }
-    Ok(served)
+    let all = with_companions(journals).into_iter();
+    let served = all.map(|(name, dir, is_companion)| Served {
+        name,
+        dir,
+        is_companion,
+        opened: OnceLock::new(),
+        live: Mutex::default(),
+    });
+    Ok(served.collect())
 }
 
 /// A connection, if one comes in a moment.
@@ -238,6 +292,33 @@ impl Leader<'_> {
 }
 
 impl Served {
+    /// The journal, if it is there by now.
+    pub fn opened(&self) -> Result<Option<&Opened>, ReplicationError> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(Some(opened));
+        }
+        let options = Options {
+            create: false,
+            ..Options::default()
+        };
+        let journal = match Journal::open(&self.dir, options) {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            // A folder of that name which holds other things is no companion.
+            Err(Error::NotAJournal { .. }) if self.is_companion => return Ok(None),
+            journal => journal?,
+        };
+        let segment_bytes = journal.info()?.segment_bytes;
+        Ok(Some(self.opened.get_or_init(|| Opened {
+            journal,
+            segment_bytes,
+        })))
+    }
+
+    /// Whether it has appeared since it was last looked for: a cheap question.
+    pub fn has_come(&self) -> Result<bool, ReplicationError> {
+        Ok(self.opened.get().is_some() || (self.dir.exists() && self.opened()?.is_some()))
+    }
+
     fn live(&self) -> MutexGuard<'_, HashMap<String, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,25 +3,24 @@
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use millstream_flow::clock::now_ns;
-use millstream_journal::{Cursor, Error, Reader, Share, Wait};
+use millstream_journal::{Cursor, Error, Share};
 use tracing::{debug, info, warn};
 
+use super::admit::{admit, find, refused};
 use super::error::{Reason, ReplicationError};
 use super::followers::PREFIX;
 use super::handshake::{Asked, Listening};
 use super::incoming::Incoming;
-use super::message::{self, Batch, Follow, Kind, Welcome, record_crc};
+use super::message::{self, Follow, Kind, Welcome};
 use super::secret::nonce;
-use super::serve::{Leader, Served};
+use super::send;
+use super::serve::{Leader, Opened, Served};
 use super::stream::Stream;
 use super::tls;
-use super::{DEAD_AFTER, FAREWELL, LOOK};
-
-/// How much is sent at once, unless a single record is longer.
-const BATCH_BYTES: usize = 256 << 10;
+use super::watch::Watch;
+use super::{DEAD_AFTER, FAREWELL};
 
 /// Serve one connection until it ends.
 pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, number: usize) {
@@ -49,35 +48,47 @@ fn converse(
     let Some(asked) = greet(leader, &mut incoming)? else {
         return Ok(());
     };
-    let admitted = find(leader, &asked.follow).and_then(|served| {
-        let (start, end) = admit(served, &asked.follow)?;
-        let cursor = enter(served, &asked.follow, number, stream)?;
-        Ok((served, start, end, cursor))
-    });
-    let (served, start, end, cursor) = admitted.map_err(|error| refuse(stream, error))?;
-    let session = Session {
+    let follow = &asked.follow;
+    let admitted = find(leader, follow).and_then(|found| Ok((admit(&found, follow)?, found)));
+    let (offers, found) = admitted.map_err(|error| refuse(stream, error))?;
+    let welcome = Welcome {
+        heartbeat_ms: leader.heartbeat.as_millis() as u32,
+        members: offers,
+    };
+    let mut out = Vec::new();
+    asked.welcome(&welcome, &mut out);
+    if follow.probe {
+        return stream.write(&out);
+    }
+    let mut session = Session {
         leader,
-        served,
-        follower: &asked.follow.follower,
+        follower: &follow.follower,
         number,
         stream,
-        cursor,
-        sent: AtomicU64::new(start),
+        links: Vec::new(),
         ended: AtomicBool::new(false),
+        watch: Watch::default(),
     };
-    let outcome = session.welcome(&asked, start, end).and_then(|()| {
-        info!(
-            "{peer}: '{}' follows '{}' from record {start} on",
-            session.follower, served.name
-        );
-        session.run(incoming, start)
+    let outcome = session
+        .enter(found, follow, &welcome)
+        .map_err(|error| refuse(stream, error));
+    let outcome = outcome.and_then(|()| stream.write(&out)).and_then(|()| {
+        for (served, start) in session.starts() {
+            info!(
+                "{peer}: '{}' follows '{}' from record {start} on",
+                session.follower, served.name
+            );
+        }
+        session.run(incoming)
     });
-    served.leave(session.follower, number);
-    let at = session.cursor.position()?;
-    info!(
-        "{peer}: '{}' has gone; it has all before record {at}",
-        session.follower
-    );
+    session.leave();
+    for link in session.links.iter().filter_map(|link| link.there.as_ref()) {
+        let at = link.cursor.position()?;
+        info!(
+            "{peer}: '{}' has gone; it has all before record {at} of '{}'",
+            session.follower, link.name
+        );
+    }
     outcome
 }
 
@@ -104,105 +115,24 @@ fn greet(leader: &Leader<'_>, incoming: &mut Incoming) -> Result<Option<Asked>, 
     asked.map(Some)
 }
 
-/// The journal that the follower means.
-fn find<'a>(leader: &'a Leader<'_>, follow: &Follow) -> Result<&'a Served, ReplicationError> {
-    let names = || {
-        let names: Vec<_> = leader.served.iter().map(|one| one.name.as_str()).collect();
-        names.join(", ")
-    };
-    match leader.served.as_slice() {
-        [only] if follow.journal.is_empty() => Ok(only),
-        all => {
-            let found = all.iter().find(|served| served.name == follow.journal);
-            found.ok_or_else(|| ReplicationError::Refused {
-                reason: Reason::UnknownJournal,
-                text: match follow.journal.as_str() {
-                    "" => format!("it serves several journals; name one: {}", names()),
-                    name => format!("it serves no journal '{name}'; there are: {}", names()),
-                },
-            })
-        }
-    }
-}
-
-/// Where the follower goes on, and where the journal ends.
-fn admit(served: &Served, follow: &Follow) -> Result<(u64, u64), ReplicationError> {
-    let refused = |reason, text: String| Err(ReplicationError::Refused { reason, text });
-    let name = &served.name;
-    let lineage = served.identity.lineage;
-    if follow.lineage.is_some_and(|theirs| theirs != lineage) {
-        let text = format!(
-            "the copy is one of another journal than '{name}'; follow into a new directory, or --adopt it, if it was copied from \
-             '{name}' by other means"
-        );
-        return refused(Reason::OtherJournal, text);
-    }
-    let (first, end) = (served.journal.first()?, served.journal.next()?);
-    let next = follow.next;
-    if follow.lineage.is_none() && follow.last.is_none() && next == 0 {
-        return Ok((first, end));
-    }
-    if next < first {
-        let text = format!(
-            "record {next}, which the copy needs next, has been pruned from '{name}', whose first is {first}; \
-             follow into a new directory, and keep the old copy for what it holds"
-        );
-        return refused(Reason::Pruned, text);
-    }
-    let same = match follow.last {
-        _ if next > end => false,
-        Some(last) if next > first => {
-            let mut reader = served.journal.reader()?;
-            let record = reader.read(next - 1)?;
-            let crc = record_crc(next - 1, record.time_ns, record.body);
-            (last.time_ns, last.crc) == (record.time_ns, crc)
-        }
-        _ => true,
-    };
-    if !same {
-        let text = format!(
-            "the copy's record {} is not that of '{name}', which ends before record {end}: one of the two has lost records \
-             or was appended to; follow into a new directory",
-            next - 1
-        );
-        return refused(Reason::Diverged, text);
-    }
-    Ok((next, end))
-}
-
-/// Let the follower in, and find its cursor.
-fn enter(
-    served: &Served,
-    follow: &Follow,
-    number: usize,
-    stream: &Arc<Stream>,
-) -> Result<Cursor, ReplicationError> {
-    let name = &follow.follower;
-    let refused = |reason, text| ReplicationError::Refused { reason, text };
-    let cursor = served
+/// The follower's cursor.
+fn cursor(opened: &Opened, name: &str) -> Result<Cursor, ReplicationError> {
+    let cursor = opened
         .journal
         .cursor(&format!("{PREFIX}{name}"), Share::Shared);
-    let cursor = match cursor {
+    match cursor {
         Err(Error::CursorName { .. }) => {
             let text = format!(
                 "'{name}' is no name for a follower: 1 to 90 letters, digits, '-', '_' or '.'"
             );
-            return Err(refused(Reason::Name, text));
+            Err(refused(Reason::Name, text))
         }
-        cursor => cursor?,
-    };
-    if !served.enter(name, follow.own, number, stream) {
-        let text = format!(
-            "another follower of '{}' is connected as '{name}'; --as gives this one another name",
-            served.name
-        );
-        return Err(refused(Reason::Taken, text));
+        cursor => Ok(cursor?),
     }
-    Ok(cursor)
 }
 
 /// Tell the follower as well. It may have gone, which changes nothing.
-fn refuse(stream: &Stream, error: ReplicationError) -> ReplicationError {
+pub(super) fn refuse(stream: &Stream, error: ReplicationError) -> ReplicationError {
     let (reason, text) = match &error {
         ReplicationError::Refused { reason, text } => (*reason, text.clone()),
         ReplicationError::Journal(Error::Pruned { .. }) => (Reason::Pruned, error.to_string()),
@@ -217,42 +147,96 @@ fn refuse(stream: &Stream, error: ReplicationError) -> ReplicationError {
 }
 
 /// A follower that follows.
-struct Session<'a> {
-    leader: &'a Leader<'a>,
-    served: &'a Served,
-    follower: &'a str,
+pub(super) struct Session<'a> {
+    pub leader: &'a Leader<'a>,
+    pub follower: &'a str,
     number: usize,
-    stream: &'a Arc<Stream>,
-    cursor: Cursor,
-    /// All before this record is on its way.
-    sent: AtomicU64,
-    ended: AtomicBool,
+    pub stream: &'a Arc<Stream>,
+    /// The journals, those upstream first.
+    pub links: Vec<Link<'a>>,
+    pub ended: AtomicBool,
+    pub watch: Watch,
 }
 
-impl Session<'_> {
-    fn welcome(&self, asked: &Asked, start: u64, end: u64) -> Result<(), ReplicationError> {
-        // Its own word, after a restart: it may have been thrown away and begun anew.
-        self.acknowledged(start)?;
-        let welcome = Welcome {
-            lineage: self.served.identity.lineage,
-            segment_bytes: self.served.segment_bytes,
-            next: start,
-            end,
-            heartbeat_ms: self.leader.heartbeat.as_millis() as u32,
-        };
-        let mut out = Vec::new();
-        asked.welcome(&welcome, &mut out);
-        self.stream.write(&out)
-    }
+/// A journal that is followed.
+pub(super) struct Link<'a> {
+    pub served: &'a Served,
+    /// `None` while the journal is not there.
+    pub there: Option<There<'a>>,
+}
 
-    fn acknowledged(&self, next: u64) -> Result<(), ReplicationError> {
-        let moved = || self.cursor.set(next);
-        let moved = self.served.as_current(self.follower, self.number, moved);
-        moved.transpose()?;
+/// A journal that is there.
+pub(super) struct There<'a> {
+    name: &'a str,
+    pub opened: &'a Opened,
+    cursor: Cursor,
+    /// All before this record is on its way.
+    pub sent: AtomicU64,
+}
+
+impl<'a> Session<'a> {
+    /// Take the follower's name in each of its journals, and its own word for what it has: after a restart, or when it was thrown away
+    /// and begun anew.
+    fn enter(
+        &mut self,
+        found: Vec<&'a Served>,
+        follow: &Follow,
+        welcome: &Welcome,
+    ) -> Result<(), ReplicationError> {
+        let members = follow.members.iter().zip(&welcome.members);
+        for (served, (member, offer)) in found.into_iter().zip(members) {
+            let mut there = None;
+            if let (Some(opened), Some(offer)) = (served.opened()?, offer) {
+                let cursor = cursor(opened, self.follower)?;
+                if !served.enter(self.follower, member.own, self.number, self.stream) {
+                    let text = format!(
+                        "another follower of '{}' is connected as '{}'; --as gives this one another name",
+                        served.name, self.follower
+                    );
+                    return Err(refused(Reason::Taken, text));
+                }
+                there = Some(There {
+                    name: &served.name,
+                    opened,
+                    cursor,
+                    sent: AtomicU64::new(offer.next),
+                });
+            }
+            self.links.push(Link { served, there });
+        }
+        for (link, offer) in self.links.iter().zip(&welcome.members) {
+            if let Some(offer) = offer {
+                self.acknowledged(link, offer.next)?;
+            }
+        }
         Ok(())
     }
 
-    fn run(&self, incoming: Incoming, start: u64) -> Result<(), ReplicationError> {
+    /// What is followed, and from where on.
+    fn starts(&self) -> Vec<(&Served, u64)> {
+        let there = self.links.iter().filter_map(|link| {
+            let there = link.there.as_ref()?;
+            Some((link.served, there.sent.load(Ordering::Relaxed)))
+        });
+        there.collect()
+    }
+
+    fn leave(&self) {
+        for link in &self.links {
+            link.served.leave(self.follower, self.number);
+        }
+    }
+
+    fn acknowledged(&self, link: &Link<'_>, next: u64) -> Result<(), ReplicationError> {
+        if let Some(there) = &link.there {
+            let moved = || there.cursor.set(next);
+            let moved = link.served.as_current(self.follower, self.number, moved);
+            moved.transpose()?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, incoming: Incoming) -> Result<(), ReplicationError> {
         std::thread::scope(|scope| {
             let receiving = std::thread::Builder::new()
                 .name("acknowledgements".to_owned())
@@ -260,16 +244,13 @@ impl Session<'_> {
                     let outcome = self.receive(incoming);
                     self.ended.store(true, Ordering::Relaxed);
                     // Who sees the end of this connection may come back under the same name at once.
-                    self.served.leave(self.follower, self.number);
+                    self.leave();
                     // Wakes the sender, should it wait in a write.
                     self.stream.close();
                     outcome
                 });
-            let receiving = receiving.map_err(|source| ReplicationError::Connection {
-                verb: "cannot start a thread".to_owned(),
-                source,
-            })?;
-            let sent = self.send(start);
+            let receiving = receiving.map_err(no_thread)?;
+            let sent = send::run(self, scope);
             self.ended.store(true, Ordering::Relaxed);
             let received = receiving.join().unwrap_or(Ok(()));
             match (sent, received) {
@@ -278,52 +259,6 @@ impl Session<'_> {
                 (sent, _) => sent,
             }
         })
-    }
-
-    fn send(&self, start: u64) -> Result<(), ReplicationError> {
-        let mut reader = self.served.journal.reader()?;
-        let mut out = Vec::new();
-        let outcome = reader
-            .seek(start)
-            .map_err(ReplicationError::from)
-            .and_then(|()| self.send_records(&mut reader));
-        match outcome {
-            Err(error @ ReplicationError::Journal(_)) => Err(refuse(self.stream, error)),
-            Err(error) => Err(error),
-            Ok(()) => {
-                message::write_end(&mut out);
-                self.stream.write(&out)
-            }
-        }
-    }
-
-    fn send_records(&self, reader: &mut Reader) -> Result<(), ReplicationError> {
-        let mut batch = Batch::new();
-        let mut out = Vec::new();
-        let mut said_ns = now_ns();
-        while !self.leader.stop.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
-            while batch.bytes_len() < BATCH_BYTES
-                && let Some(record) = reader.next()?
-            {
-                batch.add(record.sequence, record.time_ns, record.body);
-            }
-            if !batch.is_empty() {
-                self.sent.store(reader.position(), Ordering::Relaxed);
-                self.stream.write(batch.take())?;
-                said_ns = now_ns();
-                continue;
-            }
-            let silent = Duration::from_nanos(now_ns() - said_ns);
-            let left = self.leader.heartbeat.saturating_sub(silent);
-            if left.is_zero() {
-                out.clear();
-                message::write_number(Kind::Alive, reader.position(), &mut out);
-                self.stream.write(&out)?;
-                said_ns = now_ns();
-            }
-            reader.wait(Wait::Block, Some(left.min(LOOK)))?;
-        }
-        Ok(())
     }
 
     fn receive(&self, mut incoming: Incoming) -> Result<(), ReplicationError> {
@@ -336,14 +271,7 @@ impl Session<'_> {
                 };
                 match frame.kind {
                     Kind::End => return Ok(()),
-                    Kind::Ack => {
-                        let next = message::read_number(frame.payload)?;
-                        if next > self.sent.load(Ordering::Relaxed) {
-                            let what = format!("record {next} is acknowledged before it was sent");
-                            return Err(ReplicationError::protocol(what));
-                        }
-                        self.acknowledged(next)?;
-                    }
+                    Kind::Ack => self.take(message::read_ack(frame.payload)?)?,
                     other => {
                         let what = format!("{other:?} came from a follower");
                         return Err(ReplicationError::protocol(what));
@@ -358,5 +286,27 @@ impl Session<'_> {
             }
             incoming.check_heard(self.leader.heartbeat * DEAD_AFTER)?;
         }
+    }
+
+    /// An acknowledgement.
+    fn take(&self, (member, next): (usize, u64)) -> Result<(), ReplicationError> {
+        let link = self.links.get(member);
+        let sent = link
+            .and_then(|link| link.there.as_ref())
+            .map_or(0, |there| there.sent.load(Ordering::Relaxed));
+        match link {
+            Some(link) if next <= sent => self.acknowledged(link, next),
+            _ => {
+                let what = format!("record {next} is acknowledged before it was sent");
+                Err(ReplicationError::protocol(what))
+            }
+        }
+    }
+}
+
+pub(super) fn no_thread(source: std::io::Error) -> ReplicationError {
+    ReplicationError::Connection {
+        verb: "cannot start a thread".to_owned(),
+        source,
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use millstream_flow::clock::now_ns;
 use rustls::Connection;
 
+use super::certificate::explain;
 use super::error::ReplicationError;
 
 /// How long a read waits before it gives its caller the word.
@@ -216,11 +217,11 @@ impl Write for Limited<'_> {
 
 /// A greeting that failed: by what TLS says it will fail again, by what the network says it may not.
 fn tls_failed(error: io::Error) -> ReplicationError {
-    let is_tls = error
-        .get_ref()
-        .is_some_and(|inner| inner.is::<rustls::Error>());
+    let inner = error.get_ref();
+    if let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        return ReplicationError::Tls(explain(tls));
+    }
     match error.kind() {
-        _ if is_tls => ReplicationError::Tls(error.to_string()),
         ErrorKind::UnexpectedEof => ReplicationError::Closed {
             hint: " while TLS was set up: does it speak TLS?",
         },

@@ -1,9 +1,13 @@
 //! The protocol without sockets: whole conversations, cut at every byte, and what is said wrongly.
 
+use millstream_journal::Term;
+
 use super::error::{Reason, ReplicationError};
 use super::frames::{Frame, Frames};
 use super::handshake::{Asked, Asking, Calling, Challenging, Listening};
-use super::message::{self, Batch, Follow, Hello, Kind, Last, NAME_MAX, Records, VERSION, Welcome};
+use super::message::{
+    self, Batch, Follow, Hello, Kind, Last, Member, NAME_MAX, Offer, Records, VERSION, Welcome,
+};
 use super::secret::Secret;
 
 fn secret(text: &str) -> Option<Secret> {
@@ -12,8 +16,15 @@ fn secret(text: &str) -> Option<Secret> {
 
 fn follow() -> Follow {
     Follow {
-        journal: "orders".to_owned(),
         follower: "backup.1".to_owned(),
+        probe: false,
+        members: vec![member("orders"), member("fills")],
+    }
+}
+
+fn member(journal: &str) -> Member {
+    Member {
+        journal: journal.to_owned(),
         lineage: Some(1 << 100 | 7),
         own: 99,
         next: 1_000,
@@ -21,16 +32,31 @@ fn follow() -> Follow {
             time_ns: 123,
             crc: 456,
         }),
+        terms: vec![term(1), term(7)],
+    }
+}
+
+fn term(number: u64) -> Term {
+    Term {
+        number,
+        start: number * 10,
+        id: number << 60,
     }
 }
 
 fn welcome() -> Welcome {
     Welcome {
-        lineage: 1 << 100 | 7,
-        segment_bytes: 64 << 20,
-        next: 1_000,
-        end: 2_000,
         heartbeat_ms: 1_000,
+        members: vec![
+            None,
+            Some(Offer {
+                lineage: 1 << 100 | 7,
+                segment_bytes: 64 << 20,
+                next: 1_000,
+                end: 2_000,
+                terms: vec![term(2)],
+            }),
+        ],
     }
 }
 
@@ -96,7 +122,7 @@ fn asked(
 #[test]
 fn a_handshake_cut_at_every_byte_comes_to_the_same_end() {
     for leader in [None, secret("a secret of both sides")] {
-        for cut in 0..300 {
+        for cut in 0..600 {
             let (asked, asking) = asked(leader.clone(), leader.clone(), cut).unwrap();
             assert_eq!(asked.follow, follow());
             let mut down = Vec::new();
@@ -181,9 +207,9 @@ fn messages_that_are_too_short_or_too_long_are_errors() {
         assert!(Follow::read(&longer).is_err());
         assert!(Welcome::read(&longer).is_err());
     }
-    assert!(message::read_number(&[0; 7]).is_err() && message::read_number(&[0; 9]).is_err());
+    assert!(message::read_ack(&[0; 11]).is_err() && message::read_ack(&[0; 13]).is_err());
     let long = Follow {
-        journal: "x".repeat(NAME_MAX + 1),
+        members: vec![member(&"x".repeat(NAME_MAX + 1))],
         ..follow()
     };
     assert!(Follow::read(&long.body()).is_err());
@@ -202,8 +228,21 @@ fn another_version_is_named_by_both() {
     let outcome = listening(None).hello(frame(&only(&up, 0)), &mut down);
     assert!(matches!(
         outcome,
-        Err(ReplicationError::Version { theirs: 2, ours: 1 })
+        Err(ReplicationError::Version { theirs: 3, ours: 2 })
     ));
+    // So is the first one.
+    let mut up = Vec::new();
+    let older = Hello {
+        version: 1,
+        ..newer
+    };
+    older.write(Kind::Hello, &mut up);
+    let outcome = listening(None).hello(frame(&only(&up, 0)), &mut Vec::new());
+    let error = outcome.err().unwrap().to_string();
+    assert!(
+        error.starts_with("the other side speaks version 1 of the protocol, this one 2"),
+        "{error}"
+    );
     // The follower learns the leader's version all the same.
     assert_eq!(only(&down, 0).0, Kind::Challenge);
 }
@@ -211,7 +250,7 @@ fn another_version_is_named_by_both() {
 #[test]
 fn what_is_said_out_of_turn_is_an_error_that_names_it() {
     let mut bytes = Vec::new();
-    message::write_number(Kind::Ack, 7, &mut bytes);
+    message::write_ack(1, 7, &mut bytes);
     let ack = only(&bytes, 0);
     let error = listening(None).hello(frame(&ack), &mut Vec::new());
     let error = error.err().unwrap().to_string();
@@ -227,7 +266,7 @@ fn what_is_said_out_of_turn_is_an_error_that_names_it() {
 #[test]
 fn records_come_out_as_they_went_in() {
     let bodies: [&[u8]; 4] = [b"first", b"", &[7; 1_000], b"last"];
-    let mut batch = Batch::new();
+    let mut batch = Batch::new(3);
     for _ in 0..2 {
         assert!(batch.is_empty() && batch.bytes_len() == 0);
         for (sequence, body) in (41..).zip(bodies) {
@@ -236,7 +275,8 @@ fn records_come_out_as_they_went_in() {
         let bytes = batch.take().to_vec();
         for cut in 0..bytes.len() {
             let found = only(&bytes, cut);
-            let mut records = Records::read(frame(&found)).unwrap();
+            let mut records = Records::read(&found.1).unwrap();
+            assert_eq!(records.member, 3);
             for (sequence, body) in (41..).zip(bodies) {
                 assert_eq!(records.sequence, sequence);
                 assert_eq!(records.next().unwrap(), Some((sequence * 10, body)));
@@ -247,7 +287,7 @@ fn records_come_out_as_they_went_in() {
         let (_, payload) = only(&bytes, 0);
         for length in 0..payload.len() {
             let short = (Kind::Records, payload[..length].to_vec());
-            let read = Records::read(frame(&short)).and_then(|mut records| {
+            let read = Records::read(&short.1).and_then(|mut records| {
                 let mut count = 0;
                 while records.next()?.is_some() {
                     count += 1;

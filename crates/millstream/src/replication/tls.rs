@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore};
 use rustls::{ServerConfig, ServerConnection};
 
+use super::certificate::explain;
 use super::error::ReplicationError;
 use super::stream::Stream;
 
@@ -121,5 +122,5 @@ fn failed(path: &Path, error: &dyn std::fmt::Display) -> ReplicationError {
 }
 
 fn tls_error(error: rustls::Error) -> ReplicationError {
-    ReplicationError::Tls(error.to_string())
+    ReplicationError::Tls(explain(&error))
 }

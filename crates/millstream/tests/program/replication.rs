@@ -246,7 +246,13 @@ fn a_copy_of_another_journal_is_refused_and_so_is_one_that_differs() {
         "the copy is one of another journal than 'orders'",
     );
 
-    // Somebody appended to the copy while it was not followed.
+    // Nobody appends to a copy that is not promoted.
+    refused(
+        feed(&["journal", "append", text(&copy)], "stranger\n"),
+        "the journal is a copy, to which only its follower appends; `millstream journal promote` makes it a leader",
+    );
+    // A copy of an earlier version could be appended to while it was not followed.
+    std::fs::remove_file(copy.join("is-copy")).unwrap();
     append(&copy, "stranger\n");
     refused(
         follow("/filled", &copy, &[]),
@@ -474,11 +480,11 @@ fn over_tls_a_leader_shows_who_it_is() {
     for (args, says) in [
         (
             &["--tls-ca", text(&other)][..],
-            "TLS: invalid peer certificate",
+            "TLS: the leader's certificate is refused: none of the certificates in --tls-ca vouches for it",
         ),
         (
             &["--tls-ca", text(&ca), "--tls-name", "wrong.example"],
-            "TLS: invalid peer certificate",
+            "TLS: the leader's certificate is refused: it does not name the host",
         ),
         (&["--tls-ca", text(&key)], "no certificate in this file"),
         (&[], "does it speak TLS"),
@@ -566,7 +572,6 @@ fn bad_usage_of_serve_and_follow() {
             "a time from 10ms to 10m",
         ),
         (&["serve", text(&a), "--tls-cert", "x"], 2, "--tls-key"),
-        (&["serve", text(&none)], 1, "there is no journal here"),
         (&["follow", "nowhere", "x"], 2, "expected HOST:PORT"),
         (
             &["follow", "127.0.0.1:1", text(&none), "--once"],

@@ -53,6 +53,7 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
         segment_bytes: journal.info()?.segment_bytes,
         // What the original took, the copy takes.
         record_bytes_max: 1 << 28,
+        sole_writer: true,
         ..Options::default()
     };
     let copy = Journal::open(&args.target, options)?;
@@ -64,6 +65,7 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
         Ok(())
     })?;
     writer.sync()?;
+    copy.adopt_terms(&journal.terms()?)?;
     drop(progress);
     let report = Report {
         records: next - range.start,

@@ -6,10 +6,11 @@ use std::time::Duration;
 use millstream_journal::Sync;
 use serde::Serialize;
 
+use super::super::report;
 use super::super::stop::Stop;
-use super::super::{address, report};
+use super::leader::{self, Leader};
 use super::{Outcome, log, moment};
-use crate::replication::{FollowOptions, FollowerTls, Secret, follow};
+use crate::replication::{self, FollowOptions, Followed, FollowerTls, Secret, follow};
 
 /// The options of `millstream journal follow`.
 #[derive(clap::Args, Debug)]
@@ -22,13 +23,23 @@ What --sync promises the leader's writers, once a record is acknowledged:
 Any process of this machine may read and tail the copy, and keep cursors in it; nobody else may append to it.
 
 Example:
-  millstream journal follow leader.example:7600/orders orders-copy --secret-file secret")]
+  millstream journal follow leader.example:7600/orders orders-copy --secret-file secret
+  millstream journal follow leader.example:7600 copies --set orders,fills --secret-file secret")]
 pub(super) struct Args {
     /// The leader, and the name of its journal, if it serves more than one.
-    #[arg(value_name = "HOST:PORT[/NAME]", value_parser = parse_leader)]
+    #[arg(value_name = "HOST:PORT[/NAME]", value_parser = leader::parse)]
     leader: Leader,
-    /// The directory of the copy; made when there is none.
+    /// The directory of the copy; made when there is none. With --set the directory for the copies, each under its name.
     dir: PathBuf,
+    /// Follow several journals as one set, named in the order in which records cause each other: inputs first. At each moment a copy holds no
+    /// effect of a record that the copies before it do not hold. What a service keeps beside its output belongs to the output.
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        conflicts_with = "adopt"
+    )]
+    set: Vec<String>,
     /// The follower's name, which no other follower of the journal has [default: this host's name and the directory's].
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
@@ -58,17 +69,11 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Where the leader is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Leader {
-    host: String,
-    port: u16,
-    journal: String,
-}
-
 /// What was followed.
 #[derive(Debug, Serialize)]
 struct Report {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    journal: String,
     records: u64,
     /// The number of the record that comes next.
     next: u64,
@@ -81,8 +86,9 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
     log::to_stderr(false);
     let secret = args.secret_file.as_deref().map(Secret::read);
     let tls_name = args.tls_name;
+    let journals = args.leader.journals(&args.dir, &args.set)?;
     let options = FollowOptions {
-        journal: args.leader.journal,
+        journals: with_companions(&journals, &args.set),
         name: args.name.unwrap_or_else(|| own_name(&args.dir)),
         sync: args.sync,
         secret: secret.transpose()?,
@@ -96,26 +102,48 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
         ..FollowOptions::new(&args.leader.host, args.leader.port, args.dir)
     };
     let followed = follow(&options, &stop.flag())?;
-    let report = Report {
-        records: followed.records,
-        next: followed.next,
-        acknowledged: followed.acknowledged,
-    };
-    let text = format!(
-        "{} records copied, the next one will be {}",
-        report.records, report.next
-    );
-    Ok(report::print(&report, &text, args.json)?)
+    let reports: Vec<_> = options
+        .journals
+        .iter()
+        .zip(followed)
+        .map(Report::of)
+        .collect();
+    if args.set.is_empty() {
+        let report = &reports[0];
+        return Ok(report::print(report, &report.text(), args.json)?);
+    }
+    let lines: Vec<_> = reports
+        .iter()
+        .map(|report| format!("{}: {}", report.journal, report.text()))
+        .collect();
+    Ok(report::print(&reports, &lines.join("\n"), args.json)?)
 }
 
-fn parse_leader(text: &str) -> Result<Leader, String> {
-    let (at, journal) = text.split_once('/').unwrap_or((text, ""));
-    let (host, port) = address::parts(at)?;
-    Ok(Leader {
-        host: host.to_owned(),
-        port,
-        journal: journal.to_owned(),
-    })
+/// The journals of a set with what stands beside them; one that is followed alone stays alone.
+fn with_companions(journals: &[(String, PathBuf)], set: &[String]) -> Vec<(String, PathBuf)> {
+    if set.is_empty() {
+        return journals.to_vec();
+    }
+    let all = replication::with_companions(journals).into_iter();
+    all.map(|(name, dir, _)| (name, dir)).collect()
+}
+
+impl Report {
+    fn of((journal, followed): (&(String, PathBuf), Followed)) -> Self {
+        Report {
+            journal: journal.0.clone(),
+            records: followed.records,
+            next: followed.next,
+            acknowledged: followed.acknowledged,
+        }
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "{} records copied, the next one will be {}",
+            self.records, self.next
+        )
+    }
 }
 
 /// The host's name and the directory's, as far as a cursor's name may have their letters.
@@ -139,24 +167,6 @@ fn own_name(dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_leader_is_an_address_and_perhaps_a_journal() {
-        let leader = |host: &str, port, journal: &str| {
-            Ok(Leader {
-                host: host.to_owned(),
-                port,
-                journal: journal.to_owned(),
-            })
-        };
-        assert_eq!(
-            parse_leader("a.example:7600/orders"),
-            leader("a.example", 7600, "orders")
-        );
-        assert_eq!(parse_leader(":7600"), leader("127.0.0.1", 7600, ""));
-        assert_eq!(parse_leader("[::1]:7600/o"), leader("::1", 7600, "o"));
-        assert!(parse_leader("a.example/orders").is_err());
-    }
 
     #[test]
     fn an_own_name_is_one_for_a_cursor() {

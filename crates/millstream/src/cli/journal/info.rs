@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
-use millstream_journal::Info;
+use millstream_journal::{Info, Standing};
 use serde::Serialize;
 
 use super::super::report;
@@ -41,6 +41,12 @@ struct Report {
     cursors: Vec<Cursor>,
     /// Processes that have the journal open to append.
     writers: Vec<u32>,
+    /// Raised by each promotion of a copy.
+    term: u64,
+    /// The newer term in which another copy leads: nothing is appended here.
+    superseded_by: Option<u64>,
+    /// Whether only a follower appends.
+    is_copy: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -53,12 +59,13 @@ struct Cursor {
 
 /// Tell.
 pub(super) fn run(args: &Args) -> Outcome {
-    let report = Report::of(open_to_read(&args.dir)?.info()?);
+    let journal = open_to_read(&args.dir)?;
+    let report = Report::of(journal.info()?, journal.standing()?);
     Ok(report::print(&report, &report.to_string(), args.json)?)
 }
 
 impl Report {
-    fn of(info: Info) -> Self {
+    fn of(info: Info, standing: Standing) -> Self {
         let cursors = info.cursors.into_iter().map(|cursor| Cursor {
             name: cursor.name,
             behind: info.next.saturating_sub(cursor.position),
@@ -77,6 +84,9 @@ impl Report {
             last_time: info.times_ns.map(|(_, last)| moment::show(last)),
             cursors: cursors.collect(),
             writers: info.writers,
+            term: standing.term,
+            superseded_by: standing.superseded_by,
+            is_copy: standing.is_copy,
             path: info.path,
         }
     }
@@ -110,6 +120,15 @@ impl std::fmt::Display for Report {
             self.segments,
             ByteSize(self.segment_bytes)
         )?;
+        if self.term > 0 || self.is_copy || self.superseded_by.is_some() {
+            write!(f, "\nterm       {}", self.term)?;
+            if self.is_copy {
+                f.write_str(", a copy: only its follower appends")?;
+            }
+            if let Some(by) = self.superseded_by {
+                write!(f, ", superseded by term {by}: nothing is appended")?;
+            }
+        }
         for cursor in &self.cursors {
             write!(
                 f,

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use super::super::address;
 use super::super::stop::Stop;
-use super::{Outcome, log, moment};
-use crate::replication::{Secret, ServeOptions, serve};
+use super::{Outcome, leader, log, moment};
+use crate::replication::{FollowerTls, Secret, ServeOptions, serve};
 
 /// The options of `millstream journal serve`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Each follower has a cursor follower.NAME in the journal, which says what it has acknowledged: `journal info` shows it,
 `prune --keep-for-cursors` keeps what it has not got, `append --wait-follower` waits for it.
+A journal that is not there yet is waited for. What a service keeps beside its output DIR (DIR.schedule, DIR.snapshots) is
+served with it.
 
 Example:
   millstream journal serve --listen 0.0.0.0:7600 --secret-file secret orders fills
@@ -37,6 +39,15 @@ pub(super) struct Args {
     /// Say something at least this often. Who is silent for ten times as long is taken for dead.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_heartbeat)]
     heartbeat: Duration,
+    /// An old leader, which is told that these journals are in newer terms after `journal promote`, until it knows. May be repeated.
+    #[arg(long, value_name = "HOST:PORT", value_parser = leader::parse_address)]
+    tell: Vec<(String, u16)>,
+    /// Speak TLS with the old leaders, for which one of the certificates in this PEM file vouches.
+    #[arg(long, value_name = "FILE", requires = "tell")]
+    tls_ca: Option<PathBuf>,
+    /// The name in the old leader's certificate [default: the host of its address].
+    #[arg(long, value_name = "NAME", requires = "tls_ca")]
+    tls_name: Option<String>,
     /// How many followers may be connected at once.
     #[arg(long, value_name = "N", default_value_t = 64)]
     followers_max: usize,
@@ -45,6 +56,7 @@ pub(super) struct Args {
 /// Serve until a signal comes.
 pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
     log::to_stderr(false);
+    let tls_name = args.tls_name;
     let secret = args.secret_file.as_deref().map(Secret::read);
     let options = ServeOptions {
         journals: args.journals,
@@ -52,6 +64,11 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
         tls: args.tls_cert.zip(args.tls_key),
         heartbeat: args.heartbeat,
         followers_max: args.followers_max,
+        tell: args.tell,
+        tell_tls: args.tls_ca.map(|authorities| FollowerTls {
+            authorities,
+            name: tls_name,
+        }),
         ..ServeOptions::new(args.listen, [])
     };
     let ready = |address| eprintln!("listening on {address}");

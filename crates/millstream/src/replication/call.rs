@@ -1,0 +1,101 @@
+//! A connection to a leader, up to its answer: who asks, and what it gets.
+
+use std::fmt;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::error::ReplicationError;
+use super::handshake::Calling;
+use super::incoming::Incoming;
+use super::message::{Follow, Welcome};
+use super::secret::{Secret, nonce};
+use super::stream::Stream;
+use super::tls::{self, FollowerTls, GREETING, Verifier, deadline_ns};
+
+/// Where a leader is, and how it is talked to.
+pub(super) struct Call {
+    host: String,
+    port: u16,
+    secret: Option<Secret>,
+    tls: Option<Verifier>,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl Call {
+    pub fn new(
+        (host, port): &(String, u16),
+        secret: Option<Secret>,
+        tls: Option<&FollowerTls>,
+    ) -> Result<Self, ReplicationError> {
+        Ok(Call {
+            tls: tls.map(|tls| tls.read(host)).transpose()?,
+            host: host.clone(),
+            port: *port,
+            secret,
+        })
+    }
+
+    pub fn connect(&self) -> Result<Stream, ReplicationError> {
+        let failed = |source| ReplicationError::Connection {
+            verb: format!("cannot connect to {self}"),
+            source,
+        };
+        let addresses = (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(failed)?;
+        let mut outcome = Err(std::io::ErrorKind::NotFound.into());
+        for address in addresses {
+            outcome = TcpStream::connect_timeout(&address, GREETING);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        tls::connect(outcome.map_err(failed)?, self.tls.as_ref(), GREETING)
+    }
+
+    /// Become known to each other; `None` when we are to stop first.
+    pub fn greet(
+        &self,
+        incoming: &mut Incoming,
+        follow: &Follow,
+        stop: &AtomicBool,
+    ) -> Result<Option<Welcome>, ReplicationError> {
+        let deadline_ns = deadline_ns();
+        let mut out = Vec::new();
+        let calling = Calling::new(self.secret.clone(), nonce()?, &mut out);
+        incoming.stream.write(&out)?;
+        out.clear();
+        let Some(frame) = incoming.expect(deadline_ns, stop)? else {
+            return Ok(None);
+        };
+        let asking = calling.challenge(frame, follow, &mut out)?;
+        incoming.stream.write(&out)?;
+        let Some(frame) = incoming.expect(deadline_ns, stop)? else {
+            return Ok(None);
+        };
+        let welcome = asking.welcome(frame)?;
+        if welcome.members.len() != follow.members.len() {
+            return Err(ReplicationError::protocol(
+                "the answer is to another question",
+            ));
+        }
+        Ok(Some(welcome))
+    }
+
+    /// Ask on a connection of its own, which is closed with the answer.
+    pub fn ask(&self, follow: &Follow, stop: &AtomicBool) -> Result<Welcome, ReplicationError> {
+        let stream = Arc::new(self.connect()?);
+        let mut incoming = Incoming::new(Arc::clone(&stream));
+        let welcome = self.greet(&mut incoming, follow, stop);
+        stream.close();
+        welcome?.ok_or(ReplicationError::Closed {
+            hint: ": it was stopped here",
+        })
+    }
+}

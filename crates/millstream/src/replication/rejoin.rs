@@ -1,0 +1,234 @@
+//! An old leader becomes a copy of the new one: what it has and the new leader has not is set aside, and then dropped.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use millstream_journal::{Error, Journal, Options};
+
+use super::call::Call;
+use super::copy::last;
+use super::error::{Reason, ReplicationError};
+use super::followers;
+use super::history::{newest, recent};
+use super::message::{Follow, Member, Offer};
+use super::secret::Secret;
+use super::tls::FollowerTls;
+
+/// Who asks, in place of a follower's name.
+const NAME: &str = "rejoining";
+
+/// How to rejoin.
+#[derive(Clone, Debug)]
+pub struct RejoinOptions {
+    /// The new leader's host and port.
+    pub leader: (String, u16),
+    /// The journals, each by its name there and its directory; those upstream first.
+    pub journals: Vec<(String, PathBuf)>,
+    /// What the leader shares.
+    pub secret: Option<Secret>,
+    /// Speak TLS.
+    pub tls: Option<FollowerTls>,
+}
+
+/// What rejoining does to each journal; nothing is changed until it is [carried out](Rejoin::carry_out).
+pub struct Rejoin {
+    parts: Vec<(Part, Journal, Offer)>,
+}
+
+/// What rejoining does to one journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// The term that it is in.
+    pub term: u64,
+    /// The leader's term.
+    pub leader_term: u64,
+    /// All records before this one are the leader's too.
+    pub keep: u64,
+    /// The record after its last one. Those from `keep` on are dropped.
+    pub next: u64,
+    /// The journal with the records that are dropped, when there are any.
+    pub aside: Option<PathBuf>,
+}
+
+impl Rejoin {
+    /// Compare the journals with the leader's. They stay open, so that nobody appends to them meanwhile. A journal that is not here is left
+    /// out: a follower makes it.
+    ///
+    /// # Errors
+    /// A journal that somebody has open; a leader that cannot be reached, or is in an older term; what the two do not have in common.
+    pub fn plan(options: &RejoinOptions, stop: &AtomicBool) -> Result<Self, ReplicationError> {
+        let tls = options.tls.as_ref();
+        let call = Call::new(&options.leader, options.secret.clone(), tls)?;
+        let mut parts = Vec::new();
+        for (name, dir) in &options.journals {
+            let alone = Options {
+                create: false,
+                exclusive: true,
+                sole_writer: true,
+                ..Options::default()
+            };
+            let journal = match Journal::open(dir, alone) {
+                Err(Error::NotFound { .. }) => continue,
+                journal => journal?,
+            };
+            let (keep, offer) = compare(&call, name, &journal, stop)?;
+            let standing = journal.standing()?;
+            let (term, leader_term) = (standing.term, newest(&offer.terms));
+            let known = standing.superseded_by.unwrap_or(term);
+            if leader_term < known {
+                return Err(ReplicationError::OlderTerm {
+                    path: dir.clone(),
+                    theirs: leader_term,
+                    ours: known,
+                });
+            }
+            let next = journal.next()?;
+            let part = Part {
+                aside: (keep < next).then(|| beside(dir, term, keep)),
+                dir: dir.clone(),
+                term,
+                leader_term,
+                keep,
+                next,
+            };
+            parts.push((part, journal, offer));
+        }
+        if parts.is_empty() {
+            let path = options.journals.first().map(|(_, dir)| dir.clone());
+            let path = path.unwrap_or_default();
+            return Err(Error::NotFound { path }.into());
+        }
+        Ok(Rejoin { parts })
+    }
+
+    /// What it does to each journal.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Part> {
+        self.parts.iter().map(|(part, ..)| part.clone()).collect()
+    }
+
+    /// Set aside and drop what the leader does not have, and make the journals copies. A process that dies in the middle has lost nothing:
+    /// the same again does the rest.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn carry_out(self) -> Result<(), ReplicationError> {
+        for (part, journal, _) in &self.parts {
+            if let Some(aside) = &part.aside {
+                set_aside(journal, part, aside)?;
+            }
+        }
+        for (_, journal, _) in &self.parts {
+            journal.mark_as_copy()?;
+            followers::forget(journal)?;
+        }
+        // An effect goes before its cause.
+        for (part, journal, offer) in self.parts.iter().rev() {
+            if part.keep < part.next {
+                journal.cut(part.keep)?;
+            }
+            journal.adopt_terms(&offer.terms)?;
+        }
+        Ok(())
+    }
+}
+
+/// Find the first record that is not the leader's.
+fn compare(
+    call: &Call,
+    name: &str,
+    journal: &Journal,
+    stop: &AtomicBool,
+) -> Result<(u64, Offer), ReplicationError> {
+    let first = journal.first()?;
+    let (mut same, mut differs) = (None, journal.next()? + 1);
+    let mut at = differs - 1;
+    loop {
+        let offer = probe(call, name, journal, at, stop)?;
+        let hint = offer.next;
+        if hint >= at {
+            same = Some((at, offer));
+        } else {
+            differs = at;
+            if hint + 1 < at {
+                // The terms say so, or the end of the leader's journal: nothing from there on is the same.
+                differs = hint + 1;
+            }
+        }
+        let from = same.as_ref().map_or(first, |(at, _)| *at);
+        at = match &same {
+            Some((at, _)) if at + 1 >= differs => break,
+            None if differs <= first => break,
+            _ if hint > from && hint < differs => hint,
+            None if from + 1 >= differs => from,
+            _ => from + (differs - from) / 2,
+        };
+    }
+    same.ok_or_else(|| ReplicationError::Refused {
+        reason: Reason::Diverged,
+        text: format!(
+            "{} has no record in common with '{name}'; follow into a new directory",
+            journal.path().display()
+        ),
+    })
+}
+
+/// Ask the leader how much of the records before `next` it has.
+fn probe(
+    call: &Call,
+    name: &str,
+    journal: &Journal,
+    next: u64,
+    stop: &AtomicBool,
+) -> Result<Offer, ReplicationError> {
+    let identity = journal.identity()?;
+    let follow = Follow {
+        follower: NAME.to_owned(),
+        probe: true,
+        members: vec![Member {
+            journal: name.to_owned(),
+            lineage: identity.map(|identity| identity.lineage),
+            own: identity.map_or(0, |identity| identity.own),
+            next,
+            last: last(journal, next)?,
+            terms: recent(journal.terms()?),
+        }],
+    };
+    let welcome = call.ask(&follow, stop)?;
+    let offer = welcome.members.into_iter().next().flatten();
+    offer.ok_or_else(|| ReplicationError::protocol("nothing was said of the journal"))
+}
+
+/// Where to set aside: a directory that is not there.
+fn beside(dir: &Path, term: u64, keep: u64) -> PathBuf {
+    let mut path = dir.components().as_path().as_os_str().to_owned();
+    path.push(format!(".dropped-term{term}-from{keep}"));
+    let plain = PathBuf::from(&path);
+    let numbered = (2..).map(|number: u64| {
+        let mut path = path.clone();
+        path.push(format!("-{number}"));
+        PathBuf::from(path)
+    });
+    let mut all = std::iter::once(plain.clone()).chain(numbered);
+    all.find(|path| !path.exists()).unwrap_or(plain)
+}
+
+fn set_aside(journal: &Journal, part: &Part, aside: &Path) -> Result<(), ReplicationError> {
+    let options = Options {
+        create_new: true,
+        first_sequence: part.keep,
+        segment_bytes: journal.info()?.segment_bytes,
+        record_bytes_max: 1 << 28,
+        ..Options::default()
+    };
+    let writer = Journal::open(aside, options)?.writer()?;
+    let mut reader = journal.reader()?;
+    reader.seek(part.keep)?;
+    while let Some(record) = reader.next()? {
+        writer.append_at(record.time_ns, record.body)?;
+    }
+    writer.sync()?;
+    Ok(())
+}

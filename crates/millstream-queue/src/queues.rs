@@ -188,9 +188,12 @@ impl<S: Storage> Queues<S> {
         self.status
     }
 
-    /// Do more or less from now on.
+    /// Do more or less from now on. A quiescent server ends all waits, so that an item that is aborted is delivered to nobody.
     pub fn set_status(&mut self, status: Status) {
         self.status = status;
+        if status == Status::Quiescent {
+            self.end_all_waits();
+        }
     }
 
     /// What is counted. The caller adds the bytes that it reads and writes.

@@ -64,7 +64,7 @@ impl<S: Storage> Queues<S> {
             self.counters.cmd_get += 1;
         }
         if self.status == Status::Quiescent {
-            return Ok(Got::NotNow);
+            return Ok(self.end_quiescent(by, key, now));
         }
         let known = self.names.get(key.name).copied();
         // A fan-out queue begins with the first mention; any other with the first item, or with somebody who waits for it.
@@ -109,6 +109,24 @@ impl<S: Storage> Queues<S> {
                 Ok(Got::Waiting)
             }
             None => Ok(self.missed()),
+        }
+    }
+
+    /// A quiescent server confirms and takes back what is open, and delivers nothing.
+    #[cold]
+    fn end_quiescent(&mut self, by: ConnectionId, key: &GetKey<'_>, now: Moment) -> Got {
+        if let Some(&id) = self.names.get(key.name) {
+            if key.close {
+                self.close_oldest(by, id);
+            }
+            if key.abort {
+                self.abort_oldest(by, id, now);
+            }
+        }
+        if key.only_ends() {
+            Got::Nothing
+        } else {
+            Got::NotNow
         }
     }
 

@@ -150,6 +150,56 @@ fn a_read_only_server_gives_and_a_quiescent_one_does_not() {
 }
 
 #[test]
+fn what_is_open_can_be_confirmed_and_aborted_on_a_quiescent_server() {
+    play(
+        "[defaults]\nmax_opens = 3",
+        "a> set q 0 0 1|1|set q 0 0 1|2|set q 0 0 1|3|get q/open|get q/open|get q/open|
+         a< STORED|STORED|STORED|VALUE q/open 0 1|1|END|VALUE q/open 0 1|2|END|VALUE q/open 0 1|3|END|
+         b> status QUIESCENT|
+         b< END|
+         a> get q/close|get q/close/open|get q/close/t=10|
+         a< END|ERROR|END|
+         a> get q/close|get q/peek|get q/abort|
+         a< END|ERROR|END|
+         b> status UP|get q|
+         b< END|END|
+         crash
+         a> get q|
+         a< END|",
+    );
+    play(
+        "",
+        "a> set q 0 0 1|1|get q/open|
+         a< STORED|VALUE q/open 0 1|1|END|
+         b> status QUIESCENT|
+         b< END|
+         a> get q/abort|get never/close|get never/abort|
+         a< END|END|END|
+         b> status UP|get q|
+         b< END|VALUE q 0 1|1|END|",
+    );
+}
+
+#[test]
+fn a_quiescent_server_ends_the_waits_for_items() {
+    play(
+        "",
+        "a> set q 0 0 1|1|get q/open|
+         a< STORED|VALUE q/open 0 1|1|END|
+         b> get q/t=60000|
+         b<
+         c> monitor q 60|
+         c<
+         a> status QUIESCENT|
+         a< END|
+         b< END|
+         c< END|
+         a> get q/abort|status UP|get q|
+         a< END|END|VALUE q 0 1|1|END|",
+    );
+}
+
+#[test]
 fn settings_change_while_the_server_runs() {
     let mut world = World::new("");
     world.play("a> set q 0 0 1|1|\na< STORED|");

@@ -12,6 +12,7 @@ mod delayed;
 mod gone;
 mod lent;
 mod marks;
+mod oldest;
 mod ready;
 mod restore;
 

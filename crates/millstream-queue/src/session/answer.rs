@@ -110,7 +110,7 @@ impl Session {
                 self.say_number(count);
             }
             Request::Stats { queue } => self.stats(queues, queue, now),
-            Request::DumpStats { queues: names } => self.dump_stats(queues, names),
+            Request::DumpStats { queues: names } => self.dump_stats(queues, names, now),
             Request::Version => {
                 self.say(concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes())
             }
@@ -152,22 +152,22 @@ impl Session {
         });
     }
 
-    fn stats<S: Storage>(&mut self, queues: &Queues<S>, queue: Option<&[u8]>, now: Moment) {
+    fn stats<S: Storage>(&mut self, queues: &mut Queues<S>, queue: Option<&[u8]>, now: Moment) {
         match queue {
             None => queues.stats(&mut self.output, now),
             Some(queue) => {
                 // `stats items`, `stats slabs` and the like are about memcached's own memory: there is nothing to tell.
                 if let Ok(name) = name::check(queue) {
-                    queues.stats_of(name, &mut self.output);
+                    queues.stats_of(name, &mut self.output, now);
                 }
             }
         }
         self.say(reply::END);
     }
 
-    fn dump_stats<S: Storage>(&mut self, queues: &Queues<S>, names: Tokens<'_>) {
+    fn dump_stats<S: Storage>(&mut self, queues: &mut Queues<S>, names: Tokens<'_>, now: Moment) {
         let names: Vec<&str> = names.filter_map(|name| name::check(name).ok()).collect();
-        queues.dump_stats(&names, &mut self.output);
+        queues.dump_stats(&names, &mut self.output, now);
         self.say(reply::END);
     }
 

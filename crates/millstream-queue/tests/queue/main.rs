@@ -8,6 +8,7 @@
 
 mod script;
 
+mod ages;
 mod compat;
 mod crashes;
 mod embedded;

@@ -164,6 +164,11 @@ impl<S: Storage> Queues<S> {
         self
     }
 
+    /// Other limits hold from now on. Queues that are there stay, and so does what is open.
+    pub fn set_limits(&mut self, limits: QueuesLimits) {
+        self.limits = limits;
+    }
+
     /// The queues that are kept closed because they are damaged: name, and what is wrong.
     pub fn closed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.closed

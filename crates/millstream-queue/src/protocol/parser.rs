@@ -122,6 +122,11 @@ impl Parser {
         self.line(line, input)
     }
 
+    /// Other limits hold from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// Whether bytes are still to be dropped.
     pub fn is_dropping(&self) -> bool {
         self.drop != Drop::Nothing

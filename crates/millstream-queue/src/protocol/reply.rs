@@ -14,6 +14,8 @@ pub const END: &[u8] = b"END\r\n";
 pub const OK: &[u8] = b"OK\r\n";
 /// Kestrel's answer to `flush_all`.
 pub const FLUSHED_ALL: &[u8] = b"Flushed all queues.\r\n";
+/// Kestrel's answer to `reload`.
+pub const RELOADED: &[u8] = b"Reloaded config.\r\n";
 /// No such command, or not now.
 pub const ERROR: &[u8] = b"ERROR\r\n";
 /// The answer to `mn`.

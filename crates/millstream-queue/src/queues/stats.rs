@@ -119,12 +119,7 @@ impl<S: Storage> Queues<S> {
         ])
     }
 
-    fn queue_stats(
-        &mut self,
-        name: &str,
-        now: Moment,
-        mut tell: impl FnMut(&str, String),
-    ) -> bool {
+    fn queue_stats(&mut self, name: &str, now: Moment, mut tell: impl FnMut(&str, String)) -> bool {
         let Some(numbers) = self.numbers_of(name, now) else {
             return false;
         };

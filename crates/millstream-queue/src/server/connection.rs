@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::clock;
 use super::core::{Core, Place, State};
 use crate::address::Address;
 use crate::moment::Moment;
-use crate::session::Session;
+use crate::session::{Demand, Session};
 
 /// A connection that always has more to do lets others do theirs after so many rounds: each is a read or a wait that
 /// ended, and the writing of its answers.
@@ -73,6 +74,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
 
     fn poll_with(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.take_place(state, context);
+        let options = state.live.session(self.session.options().compat);
+        if !Arc::ptr_eq(options, self.session.options()) {
+            self.session.set_options(options);
+        }
         // First of all, since a peer that takes no answer is one that uses up its time.
         if state
             .place(self.session.id())
@@ -154,8 +159,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             self.commit = Some(state.commits_begun);
             self.core.commit_wanted.notify_one();
         }
-        if let Some(demand) = self.session.take_demand() {
-            self.core.demand(demand);
+        match self.session.take_demand() {
+            None => {}
+            Some(Demand::Reload) => {
+                let outcome = self.core.reload(state);
+                self.session.reloaded(&outcome);
+            }
+            Some(Demand::Shutdown) => self.core.shut_down(),
         }
         self.half_since_us = match self.session.is_half_sent() {
             true => self.half_since_us.or(Some(now.steady_us)),
@@ -210,7 +220,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
 
     /// Until something happens. The place says how long that may take.
     fn pause(&mut self, state: &mut State) -> Poll<io::Result<()>> {
-        let limits = &self.core.limits;
+        let limits = &state.live.limits;
         let limit = |since_us: u64, time: Duration| match time {
             Duration::ZERO => u64::MAX,
             time => since_us.saturating_add(time.as_micros() as u64),

@@ -120,8 +120,11 @@ impl Session {
             }
             Request::Quit => self.state = State::Closed,
             Request::Status { to } => self.status(queues, to),
-            Request::Reload => self.demand(Demand::Reload),
-            Request::Shutdown if self.options.shutdown => self.demand(Demand::Shutdown),
+            Request::Reload => {
+                self.demand = Some(Demand::Reload);
+                self.state = State::Reloading;
+            }
+            Request::Shutdown if self.options.shutdown => self.shut_down(),
             Request::Shutdown => self.say(reply::ERROR),
             Request::Confirm { queue, count } => self.with_name(queue, |session, name| {
                 let confirmed = queues.confirm(session.id, name, count);
@@ -195,12 +198,10 @@ impl Session {
         self.say(reply::END);
     }
 
-    fn demand(&mut self, demand: Demand) {
-        self.demand = Some(demand);
+    fn shut_down(&mut self) {
+        self.demand = Some(Demand::Shutdown);
         self.say(reply::OK);
-        if demand == Demand::Shutdown {
-            self.state = State::Closed;
-        }
+        self.state = State::Closed;
     }
 
     fn say_number(&mut self, number: u64) {

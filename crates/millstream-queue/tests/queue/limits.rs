@@ -1,7 +1,5 @@
 //! What a queue takes, and what clients may do.
 
-use std::sync::Arc;
-
 use millstream_queue::protocol::Limits;
 use millstream_queue::session::SessionOptions;
 
@@ -122,7 +120,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount() {
 
 #[test]
 fn who_must_say_a_name_first_gets_nothing_without() {
-    let credentials = Some(Arc::from(["ann secret".to_owned(), "bob word".to_owned()]));
+    let credentials = Some("ann:secret\nbob:word\n".parse().unwrap());
     let mut world = World::with_options(
         "",
         SessionOptions {

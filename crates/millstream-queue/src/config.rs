@@ -71,8 +71,9 @@ pub struct Settings {
     pub sync: Sync,
     /// Items held ready in memory, with about 96 bytes for each; the others are read back when their turn comes.
     pub memory_bytes: u64,
-    /// How many items of the queue one connection may have open.
-    pub max_opens: usize,
+    /// How many items of the queue one connection may have open. Without it `get` may have one open, and `monitor` as many as a
+    /// connection may have in all.
+    pub max_opens: Option<usize>,
     /// An item that is open for longer goes back.
     pub open_timeout: Option<Duration>,
     /// An item that was opened and came back so often is not delivered again.
@@ -95,7 +96,7 @@ impl Default for Settings {
             fanout_only: false,
             sync: Sync::Always,
             memory_bytes: 128 << 20,
-            max_opens: 1,
+            max_opens: None,
             open_timeout: None,
             max_deliveries: None,
             error_queue: None,
@@ -161,6 +162,7 @@ impl Table {
         number(self.max_bytes, &mut to.max_bytes);
         number(self.max_item_bytes, &mut to.max_item_bytes);
         number(self.max_deliveries, &mut to.max_deliveries);
+        number(self.max_opens, &mut to.max_opens);
         time(self.max_age, &mut to.max_age);
         time(self.open_timeout, &mut to.open_timeout);
         time(self.delete_empty_after, &mut to.delete_empty_after);
@@ -170,7 +172,6 @@ impl Table {
         to.fanout_only = self.fanout_only.unwrap_or(to.fanout_only);
         to.sync = self.sync.unwrap_or(to.sync);
         to.memory_bytes = self.memory_bytes.unwrap_or(to.memory_bytes);
-        to.max_opens = self.max_opens.unwrap_or(to.max_opens);
     }
 }
 

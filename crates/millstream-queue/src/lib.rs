@@ -17,6 +17,7 @@ pub mod operation;
 pub mod protocol;
 mod queue;
 pub mod queues;
+pub mod salvage;
 pub mod server;
 pub mod session;
 mod stats;

@@ -28,17 +28,21 @@
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
 
+mod closed;
 mod get;
 mod lend;
 mod put;
+mod redrive;
 mod stats;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use self::closed::Closed;
 pub use self::get::Got;
 pub use self::put::{Put, Refusal};
+pub use self::redrive::REDRIVE_ITEMS_MAX;
 use crate::config::{Config, Settings};
 use crate::connection::{Connection, ConnectionId, QueueId, Wait};
 use crate::error::QueueError;
@@ -93,7 +97,7 @@ pub struct Queues<S: Storage> {
     slots: Vec<Slot<S::Log>>,
     free_slots: Vec<u32>,
     /// Queues that are kept closed, and why.
-    closed: BTreeMap<String, String>,
+    closed: BTreeMap<String, Closed>,
     connections: Vec<Option<Connection>>,
     free_connections: Vec<u32>,
     /// Until when connections wait.
@@ -149,8 +153,9 @@ impl<S: Storage> Queues<S> {
             targets: Vec::new(),
         };
         for name in names {
-            if let Err(error) = queues.create(&name, now) {
-                queues.closed.insert(name, error.to_string());
+            // The limit is for new queues: those that are there are not lost.
+            if let Err(error) = queues.open_one(&name, now) {
+                queues.keep_closed(name, &error, now);
             }
         }
         queues.counters = Counters::default();
@@ -167,13 +172,6 @@ impl<S: Storage> Queues<S> {
     /// Other limits hold from now on. Queues that are there stay, and so does what is open.
     pub fn set_limits(&mut self, limits: QueuesLimits) {
         self.limits = limits;
-    }
-
-    /// The queues that are kept closed because they are damaged: name, and what is wrong.
-    pub fn closed(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.closed
-            .iter()
-            .map(|(name, reason)| (name.as_str(), reason.as_str()))
     }
 
     /// The names of all open queues, sorted.
@@ -332,14 +330,13 @@ impl<S: Storage> Queues<S> {
         outcome
     }
 
-    /// Remove a queue with all its items; whether there was one.
+    /// Remove a queue with all its items, also one that is kept closed; whether there was one.
     ///
     /// # Errors
-    /// The queue is kept closed. Or the storage refuses: then the queue will be there again after a restart.
+    /// The storage refuses: then the queue will be there again after a restart.
     pub fn delete(&mut self, name: &str) -> Result<bool, QueueError> {
         let Some(id) = self.names.remove(name) else {
-            self.refuse_closed(name)?;
-            return Ok(false);
+            return self.delete_closed(name);
         };
         self.counters.queue_deletes += 1;
         let slot = &mut self.slots[id.slot as usize];
@@ -424,28 +421,32 @@ impl<S: Storage> Queues<S> {
         }
     }
 
-    /// A queue that is kept closed is not an empty one.
-    #[cold]
-    pub(crate) fn refuse_closed(&self, name: &str) -> Result<(), QueueError> {
-        match self.closed.get(name) {
-            None => Ok(()),
-            Some(reason) => Err(QueueError::Closed {
-                queue: name.to_owned(),
-                reason: reason.clone(),
-            }),
-        }
-    }
-
     #[cold]
     fn create(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
-        self.refuse_closed(name)?;
+        let reopens = self.may_reopen(name, now);
+        if !reopens {
+            self.refuse_closed(name)?;
+        }
         name::check(name.as_bytes()).map_err(|fault| QueueError::Name {
             name: name.to_owned(),
             fault,
         })?;
-        if self.names.len() >= self.limits.queues {
+        if !reopens && self.names.len() >= self.limits.queues {
             return Err(QueueError::TooManyQueues(self.limits.queues));
         }
+        let opened = self.open_one(name, now);
+        match &opened {
+            Ok(_) if reopens => {
+                self.closed.remove(name);
+            }
+            Err(error) if reopens => self.keep_closed(name.to_owned(), error, now),
+            _ => {}
+        }
+        opened
+    }
+
+    /// Open a queue, or make a new one.
+    fn open_one(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
         let log = self
             .storage
             .open(name)

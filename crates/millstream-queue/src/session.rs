@@ -39,6 +39,9 @@ use crate::protocol::{Limits, Parsed, Parser, Request, reply};
 use crate::queues::Queues;
 use crate::storage::Storage;
 
+/// As much of a name that came with a wrong password is told.
+const NAME_CHARS_MAX: usize = 64;
+
 /// Whose replies a client expects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compat {
@@ -114,6 +117,8 @@ pub struct Session {
     demand: Option<Demand>,
     /// Who the client has said it is.
     user: Option<Credential>,
+    /// The name that came with a wrong password.
+    refused: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +140,8 @@ enum State {
     },
     /// A `reload` is under way: its answer comes before anything else.
     Reloading,
+    /// The password was wrong: the next request waits until the owner of the socket has let some time pass.
+    Refused,
     /// Nothing more is read.
     Closed,
 }
@@ -170,6 +177,7 @@ impl Session {
             answered: 0,
             demand: None,
             user: None,
+            refused: None,
         }
     }
 
@@ -221,9 +229,10 @@ impl Session {
     pub fn wants_input(&self) -> bool {
         match self.state {
             State::Closed => false,
-            State::Waiting { .. } | State::Monitoring { .. } | State::Reloading => {
-                self.input.len() < self.pipelined_max()
-            }
+            State::Waiting { .. }
+            | State::Monitoring { .. }
+            | State::Reloading
+            | State::Refused => self.input.len() < self.pipelined_max(),
             State::Unknown | State::Ready => {
                 self.may_begin() || self.input.len() < self.pipelined_max()
             }
@@ -254,7 +263,7 @@ impl Session {
     /// Whether there is something to [`resume`](Self::resume) as soon as there is room for output.
     pub fn has_work(&self) -> bool {
         match self.state {
-            State::Closed | State::Reloading => false,
+            State::Closed | State::Reloading | State::Refused => false,
             State::Ready | State::Unknown => {
                 !self.input.is_empty() && self.input.len() >= self.need
             }
@@ -293,6 +302,19 @@ impl Session {
             }
             Ok(_) if self.options.compat == Compat::Kestrel => self.say(reply::RELOADED),
             Ok(_) => self.say(reply::OK),
+        }
+    }
+
+    /// The name that came with a wrong password, once for each. Its answer is in the output; nothing more is done until
+    /// [`release`](Self::release), so that passwords cannot be tried quickly.
+    pub fn take_refused(&mut self) -> Option<String> {
+        self.refused.take()
+    }
+
+    /// Enough time has passed since a wrong password: another may be tried.
+    pub fn release(&mut self) {
+        if self.state == State::Refused {
+            self.state = State::Unknown;
         }
     }
 
@@ -355,7 +377,10 @@ impl Session {
         let mut at = 0;
         self.need = 1;
         while at < input.len()
-            && !matches!(self.state, State::Closed | State::Reloading)
+            && !matches!(
+                self.state,
+                State::Closed | State::Reloading | State::Refused
+            )
             && self.output.len() < self.options.output_bytes
         {
             match self.parser.parse(&input[at..]) {
@@ -402,7 +427,13 @@ impl Session {
                 self.state = State::Ready;
                 self.say(reply::STORED);
             }
-            None => self.say(reply::AUTH_FAILED),
+            None => {
+                let name = set.data.split(|&byte| byte == b' ').next();
+                let name = String::from_utf8_lossy(name.unwrap_or_default());
+                self.refused = Some(name.chars().take(NAME_CHARS_MAX).collect());
+                self.state = State::Refused;
+                self.say(reply::AUTH_FAILED);
+            }
         }
     }
 

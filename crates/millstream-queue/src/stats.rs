@@ -43,6 +43,8 @@ pub struct Counters {
     pub queue_expires: u64,
     /// Items that came in, all queues together.
     pub total_items: u64,
+    /// Wrong passwords.
+    pub auth_failures: u64,
 }
 
 /// Longer times are counted as this one: a minute, in microseconds.

@@ -234,10 +234,10 @@ impl Queue {
         self.queues.shared().touch(flush)
     }
 
-    /// Remove the queue with all its items; whether there was one.
+    /// Remove the queue with all its items, also one that is kept closed; whether there was one.
     ///
     /// # Errors
-    /// The queue is kept closed, or the storage refuses: then the queue will be there again when the folder is opened again.
+    /// The storage refuses: then the queue will be there again when the folder is opened again.
     pub fn delete(&self) -> Result<bool, QueueError> {
         let delete = |queues: &mut Core<_>, _| queues.delete(&self.name);
         self.queues.shared().touch(delete)

@@ -389,6 +389,14 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
             queue: words.next().ok_or(reply::ERROR)?,
             count: words.next().and_then(number).ok_or(reply::BAD_FORMAT)?,
         },
+        b"redrive" => Request::Redrive {
+            from: words.next().ok_or(reply::ERROR)?,
+            to: words.next().ok_or(reply::ERROR)?,
+            items_max: words
+                .next()
+                .map(|max| number(max).ok_or(reply::BAD_FORMAT))
+                .transpose()?,
+        },
         b"incr" | b"decr" | b"touch" => {
             let _number = words.nth(1).ok_or(reply::ERROR)?;
             return Err(if words.next() == Some(b"noreply") {

@@ -36,7 +36,7 @@ impl<S: Storage> Queues<S> {
         self.get_with(connection, key, None, now)
     }
 
-    /// The next item for a `monitor`, which may have up to `opens_max` open.
+    /// The next item for a `monitor`, which may have up to `opens_max` open, or what is configured for the queue.
     ///
     /// # Errors
     /// The storage refuses; nothing was taken.
@@ -72,7 +72,9 @@ impl<S: Storage> Queues<S> {
             (key.wait_ms > 0 || crate::name::parent(key.name).is_some()) && !key.only_ends();
         let id = match known {
             Some(id) => id,
-            None if begins && self.config.alias(key.name).is_none() => {
+            None if (begins && self.config.alias(key.name).is_none())
+                || self.may_reopen(key.name, now) =>
+            {
                 self.create(key.name, now)?
             }
             None => {
@@ -308,9 +310,8 @@ impl<S: Storage> Queues<S> {
         open: bool,
         opens_max: Option<usize>,
     ) -> bool {
-        let limit = opens_max
-            .or_else(|| self.settings(id).map(|settings| settings.max_opens))
-            .unwrap_or(1);
+        let configured = self.settings(id).and_then(|settings| settings.max_opens);
+        let limit = configured.or(opens_max).unwrap_or(1);
         let in_all = self.limits.opens_per_connection;
         let Some(connection) = self.connection(by) else {
             return false;

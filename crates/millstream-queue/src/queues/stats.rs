@@ -50,6 +50,7 @@ impl<S: Storage> Queues<S> {
             ("queue_creates", counters.queue_creates),
             ("queue_deletes", counters.queue_deletes),
             ("queue_expires", counters.queue_expires),
+            ("auth_failures", counters.auth_failures),
         ] {
             reply::stat(out, name, &count);
         }

@@ -1,6 +1,6 @@
 //! One connection as a task: read once, do what was asked, write once.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::clock;
 use super::core::{Core, Place, State};
@@ -20,6 +20,9 @@ use crate::session::{Demand, Session};
 /// A connection that always has more to do lets others do theirs after so many rounds: each is a read or a wait that
 /// ended, and the writing of its answers.
 const ROUNDS_MAX: usize = 4;
+
+/// How long the answer to a wrong password takes.
+const PENALTY: Duration = Duration::from_secs(1);
 
 /// Serve a connection until it ends.
 pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
@@ -32,6 +35,8 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         core,
         stream,
         session,
+        peer,
+        penalty: None,
         commit: None,
         begun: None,
         half_since_us: None,
@@ -41,10 +46,10 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     let outcome = poll_fn(|context| connection.poll(context)).await;
     connection.end();
     if connection.session.is_foreign() {
-        turned_away(&peer, "not the memcache text protocol");
+        turned_away(&connection.peer, "not the memcache text protocol");
     }
     if let Err(error) = outcome {
-        debug!("{peer}: {error}");
+        debug!("{}: {error}", connection.peer);
     }
     // What the peer has not read yet is still on its way; a failure to say goodbye changes nothing.
     let _ = poll_fn(|context| Pin::new(&mut connection.stream).poll_shutdown(context)).await;
@@ -54,6 +59,9 @@ struct Connection<T> {
     core: Rc<Core>,
     stream: T,
     session: Session,
+    peer: Address,
+    /// The output waits for this time to pass, since a password was wrong.
+    penalty: Option<Pin<Box<tokio::time::Sleep>>>,
     /// The output waits for this commit.
     commit: Option<u64>,
     /// When the requests came whose output is to be sent, and whether there is a `set` among them.
@@ -87,6 +95,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             return Poll::Ready(Err(error));
         }
         for _ in 0..ROUNDS_MAX {
+            if let Some(penalty) = &mut self.penalty {
+                if penalty.as_mut().poll(context).is_pending() {
+                    return self.pause(state);
+                }
+                self.penalty = None;
+                self.session.release();
+            }
             if !self.session.output().is_empty() {
                 match self.poll_send(state, context) {
                     Poll::Ready(Ok(())) => {}
@@ -158,6 +173,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         if state.queues.take_owes_commit() {
             self.commit = Some(state.commits_begun);
             self.core.commit_wanted.notify_one();
+        }
+        if let Some(name) = self.session.take_refused() {
+            warn!("{}: wrong password for {name:?}", self.peer);
+            state.queues.counters().auth_failures += 1;
+            self.penalty = Some(Box::pin(tokio::time::sleep(PENALTY)));
         }
         match self.session.take_demand() {
             None => {}

@@ -130,6 +130,11 @@ impl Session {
                 let confirmed = queues.confirm(session.id, name, count);
                 session.say(if confirmed { reply::END } else { reply::ERROR });
             }),
+            Request::Redrive {
+                from,
+                to,
+                items_max,
+            } => self.redrive(queues, (from, to), items_max.unwrap_or(u64::MAX), now),
             Request::MetaNoop => self.say(reply::META_NOOP),
         }
         if quiet {
@@ -155,13 +160,39 @@ impl Session {
         });
     }
 
+    fn redrive<S: Storage>(
+        &mut self,
+        queues: &mut Queues<S>,
+        (from, to): (&[u8], &[u8]),
+        items_max: u64,
+        now: Moment,
+    ) {
+        if from == to {
+            return reply::client_error(&mut self.output, &"a queue cannot send items to itself");
+        }
+        self.with_name(from, |session, from| {
+            session.with_name(to, |session, to| {
+                if queues.items(from).is_none() && queues.refuse_closed(from).is_ok() {
+                    return session.say(reply::NOT_FOUND);
+                }
+                match queues.redrive(from, to, items_max, now) {
+                    Ok(moved) => session.say_number(moved),
+                    Err(error) => reply::server_error(&mut session.output, &error),
+                }
+            });
+        });
+    }
+
     fn stats<S: Storage>(&mut self, queues: &mut Queues<S>, queue: Option<&[u8]>, now: Moment) {
         match queue {
             None => queues.stats(&mut self.output, now),
             Some(queue) => {
                 // `stats items`, `stats slabs` and the like are about memcached's own memory: there is nothing to tell.
-                if let Ok(name) = name::check(queue) {
-                    queues.stats_of(name, &mut self.output, now);
+                if let Ok(name) = name::check(queue)
+                    && !queues.stats_of(name, &mut self.output, now)
+                    && let Err(closed) = queues.refuse_closed(name)
+                {
+                    return reply::server_error(&mut self.output, &closed);
                 }
             }
         }

@@ -137,6 +137,31 @@ fn who_must_say_a_name_first_gets_nothing_without() {
 }
 
 #[test]
+fn another_password_can_be_tried_only_after_the_first_was_paid_for() {
+    use millstream_queue::session::Session;
+    let mut world = World::new("");
+    let options = SessionOptions {
+        credentials: Some("ann:secret\n".parse().unwrap()),
+        ..SessionOptions::default()
+    };
+    let mut session = Session::new(&mut world.queues, options);
+    let tries = "set auth 0 0 9\r\nann wrong\r\nset auth 0 0 10\r\nann secret\r\nmn\r\n";
+    session.receive(&mut world.queues, tries.as_bytes(), world.now);
+    let failure = b"CLIENT_ERROR authentication failure\r\n";
+    assert_eq!(session.output(), failure);
+    assert_eq!(session.take_refused().as_deref(), Some("ann"));
+    session.resume(&mut world.queues, world.now);
+    session.receive(&mut world.queues, b"mn\r\n", world.now);
+    assert_eq!(session.output(), failure);
+    assert!(!session.has_work());
+    session.sent(failure.len());
+    session.release();
+    session.resume(&mut world.queues, world.now);
+    assert_eq!(session.output(), b"STORED\r\nMN\r\nMN\r\n");
+    assert_eq!(session.take_refused(), None);
+}
+
+#[test]
 fn a_read_only_server_gives_and_a_quiescent_one_does_not() {
     play(
         "",

@@ -19,5 +19,7 @@ mod imports;
 mod journals;
 mod limits;
 mod reads;
+mod redrive;
+mod salvage;
 mod simulation;
 mod waiting;

@@ -117,7 +117,8 @@ def test_wrong_passwords_are_logged_and_counted(serve: Serve, tmp_path: Path) ->
     server = serve("--auth-file", str(known))
     with server.connect() as line:
         # Nothing that was sent after a wrong password is looked at before it was answered.
-        line.send(b"set auth 0 0 9\r\nann wrong\r\nset auth 0 0 10\r\nx\n\x1b[1m why\r\nset auth 0 0 10\r\nann secret\r\n")
+        for secret in (b"ann wrong", b"x\n\x1b[1m why", b"ann secret"):
+            line.send(b"set auth 0 0 %d\r\n%s\r\n" % (len(secret), secret))
         assert [line.read() for _ in range(3)] == [b"CLIENT_ERROR authentication failure"] * 2 + [b"STORED"]
         assert line.stats()["auth_failures"] == "2"
     log = server.log()

@@ -163,6 +163,16 @@ def test_sighup_reads_the_configuration_again(serve: Serve) -> None:
         assert line.set("q", b"x") == b"NOT_STORED"
 
 
+def test_siberites_consumer_groups_are_warned_of_once(serve: Serve) -> None:
+    server = serve("--sync=never")
+    with server.connect() as line:
+        assert line.get("a.b") is None
+        assert line.set("work", b"x") == b"STORED"
+        assert line.get("work.cg") is None and line.get("work.other") is None
+    said = server.log()
+    assert said.count("Siberite") == 1 and 'read "work+cg" for copies' in said
+
+
 # Damage.
 
 

@@ -114,7 +114,8 @@ def test_passwords_are_read_again(serve: Serve, tmp_path: Path) -> None:
         assert said == answer
         line.close()
     known.write_text("nonsense\n")
-    assert reload(ann) == f"SERVER_ERROR the old configuration holds: {known}: line 1: a line is not name:password".encode()
+    mistake = f"{known}: line 1: a line is not name:password"
+    assert reload(ann) == f"SERVER_ERROR the old configuration holds: {mistake}".encode()
     assert enter(server, b"cid new")[1] == b"STORED"
     ann.close()
 

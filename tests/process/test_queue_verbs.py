@@ -90,13 +90,28 @@ def test_what_keeps_a_verb_out_is_named(serve: Serve, run: Run, tmp_path: Path) 
         verbs(run, server, *tls, "--auth-file", empty)("list")
     )
     assert str(tmp_path / "none") in bad(verbs(run, server, *tls, "--auth-file", tmp_path / "none")("list"))
-    assert "127.0.0.1" in bad(verbs(run, server, "--tls-ca", certificate, "--auth-file", known)("list"))
     assert f"{known}: no certificate in this file" in bad(verbs(run, server, "--tls-ca", known)("list"))
     other = tmp_path / "other"
     other.mkdir()
     stranger, _ = certificate_and_key(other)
     said = bad(verbs(run, server, "--tls-ca", stranger, "--tls-name", "localhost")("list"))
-    assert "no TLS connection" in said
+    assert 'no TLS connection to "localhost"' in said
+
+
+def test_a_certificate_of_an_authority_must_be_for_the_server(serve: Serve, run: Run, tmp_path: Path) -> None:
+    authority, authority_key = certificate_and_key(tmp_path)
+    certificate, key = tmp_path / "leaf.pem", tmp_path / "leaf-key.pem"
+    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=queues"
+    extensions = ["subjectAltName=DNS:queues.example,IP:127.0.0.1", "basicConstraints=critical,CA:FALSE"]
+    added = [word for extension in extensions for word in ("-addext", extension)]
+    signed = ["-CA", str(authority), "-CAkey", str(authority_key)]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*make.split(), *added, *signed, *files], check=True, capture_output=True)
+    server = serve(f"--tls-cert={certificate}", f"--tls-key={key}")
+    good(verbs(run, server, "--tls-ca", authority)("list"))
+    good(verbs(run, server, "--tls-ca", authority, "--tls-name", "queues.example")("list"))
+    said = bad(verbs(run, server, "--tls-ca", authority, "--tls-name", "other.example")("list"))
+    assert 'no TLS connection to "other.example"' in said
 
 
 def test_any_bytes_flags_and_expiry_go_out_and_in_again(serve: Serve, run: Run) -> None:
@@ -149,7 +164,9 @@ def test_confirm_takes_all_or_none(serve: Serve, run: Run) -> None:
     with server.connect() as line:
         for item in (b"1", b"2", b"3"):
             line.set("q", item)
-        assert 'queue "q": it has 3 items, not 4: none was confirmed' in bad(queue("confirm", "q", "--count", 4))
+        assert 'queue "q": it has 3 items, not 4: none was confirmed' in bad(
+            queue("confirm", "q", "--count", 4)
+        )
         good(queue("confirm", "q", "--count", 2))
         assert [line.get("q"), line.get("q")] == [b"3", None]
         assert 'there is no queue "x"' in bad(queue("confirm", "x"))

@@ -11,6 +11,7 @@ pub mod embedded;
 mod error;
 pub mod import;
 mod item;
+mod memory;
 mod moment;
 pub mod name;
 pub mod operation;

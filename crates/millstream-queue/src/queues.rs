@@ -46,6 +46,7 @@ pub use self::redrive::REDRIVE_ITEMS_MAX;
 use crate::config::{Config, Settings};
 use crate::connection::{Connection, ConnectionId, QueueId, Wait};
 use crate::error::QueueError;
+use crate::memory::Memory;
 use crate::moment::Moment;
 use crate::name;
 use crate::queue::Queue;
@@ -71,6 +72,9 @@ pub struct QueuesLimits {
     pub queues: usize,
     /// Items that one connection may have open in all queues together.
     pub opens_per_connection: usize,
+    /// What all queues may hold in memory together, in bytes: items that are ready, which are read back from disk beyond it, and open
+    /// ones. Beyond it a connection that has an item open can open no other.
+    pub memory_bytes: u64,
 }
 
 impl Default for QueuesLimits {
@@ -78,6 +82,7 @@ impl Default for QueuesLimits {
         QueuesLimits {
             queues: 10_000,
             opens_per_connection: 10_000,
+            memory_bytes: u64::MAX,
         }
     }
 }
@@ -91,7 +96,11 @@ pub struct Queues<S: Storage> {
     storage: S,
     config: Config,
     limits: QueuesLimits,
+    /// What all queues hold.
+    memory: Memory,
     status: Status,
+    /// A client that takes a dot for a consumer group has been told of in the log.
+    has_warned: bool,
     started: Moment,
     names: HashMap<Arc<str>, QueueId, foldhash::fast::RandomState>,
     slots: Vec<Slot<S::Log>>,
@@ -135,7 +144,9 @@ impl<S: Storage> Queues<S> {
             storage,
             config,
             limits: QueuesLimits::default(),
+            memory: Memory::default(),
             status: Status::Up,
+            has_warned: false,
             started: now,
             names: HashMap::default(),
             slots: Vec::new(),
@@ -165,13 +176,14 @@ impl<S: Storage> Queues<S> {
     /// Change the limits.
     #[must_use]
     pub fn with_limits(mut self, limits: QueuesLimits) -> Self {
-        self.limits = limits;
+        self.set_limits(limits);
         self
     }
 
     /// Other limits hold from now on. Queues that are there stay, and so does what is open.
     pub fn set_limits(&mut self, limits: QueuesLimits) {
         self.limits = limits;
+        self.memory.set_max(limits.memory_bytes);
     }
 
     /// The names of all open queues, sorted.
@@ -179,6 +191,16 @@ impl<S: Storage> Queues<S> {
         let mut names: Vec<_> = self.names.keys().cloned().collect();
         names.sort_unstable();
         names
+    }
+
+    /// How many queues are open.
+    pub fn open_queues(&self) -> usize {
+        self.names.len()
+    }
+
+    /// What all queues hold in memory, in bytes: items that are ready or open, with about 96 bytes for each.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.used()
     }
 
     /// How many items a queue has ready, behind and delayed.
@@ -353,7 +375,8 @@ impl<S: Storage> Queues<S> {
                 .children
                 .retain(|child| *child != id);
         }
-        for waiter in queue.map(|queue| queue.waiters).unwrap_or_default() {
+        let waiters = queue.map(|mut queue| std::mem::take(&mut queue.waiters));
+        for waiter in waiters.unwrap_or_default() {
             self.end_wait(waiter, Wait::Over);
         }
         match self.storage.remove(name) {
@@ -455,7 +478,13 @@ impl<S: Storage> Queues<S> {
                 cause,
             })?;
         let name: Arc<str> = name.into();
-        let queue = Queue::restore(Arc::clone(&name), self.config.settings(&name), log, now)?;
+        let queue = Queue::restore(
+            Arc::clone(&name),
+            self.config.settings(&name),
+            log,
+            &self.memory,
+            now,
+        )?;
         let children = self.children_of(&name);
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot {

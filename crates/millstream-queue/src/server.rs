@@ -17,6 +17,7 @@ pub(crate) mod clock;
 mod commit;
 mod connection;
 mod core;
+mod descriptors;
 mod limits;
 mod listen;
 mod reload;
@@ -32,7 +33,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use self::core::{Command, Core};
 pub use self::limits::ServerLimits;
@@ -163,6 +164,16 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
         options.dir.display()
     );
     let core = Rc::new(Core::new(queues, live, options, send.clone()));
+    let possible = core.with(|state| {
+        state.descriptors_max = descriptors::raise();
+        (state.live.limits.connections, state.connections_max())
+    });
+    if possible.1 < possible.0 {
+        warn!(
+            "limits.connections = {}, but the limit on open files leaves {} now, and 4 less for each new queue",
+            possible.0, possible.1
+        );
+    }
     watch_signals(&send)?;
     let committer = Rc::new(commit::Committer::start().map_err(ServerError::Start)?);
     tokio::task::spawn_local(commit::begin(Rc::clone(&core), Rc::clone(&committer)));

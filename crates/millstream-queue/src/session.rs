@@ -225,6 +225,12 @@ impl Session {
         }
     }
 
+    /// What this connection keeps in memory, in bytes: requests that are not answered and answers that are not sent.
+    #[inline]
+    pub fn buffer_bytes(&self) -> usize {
+        self.input.capacity() + self.output.capacity()
+    }
+
     /// Whether more may be read. If not, output must be sent or a wait end first.
     pub fn wants_input(&self) -> bool {
         match self.state {

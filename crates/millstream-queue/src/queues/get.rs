@@ -1,5 +1,7 @@
 //! Items go out: taken, opened, looked at, confirmed, given back; and the line of those who wait.
 
+use tracing::warn;
+
 use super::{Queues, Status};
 use crate::connection::{Connection, ConnectionId, QueueId, Wait};
 use crate::error::QueueError;
@@ -79,6 +81,7 @@ impl<S: Storage> Queues<S> {
             }
             None => {
                 self.refuse_closed(key.name)?;
+                self.warn_of_group(key.name);
                 return Ok(self.missed());
             }
         };
@@ -111,6 +114,21 @@ impl<S: Storage> Queues<S> {
                 Ok(Got::Waiting)
             }
             None => Ok(self.missed()),
+        }
+    }
+
+    /// In Siberite `work.group` is a consumer group of the queue `work`. Here it is a queue that has nothing.
+    #[cold]
+    fn warn_of_group(&mut self, name: &str) {
+        if let Some((queue, _)) = name.split_once('.')
+            && !self.has_warned
+            && self.names.contains_key(queue)
+        {
+            self.has_warned = true;
+            warn!(
+                "a client reads \"{name}\", which does not exist. It is no consumer group of \"{queue}\" as in Siberite: read \"{queue}+{}\" for copies of its items",
+                &name[queue.len() + 1..]
+            );
         }
     }
 
@@ -313,12 +331,17 @@ impl<S: Storage> Queues<S> {
         let configured = self.settings(id).and_then(|settings| settings.max_opens);
         let limit = configured.or(opens_max).unwrap_or(1);
         let in_all = self.limits.opens_per_connection;
+        let has_room = !open || !self.memory.is_over(0);
         let Some(connection) = self.connection(by) else {
             return false;
         };
         match connection.opens_of(id) {
             0 if !open => true,
-            opens => open && opens < limit && connection.opens.len() < in_all,
+            opens => {
+                open && opens < limit
+                    && connection.opens.len() < in_all
+                    && (has_room || connection.opens.is_empty())
+            }
         }
     }
 

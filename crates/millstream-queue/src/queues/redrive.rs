@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::Queues;
 use crate::config::Sync;
+use crate::connection::QueueId;
 use crate::error::QueueError;
-use crate::item::NewItem;
+use crate::item::{Item, NewItem};
 use crate::moment::Moment;
 use crate::queue::Admission;
 use crate::storage::Storage;
@@ -49,36 +50,16 @@ impl<S: Storage> Queues<S> {
         let mut moved = Vec::new();
         let mut outcome = Ok(());
         while (moved.len() as u64) < items_max.min(REDRIVE_ITEMS_MAX) {
-            let Some(item) = self
-                .queue_mut(source)
-                .map(|queue| queue.next(now))
-                .transpose()?
-                .flatten()
-            else {
-                break;
+            let next = self.queue_mut(source).map(|queue| queue.next(now));
+            let item = match next.transpose() {
+                Ok(Some(Some(item))) => item,
+                Ok(_) => break,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
             };
-            let new = NewItem {
-                flags: item.flags,
-                expiry_ms: item.expiry_ms,
-                due_ms: 0,
-                from: None,
-                body: &item.body,
-            };
-            let mut shared = Some(Arc::clone(&item.body));
-            let added = match self.queue_mut(target) {
-                None => break,
-                Some(target) => match target.admits(item.body.len()) {
-                    Admission::Yes => target.add(&new, &mut shared, now).map(|_| ()),
-                    Admission::Full => Err(QueueError::Full {
-                        queue: to.to_owned(),
-                    }),
-                    Admission::TooLarge => Err(QueueError::TooLarge {
-                        queue: to.to_owned(),
-                        bytes: item.body.len(),
-                    }),
-                },
-            };
-            match added {
+            match self.add_whole(target, &item, now) {
                 Ok(()) => moved.push(item),
                 Err(error) => {
                     outcome = Err(error);
@@ -91,14 +72,14 @@ impl<S: Storage> Queues<S> {
             Some(target) if durable && !moved.is_empty() => target.sync(),
             _ => Ok(()),
         };
-        let count = moved.len() as u64;
+        let mut count = moved.len() as u64;
         match (synced, self.queue_mut(source)) {
             (Ok(()), Some(queue)) => moved
                 .iter()
                 .for_each(|item| queue.finish(item.id, item.body.len())),
             (Err(error), _) => {
                 self.put_back(source, moved);
-                outcome = Err(error);
+                (count, outcome) = (0, Err(error));
             }
             (Ok(()), None) => {}
         }
@@ -113,11 +94,31 @@ impl<S: Storage> Queues<S> {
         }
     }
 
-    fn put_back(
-        &mut self,
-        id: crate::connection::QueueId,
-        items: impl IntoIterator<Item = crate::item::Item>,
-    ) {
+    /// A copy of the item goes to the end of a queue, if that takes it.
+    fn add_whole(&mut self, target: QueueId, item: &Item, now: Moment) -> Result<(), QueueError> {
+        let Some(target) = self.queue_mut(target) else {
+            return Ok(());
+        };
+        let new = NewItem {
+            flags: item.flags,
+            expiry_ms: item.expiry_ms,
+            due_ms: 0,
+            from: None,
+            body: &item.body,
+        };
+        let mut shared = Some(Arc::clone(&item.body));
+        let queue = target.name.to_string();
+        match target.admits(item.body.len()) {
+            Admission::Yes => target.add(&new, &mut shared, now).map(|_| ()),
+            Admission::Full => Err(QueueError::Full { queue }),
+            Admission::TooLarge => Err(QueueError::TooLarge {
+                queue,
+                bytes: item.body.len(),
+            }),
+        }
+    }
+
+    fn put_back(&mut self, id: QueueId, items: impl IntoIterator<Item = Item>) {
         if let Some(queue) = self.queue_mut(id) {
             items.into_iter().for_each(|item| queue.put_back(item));
         }

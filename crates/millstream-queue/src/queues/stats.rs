@@ -37,6 +37,9 @@ impl<S: Storage> Queues<S> {
             &queues().map(|queue| queue.bytes()).sum::<u64>(),
         );
         reply::stat(out, "curr_connections", &connections);
+        reply::stat(out, "memory_items", &self.memory.used());
+        reply::stat(out, "memory_buffers", &counters.memory_buffers);
+        reply::stat(out, "limit_memory_items", &self.limits.memory_bytes);
         for (name, count) in [
             ("total_items", counters.total_items),
             ("total_connections", counters.total_connections),
@@ -86,7 +89,7 @@ impl<S: Storage> Queues<S> {
     }
 
     /// One queue's numbers by the names that `stats` gives them; `None` if there is no such queue.
-    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 18]> {
+    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 20]> {
         let id = *self.names.get(name)?;
         let queue = self.queue_mut(id)?;
         let (oldest_age_ms, oldest_open_age_ms) =
@@ -111,6 +114,8 @@ impl<S: Storage> Queues<S> {
             ("oldest_open_age", oldest_open_age_ms),
             ("discarded", counters.discarded),
             ("failed_items", counters.failed_items),
+            ("refused_items", counters.refused),
+            ("skipped_items", counters.skipped),
             ("waiters", queue.waiters.len() as u64),
             ("open_transactions", queue.open_items() as u64),
             ("transactions", counters.transactions),

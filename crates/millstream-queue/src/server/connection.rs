@@ -21,6 +21,9 @@ use crate::session::{Demand, Session};
 /// ended, and the writing of its answers.
 const ROUNDS_MAX: usize = 4;
 
+/// A connection that keeps no more than this in memory is not ended for want of memory.
+const BUFFER_BYTES_SMALL: usize = 128 << 10;
+
 /// How long the answer to a wrong password takes.
 const PENALTY: Duration = Duration::from_secs(1);
 
@@ -35,6 +38,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         core,
         stream,
         session,
+        buffer_bytes: 0,
         peer,
         penalty: None,
         commit: None,
@@ -49,7 +53,10 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         turned_away(&connection.peer, "not the memcache text protocol");
     }
     if let Err(error) = outcome {
-        debug!("{}: {error}", connection.peer);
+        match error.kind() {
+            io::ErrorKind::OutOfMemory => turned_away(&connection.peer, &error.to_string()),
+            _ => debug!("{}: {error}", connection.peer),
+        }
     }
     // What the peer has not read yet is still on its way; a failure to say goodbye changes nothing.
     let _ = poll_fn(|context| Pin::new(&mut connection.stream).poll_shutdown(context)).await;
@@ -59,6 +66,8 @@ struct Connection<T> {
     core: Rc<Core>,
     stream: T,
     session: Session,
+    /// What the session kept in memory when it was counted last.
+    buffer_bytes: usize,
     peer: Address,
     /// The output waits for this time to pass, since a password was wrong.
     penalty: Option<Pin<Box<tokio::time::Sleep>>>,
@@ -77,7 +86,16 @@ struct Connection<T> {
 impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let core = Rc::clone(&self.core);
-        core.with(|state| self.poll_with(state, context))
+        core.with(|state| {
+            let polled = self.poll_with(state, context);
+            match self.count_buffers(state) {
+                true => polled,
+                false => Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::OutOfMemory,
+                    "the buffers of all connections hold as much as limits.memory_bytes allows",
+                ))),
+            }
+        })
     }
 
     fn poll_with(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -141,6 +159,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         // There is more to do, after the others.
         context.waker().wake_by_ref();
         self.pause(state)
+    }
+
+    /// Count what this connection keeps in memory; false if it is among those that keep too much.
+    #[inline]
+    fn count_buffers(&mut self, state: &mut State) -> bool {
+        let (before, now) = (self.buffer_bytes, self.session.buffer_bytes());
+        if now == before {
+            return true;
+        }
+        self.buffer_bytes = now;
+        let all = &mut state.queues.counters().memory_buffers;
+        *all = (*all + now as u64).saturating_sub(before as u64);
+        now < before || now <= BUFFER_BYTES_SMALL || *all <= state.live.limits.memory_buffers()
     }
 
     #[inline]
@@ -285,6 +316,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             }
             self.session.end(&mut state.queues, clock::now());
             state.connections -= 1;
+            let all = &mut state.queues.counters().memory_buffers;
+            *all = all.saturating_sub(self.buffer_bytes as u64);
             core.settle(state);
         });
         core.has_ended();

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc};
 use tracing::error;
 
 use super::reload::Live;
-use super::{ServerOptions, clock};
+use super::{ServerOptions, clock, descriptors};
 use crate::connection::ConnectionId;
 use crate::queues::Queues;
 use crate::storage::JournalStorage;
@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) live: Live,
     /// The longest item that the journals take, fixed when they were opened.
     pub(super) item_bytes_max: usize,
+    /// How many file descriptors this process may have.
+    pub(super) descriptors_max: u64,
     /// Into which every connection reads.
     pub(super) buffer: Box<[u8]>,
     /// By connection number.
@@ -92,6 +94,7 @@ impl Core {
                 queues,
                 item_bytes_max: live.limits.item_bytes,
                 live,
+                descriptors_max: u64::MAX,
                 buffer: vec![0; BUFFER_BYTES].into(),
                 places: Vec::new(),
                 connections: 0,
@@ -191,6 +194,13 @@ impl Core {
 }
 
 impl State {
+    /// How many connections there may be at present.
+    pub(super) fn connections_max(&self) -> usize {
+        let possible =
+            descriptors::connections_max(self.descriptors_max, self.queues.open_queues());
+        self.live.limits.connections.min(possible)
+    }
+
     #[inline]
     pub(super) fn place(&mut self, id: ConnectionId) -> Option<&mut Place> {
         self.places.get_mut(id.index())?.as_mut()

@@ -21,6 +21,9 @@ use crate::session::{Compat, Session};
 
 /// How long to wait when the system has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How many connections may wait to be taken: as many as the system allows (`net.core.somaxconn`), which takes the lower number. With a
+/// shorter line, a burst of connects is dropped and tried again by the clients' systems a second later.
+const BACKLOG: i32 = i32::MAX;
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
@@ -123,6 +126,7 @@ impl Listener {
 
     fn tcp(listener: std::net::TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        rustix::net::listen(&listener, BACKLOG)?;
         TcpListener::from_std(listener).map(Listener::Tcp)
     }
 
@@ -131,6 +135,7 @@ impl Listener {
         file: Option<SocketFile>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        rustix::net::listen(&listener, BACKLOG)?;
         let path = listener.local_addr()?.as_pathname().map(Path::to_path_buf);
         let address = Address::Unix(path.unwrap_or_default());
         Ok(Listener::Unix {
@@ -198,7 +203,7 @@ async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
 
 fn begin(client: Client, peer: Address, core: &Rc<Core>, compat: Compat) {
     let room = core.with(|state| {
-        let room = state.connections < state.live.limits.connections;
+        let room = state.connections < state.connections_max();
         state.connections += usize::from(room);
         room
     });

@@ -94,6 +94,7 @@ pub(super) fn queues_limits(limits: &ServerLimits) -> QueuesLimits {
     QueuesLimits {
         queues: limits.queues,
         opens_per_connection: limits.opens_per_connection,
+        memory_bytes: limits.memory_items(),
     }
 }
 

@@ -84,18 +84,7 @@ impl Session {
             }),
             Request::FlushAll { noreply } => {
                 quiet = noreply;
-                let flushed = queues
-                    .names()
-                    .iter()
-                    .try_for_each(|name| queues.flush(name).map(|_| ()));
-                self.say_or_fail(
-                    flushed,
-                    if kestrel {
-                        reply::FLUSHED_ALL
-                    } else {
-                        reply::OK
-                    },
-                );
+                self.flush_all(queues, kestrel);
             }
             Request::FlushExpired { queue } => self.with_name(queue, |session, name| {
                 let count = queues.flush_expired(name, now);
@@ -147,6 +136,19 @@ impl Session {
             Ok(name) => then(self, name),
             Err(fault) => reply::client_error(&mut self.output, &fault),
         }
+    }
+
+    fn flush_all<S: Storage>(&mut self, queues: &mut Queues<S>, kestrel: bool) {
+        let flushed = queues
+            .names()
+            .iter()
+            .try_for_each(|name| queues.flush(name).map(|_| ()));
+        let done = if kestrel {
+            reply::FLUSHED_ALL
+        } else {
+            reply::OK
+        };
+        self.say_or_fail(flushed, done);
     }
 
     fn delete<S: Storage>(&mut self, queues: &mut Queues<S>, queue: &[u8], kestrel: bool) {

@@ -18,6 +18,7 @@ mod faults_of_others;
 mod imports;
 mod journals;
 mod limits;
+mod memory;
 mod reads;
 mod redrive;
 mod salvage;

@@ -13,7 +13,7 @@ pub(super) fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
-        ..limit.clone()
+        ..limit
     };
     if limit.current != limit.maximum
         && let Err(error) = setrlimit(Resource::Nofile, raised)

@@ -109,3 +109,18 @@ def test_a_socket_from_systemd(millstream_bin: Path, tmp_path: Path) -> None:
         process.wait()
         notify.close()
         listener.close()
+
+
+def test_wrong_passwords_are_logged_and_counted(serve: Serve, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_text("ann:secret\n")
+    server = serve("--auth-file", str(known))
+    with server.connect() as line:
+        # Nothing that was sent after a wrong password is looked at before it was answered.
+        for secret in (b"ann wrong", b"x\n\x1b[1m why", b"ann secret"):
+            line.send(b"set auth 0 0 %d\r\n%s\r\n" % (len(secret), secret))
+        assert [line.read() for _ in range(3)] == [b"CLIENT_ERROR authentication failure"] * 2 + [b"STORED"]
+        assert line.stats()["auth_failures"] == "2"
+    log = server.log()
+    assert 'wrong password for "ann"' in log and 'wrong password for "x\\n\\u{1b}[1m"' in log
+    assert "127.0.0.1:" in log and "secret" not in log and "why" not in log

@@ -15,7 +15,7 @@ from queue_server import Line, Serve
 DOCUMENT = Path(__file__).parents[2] / "docs" / "memcache.md"
 BLOCK = re.compile(r"^```(\w+)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = """set get gets delete flush flush_all flush_expired flush_all_expired stats dump_stats version
-    verbosity status reload shutdown monitor confirm quit mn""".split()
+    verbosity status reload shutdown monitor confirm redrive quit mn""".split()
 
 
 def blocks(kind: str) -> Iterator[tuple[str | None, int, str]]:

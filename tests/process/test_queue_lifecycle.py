@@ -163,6 +163,16 @@ def test_sighup_reads_the_configuration_again(serve: Serve) -> None:
         assert line.set("q", b"x") == b"NOT_STORED"
 
 
+def test_siberites_consumer_groups_are_warned_of_once(serve: Serve) -> None:
+    server = serve("--sync=never")
+    with server.connect() as line:
+        assert line.get("a.b") is None
+        assert line.set("work", b"x") == b"STORED"
+        assert line.get("work.cg") is None and line.get("work.other") is None
+    said = server.log()
+    assert said.count("Siberite") == 1 and 'read "work+cg" for copies' in said
+
+
 # Damage.
 
 
@@ -193,7 +203,7 @@ def test_a_damaged_queue_stays_closed_and_the_others_open(serve: Serve) -> None:
     with server.connect() as line:
         assert [line.get("good") for _ in range(6)] == [b"item-%d" % n for n in range(5)] + [None]
         assert line.stats()["queue_bad_closed"] == "1"
-        for request in (b"get bad", b"get bad/t=10", b"set bad 0 0 1\r\nx", b"delete bad", b"flush bad"):
+        for request in (b"get bad", b"get bad/t=10", b"set bad 0 0 1\r\nx", b"flush bad"):
             answer = line.ask(request)
             assert answer.startswith(b"SERVER_ERROR ") and b"bad" in answer, (request, answer)
     assert server.stop() == 0

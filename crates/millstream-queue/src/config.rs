@@ -63,6 +63,8 @@ pub struct Settings {
     pub max_age: Option<Duration>,
     /// A full queue drops its oldest items instead of refusing new ones.
     pub discard_old: bool,
+    /// A full fan-out queue does without the copy of an item, instead of refusing it for its parent and all others.
+    pub skip_full: bool,
     /// Where expired items go; else they are dropped.
     pub expire_to: Option<String>,
     /// Items are given to the fan-out queues only.
@@ -71,8 +73,9 @@ pub struct Settings {
     pub sync: Sync,
     /// Items held ready in memory, with about 96 bytes for each; the others are read back when their turn comes.
     pub memory_bytes: u64,
-    /// How many items of the queue one connection may have open.
-    pub max_opens: usize,
+    /// How many items of the queue one connection may have open. Without it `get` may have one open, and `monitor` as many as a
+    /// connection may have in all.
+    pub max_opens: Option<usize>,
     /// An item that is open for longer goes back.
     pub open_timeout: Option<Duration>,
     /// An item that was opened and came back so often is not delivered again.
@@ -91,11 +94,12 @@ impl Default for Settings {
             max_item_bytes: None,
             max_age: None,
             discard_old: false,
+            skip_full: false,
             expire_to: None,
             fanout_only: false,
             sync: Sync::Always,
             memory_bytes: 128 << 20,
-            max_opens: 1,
+            max_opens: None,
             open_timeout: None,
             max_deliveries: None,
             error_queue: None,
@@ -114,6 +118,7 @@ struct Table {
     max_item_bytes: Option<u64>,
     max_age: Option<Time>,
     discard_old: Option<bool>,
+    on_full: Option<OnFull>,
     expire_to: Option<String>,
     fanout_only: Option<bool>,
     #[serde(deserialize_with = "sync")]
@@ -124,6 +129,15 @@ struct Table {
     max_deliveries: Option<u32>,
     error_queue: Option<String>,
     delete_empty_after: Option<Time>,
+}
+
+/// What a full queue does with an item that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum OnFull {
+    Refuse,
+    DropOldest,
+    Skip,
 }
 
 /// A time such as `90s`, `15min` or `24h`.
@@ -161,16 +175,20 @@ impl Table {
         number(self.max_bytes, &mut to.max_bytes);
         number(self.max_item_bytes, &mut to.max_item_bytes);
         number(self.max_deliveries, &mut to.max_deliveries);
+        number(self.max_opens, &mut to.max_opens);
         time(self.max_age, &mut to.max_age);
         time(self.open_timeout, &mut to.open_timeout);
         time(self.delete_empty_after, &mut to.delete_empty_after);
         queue(&self.expire_to, &mut to.expire_to);
         queue(&self.error_queue, &mut to.error_queue);
         to.discard_old = self.discard_old.unwrap_or(to.discard_old);
+        if let Some(on_full) = self.on_full {
+            to.discard_old = on_full == OnFull::DropOldest;
+            to.skip_full = on_full == OnFull::Skip;
+        }
         to.fanout_only = self.fanout_only.unwrap_or(to.fanout_only);
         to.sync = self.sync.unwrap_or(to.sync);
         to.memory_bytes = self.memory_bytes.unwrap_or(to.memory_bytes);
-        to.max_opens = self.max_opens.unwrap_or(to.max_opens);
     }
 }
 
@@ -259,6 +277,11 @@ impl Config {
             };
             if !queue.is_empty() {
                 named(&place, queue)?;
+            }
+            if table.discard_old.is_some() && table.on_full.is_some() {
+                return Err(format!(
+                    "{place}: discard_old and on_full say the same thing: one of them is needed"
+                ));
             }
             for (key, target) in [
                 ("expire_to", &table.expire_to),
@@ -386,6 +409,14 @@ mod tests {
                 "alias.a: there is a queue of this name",
             ),
             ("[defaults", "line 1: "),
+            (
+                "[queue.a]\non_full = \"skip\"\ndiscard_old = true",
+                "queue.a: discard_old and on_full say the same thing",
+            ),
+            (
+                "[queue.a]\non_full = \"drop\"",
+                "line 2: unknown variant `drop`",
+            ),
         ] {
             let error = text.parse::<Config>().unwrap_err();
             assert!(error.starts_with(expected), "{text:?} gives {error:?}");

@@ -53,6 +53,9 @@ pub enum QueueError {
     /// An alias, where one queue is needed.
     #[error("\"{0}\" is an alias, not a queue")]
     Alias(String),
+    /// A queue that keeps no items, where one that does is needed.
+    #[error("queue \"{0}\" keeps no items: it is fanout_only")]
+    FanoutOnly(String),
     /// The queue has as many items, or bytes, as it may have.
     #[error("queue \"{queue}\" is full")]
     Full {

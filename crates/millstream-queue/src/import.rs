@@ -25,7 +25,7 @@ use std::io::Read;
 
 use reading::Reading;
 
-pub use folder::{Source, find};
+pub use folder::{Found, Source, find};
 pub use kestrel::Kestrel;
 pub use reading::Damage;
 pub use starling::Starling;

@@ -12,6 +12,7 @@ mod delayed;
 mod gone;
 mod lent;
 mod marks;
+mod oldest;
 mod ready;
 mod restore;
 
@@ -27,6 +28,7 @@ use crate::config::{Settings, Sync};
 use crate::connection::ConnectionId;
 use crate::error::{Cause, QueueError};
 use crate::item::{Item, NewItem};
+use crate::memory::Memory;
 use crate::moment::Moment;
 use crate::operation::{Head, Operation};
 use crate::stats::QueueCounters;
@@ -48,6 +50,8 @@ pub(crate) struct Queue<L> {
     behind: Behind,
     delayed: Delayed,
     opens: BTreeMap<u64, Open>,
+    /// What all queues hold, open items included.
+    memory: Memory,
     open_deadlines: BTreeSet<(u64, u64)>,
     moved: Moved,
     compaction: Compaction,
@@ -96,6 +100,14 @@ pub(crate) enum Admission {
     Yes,
     TooLarge,
     Full,
+}
+
+impl<L> Drop for Queue<L> {
+    fn drop(&mut self) {
+        let lengths = self.opens.values().map(|open| open.item.body.len() as u64);
+        self.memory
+            .remove(lengths.map(|length| length + ITEM_OVERHEAD_BYTES).sum());
+    }
 }
 
 impl<L: Log> Queue<L> {
@@ -202,6 +214,9 @@ impl<L: Log> Queue<L> {
             self.delayed.insert(id, due_ms);
         } else if self.behind.items > 0
             || self.ready.held_bytes() + new.body.len() as u64 > self.settings.memory_bytes
+            || self
+                .memory
+                .is_over(new.body.len() as u64 + ITEM_OVERHEAD_BYTES)
         {
             if self.behind.items == 0 {
                 self.behind.position = id;
@@ -304,14 +319,11 @@ impl<L: Log> Queue<L> {
             self.open_deadlines.insert((deadline_us, item.id));
         }
         self.counters.transactions += 1;
-        self.opens.insert(
-            item.id,
-            Open {
-                item,
-                connection,
-                deadline_us,
-            },
-        );
+        self.insert_open(Open {
+            item,
+            connection,
+            deadline_us,
+        });
     }
 
     /// An open item leaves for good.
@@ -470,8 +482,16 @@ impl<L: Log> Queue<L> {
         self.log.append(&self.record).inspect_err(|_| self.hurry())
     }
 
+    fn insert_open(&mut self, open: Open) {
+        self.memory
+            .add(open.item.body.len() as u64 + ITEM_OVERHEAD_BYTES);
+        self.opens.insert(open.item.id, open);
+    }
+
     fn take_open(&mut self, id: u64) -> Option<Item> {
         let open = self.opens.remove(&id)?;
+        self.memory
+            .remove(open.item.body.len() as u64 + ITEM_OVERHEAD_BYTES);
         if let Some(deadline_us) = open.deadline_us {
             self.open_deadlines.remove(&(deadline_us, id));
         }
@@ -510,7 +530,8 @@ impl<L: Log> Queue<L> {
     fn read_back(&mut self) -> Result<(), QueueError> {
         let mut read = 0;
         while self.behind.items > 0 && read < READ_BACK_ITEMS {
-            if read > 0 && self.ready.held_bytes() >= self.settings.memory_bytes {
+            let enough = self.ready.held_bytes() >= self.settings.memory_bytes;
+            if read > 0 && (enough || self.memory.is_over(0)) {
                 break;
             }
             let position = self.behind.position;

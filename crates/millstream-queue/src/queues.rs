@@ -28,20 +28,25 @@
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
 
+mod closed;
 mod get;
 mod lend;
 mod put;
+mod redrive;
 mod stats;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use self::closed::Closed;
 pub use self::get::Got;
 pub use self::put::{Put, Refusal};
+pub use self::redrive::REDRIVE_ITEMS_MAX;
 use crate::config::{Config, Settings};
 use crate::connection::{Connection, ConnectionId, QueueId, Wait};
 use crate::error::QueueError;
+use crate::memory::Memory;
 use crate::moment::Moment;
 use crate::name;
 use crate::queue::Queue;
@@ -67,6 +72,9 @@ pub struct QueuesLimits {
     pub queues: usize,
     /// Items that one connection may have open in all queues together.
     pub opens_per_connection: usize,
+    /// What all queues may hold in memory together, in bytes: items that are ready, which are read back from disk beyond it, and open
+    /// ones. Beyond it a connection that has an item open can open no other.
+    pub memory_bytes: u64,
 }
 
 impl Default for QueuesLimits {
@@ -74,6 +82,7 @@ impl Default for QueuesLimits {
         QueuesLimits {
             queues: 10_000,
             opens_per_connection: 10_000,
+            memory_bytes: u64::MAX,
         }
     }
 }
@@ -87,13 +96,17 @@ pub struct Queues<S: Storage> {
     storage: S,
     config: Config,
     limits: QueuesLimits,
+    /// What all queues hold.
+    memory: Memory,
     status: Status,
+    /// A client that takes a dot for a consumer group has been told of in the log.
+    has_warned: bool,
     started: Moment,
     names: HashMap<Arc<str>, QueueId, foldhash::fast::RandomState>,
     slots: Vec<Slot<S::Log>>,
     free_slots: Vec<u32>,
     /// Queues that are kept closed, and why.
-    closed: BTreeMap<String, String>,
+    closed: BTreeMap<String, Closed>,
     connections: Vec<Option<Connection>>,
     free_connections: Vec<u32>,
     /// Until when connections wait.
@@ -131,7 +144,9 @@ impl<S: Storage> Queues<S> {
             storage,
             config,
             limits: QueuesLimits::default(),
+            memory: Memory::default(),
             status: Status::Up,
+            has_warned: false,
             started: now,
             names: HashMap::default(),
             slots: Vec::new(),
@@ -149,8 +164,9 @@ impl<S: Storage> Queues<S> {
             targets: Vec::new(),
         };
         for name in names {
-            if let Err(error) = queues.create(&name, now) {
-                queues.closed.insert(name, error.to_string());
+            // The limit is for new queues: those that are there are not lost.
+            if let Err(error) = queues.open_one(&name, now) {
+                queues.keep_closed(name, &error, now);
             }
         }
         queues.counters = Counters::default();
@@ -160,15 +176,14 @@ impl<S: Storage> Queues<S> {
     /// Change the limits.
     #[must_use]
     pub fn with_limits(mut self, limits: QueuesLimits) -> Self {
-        self.limits = limits;
+        self.set_limits(limits);
         self
     }
 
-    /// The queues that are kept closed because they are damaged: name, and what is wrong.
-    pub fn closed(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.closed
-            .iter()
-            .map(|(name, reason)| (name.as_str(), reason.as_str()))
+    /// Other limits hold from now on. Queues that are there stay, and so does what is open.
+    pub fn set_limits(&mut self, limits: QueuesLimits) {
+        self.limits = limits;
+        self.memory.set_max(limits.memory_bytes);
     }
 
     /// The names of all open queues, sorted.
@@ -176,6 +191,16 @@ impl<S: Storage> Queues<S> {
         let mut names: Vec<_> = self.names.keys().cloned().collect();
         names.sort_unstable();
         names
+    }
+
+    /// How many queues are open.
+    pub fn open_queues(&self) -> usize {
+        self.names.len()
+    }
+
+    /// What all queues hold in memory, in bytes: items that are ready or open, with about 96 bytes for each.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.used()
     }
 
     /// How many items a queue has ready, behind and delayed.
@@ -188,9 +213,12 @@ impl<S: Storage> Queues<S> {
         self.status
     }
 
-    /// Do more or less from now on.
+    /// Do more or less from now on. A quiescent server ends all waits, so that an item that is aborted is delivered to nobody.
     pub fn set_status(&mut self, status: Status) {
         self.status = status;
+        if status == Status::Quiescent {
+            self.end_all_waits();
+        }
     }
 
     /// What is counted. The caller adds the bytes that it reads and writes.
@@ -324,14 +352,13 @@ impl<S: Storage> Queues<S> {
         outcome
     }
 
-    /// Remove a queue with all its items; whether there was one.
+    /// Remove a queue with all its items, also one that is kept closed; whether there was one.
     ///
     /// # Errors
-    /// The queue is kept closed. Or the storage refuses: then the queue will be there again after a restart.
+    /// The storage refuses: then the queue will be there again after a restart.
     pub fn delete(&mut self, name: &str) -> Result<bool, QueueError> {
         let Some(id) = self.names.remove(name) else {
-            self.refuse_closed(name)?;
-            return Ok(false);
+            return self.delete_closed(name);
         };
         self.counters.queue_deletes += 1;
         let slot = &mut self.slots[id.slot as usize];
@@ -348,7 +375,8 @@ impl<S: Storage> Queues<S> {
                 .children
                 .retain(|child| *child != id);
         }
-        for waiter in queue.map(|queue| queue.waiters).unwrap_or_default() {
+        let waiters = queue.map(|mut queue| std::mem::take(&mut queue.waiters));
+        for waiter in waiters.unwrap_or_default() {
             self.end_wait(waiter, Wait::Over);
         }
         match self.storage.remove(name) {
@@ -416,28 +444,32 @@ impl<S: Storage> Queues<S> {
         }
     }
 
-    /// A queue that is kept closed is not an empty one.
-    #[cold]
-    pub(crate) fn refuse_closed(&self, name: &str) -> Result<(), QueueError> {
-        match self.closed.get(name) {
-            None => Ok(()),
-            Some(reason) => Err(QueueError::Closed {
-                queue: name.to_owned(),
-                reason: reason.clone(),
-            }),
-        }
-    }
-
     #[cold]
     fn create(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
-        self.refuse_closed(name)?;
+        let reopens = self.may_reopen(name, now);
+        if !reopens {
+            self.refuse_closed(name)?;
+        }
         name::check(name.as_bytes()).map_err(|fault| QueueError::Name {
             name: name.to_owned(),
             fault,
         })?;
-        if self.names.len() >= self.limits.queues {
+        if !reopens && self.names.len() >= self.limits.queues {
             return Err(QueueError::TooManyQueues(self.limits.queues));
         }
+        let opened = self.open_one(name, now);
+        match &opened {
+            Ok(_) if reopens => {
+                self.closed.remove(name);
+            }
+            Err(error) if reopens => self.keep_closed(name.to_owned(), error, now),
+            _ => {}
+        }
+        opened
+    }
+
+    /// Open a queue, or make a new one.
+    fn open_one(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
         let log = self
             .storage
             .open(name)
@@ -446,7 +478,13 @@ impl<S: Storage> Queues<S> {
                 cause,
             })?;
         let name: Arc<str> = name.into();
-        let queue = Queue::restore(Arc::clone(&name), self.config.settings(&name), log, now)?;
+        let queue = Queue::restore(
+            Arc::clone(&name),
+            self.config.settings(&name),
+            log,
+            &self.memory,
+            now,
+        )?;
         let children = self.children_of(&name);
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot {

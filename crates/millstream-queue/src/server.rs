@@ -17,8 +17,10 @@ pub(crate) mod clock;
 mod commit;
 mod connection;
 mod core;
+mod descriptors;
 mod limits;
 mod listen;
+mod reload;
 mod systemd;
 mod timer;
 mod tls;
@@ -26,7 +28,6 @@ mod tls;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,12 +38,12 @@ use tracing::{error, info, warn};
 use self::core::{Command, Core};
 pub use self::limits::ServerLimits;
 use self::listen::Listeners;
+use self::reload::{Loaded, queues_limits};
 use crate::address::Address;
 use crate::config::{Config, Sync};
 use crate::error::QueueError;
-use crate::protocol::Limits;
-use crate::queues::{Queues, QueuesLimits};
-use crate::session::{Compat, SessionOptions};
+use crate::queues::Queues;
+use crate::session::Compat;
 use crate::storage::JournalStorage;
 
 /// How long connections have to end when the server stops.
@@ -55,7 +56,7 @@ pub struct ServerOptions {
     pub listen: Vec<(Address, Compat)>,
     /// Where the queues are.
     pub dir: PathBuf,
-    /// The configuration, read again at SIGHUP.
+    /// The configuration. It is read again at SIGHUP and by `reload`, and so are credentials and certificates.
     pub config: Option<PathBuf>,
     /// What holds where the configuration says nothing.
     pub sync: Sync,
@@ -143,26 +144,17 @@ pub fn run(options: ServerOptions, ready: impl FnMut(&str)) -> Result<(), Server
 }
 
 async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<(), ServerError> {
-    let config = options.read_config()?;
-    let limits = config.limits();
-    let tls = options
-        .tls
-        .as_ref()
-        .map(|(certificates, key)| tls::acceptor(certificates, key))
-        .transpose()?;
-    let session = session_options(&options, &limits)?;
+    let Loaded { config, live } = Loaded::read(&options)?;
     let file = |source| ServerError::File {
         path: options.dir.clone(),
         source,
     };
-    let storage = JournalStorage::open(&options.dir, limits.item_bytes).map_err(file)?;
+    let storage = JournalStorage::open(&options.dir, live.limits.item_bytes).map_err(file)?;
     // The signals are taken before anybody is told that the server is there.
     let (send, commands) = mpsc::unbounded_channel();
     let listeners = Listeners::bind(&options.listen)?;
-    let queues = Queues::open(storage, config, clock::now())?.with_limits(QueuesLimits {
-        queues: limits.queues,
-        opens_per_connection: limits.opens_per_connection,
-    });
+    let queues =
+        Queues::open(storage, config, clock::now())?.with_limits(queues_limits(&live.limits));
     for (queue, reason) in queues.closed() {
         error!("queue \"{queue}\" stays closed: {reason}");
     }
@@ -171,20 +163,27 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
         queues.names().len(),
         options.dir.display()
     );
-    let spin_us = limits.spin.as_micros() as u64;
-    let core = Rc::new(Core::new(queues, limits, send.clone()));
+    let core = Rc::new(Core::new(queues, live, options, send.clone()));
+    let possible = core.with(|state| {
+        state.descriptors_max = descriptors::raise();
+        (state.live.limits.connections, state.connections_max())
+    });
+    if possible.1 < possible.0 {
+        warn!(
+            "limits.connections = {}, but the limit on open files leaves {} now, and 4 less for each new queue",
+            possible.0, possible.1
+        );
+    }
     watch_signals(&send)?;
     let committer = Rc::new(commit::Committer::start().map_err(ServerError::Start)?);
     tokio::task::spawn_local(commit::begin(Rc::clone(&core), Rc::clone(&committer)));
     tokio::task::spawn_local(commit::end(Rc::clone(&core), committer));
-    if spin_us > 0 {
-        tokio::task::spawn_local(awake::stay(Rc::clone(&core), spin_us));
-    }
+    tokio::task::spawn_local(awake::stay(Rc::clone(&core)));
     tokio::task::spawn_local(timer::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::sweep(Rc::clone(&core)));
-    let accepting = listeners.spawn(&core, &session, tls.as_ref(), &mut ready);
+    let accepting = listeners.spawn(&core, &mut ready);
     systemd::notify("READY=1");
-    obey(&options, &core, commands).await;
+    obey(&core, commands).await;
     systemd::notify("STOPPING=1");
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     core.stop(STOP_TIME).await;
@@ -192,19 +191,10 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
 }
 
 /// Until the server is to stop.
-async fn obey(
-    options: &ServerOptions,
-    core: &Core,
-    mut commands: mpsc::UnboundedReceiver<Command>,
-) {
+async fn obey(core: &Core, mut commands: mpsc::UnboundedReceiver<Command>) {
     while let Some(Command::Reload) = commands.recv().await {
-        match options.read_config() {
-            Ok(config) => {
-                core.with(|state| state.queues.configure(config, clock::now()));
-                info!("configuration read");
-            }
-            Err(error) => warn!("the old configuration holds: {error}"),
-        }
+        // What came of it is in the log.
+        let _ = core.with(|state| core.reload(state));
     }
 }
 
@@ -221,42 +211,4 @@ fn watch_signals(send: &mpsc::UnboundedSender<Command>) -> Result<(), ServerErro
         });
     }
     Ok(())
-}
-
-fn session_options(
-    options: &ServerOptions,
-    limits: &ServerLimits,
-) -> Result<SessionOptions, ServerError> {
-    let credentials = match &options.credentials {
-        None => None,
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|source| ServerError::File {
-                path: path.clone(),
-                source,
-            })?;
-            let known: Option<Arc<[String]>> = text
-                .lines()
-                .filter(|line| !line.trim().is_empty())
-                .map(|line| {
-                    line.split_once(':')
-                        .map(|(name, password)| format!("{name} {password}"))
-                })
-                .collect();
-            let message = "a line is not name:password".to_owned();
-            Some(known.ok_or(ServerError::Secret {
-                path: path.clone(),
-                message,
-            })?)
-        }
-    };
-    Ok(SessionOptions {
-        compat: Compat::default(),
-        limits: Limits {
-            line_bytes: limits.line_bytes,
-            item_bytes: limits.item_bytes,
-        },
-        output_bytes: limits.output_bytes,
-        credentials,
-        shutdown: options.shutdown,
-    })
 }

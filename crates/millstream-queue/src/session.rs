@@ -24,17 +24,23 @@
 
 mod answer;
 mod converse;
+mod credentials;
 mod expiry;
 mod reads;
 
-pub use self::converse::converse;
 use std::sync::Arc;
+
+pub use self::converse::converse;
+pub use self::credentials::{Credential, Credentials};
 
 use crate::connection::ConnectionId;
 use crate::moment::Moment;
 use crate::protocol::{Limits, Parsed, Parser, Request, reply};
 use crate::queues::Queues;
 use crate::storage::Storage;
+
+/// As much of a name that came with a wrong password is told.
+const NAME_CHARS_MAX: usize = 64;
 
 /// Whose replies a client expects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,8 +73,8 @@ pub struct SessionOptions {
     pub limits: Limits,
     /// No request is begun while so many bytes of replies are waiting to be sent.
     pub output_bytes: usize,
-    /// `name password` pairs, one of which must be set before anything else, as memcached does it.
-    pub credentials: Option<Arc<[String]>>,
+    /// Names and passwords, one of which must be set before anything else, as memcached does it.
+    pub credentials: Option<Credentials>,
     /// Whether `shutdown` is obeyed.
     pub shutdown: bool,
 }
@@ -109,6 +115,10 @@ pub struct Session {
     foreign: bool,
     answered: u64,
     demand: Option<Demand>,
+    /// Who the client has said it is.
+    user: Option<Credential>,
+    /// The name that came with a wrong password.
+    refused: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +138,10 @@ enum State {
         left: u64,
         waiting: bool,
     },
+    /// A `reload` is under way: its answer comes before anything else.
+    Reloading,
+    /// The password was wrong: the next request waits until the owner of the socket has let some time pass.
+    Refused,
     /// Nothing more is read.
     Closed,
 }
@@ -162,6 +176,8 @@ impl Session {
             foreign: false,
             answered: 0,
             demand: None,
+            user: None,
+            refused: None,
         }
     }
 
@@ -209,13 +225,20 @@ impl Session {
         }
     }
 
+    /// What this connection keeps in memory, in bytes: requests that are not answered and answers that are not sent.
+    #[inline]
+    pub fn buffer_bytes(&self) -> usize {
+        self.input.capacity() + self.output.capacity()
+    }
+
     /// Whether more may be read. If not, output must be sent or a wait end first.
     pub fn wants_input(&self) -> bool {
         match self.state {
             State::Closed => false,
-            State::Waiting { .. } | State::Monitoring { .. } => {
-                self.input.len() < self.pipelined_max()
-            }
+            State::Waiting { .. }
+            | State::Monitoring { .. }
+            | State::Reloading
+            | State::Refused => self.input.len() < self.pipelined_max(),
             State::Unknown | State::Ready => {
                 self.may_begin() || self.input.len() < self.pipelined_max()
             }
@@ -246,7 +269,7 @@ impl Session {
     /// Whether there is something to [`resume`](Self::resume) as soon as there is room for output.
     pub fn has_work(&self) -> bool {
         match self.state {
-            State::Closed => false,
+            State::Closed | State::Reloading | State::Refused => false,
             State::Ready | State::Unknown => {
                 !self.input.is_empty() && self.input.len() >= self.need
             }
@@ -263,6 +286,65 @@ impl Session {
     /// What the client asked of the server.
     pub fn take_demand(&mut self) -> Option<Demand> {
         self.demand.take()
+    }
+
+    /// The `reload` that the client asked for is done: these settings stay as they were until the next start. Or it failed, and
+    /// all do.
+    ///
+    /// # Panics
+    /// Never. Without a `reload` under way nothing happens.
+    pub fn reloaded(&mut self, outcome: &Result<Vec<String>, String>) {
+        if self.state != State::Reloading {
+            return;
+        }
+        self.state = State::Ready;
+        match outcome {
+            Err(why) => reply::server_error(&mut self.output, why),
+            Ok(fixed) if !fixed.is_empty() => {
+                reply::server_error(
+                    &mut self.output,
+                    &format!("reloaded, but {}", fixed.join("; ")),
+                );
+            }
+            Ok(_) if self.options.compat == Compat::Kestrel => self.say(reply::RELOADED),
+            Ok(_) => self.say(reply::OK),
+        }
+    }
+
+    /// The name that came with a wrong password, once for each. Its answer is in the output; nothing more is done until
+    /// [`release`](Self::release), so that passwords cannot be tried quickly.
+    pub fn take_refused(&mut self) -> Option<String> {
+        self.refused.take()
+    }
+
+    /// Enough time has passed since a wrong password: another may be tried.
+    pub fn release(&mut self) {
+        if self.state == State::Refused {
+            self.state = State::Unknown;
+        }
+    }
+
+    /// How the server deals with this connection.
+    #[inline]
+    pub fn options(&self) -> &Arc<SessionOptions> {
+        &self.options
+    }
+
+    /// Other options hold from now on; if the connection waits for an item, from the end of the wait on. It is closed when its
+    /// name and password are no longer among the credentials.
+    #[cold]
+    pub fn set_options(&mut self, options: &Arc<SessionOptions>) {
+        if let (Some(credentials), Some(user)) = (&options.credentials, &self.user) {
+            match credentials.again(user) {
+                Some(user) => self.user = Some(user.clone()),
+                None => return self.state = State::Closed,
+            }
+        }
+        // A request that waits is parsed again: the limits that it was parsed with hold until then.
+        if !self.is_waiting() {
+            self.parser.set_limits(options.limits);
+            self.options = Arc::clone(options);
+        }
     }
 
     /// The connection has ended: what it has open goes back.
@@ -301,7 +383,10 @@ impl Session {
         let mut at = 0;
         self.need = 1;
         while at < input.len()
-            && self.state != State::Closed
+            && !matches!(
+                self.state,
+                State::Closed | State::Reloading | State::Refused
+            )
             && self.output.len() < self.options.output_bytes
         {
             match self.parser.parse(&input[at..]) {
@@ -342,14 +427,19 @@ impl Session {
         let (Request::Set(set), Some(credentials)) = (request, &self.options.credentials) else {
             return self.say(reply::UNAUTHENTICATED);
         };
-        if credentials
-            .iter()
-            .any(|known| same(known.as_bytes(), set.data))
-        {
-            self.state = State::Ready;
-            self.say(reply::STORED);
-        } else {
-            self.say(reply::AUTH_FAILED);
+        match credentials.find(set.data).cloned() {
+            Some(user) => {
+                self.user = Some(user);
+                self.state = State::Ready;
+                self.say(reply::STORED);
+            }
+            None => {
+                let name = set.data.split(|&byte| byte == b' ').next();
+                let name = String::from_utf8_lossy(name.unwrap_or_default());
+                self.refused = Some(name.chars().take(NAME_CHARS_MAX).collect());
+                self.state = State::Refused;
+                self.say(reply::AUTH_FAILED);
+            }
         }
     }
 
@@ -357,14 +447,4 @@ impl Session {
     fn say(&mut self, reply: &[u8]) {
         self.output.extend_from_slice(reply);
     }
-}
-
-/// Whether two secrets are the same, in a time that does not tell how far they are.
-fn same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len()
-        && one
-            .iter()
-            .zip(other)
-            .fold(0, |differing, (a, b)| differing | (a ^ b))
-            == 0
 }

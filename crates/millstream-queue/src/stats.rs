@@ -9,6 +9,10 @@ pub(crate) struct QueueCounters {
     pub(crate) expired_items: u64,
     pub(crate) discarded: u64,
     pub(crate) failed_items: u64,
+    /// Items that were refused, here or for the parent, because this queue was full.
+    pub(crate) refused: u64,
+    /// Items of the parent of which there is no copy, because this queue was full.
+    pub(crate) skipped: u64,
     pub(crate) transactions: u64,
     pub(crate) canceled_transactions: u64,
     pub(crate) total_flushes: u64,
@@ -43,6 +47,10 @@ pub struct Counters {
     pub queue_expires: u64,
     /// Items that came in, all queues together.
     pub total_items: u64,
+    /// Wrong passwords.
+    pub auth_failures: u64,
+    /// What the buffers of all connections hold at present, in bytes. The owner of the connections tells.
+    pub memory_buffers: u64,
 }
 
 /// Longer times are counted as this one: a minute, in microseconds.

@@ -194,7 +194,13 @@ impl Queue {
     /// # Errors
     /// The queue is kept closed.
     pub fn len(&self) -> Result<u64, QueueError> {
-        Ok(self.stats()?.get("items").copied().unwrap_or(0))
+        self.queues.shared().touch(|queues, _| {
+            let items = queues.items(&self.name);
+            if items.is_none() {
+                queues.refuse_closed(&self.name)?;
+            }
+            Ok(items.unwrap_or(0))
+        })
     }
 
     /// Whether there is no item, but for those that are open.
@@ -210,8 +216,8 @@ impl Queue {
     /// # Errors
     /// The queue is kept closed.
     pub fn stats(&self) -> Result<BTreeMap<&'static str, u64>, QueueError> {
-        self.queues.shared().touch(|queues, _| {
-            let numbers = queues.numbers_of(&self.name);
+        self.queues.shared().touch(|queues, now| {
+            let numbers = queues.numbers_of(&self.name, now);
             if numbers.is_none() {
                 queues.refuse_closed(&self.name)?;
             }
@@ -228,10 +234,10 @@ impl Queue {
         self.queues.shared().touch(flush)
     }
 
-    /// Remove the queue with all its items; whether there was one.
+    /// Remove the queue with all its items, also one that is kept closed; whether there was one.
     ///
     /// # Errors
-    /// The queue is kept closed, or the storage refuses: then the queue will be there again when the folder is opened again.
+    /// The storage refuses: then the queue will be there again when the folder is opened again.
     pub fn delete(&self) -> Result<bool, QueueError> {
         let delete = |queues: &mut Core<_>, _| queues.delete(&self.name);
         self.queues.shared().touch(delete)

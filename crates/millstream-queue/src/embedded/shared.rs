@@ -117,6 +117,7 @@ impl Shared {
         let queues = Queues::open(storage, config, clock::now())?.with_limits(QueuesLimits {
             queues: limits.queues,
             opens_per_connection: usize::MAX,
+            memory_bytes: limits.memory_items(),
         });
         let core = Arc::new(Core {
             state: Mutex::new(State {

@@ -26,18 +26,28 @@ impl std::str::FromStr for Source {
     }
 }
 
-/// The files of each queue in a folder, in the order in which they are to be read.
+/// What a folder of an old server holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The files of each queue, in the order in which they are to be read.
+    pub queues: BTreeMap<String, Vec<PathBuf>>,
+    /// Files whose names are not UTF-8, so that no queue can have their names.
+    pub nameless: Vec<PathBuf>,
+}
+
+/// Find out which files belong to which queue.
 ///
 /// # Errors
 /// The folder cannot be read.
-pub fn find(folder: &Path, source: Source) -> io::Result<BTreeMap<String, Vec<PathBuf>>> {
-    let mut names = Vec::new();
+pub fn find(folder: &Path, source: Source) -> io::Result<Found> {
+    let (mut names, mut nameless) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_type()?.is_file()
-            && let Ok(name) = entry.file_name().into_string()
-        {
-            names.push(name);
+        if entry.file_type()?.is_file() {
+            match entry.file_name().into_string() {
+                Ok(name) => names.push(name),
+                Err(_) => nameless.push(entry.path()),
+            }
         }
     }
     let files = match source {
@@ -45,10 +55,14 @@ pub fn find(folder: &Path, source: Source) -> io::Result<BTreeMap<String, Vec<Pa
         Source::Kestrel => kestrel(names),
     };
     let paths = |names: Vec<String>| names.into_iter().map(|name| folder.join(name)).collect();
-    Ok(files
-        .into_iter()
-        .map(|(queue, names)| (queue, paths(names)))
-        .collect())
+    nameless.sort_unstable();
+    Ok(Found {
+        queues: files
+            .into_iter()
+            .map(|(queue, names)| (queue, paths(names)))
+            .collect(),
+        nameless,
+    })
 }
 
 fn starling(names: Vec<String>) -> BTreeMap<String, Vec<String>> {

@@ -17,6 +17,8 @@ pub struct GetKey<'a> {
     pub abort: bool,
     /// Look, and take nothing.
     pub peek: bool,
+    /// Tell what is known about the item besides its bytes and flags.
+    pub details: bool,
 }
 
 /// Where a `set` goes and how.
@@ -66,6 +68,7 @@ impl<'a> GetKey<'a> {
                 b"close" => parsed.close = true,
                 b"abort" => parsed.abort = true,
                 b"peek" => parsed.peek = true,
+                b"details" => parsed.details = true,
                 // A client that joins parts with slashes may leave one over.
                 b"" => {}
                 _ => match option.strip_prefix(b"t=") {

@@ -122,6 +122,11 @@ impl Parser {
         self.line(line, input)
     }
 
+    /// Other limits hold from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// Whether bytes are still to be dropped.
     pub fn is_dropping(&self) -> bool {
         self.drop != Drop::Nothing
@@ -375,14 +380,16 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
         b"monitor" => Request::Monitor {
             queue: words.next().ok_or(reply::ERROR)?,
             seconds: words.next().and_then(number).ok_or(reply::BAD_FORMAT)?,
-            items_max: words
-                .next()
-                .map(|max| number(max).ok_or(reply::BAD_FORMAT))
-                .transpose()?,
+            items_max: optional_number(&mut words)?,
         },
         b"confirm" => Request::Confirm {
             queue: words.next().ok_or(reply::ERROR)?,
             count: words.next().and_then(number).ok_or(reply::BAD_FORMAT)?,
+        },
+        b"redrive" => Request::Redrive {
+            from: words.next().ok_or(reply::ERROR)?,
+            to: words.next().ok_or(reply::ERROR)?,
+            items_max: optional_number(&mut words)?,
         },
         b"incr" | b"decr" | b"touch" => {
             let _number = words.nth(1).ok_or(reply::ERROR)?;
@@ -400,6 +407,11 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
         None => Ok(request),
         Some(_) => Err(reply::BAD_FORMAT),
     }
+}
+
+fn optional_number(words: &mut Tokens<'_>) -> Result<Option<u64>, &'static [u8]> {
+    let number = |word| number(word).ok_or(reply::BAD_FORMAT);
+    words.next().map(number).transpose()
 }
 
 /// `[0] [noreply]`, as old clients send behind `delete` and `flush_all`. A delay is not offered.

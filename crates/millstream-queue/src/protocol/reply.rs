@@ -1,5 +1,7 @@
 //! The words with which a server answers, and the encoding of items and numbers.
 
+use crate::item::Item;
+
 /// A `set` was kept.
 pub const STORED: &[u8] = b"STORED\r\n";
 /// The queue is full, or the server takes nothing now.
@@ -14,6 +16,8 @@ pub const END: &[u8] = b"END\r\n";
 pub const OK: &[u8] = b"OK\r\n";
 /// Kestrel's answer to `flush_all`.
 pub const FLUSHED_ALL: &[u8] = b"Flushed all queues.\r\n";
+/// Kestrel's answer to `reload`.
+pub const RELOADED: &[u8] = b"Reloaded config.\r\n";
 /// No such command, or not now.
 pub const ERROR: &[u8] = b"ERROR\r\n";
 /// The answer to `mn`.
@@ -70,6 +74,26 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, id: Option<u64>, body: &
     }
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Append `VALUE KEY FLAGS BYTES ID ADDED_MS EXPIRY_MS DELIVERIES` and the item, without `END`.
+pub fn value_with_details(out: &mut Vec<u8>, key: &[u8], item: &Item) {
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    for word in [
+        u64::from(item.flags),
+        item.body.len() as u64,
+        item.id,
+        item.added_ms,
+        item.expiry_ms,
+        u64::from(item.deliveries),
+    ] {
+        out.push(b' ');
+        number(out, word);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(&item.body);
     out.extend_from_slice(b"\r\n");
 }
 

@@ -46,6 +46,12 @@ pub enum Request<'a> {
     },
     /// `confirm QUEUE N`.
     Confirm { queue: &'a [u8], count: u64 },
+    /// `redrive FROM TO [MAX]`.
+    Redrive {
+        from: &'a [u8],
+        to: &'a [u8],
+        items_max: Option<u64>,
+    },
     /// `mn`.
     MetaNoop,
 }

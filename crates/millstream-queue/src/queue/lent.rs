@@ -19,7 +19,7 @@ impl<L: Log> Queue<L> {
             connection: ConnectionId::LENT,
             deadline_us: None,
         };
-        self.opens.insert(open.item.id, open);
+        self.insert_open(open);
     }
 
     /// An item that was added by `added_by_ms` leaves for good, wherever it is; false if it has left before. A later one with

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::item::Item;
+use crate::memory::Memory;
 use crate::moment::Moment;
 
 /// What an item costs besides its bytes: its entry, and the allocation of its bytes.
@@ -23,6 +24,14 @@ pub(super) struct Ready {
     /// Expiry and id of each item that has an expiry.
     expiries: BTreeSet<(u64, u64)>,
     held_bytes: u64,
+    /// The count of all queues, which includes these bytes.
+    memory: Memory,
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        self.memory.remove(self.held_bytes);
+    }
 }
 
 /// The id stays where an item has left, so that the line can be searched.
@@ -56,6 +65,13 @@ impl Slot {
 }
 
 impl Ready {
+    /// Nothing yet. What will be held counts in `memory` too.
+    pub(super) fn new(memory: Memory) -> Self {
+        let mut ready = Ready::default();
+        ready.memory = memory;
+        ready
+    }
+
     /// How many items there are.
     pub(super) fn len(&self) -> usize {
         self.early.len() + self.line.len() - self.gaps
@@ -153,7 +169,7 @@ impl Ready {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Ready::default();
+        *self = Ready::new(self.memory.clone());
     }
 
     fn leave_gap(&mut self, id: u64) -> Option<Item> {
@@ -172,7 +188,9 @@ impl Ready {
 
     #[inline]
     fn count(&mut self, item: &Item) {
-        self.held_bytes += item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
+        let bytes = item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
+        self.held_bytes += bytes;
+        self.memory.add(bytes);
         if item.expiry_ms != 0 {
             self.expiries.insert((item.expiry_ms, item.id));
         }
@@ -180,7 +198,9 @@ impl Ready {
 
     #[inline]
     fn uncount(&mut self, item: &Item) {
-        self.held_bytes -= item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
+        let bytes = item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
+        self.held_bytes -= bytes;
+        self.memory.remove(bytes);
         if item.expiry_ms != 0 {
             self.expiries.remove(&(item.expiry_ms, item.id));
         }

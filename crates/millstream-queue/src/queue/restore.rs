@@ -14,6 +14,7 @@ use super::ready::Ready;
 use super::{Behind, Log, Queue};
 use crate::config::Settings;
 use crate::error::QueueError;
+use crate::memory::Memory;
 use crate::moment::Moment;
 use crate::operation::Operation;
 use crate::stats::QueueCounters;
@@ -153,6 +154,7 @@ impl<L: Log> Queue<L> {
         name: Arc<str>,
         settings: Settings,
         mut log: L,
+        memory: &Memory,
         now: Moment,
     ) -> Result<Self, QueueError> {
         let replay = Replay::of(&name, &mut log)?;
@@ -176,7 +178,7 @@ impl<L: Log> Queue<L> {
             },
             waiters: VecDeque::new(),
             log,
-            ready: Ready::default(),
+            ready: Ready::new(memory.clone()),
             behind: Behind {
                 position: replay.from,
                 items: replay.items - held.len() as u64 - replay.delayed.len() as u64,
@@ -185,6 +187,7 @@ impl<L: Log> Queue<L> {
             },
             delayed: replay.delayed,
             opens: BTreeMap::new(),
+            memory: memory.clone(),
             open_deadlines: std::collections::BTreeSet::new(),
             moved,
             compaction: Compaction::default(),

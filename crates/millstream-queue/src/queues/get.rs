@@ -1,5 +1,7 @@
 //! Items go out: taken, opened, looked at, confirmed, given back; and the line of those who wait.
 
+use tracing::warn;
+
 use super::{Queues, Status};
 use crate::connection::{Connection, ConnectionId, QueueId, Wait};
 use crate::error::QueueError;
@@ -36,7 +38,7 @@ impl<S: Storage> Queues<S> {
         self.get_with(connection, key, None, now)
     }
 
-    /// The next item for a `monitor`, which may have up to `opens_max` open.
+    /// The next item for a `monitor`, which may have up to `opens_max` open, or what is configured for the queue.
     ///
     /// # Errors
     /// The storage refuses; nothing was taken.
@@ -64,7 +66,7 @@ impl<S: Storage> Queues<S> {
             self.counters.cmd_get += 1;
         }
         if self.status == Status::Quiescent {
-            return Ok(Got::NotNow);
+            return Ok(self.end_quiescent(by, key, now));
         }
         let known = self.names.get(key.name).copied();
         // A fan-out queue begins with the first mention; any other with the first item, or with somebody who waits for it.
@@ -72,11 +74,14 @@ impl<S: Storage> Queues<S> {
             (key.wait_ms > 0 || crate::name::parent(key.name).is_some()) && !key.only_ends();
         let id = match known {
             Some(id) => id,
-            None if begins && self.config.alias(key.name).is_none() => {
+            None if (begins && self.config.alias(key.name).is_none())
+                || self.may_reopen(key.name, now) =>
+            {
                 self.create(key.name, now)?
             }
             None => {
                 self.refuse_closed(key.name)?;
+                self.warn_of_group(key.name);
                 return Ok(self.missed());
             }
         };
@@ -109,6 +114,39 @@ impl<S: Storage> Queues<S> {
                 Ok(Got::Waiting)
             }
             None => Ok(self.missed()),
+        }
+    }
+
+    /// In Siberite `work.group` is a consumer group of the queue `work`. Here it is a queue that has nothing.
+    #[cold]
+    fn warn_of_group(&mut self, name: &str) {
+        if let Some((queue, _)) = name.split_once('.')
+            && !self.has_warned
+            && self.names.contains_key(queue)
+        {
+            self.has_warned = true;
+            warn!(
+                "a client reads \"{name}\", which does not exist. It is no consumer group of \"{queue}\" as in Siberite: read \"{queue}+{}\" for copies of its items",
+                &name[queue.len() + 1..]
+            );
+        }
+    }
+
+    /// A quiescent server confirms and takes back what is open, and delivers nothing.
+    #[cold]
+    fn end_quiescent(&mut self, by: ConnectionId, key: &GetKey<'_>, now: Moment) -> Got {
+        if let Some(&id) = self.names.get(key.name) {
+            if key.close {
+                self.close_oldest(by, id);
+            }
+            if key.abort {
+                self.abort_oldest(by, id, now);
+            }
+        }
+        if key.only_ends() {
+            Got::Nothing
+        } else {
+            Got::NotNow
         }
     }
 
@@ -290,16 +328,20 @@ impl<S: Storage> Queues<S> {
         open: bool,
         opens_max: Option<usize>,
     ) -> bool {
-        let limit = opens_max
-            .or_else(|| self.settings(id).map(|settings| settings.max_opens))
-            .unwrap_or(1);
+        let configured = self.settings(id).and_then(|settings| settings.max_opens);
+        let limit = configured.or(opens_max).unwrap_or(1);
         let in_all = self.limits.opens_per_connection;
+        let has_room = !open || !self.memory.is_over(0);
         let Some(connection) = self.connection(by) else {
             return false;
         };
         match connection.opens_of(id) {
             0 if !open => true,
-            opens => open && opens < limit && connection.opens.len() < in_all,
+            opens => {
+                open && opens < limit
+                    && connection.opens.len() < in_all
+                    && (has_room || connection.opens.is_empty())
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use crate::connection::{QueueId, Wait};
 use crate::error::QueueError;
 use crate::item::NewItem;
 use crate::moment::Moment;
+use crate::name;
 use crate::protocol::SetKey;
 use crate::queue::Admission;
 use crate::storage::Storage;
@@ -73,15 +74,27 @@ impl<S: Storage> Queues<S> {
         if key.delay_ms != 0 {
             item.due_ms = now.wall_ms.saturating_add(key.delay_ms);
         }
+        let mut skipping = false;
         for &target in &*targets {
-            match self
-                .queue(target)
-                .map(|queue| queue.admits(item.body.len()))
-            {
-                Some(Admission::Full) => return Ok(Put::Refused(Refusal::Full)),
-                Some(Admission::TooLarge) => return Ok(Put::Refused(Refusal::TooLarge)),
-                Some(Admission::Yes) | None => {}
+            let Some(queue) = self.queue(target) else {
+                continue;
+            };
+            match queue.admits(item.body.len()) {
+                Admission::Yes => {}
+                Admission::Full if queue.settings.skip_full && is_child(&queue.name, key.name) => {
+                    skipping = true;
+                }
+                Admission::Full => {
+                    if let Some(queue) = self.queue_mut(target) {
+                        queue.counters.refused += 1;
+                    }
+                    return Ok(Put::Refused(Refusal::Full));
+                }
+                Admission::TooLarge => return Ok(Put::Refused(Refusal::TooLarge)),
             }
+        }
+        if skipping {
+            self.skip_full(key.name, item.body.len(), targets);
         }
         let mut shared: Option<Arc<[u8]>> = None;
         for at in 0..targets.len() {
@@ -98,6 +111,21 @@ impl<S: Storage> Queues<S> {
             self.arrived(target, key.sync, now);
         }
         Ok(Put::Stored)
+    }
+
+    /// Full fan-out queues that are to do without an item are no targets.
+    #[cold]
+    fn skip_full(&mut self, name: &str, length: usize, targets: &mut Vec<QueueId>) {
+        targets.retain(|&target| {
+            let Some(queue) = self.queue_mut(target) else {
+                return true;
+            };
+            let skips = queue.admits(length) == Admission::Full
+                && queue.settings.skip_full
+                && is_child(&queue.name, name);
+            queue.counters.skipped += u64::from(skips);
+            !skips
+        });
     }
 
     /// An item has come into a queue.
@@ -264,4 +292,9 @@ impl<S: Storage> Queues<S> {
         }
         targets
     }
+}
+
+/// Whether the queue gets copies of what is set to `name`, which names its parent or an alias.
+fn is_child(queue: &str, name: &str) -> bool {
+    queue != name && name::parent(queue).is_some()
 }

@@ -9,7 +9,7 @@ use crate::storage::Storage;
 
 impl<S: Storage> Queues<S> {
     /// Append all numbers as `STAT` lines, without `END`.
-    pub fn stats(&self, out: &mut Vec<u8>, now: Moment) {
+    pub fn stats(&mut self, out: &mut Vec<u8>, now: Moment) {
         let queues = || self.slots.iter().filter_map(|slot| slot.queue.as_ref());
         let counters = &self.counters;
         let connections = self.connections.iter().flatten().count();
@@ -37,6 +37,9 @@ impl<S: Storage> Queues<S> {
             &queues().map(|queue| queue.bytes()).sum::<u64>(),
         );
         reply::stat(out, "curr_connections", &connections);
+        reply::stat(out, "memory_items", &self.memory.used());
+        reply::stat(out, "memory_buffers", &counters.memory_buffers);
+        reply::stat(out, "limit_memory_items", &self.limits.memory_bytes);
         for (name, count) in [
             ("total_items", counters.total_items),
             ("total_connections", counters.total_connections),
@@ -50,12 +53,13 @@ impl<S: Storage> Queues<S> {
             ("queue_creates", counters.queue_creates),
             ("queue_deletes", counters.queue_deletes),
             ("queue_expires", counters.queue_expires),
+            ("auth_failures", counters.auth_failures),
         ] {
             reply::stat(out, name, &count);
         }
         self.latencies.tell(|name, us| reply::stat(out, name, &us));
         for name in self.names() {
-            self.queue_stats(&name, |key, value| {
+            self.queue_stats(&name, now, |key, value| {
                 reply::stat(out, &format!("queue_{name}_{key}"), &value)
             });
         }
@@ -65,19 +69,19 @@ impl<S: Storage> Queues<S> {
     }
 
     /// Append one queue's numbers as `STAT` lines; whether there is such a queue.
-    pub fn stats_of(&self, name: &str, out: &mut Vec<u8>) -> bool {
-        self.queue_stats(name, |key, value| reply::stat(out, key, &value))
+    pub fn stats_of(&mut self, name: &str, out: &mut Vec<u8>, now: Moment) -> bool {
+        self.queue_stats(name, now, |key, value| reply::stat(out, key, &value))
     }
 
     /// Append the numbers of these queues, or of all, as `dump_stats` shows them, without `END`.
-    pub fn dump_stats(&self, names: &[&str], out: &mut Vec<u8>) {
+    pub fn dump_stats(&mut self, names: &[&str], out: &mut Vec<u8>, now: Moment) {
         let all = self.names();
         for name in all
             .iter()
             .filter(|name| names.is_empty() || names.contains(&&***name))
         {
             out.extend_from_slice(format!("queue '{name}' {{\r\n").as_bytes());
-            self.queue_stats(name, |key, value| {
+            self.queue_stats(name, now, |key, value| {
                 out.extend_from_slice(format!("  {key}={value}\r\n").as_bytes())
             });
             out.extend_from_slice(b"}\r\n");
@@ -85,8 +89,11 @@ impl<S: Storage> Queues<S> {
     }
 
     /// One queue's numbers by the names that `stats` gives them; `None` if there is no such queue.
-    pub fn numbers_of(&self, name: &str) -> Option<[(&'static str, u64); 16]> {
-        let queue = self.queue(*self.names.get(name)?)?;
+    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 20]> {
+        let id = *self.names.get(name)?;
+        let queue = self.queue_mut(id)?;
+        let (oldest_age_ms, oldest_open_age_ms) =
+            (queue.oldest_age_ms(now), queue.oldest_open_age_ms(now));
         let counters = &queue.counters;
         let (mem_items, mem_bytes) = queue.held();
         let age_ms = if queue.items() == 0 {
@@ -103,8 +110,12 @@ impl<S: Storage> Queues<S> {
             ("mem_items", mem_items),
             ("mem_bytes", mem_bytes),
             ("age", age_ms),
+            ("oldest_age", oldest_age_ms),
+            ("oldest_open_age", oldest_open_age_ms),
             ("discarded", counters.discarded),
             ("failed_items", counters.failed_items),
+            ("refused_items", counters.refused),
+            ("skipped_items", counters.skipped),
             ("waiters", queue.waiters.len() as u64),
             ("open_transactions", queue.open_items() as u64),
             ("transactions", counters.transactions),
@@ -114,7 +125,13 @@ impl<S: Storage> Queues<S> {
         ])
     }
 
-    fn queue_stats(&self, name: &str, mut tell: impl FnMut(&str, String)) -> bool {
+    fn queue_stats(&mut self, name: &str, now: Moment, mut tell: impl FnMut(&str, String)) -> bool {
+        let Some(numbers) = self.numbers_of(name, now) else {
+            return false;
+        };
+        for (key, value) in numbers {
+            tell(key, value.to_string());
+        }
         let Some((&id, queue)) = self
             .names
             .get(name)
@@ -122,9 +139,6 @@ impl<S: Storage> Queues<S> {
         else {
             return false;
         };
-        for (key, value) in self.numbers_of(name).into_iter().flatten() {
-            tell(key, value.to_string());
-        }
         let children = self.children_names(id);
         if !children.is_empty() {
             tell("children", children.join(","));

@@ -10,10 +10,17 @@ use std::rc::Rc;
 use super::clock;
 use super::core::Core;
 
-/// Stay awake as long as requests come quickly, for ever. `spin_us` is the time in which the next must come.
-pub(super) async fn stay(core: Rc<Core>, spin_us: u64) {
+/// Stay awake as long as requests come quickly, for ever. `limits.spin` is the time in which the next must come; while it is 0,
+/// nothing is looked for.
+pub(super) async fn stay(core: Rc<Core>) {
     let mut quiet_us = 0;
     loop {
+        let spin_us = core.with(|state| state.live.limits.spin.as_micros() as u64);
+        if spin_us == 0 {
+            core.with(|state| state.awake = true);
+            core.spin_changed.notified().await;
+            continue;
+        }
         core.with(|state| state.awake = false);
         core.stirred.notified().await;
         let now_us = clock::steady_us();

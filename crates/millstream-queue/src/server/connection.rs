@@ -1,24 +1,31 @@
 //! One connection as a task: read once, do what was asked, write once.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::clock;
 use super::core::{Core, Place, State};
 use crate::address::Address;
 use crate::moment::Moment;
-use crate::session::Session;
+use crate::session::{Demand, Session};
 
 /// A connection that always has more to do lets others do theirs after so many rounds: each is a read or a wait that
 /// ended, and the writing of its answers.
 const ROUNDS_MAX: usize = 4;
+
+/// A connection that keeps no more than this in memory is not ended for want of memory.
+const BUFFER_BYTES_SMALL: usize = 128 << 10;
+
+/// How long the answer to a wrong password takes.
+const PENALTY: Duration = Duration::from_secs(1);
 
 /// Serve a connection until it ends.
 pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
@@ -31,6 +38,9 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         core,
         stream,
         session,
+        buffer_bytes: 0,
+        peer,
+        penalty: None,
         commit: None,
         begun: None,
         half_since_us: None,
@@ -40,10 +50,13 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     let outcome = poll_fn(|context| connection.poll(context)).await;
     connection.end();
     if connection.session.is_foreign() {
-        turned_away(&peer, "not the memcache text protocol");
+        turned_away(&connection.peer, "not the memcache text protocol");
     }
     if let Err(error) = outcome {
-        debug!("{peer}: {error}");
+        match error.kind() {
+            io::ErrorKind::OutOfMemory => turned_away(&connection.peer, &error.to_string()),
+            _ => debug!("{}: {error}", connection.peer),
+        }
     }
     // What the peer has not read yet is still on its way; a failure to say goodbye changes nothing.
     let _ = poll_fn(|context| Pin::new(&mut connection.stream).poll_shutdown(context)).await;
@@ -53,6 +66,11 @@ struct Connection<T> {
     core: Rc<Core>,
     stream: T,
     session: Session,
+    /// What the session kept in memory when it was counted last.
+    buffer_bytes: usize,
+    peer: Address,
+    /// The output waits for this time to pass, since a password was wrong.
+    penalty: Option<Pin<Box<tokio::time::Sleep>>>,
     /// The output waits for this commit.
     commit: Option<u64>,
     /// When the requests came whose output is to be sent, and whether there is a `set` among them.
@@ -68,11 +86,24 @@ struct Connection<T> {
 impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let core = Rc::clone(&self.core);
-        core.with(|state| self.poll_with(state, context))
+        core.with(|state| {
+            let polled = self.poll_with(state, context);
+            match self.count_buffers(state) {
+                true => polled,
+                false => Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::OutOfMemory,
+                    "the buffers of all connections hold as much as limits.memory_bytes allows",
+                ))),
+            }
+        })
     }
 
     fn poll_with(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.take_place(state, context);
+        let options = state.live.session(self.session.options().compat);
+        if !Arc::ptr_eq(options, self.session.options()) {
+            self.session.set_options(options);
+        }
         // First of all, since a peer that takes no answer is one that uses up its time.
         if state
             .place(self.session.id())
@@ -82,6 +113,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             return Poll::Ready(Err(error));
         }
         for _ in 0..ROUNDS_MAX {
+            if let Some(penalty) = &mut self.penalty {
+                if penalty.as_mut().poll(context).is_pending() {
+                    return self.pause(state);
+                }
+                self.penalty = None;
+                self.session.release();
+            }
             if !self.session.output().is_empty() {
                 match self.poll_send(state, context) {
                     Poll::Ready(Ok(())) => {}
@@ -123,6 +161,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self.pause(state)
     }
 
+    /// Count what this connection keeps in memory; false if it is among those that keep too much.
+    #[inline]
+    fn count_buffers(&mut self, state: &mut State) -> bool {
+        let (before, now) = (self.buffer_bytes, self.session.buffer_bytes());
+        if now == before {
+            return true;
+        }
+        self.buffer_bytes = now;
+        let all = &mut state.queues.counters().memory_buffers;
+        *all = (*all + now as u64).saturating_sub(before as u64);
+        now < before || now <= BUFFER_BYTES_SMALL || *all <= state.live.limits.memory_buffers()
+    }
+
     #[inline]
     fn read_clock(&mut self) -> Moment {
         let now = clock::now();
@@ -154,8 +205,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             self.commit = Some(state.commits_begun);
             self.core.commit_wanted.notify_one();
         }
-        if let Some(demand) = self.session.take_demand() {
-            self.core.demand(demand);
+        if let Some(name) = self.session.take_refused() {
+            warn!("{}: wrong password for {name:?}", self.peer);
+            state.queues.counters().auth_failures += 1;
+            self.penalty = Some(Box::pin(tokio::time::sleep(PENALTY)));
+        }
+        match self.session.take_demand() {
+            None => {}
+            Some(Demand::Reload) => {
+                let outcome = self.core.reload(state);
+                self.session.reloaded(&outcome);
+            }
+            Some(Demand::Shutdown) => self.core.shut_down(),
         }
         self.half_since_us = match self.session.is_half_sent() {
             true => self.half_since_us.or(Some(now.steady_us)),
@@ -210,7 +271,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
 
     /// Until something happens. The place says how long that may take.
     fn pause(&mut self, state: &mut State) -> Poll<io::Result<()>> {
-        let limits = &self.core.limits;
+        let limits = &state.live.limits;
         let limit = |since_us: u64, time: Duration| match time {
             Duration::ZERO => u64::MAX,
             time => since_us.saturating_add(time.as_micros() as u64),
@@ -255,6 +316,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             }
             self.session.end(&mut state.queues, clock::now());
             state.connections -= 1;
+            let all = &mut state.queues.counters().memory_buffers;
+            *all = all.saturating_sub(self.buffer_bytes as u64);
             core.settle(state);
         });
         core.has_ended();

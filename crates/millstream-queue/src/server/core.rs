@@ -7,11 +7,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tracing::error;
 
-use super::clock;
-use super::limits::ServerLimits;
+use super::reload::Live;
+use super::{ServerOptions, clock, descriptors};
 use crate::connection::ConnectionId;
 use crate::queues::Queues;
-use crate::session::Demand;
 use crate::storage::JournalStorage;
 
 /// What a signal or a client asks of the whole server.
@@ -23,7 +22,7 @@ pub(super) enum Command {
 
 pub(super) struct Core {
     state: RefCell<State>,
-    pub(super) limits: ServerLimits,
+    pub(super) options: ServerOptions,
     commands: mpsc::UnboundedSender<Command>,
     /// Somebody waits for a commit.
     pub(super) commit_wanted: Notify,
@@ -31,6 +30,8 @@ pub(super) struct Core {
     pub(super) timer_changed: Notify,
     /// Something was read while nobody looked for more.
     pub(super) stirred: Notify,
+    /// The time for which to look for more may have changed.
+    pub(super) spin_changed: Notify,
     /// A connection has ended.
     ended: Notify,
     stopping: Cell<bool>,
@@ -39,6 +40,12 @@ pub(super) struct Core {
 /// What a task may touch between two points at which it waits.
 pub(super) struct State {
     pub(super) queues: Queues<JournalStorage>,
+    /// What was read from the files of the server last.
+    pub(super) live: Live,
+    /// The longest item that the journals take, fixed when they were opened.
+    pub(super) item_bytes_max: usize,
+    /// How many file descriptors this process may have.
+    pub(super) descriptors_max: u64,
     /// Into which every connection reads.
     pub(super) buffer: Box<[u8]>,
     /// By connection number.
@@ -78,12 +85,16 @@ const BUFFER_BYTES: usize = 64 << 10;
 impl Core {
     pub(super) fn new(
         queues: Queues<JournalStorage>,
-        limits: ServerLimits,
+        live: Live,
+        options: ServerOptions,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
         Core {
             state: RefCell::new(State {
                 queues,
+                item_bytes_max: live.limits.item_bytes,
+                live,
+                descriptors_max: u64::MAX,
                 buffer: vec![0; BUFFER_BYTES].into(),
                 places: Vec::new(),
                 connections: 0,
@@ -96,11 +107,12 @@ impl Core {
                 awake: true,
                 timer_us: None,
             }),
-            limits,
+            options,
             commands,
             commit_wanted: Notify::new(),
             timer_changed: Notify::new(),
             stirred: Notify::new(),
+            spin_changed: Notify::new(),
             ended: Notify::new(),
             stopping: Cell::new(false),
         }
@@ -136,13 +148,9 @@ impl Core {
         }
     }
 
-    pub(super) fn demand(&self, demand: Demand) {
-        let command = match demand {
-            Demand::Reload => Command::Reload,
-            Demand::Shutdown => Command::Stop,
-        };
+    pub(super) fn shut_down(&self) {
         // Nobody listens any more once the server stops.
-        let _ = self.commands.send(command);
+        let _ = self.commands.send(Command::Stop);
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -186,6 +194,13 @@ impl Core {
 }
 
 impl State {
+    /// How many connections there may be at present.
+    pub(super) fn connections_max(&self) -> usize {
+        let possible =
+            descriptors::connections_max(self.descriptors_max, self.queues.open_queues());
+        self.live.limits.connections.min(possible)
+    }
+
     #[inline]
     pub(super) fn place(&mut self, id: ConnectionId) -> Option<&mut Place> {
         self.places.get_mut(id.index())?.as_mut()

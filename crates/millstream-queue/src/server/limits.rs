@@ -16,6 +16,8 @@ pub struct ServerLimits {
     pub line_bytes: usize,
     /// Replies that wait to be sent to one connection, in bytes; then no more requests of it are begun. 1 MiB.
     pub output_bytes: usize,
+    /// Memory for items of all queues, three quarters of this, and for the buffers of all connections, one quarter, in bytes. 2 GiB.
+    pub memory_bytes: u64,
     /// Queues. 10,000.
     pub queues: usize,
     /// Items that one connection may have open in all queues. 10,000.
@@ -39,12 +41,25 @@ impl Default for ServerLimits {
             item_bytes: 1 << 20,
             line_bytes: 16 << 10,
             output_bytes: 1 << 20,
+            memory_bytes: 2 << 30,
             queues: 10_000,
             opens_per_connection: 10_000,
             idle_timeout: Duration::from_secs(3_600),
             request_timeout: Duration::from_secs(30),
             spin: default_spin(),
         }
+    }
+}
+
+impl ServerLimits {
+    /// What items may take of the memory.
+    pub(crate) fn memory_items(&self) -> u64 {
+        self.memory_bytes - self.memory_buffers()
+    }
+
+    /// What the buffers of connections may take of the memory.
+    pub(crate) fn memory_buffers(&self) -> u64 {
+        self.memory_bytes / 4
     }
 }
 

@@ -17,10 +17,13 @@ use super::ServerError;
 use super::connection::{serve, turned_away};
 use super::core::Core;
 use crate::address::Address;
-use crate::session::{Compat, Session, SessionOptions};
+use crate::session::{Compat, Session};
 
 /// How long to wait when the system has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How many connections may wait to be taken: as many as the system allows (`net.core.somaxconn`), which takes the lower number. With a
+/// shorter line, a burst of connects is dropped and tried again by the clients' systems a second later.
+const BACKLOG: i32 = i32::MAX;
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
@@ -84,22 +87,15 @@ impl Listeners {
     pub(super) fn spawn(
         self,
         core: &Rc<Core>,
-        session: &SessionOptions,
-        tls: Option<&TlsAcceptor>,
         ready: &mut impl FnMut(&str),
     ) -> Vec<JoinHandle<()>> {
         let mut tasks = Vec::new();
         for (listener, compat) in self.0 {
-            let options = Arc::new(SessionOptions {
-                compat,
-                ..session.clone()
-            });
             let address = listener.address();
             tasks.push(tokio::task::spawn_local(accept(
                 listener,
                 Rc::clone(core),
-                options,
-                tls.cloned(),
+                compat,
             )));
             ready(&address);
         }
@@ -130,6 +126,7 @@ impl Listener {
 
     fn tcp(listener: std::net::TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        rustix::net::listen(&listener, BACKLOG)?;
         TcpListener::from_std(listener).map(Listener::Tcp)
     }
 
@@ -138,6 +135,7 @@ impl Listener {
         file: Option<SocketFile>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        rustix::net::listen(&listener, BACKLOG)?;
         let path = listener.local_addr()?.as_pathname().map(Path::to_path_buf);
         let address = Address::Unix(path.unwrap_or_default());
         Ok(Listener::Unix {
@@ -190,15 +188,10 @@ fn bind_unix(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     }
 }
 
-async fn accept(
-    listener: Listener,
-    core: Rc<Core>,
-    options: Arc<SessionOptions>,
-    tls: Option<TlsAcceptor>,
-) {
+async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
     loop {
         match listener.accept().await {
-            Ok((client, peer)) => begin(client, peer, &core, &options, tls.as_ref()),
+            Ok((client, peer)) => begin(client, peer, &core, compat),
             // A connection that is gone already, or no file descriptor for it: others will come.
             Err(error) => {
                 warn!("cannot take a connection: {error}");
@@ -208,15 +201,9 @@ async fn accept(
     }
 }
 
-fn begin(
-    client: Client,
-    peer: Address,
-    core: &Rc<Core>,
-    options: &Arc<SessionOptions>,
-    tls: Option<&TlsAcceptor>,
-) {
+fn begin(client: Client, peer: Address, core: &Rc<Core>, compat: Compat) {
     let room = core.with(|state| {
-        let room = state.connections < core.limits.connections;
+        let room = state.connections < state.connections_max();
         state.connections += usize::from(room);
         room
     });
@@ -228,8 +215,13 @@ fn begin(
     }
     let core = Rc::clone(core);
     let session = {
-        let (core, options) = (Rc::clone(&core), Arc::clone(options));
-        move || core.with(|state| Session::new(&mut state.queues, options))
+        let core = Rc::clone(&core);
+        move || {
+            core.with(|state| {
+                let options = Arc::clone(state.live.session(compat));
+                Session::new(&mut state.queues, options)
+            })
+        }
     };
     match client {
         // Who may open the file is on this machine, and nobody else hears what is said.
@@ -237,7 +229,7 @@ fn begin(
             tokio::task::spawn_local(async move { serve(core, stream, session(), peer).await });
         }
         Client::Tcp(stream) => {
-            let tls = tls.cloned();
+            let tls = core.with(|state| state.live.tls.clone());
             if let Err(error) = stream.set_nodelay(true) {
                 debug!("{peer}: {error}");
             }

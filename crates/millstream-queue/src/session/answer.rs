@@ -84,18 +84,7 @@ impl Session {
             }),
             Request::FlushAll { noreply } => {
                 quiet = noreply;
-                let flushed = queues
-                    .names()
-                    .iter()
-                    .try_for_each(|name| queues.flush(name).map(|_| ()));
-                self.say_or_fail(
-                    flushed,
-                    if kestrel {
-                        reply::FLUSHED_ALL
-                    } else {
-                        reply::OK
-                    },
-                );
+                self.flush_all(queues, kestrel);
             }
             Request::FlushExpired { queue } => self.with_name(queue, |session, name| {
                 let count = queues.flush_expired(name, now);
@@ -110,7 +99,7 @@ impl Session {
                 self.say_number(count);
             }
             Request::Stats { queue } => self.stats(queues, queue, now),
-            Request::DumpStats { queues: names } => self.dump_stats(queues, names),
+            Request::DumpStats { queues: names } => self.dump_stats(queues, names, now),
             Request::Version => {
                 self.say(concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes())
             }
@@ -120,13 +109,21 @@ impl Session {
             }
             Request::Quit => self.state = State::Closed,
             Request::Status { to } => self.status(queues, to),
-            Request::Reload => self.demand(Demand::Reload),
-            Request::Shutdown if self.options.shutdown => self.demand(Demand::Shutdown),
+            Request::Reload => {
+                self.demand = Some(Demand::Reload);
+                self.state = State::Reloading;
+            }
+            Request::Shutdown if self.options.shutdown => self.shut_down(),
             Request::Shutdown => self.say(reply::ERROR),
             Request::Confirm { queue, count } => self.with_name(queue, |session, name| {
                 let confirmed = queues.confirm(session.id, name, count);
                 session.say(if confirmed { reply::END } else { reply::ERROR });
             }),
+            Request::Redrive {
+                from,
+                to,
+                items_max,
+            } => self.redrive(queues, (from, to), items_max.unwrap_or(u64::MAX), now),
             Request::MetaNoop => self.say(reply::META_NOOP),
         }
         if quiet {
@@ -141,6 +138,19 @@ impl Session {
         }
     }
 
+    fn flush_all<S: Storage>(&mut self, queues: &mut Queues<S>, kestrel: bool) {
+        let flushed = queues
+            .names()
+            .iter()
+            .try_for_each(|name| queues.flush(name).map(|_| ()));
+        let done = if kestrel {
+            reply::FLUSHED_ALL
+        } else {
+            reply::OK
+        };
+        self.say_or_fail(flushed, done);
+    }
+
     fn delete<S: Storage>(&mut self, queues: &mut Queues<S>, queue: &[u8], kestrel: bool) {
         self.with_name(queue, |session, name| match queues.delete(name) {
             Ok(there) => session.say(if there || kestrel {
@@ -152,22 +162,48 @@ impl Session {
         });
     }
 
-    fn stats<S: Storage>(&mut self, queues: &Queues<S>, queue: Option<&[u8]>, now: Moment) {
+    fn redrive<S: Storage>(
+        &mut self,
+        queues: &mut Queues<S>,
+        (from, to): (&[u8], &[u8]),
+        items_max: u64,
+        now: Moment,
+    ) {
+        if from == to {
+            return reply::client_error(&mut self.output, &"a queue cannot send items to itself");
+        }
+        self.with_name(from, |session, from| {
+            session.with_name(to, |session, to| {
+                if queues.items(from).is_none() && queues.refuse_closed(from).is_ok() {
+                    return session.say(reply::NOT_FOUND);
+                }
+                match queues.redrive(from, to, items_max, now) {
+                    Ok(moved) => session.say_number(moved),
+                    Err(error) => reply::server_error(&mut session.output, &error),
+                }
+            });
+        });
+    }
+
+    fn stats<S: Storage>(&mut self, queues: &mut Queues<S>, queue: Option<&[u8]>, now: Moment) {
         match queue {
             None => queues.stats(&mut self.output, now),
             Some(queue) => {
                 // `stats items`, `stats slabs` and the like are about memcached's own memory: there is nothing to tell.
-                if let Ok(name) = name::check(queue) {
-                    queues.stats_of(name, &mut self.output);
+                if let Ok(name) = name::check(queue)
+                    && !queues.stats_of(name, &mut self.output, now)
+                    && let Err(closed) = queues.refuse_closed(name)
+                {
+                    return reply::server_error(&mut self.output, &closed);
                 }
             }
         }
         self.say(reply::END);
     }
 
-    fn dump_stats<S: Storage>(&mut self, queues: &Queues<S>, names: Tokens<'_>) {
+    fn dump_stats<S: Storage>(&mut self, queues: &mut Queues<S>, names: Tokens<'_>, now: Moment) {
         let names: Vec<&str> = names.filter_map(|name| name::check(name).ok()).collect();
-        queues.dump_stats(&names, &mut self.output);
+        queues.dump_stats(&names, &mut self.output, now);
         self.say(reply::END);
     }
 
@@ -195,12 +231,10 @@ impl Session {
         self.say(reply::END);
     }
 
-    fn demand(&mut self, demand: Demand) {
-        self.demand = Some(demand);
+    fn shut_down(&mut self) {
+        self.demand = Some(Demand::Shutdown);
         self.say(reply::OK);
-        if demand == Demand::Shutdown {
-            self.state = State::Closed;
-        }
+        self.state = State::Closed;
     }
 
     fn say_number(&mut self, number: u64) {

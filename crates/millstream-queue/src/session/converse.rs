@@ -1,6 +1,6 @@
 //! One client's whole conversation as a function, for fuzzers and tests.
 
-use super::{Session, SessionOptions};
+use super::{Demand, Session, SessionOptions};
 use crate::config::Config;
 use crate::error::QueueError;
 use crate::moment::Moment;
@@ -35,6 +35,9 @@ pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8
     for piece in pieces {
         session.receive(&mut queues, piece, now);
         loop {
+            if session.take_demand() == Some(Demand::Reload) {
+                session.reloaded(&Ok(Vec::new()));
+            }
             queues.commit()?;
             answer.extend_from_slice(session.output());
             session.sent(usize::MAX);
@@ -59,7 +62,7 @@ mod tests {
     use super::*;
 
     /// Words that are near to something, so that random sequences of them go deep.
-    const WORDS: [&str; 38] = [
+    const WORDS: [&str; 39] = [
         "set ",
         "get ",
         "gets ",
@@ -97,6 +100,7 @@ mod tests {
         "\0",
         "ms q 5\r\n",
         "quit",
+        "reload\r\n",
         "set q 0 0 5\r\nhello\r\n",
     ];
 

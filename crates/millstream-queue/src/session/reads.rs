@@ -57,6 +57,10 @@ impl Session {
                 queues.get(self.id, &key, now)
             };
             match got {
+                Ok(Got::Item(item)) if key.details => {
+                    let key = self.key_said(word, key.name);
+                    reply::value_with_details(&mut self.output, key, &item);
+                }
                 Ok(Got::Item(item)) => self.say_value(word, key.name, &item, get.with_id),
                 Ok(Got::Nothing) => {}
                 Ok(Got::Waiting) => {
@@ -147,10 +151,7 @@ impl Session {
 
     #[inline]
     fn say_value(&mut self, word: &[u8], name: &str, item: &Item, with_id: bool) {
-        let key = match self.options.compat {
-            Compat::Memcached => word,
-            Compat::Kestrel => name.as_bytes(),
-        };
+        let key = self.key_said(word, name);
         reply::value(
             &mut self.output,
             key,
@@ -158,6 +159,15 @@ impl Session {
             with_id.then_some(item.id),
             &item.body,
         );
+    }
+
+    /// How an answer repeats the key.
+    #[inline]
+    fn key_said<'a>(&self, word: &'a [u8], name: &'a str) -> &'a [u8] {
+        match self.options.compat {
+            Compat::Memcached => word,
+            Compat::Kestrel => name.as_bytes(),
+        }
     }
 
     fn blocked(&mut self, until: State) -> Progress {

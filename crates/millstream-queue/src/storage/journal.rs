@@ -130,7 +130,19 @@ impl Storage for JournalStorage {
     fn open(&mut self, name: &str) -> Result<JournalLog, Cause> {
         let folder = self.folder.join(name);
         let is_new = !folder.exists();
-        let log = JournalLog::over(Journal::open(folder, self.options.clone())?)?;
+        let opened = Journal::open(&folder, self.options.clone())
+            .map_err(Cause::from)
+            .and_then(JournalLog::over);
+        let log = match opened {
+            // Half of a journal is no queue, and takes space on a disk that may be full.
+            Err(cause) if is_new && folder.exists() => {
+                return Err(match self.remove(name) {
+                    Ok(()) => cause,
+                    Err(left) => format!("{cause}; what was made of it stays: {left}").into(),
+                });
+            }
+            opened => opened?,
+        };
         if is_new {
             // The journal has synced what is in its folder, not that there is one.
             File::open(&self.folder)?.sync_all()?;

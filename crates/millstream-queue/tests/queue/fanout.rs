@@ -1,6 +1,6 @@
 //! Fan-out queues and aliases.
 
-use crate::script::play;
+use crate::script::{World, play};
 
 #[test]
 fn a_child_gets_a_copy_of_all_that_comes_after_its_first_mention() {
@@ -62,5 +62,54 @@ fn an_alias_stands_for_several_queues() {
         "[alias]\nboth = [\"x\", \"y\"]",
         "a> set both 0 0 1|1|get both|get x y|get both/t=5|delete both|
          a< STORED|END|VALUE x 0 1|1|VALUE y 0 1|1|END|END|NOT_FOUND|",
+    );
+}
+
+#[test]
+fn a_full_fan_out_queue_refuses_for_all_drops_its_oldest_or_is_skipped() {
+    let script = "a> get p+c|set p 0 0 1|1|set p 0 0 1|2|
+         a< END|STORED|";
+    for (on_full, answer, parent, child) in [
+        (
+            "refuse",
+            "NOT_STORED|",
+            "VALUE p 0 1|1|END|END|",
+            "VALUE p+c 0 1|1|END|END|",
+        ),
+        (
+            "drop-oldest",
+            "STORED|",
+            "VALUE p 0 1|1|END|VALUE p 0 1|2|END|",
+            "VALUE p+c 0 1|2|END|END|",
+        ),
+        (
+            "skip",
+            "STORED|",
+            "VALUE p 0 1|1|END|VALUE p 0 1|2|END|",
+            "VALUE p+c 0 1|1|END|END|",
+        ),
+    ] {
+        let config = format!("[queue.'p+c']\nmax_items = 1\non_full = '{on_full}'");
+        let mut world = World::new(&config);
+        world.play(&format!("{script}{answer}"));
+        let numbers = world.queues.numbers_of("p+c", world.now).unwrap();
+        let number = |name| numbers.iter().find(|(key, _)| *key == name).unwrap().1;
+        assert_eq!(number("refused_items"), u64::from(on_full == "refuse"));
+        assert_eq!(number("discarded"), u64::from(on_full == "drop-oldest"));
+        assert_eq!(number("skipped_items"), u64::from(on_full == "skip"));
+        world.play(&format!(
+            "a> get p|get p|get p+c|get p+c|\na< {parent}{child}"
+        ));
+    }
+}
+
+#[test]
+fn a_full_queue_is_not_skipped_where_it_is_set_itself() {
+    play(
+        "[defaults]\nmax_items = 1\non_full = 'skip'",
+        "a> set p 0 0 1|1|set p 0 0 1|2|set p+c 0 0 1|1|set p+c 0 0 1|2|get p|set p 0 0 1|3|
+         a< STORED|NOT_STORED|STORED|NOT_STORED|VALUE p 0 1|1|END|STORED|
+         a> get p|get p+c|get p+c|
+         a< VALUE p 0 1|3|END|VALUE p+c 0 1|1|END|END|",
     );
 }

@@ -1,7 +1,5 @@
 //! What a queue takes, and what clients may do.
 
-use std::sync::Arc;
-
 use millstream_queue::protocol::Limits;
 use millstream_queue::session::SessionOptions;
 
@@ -122,7 +120,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount() {
 
 #[test]
 fn who_must_say_a_name_first_gets_nothing_without() {
-    let credentials = Some(Arc::from(["ann secret".to_owned(), "bob word".to_owned()]));
+    let credentials = Some("ann:secret\nbob:word\n".parse().unwrap());
     let mut world = World::with_options(
         "",
         SessionOptions {
@@ -139,6 +137,31 @@ fn who_must_say_a_name_first_gets_nothing_without() {
 }
 
 #[test]
+fn another_password_can_be_tried_only_after_the_first_was_paid_for() {
+    use millstream_queue::session::Session;
+    let mut world = World::new("");
+    let options = SessionOptions {
+        credentials: Some("ann:secret\n".parse().unwrap()),
+        ..SessionOptions::default()
+    };
+    let mut session = Session::new(&mut world.queues, options);
+    let tries = "set auth 0 0 9\r\nann wrong\r\nset auth 0 0 10\r\nann secret\r\nmn\r\n";
+    session.receive(&mut world.queues, tries.as_bytes(), world.now);
+    let failure = b"CLIENT_ERROR authentication failure\r\n";
+    assert_eq!(session.output(), failure);
+    assert_eq!(session.take_refused().as_deref(), Some("ann"));
+    session.resume(&mut world.queues, world.now);
+    session.receive(&mut world.queues, b"mn\r\n", world.now);
+    assert_eq!(session.output(), failure);
+    assert!(!session.has_work());
+    session.sent(failure.len());
+    session.release();
+    session.resume(&mut world.queues, world.now);
+    assert_eq!(session.output(), b"STORED\r\nMN\r\nMN\r\n");
+    assert_eq!(session.take_refused(), None);
+}
+
+#[test]
 fn a_read_only_server_gives_and_a_quiescent_one_does_not() {
     play(
         "",
@@ -146,6 +169,56 @@ fn a_read_only_server_gives_and_a_quiescent_one_does_not() {
          a< STORED|STORED|END|READONLY|NOT_STORED|VALUE q 0 1|1|END|
          a> status quiescent|get q|set q 0 0 1|3|status up|get q|status|status sideways|
          a< END|ERROR|NOT_STORED|END|VALUE q 0 1|2|END|UP|CLIENT_ERROR status is UP, READONLY or QUIESCENT|",
+    );
+}
+
+#[test]
+fn what_is_open_can_be_confirmed_and_aborted_on_a_quiescent_server() {
+    play(
+        "[defaults]\nmax_opens = 3",
+        "a> set q 0 0 1|1|set q 0 0 1|2|set q 0 0 1|3|get q/open|get q/open|get q/open|
+         a< STORED|STORED|STORED|VALUE q/open 0 1|1|END|VALUE q/open 0 1|2|END|VALUE q/open 0 1|3|END|
+         b> status QUIESCENT|
+         b< END|
+         a> get q/close|get q/close/open|get q/close/t=10|
+         a< END|ERROR|END|
+         a> get q/close|get q/peek|get q/abort|
+         a< END|ERROR|END|
+         b> status UP|get q|
+         b< END|END|
+         crash
+         a> get q|
+         a< END|",
+    );
+    play(
+        "",
+        "a> set q 0 0 1|1|get q/open|
+         a< STORED|VALUE q/open 0 1|1|END|
+         b> status QUIESCENT|
+         b< END|
+         a> get q/abort|get never/close|get never/abort|
+         a< END|END|END|
+         b> status UP|get q|
+         b< END|VALUE q 0 1|1|END|",
+    );
+}
+
+#[test]
+fn a_quiescent_server_ends_the_waits_for_items() {
+    play(
+        "",
+        "a> set q 0 0 1|1|get q/open|
+         a< STORED|VALUE q/open 0 1|1|END|
+         b> get q/t=60000|
+         b<
+         c> monitor q 60|
+         c<
+         a> status QUIESCENT|
+         a< END|
+         b< END|
+         c< END|
+         a> get q/abort|status UP|get q|
+         a< END|END|VALUE q 0 1|1|END|",
     );
 }
 

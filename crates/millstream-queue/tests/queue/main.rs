@@ -8,6 +8,7 @@
 
 mod script;
 
+mod ages;
 mod compat;
 mod crashes;
 mod embedded;
@@ -17,6 +18,9 @@ mod faults_of_others;
 mod imports;
 mod journals;
 mod limits;
+mod memory;
 mod reads;
+mod redrive;
+mod salvage;
 mod simulation;
 mod waiting;

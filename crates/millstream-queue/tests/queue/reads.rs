@@ -147,6 +147,23 @@ fn monitor_and_confirm() {
 }
 
 #[test]
+fn monitor_opens_no_more_than_the_queue_allows() {
+    play(
+        "[queue.q]\nmax_opens = 2",
+        "a> set q 0 0 1|1|set q 0 0 1|2|set q 0 0 1|3|
+         a< STORED|STORED|STORED|
+         b> monitor q 10 3|
+         b< VALUE q 0 1|1|END|VALUE q 0 1|2|END|END|
+         b> get q/open|monitor q 10|confirm q 3|confirm q 1|monitor q 10|
+         b< ERROR|END|ERROR|END|VALUE q 0 1|3|END|END|
+         b> confirm q 2|monitor q 1|
+         b< END|
+         +1000
+         b< END|",
+    );
+}
+
+#[test]
 fn an_item_that_fails_too_often_goes_to_the_error_queue() {
     play(
         "[queue.q]\nmax_deliveries = 2\nerror_queue = \"bad\"",

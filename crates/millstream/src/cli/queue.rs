@@ -1,13 +1,17 @@
 //! `millstream queue`: a server of durable queues, and verbs that talk to one.
 //!
-//! A verb per file. All but `serve` and `import` are clients, by the protocol that any memcache client speaks, so that they work with
+//! A verb per file. All but `serve`, `import` and `salvage` are clients, by the protocol that any memcache client speaks, so that they work with
 //! other servers of queues too.
 
 mod client;
 mod get;
 mod import;
+mod line;
 mod list;
+mod manage;
 mod put;
+mod salvage;
+mod secure;
 mod serve;
 mod stats;
 
@@ -38,6 +42,20 @@ enum Verb {
     Drain(get::DrainArgs),
     /// Put items into a queue: an argument, or each line of standard input.
     Put(put::Args),
+    /// Remove a queue with all its items, also a damaged one.
+    Delete(manage::DeleteArgs),
+    /// Remove all items of a queue.
+    Flush(manage::FlushArgs),
+    /// Take the oldest items of a queue away for good, without printing them.
+    Confirm(manage::ConfirmArgs),
+    /// Tell or change what a server does: everything, no sets, no sets and gets.
+    Status(manage::StatusArgs),
+    /// Let a server read its configuration, passwords and certificates again.
+    Reload(manage::ReloadArgs),
+    /// Move items from one queue to another: dead letters back.
+    Redrive(manage::RedriveArgs),
+    /// Read what can be read of a damaged queue, into a new one.
+    Salvage(salvage::Args),
     /// Take over the queues of a Starling or Kestrel server from its files.
     Import(import::Args),
 }
@@ -52,6 +70,13 @@ pub(super) fn run(args: Args) -> (&'static str, Result<(), Failure>) {
         Verb::Get(args) => ("queue get", get::run(&args)),
         Verb::Drain(args) => ("queue drain", get::drain(&args)),
         Verb::Put(args) => ("queue put", put::run(&args)),
+        Verb::Delete(args) => ("queue delete", manage::delete(&args)),
+        Verb::Flush(args) => ("queue flush", manage::flush(&args)),
+        Verb::Confirm(args) => ("queue confirm", manage::confirm(&args)),
+        Verb::Status(args) => ("queue status", manage::status(&args)),
+        Verb::Reload(args) => ("queue reload", manage::reload(&args)),
+        Verb::Redrive(args) => ("queue redrive", manage::redrive(&args)),
+        Verb::Salvage(args) => ("queue salvage", salvage::run(&args)),
         Verb::Import(args) => ("queue import", import::run(&args)),
     }
 }

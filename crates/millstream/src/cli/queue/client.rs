@@ -1,46 +1,152 @@
 //! A client of the memcache text protocol, as small as the verbs need it.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
 
 use millstream_queue::address::{Address, Stream};
 
 use super::super::{Failure, address};
+use super::secure;
 
 /// The largest item that is believed to be one, in bytes.
 const ITEM_BYTES_MAX: usize = 1 << 30;
 
-/// Where the server is.
+/// Where the server is, and how to come in.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct ServerArgs {
-    /// The server.
+    /// The server: HOST:PORT or unix:PATH.
     #[arg(long, value_name = "ADDRESS", value_parser = address::parse_server, default_value = "127.0.0.1:22133")]
     pub(super) server: Address,
+    /// A file whose first line is NAME:PASSWORD, for a server with --auth-file. Without it the environment variable
+    /// MILLSTREAM_QUEUE_AUTH may hold NAME:PASSWORD.
+    #[arg(long, value_name = "FILE")]
+    auth_file: Option<PathBuf>,
+    /// Speak TLS, and trust the certificates in this PEM file: those of an authority, or the server's own.
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// The name for which an authority must have signed the server's certificate, if it is not the server's address.
+    #[arg(long, value_name = "NAME", requires = "tls_ca")]
+    tls_name: Option<String>,
 }
+
+impl ServerArgs {
+    /// What a client sends to come in: the name, a blank, the password.
+    fn secret(&self) -> Result<Option<String>, Failure> {
+        let (text, place) = match &self.auth_file {
+            Some(path) => {
+                let place = path.display().to_string();
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| Failure::failed(format!("{place}: {error}")))?;
+                (text, place)
+            }
+            None => match std::env::var(AUTH_VARIABLE) {
+                Ok(text) => (text, AUTH_VARIABLE.to_owned()),
+                Err(std::env::VarError::NotPresent) => return Ok(None),
+                Err(error) => return Err(Failure::failed(format!("{AUTH_VARIABLE}: {error}"))),
+            },
+        };
+        let line = text.lines().find(|line| !line.trim().is_empty());
+        let secret = line.and_then(|line| line.split_once(':'));
+        match secret {
+            Some((name, password)) => Ok(Some(format!("{name} {password}"))),
+            None => Err(Failure::failed(format!(
+                "{place}: the first line is not NAME:PASSWORD"
+            ))),
+        }
+    }
+}
+
+const AUTH_VARIABLE: &str = "MILLSTREAM_QUEUE_AUTH";
 
 /// An item as the server sent it.
 pub(super) struct Item {
     pub(super) body: Vec<u8>,
+    /// The words of the line before it: flags, length, and what else the server tells.
+    words: Vec<u64>,
 }
+
+impl Item {
+    pub(super) fn flags(&self) -> u64 {
+        self.words.first().copied().unwrap_or(0)
+    }
+
+    /// What only a server of Millstream tells, when it is asked for details.
+    pub(super) fn details(&self) -> Option<Details> {
+        match self.words.as_slice() {
+            [_, _, id, added_ms, expiry_ms, deliveries] => Some(Details {
+                id: *id,
+                added_ms: *added_ms,
+                expiry_ms: *expiry_ms,
+                deliveries: *deliveries,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// What a queue knows about an item besides its bytes and flags.
+pub(super) struct Details {
+    pub(super) id: u64,
+    /// When it was added; wall clock in milliseconds.
+    pub(super) added_ms: u64,
+    /// When it expires, wall clock in milliseconds; 0 never.
+    pub(super) expiry_ms: u64,
+    /// How often it was delivered and came back.
+    pub(super) deliveries: u64,
+}
+
+/// A connection, plain or not.
+trait Duplex: Read + Write {}
+impl<T: Read + Write> Duplex for T {}
 
 pub(super) struct Client {
     server: Address,
-    stream: BufReader<Stream>,
+    stream: BufReader<Box<dyn Duplex>>,
 }
 
 impl Client {
+    /// Connect, and say who this is.
     pub(super) fn connect(args: &ServerArgs) -> Result<Self, Failure> {
         let server = args.server.clone();
-        let failed = |error| Failure::failed(format!("cannot connect to {server}: {error}"));
-        let stream = server.connect().map_err(failed)?;
-        Ok(Client {
+        let secret = args.secret()?;
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::failed(format!("cannot connect to {server}: {error}"))
+        };
+        let plain = server.connect().map_err(|error| failed(&error))?;
+        let stream: Box<dyn Duplex> = match (&args.tls_ca, plain) {
+            (None, plain) => Box::new(plain),
+            (Some(_), Stream::Unix(_)) => {
+                return Err(Failure::usage("--tls-ca is for servers behind TCP"));
+            }
+            (Some(trusted), Stream::Tcp(plain)) => {
+                let ip = plain.peer_addr().map_err(|error| failed(&error))?.ip();
+                let name = args.tls_name.clone().unwrap_or_else(|| ip.to_string());
+                let stream = secure::connect(trusted, &name, plain)?;
+                Box::new(stream)
+            }
+        };
+        let mut client = Client {
             server,
             stream: BufReader::new(stream),
-        })
+        };
+        if let Some(secret) = secret {
+            client.enter(&secret)?;
+        }
+        Ok(client)
+    }
+
+    fn enter(&mut self, secret: &str) -> Result<(), Failure> {
+        self.send(format!("set auth 0 0 {}\r\n{secret}\r\n", secret.len()).as_bytes())?;
+        match self.line()?.as_str() {
+            "STORED" => Ok(()),
+            refused => Err(self.lost(&refused)),
+        }
     }
 
     /// Send bytes that ask for something.
     pub(super) fn send(&mut self, request: &[u8]) -> Result<(), Failure> {
-        let sent = self.stream.get_mut().write_all(request);
+        let stream = self.stream.get_mut();
+        let sent = stream.write_all(request).and_then(|()| stream.flush());
         sent.map_err(|error| self.lost(&error))
     }
 
@@ -49,8 +155,26 @@ impl Client {
         let mut line = Vec::new();
         match self.stream.read_until(b'\n', &mut line) {
             Ok(0) => Err(self.lost(&"the server closed the connection")),
+            // A server that ends may leave out the goodbye of TLS.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(self.lost(&"the server closed the connection"))
+            }
             Ok(_) => Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
             Err(error) => Err(self.lost(&error)),
+        }
+    }
+
+    /// The answer to a request of one line.
+    pub(super) fn ask(&mut self, request: &str) -> Result<String, Failure> {
+        self.send(format!("{request}\r\n").as_bytes())?;
+        self.line()
+    }
+
+    /// Ask, and take any other answer than `expected` for a failure.
+    pub(super) fn demand(&mut self, request: &str, expected: &str) -> Result<(), Failure> {
+        match self.ask(request)? {
+            answer if answer == expected => Ok(()),
+            answer => Err(self.lost(&answer)),
         }
     }
 
@@ -72,7 +196,7 @@ impl Client {
                 None if line.starts_with("STAT ") => {
                     stats.push((line[5..].to_owned(), String::new()))
                 }
-                None => return Err(Failure::failed(format!("{}: {line}", self.server))),
+                None => return Err(self.lost(&line)),
             }
         }
     }
@@ -80,20 +204,32 @@ impl Client {
     /// The answer to a `get` of one key.
     pub(super) fn get(&mut self, key: &str) -> Result<Option<Item>, Failure> {
         self.send(format!("get {key}\r\n").as_bytes())?;
+        let Some(item) = self.item()? else {
+            return Ok(None);
+        };
+        match self.line()?.as_str() {
+            "END" => Ok(Some(item)),
+            other => Err(self.lost(&other)),
+        }
+    }
+
+    /// The next item of an answer, without the `END` that follows; `None` if that comes instead.
+    pub(super) fn item(&mut self) -> Result<Option<Item>, Failure> {
         let line = self.line()?;
         if line == "END" {
             return Ok(None);
         }
-        let unexpected = || Failure::failed(format!("{}: {line}", self.server));
-        let bytes = line
-            .strip_prefix("VALUE ")
-            .and_then(|value| value.split(' ').nth(2))
-            .ok_or_else(unexpected)?;
-        let bytes: usize = bytes
-            .parse()
-            .ok()
-            .filter(|&bytes| bytes <= ITEM_BYTES_MAX)
-            .ok_or_else(unexpected)?;
+        let words: Option<Vec<u64>> = line.strip_prefix("VALUE ").and_then(|value| {
+            let words = value.split(' ').skip(1);
+            words.map(|word| word.parse().ok()).collect()
+        });
+        let Some(words) = words else {
+            return Err(self.lost(&line));
+        };
+        let bytes = words.get(1).and_then(|&bytes| usize::try_from(bytes).ok());
+        let Some(bytes) = bytes.filter(|&bytes| bytes <= ITEM_BYTES_MAX) else {
+            return Err(self.lost(&line));
+        };
         let mut body = vec![0; bytes];
         let mut end = [0; 2];
         let read = self
@@ -101,13 +237,35 @@ impl Client {
             .read_exact(&mut body)
             .and_then(|()| self.stream.read_exact(&mut end));
         read.map_err(|error| self.lost(&error))?;
+        Ok(Some(Item { body, words }))
+    }
+
+    /// Put an item; the answer must be that it is stored.
+    pub(super) fn set(
+        &mut self,
+        key: &str,
+        flags: u64,
+        expiry: i64,
+        item: &[u8],
+    ) -> Result<(), Failure> {
+        let mut request = format!("set {key} {flags} {expiry} {}\r\n", item.len()).into_bytes();
+        request.extend_from_slice(item);
+        request.extend_from_slice(b"\r\n");
+        self.send(&request)?;
         match self.line()?.as_str() {
-            "END" => Ok(Some(Item { body })),
-            other => Err(Failure::failed(format!("{}: {other}", self.server))),
+            "STORED" => Ok(()),
+            "NOT_STORED" => {
+                let queue = key.split('/').next().unwrap_or(key);
+                Err(Failure::failed(format!(
+                    "queue \"{queue}\" does not take the item: it is full, or the item too large"
+                )))
+            }
+            other => Err(Failure::failed(other)),
         }
     }
 
-    fn lost(&self, why: &dyn std::fmt::Display) -> Failure {
+    /// A failure at this server.
+    pub(super) fn lost(&self, why: &dyn std::fmt::Display) -> Failure {
         Failure::failed(format!("{}: {why}", self.server))
     }
 }

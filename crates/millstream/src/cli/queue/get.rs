@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use super::super::Failure;
 use super::super::journal::moment::parse_duration;
-use super::client::{Client, ServerArgs, queue_name};
+use super::client::{Client, Item, ServerArgs, queue_name};
+use super::line::Line;
+
+/// Asks for all that the queue knows about an item.
+const DETAILS: &str = "/details";
 
 /// The options of `millstream queue get`.
 #[derive(clap::Args, Debug)]
@@ -22,35 +26,57 @@ pub(super) struct Args {
     /// Wait so long for each item.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0s")]
     wait: Duration,
+    /// A line of JSON for each item: text or base64, flags, expiry, times it came back. `put --json` reads it.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     server: ServerArgs,
 }
 
 /// The options of `millstream queue drain`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  millstream queue drain jobs > jobs.txt")]
+#[command(after_help = "\
+Without --json an item is printed as it is and ends with a line feed: items that hold line feeds cannot be told apart.
+
+Examples:
+  millstream queue drain jobs > jobs.txt
+  millstream queue drain jobs --json > jobs.jsonl
+  millstream queue put jobs --json < jobs.jsonl")]
 pub(super) struct DrainArgs {
     /// The queue.
     #[arg(value_parser = queue_name)]
     queue: String,
+    /// A line of JSON for each item: text or base64, flags, expiry, times it came back. `put --json` reads it.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     server: ServerArgs,
 }
 
 /// The options of `millstream queue peek`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  millstream queue peek jobs")]
+#[command(
+    after_help = "Examples:\n  millstream queue peek jobs\n  millstream queue peek jobs --json"
+)]
 pub(super) struct PeekArgs {
     /// The queue.
     #[arg(value_parser = queue_name)]
     queue: String,
+    /// A line of JSON: text or base64, flags, id, when it was added, expiry, times it came back.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     server: ServerArgs,
 }
 
 /// Take some.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let taken = take(&args.server, &args.queue, args.count, args.wait)?;
+    let taken = take(
+        &args.server,
+        &args.queue,
+        (args.count, args.wait),
+        args.json,
+    )?;
     if taken == 0 && args.count > 0 {
         Err(empty(&args.queue))
     } else {
@@ -60,37 +86,50 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Take all.
 pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
-    take(&args.server, &args.queue, u64::MAX, Duration::ZERO).map(|_| ())
+    let all = (u64::MAX, Duration::ZERO);
+    take(&args.server, &args.queue, all, args.json).map(|_| ())
 }
 
 /// Look.
 pub(super) fn peek(args: &PeekArgs) -> Result<(), Failure> {
-    let item = Client::connect(&args.server)?.get(&format!("{}/peek", args.queue))?;
-    print(&item.ok_or_else(|| empty(&args.queue))?.body)
+    let details = if args.json { DETAILS } else { "" };
+    let item = Client::connect(&args.server)?.get(&format!("{}/peek{details}", args.queue))?;
+    print(&item.ok_or_else(|| empty(&args.queue))?, args.json)
 }
 
-fn take(server: &ServerArgs, queue: &str, count: u64, wait: Duration) -> Result<u64, Failure> {
+fn take(
+    server: &ServerArgs,
+    queue: &str,
+    (count, wait): (u64, Duration),
+    json: bool,
+) -> Result<u64, Failure> {
     let mut client = Client::connect(server)?;
     let wait = if wait.is_zero() {
         String::new()
     } else {
         format!("/t={}", wait.as_millis())
     };
+    let details = if json { DETAILS } else { "" };
     for taken in 0..count {
         // Confirms the item before and opens the next, in one request.
-        let Some(item) = client.get(&format!("{queue}/close/open{wait}"))? else {
+        let Some(item) = client.get(&format!("{queue}/close/open{wait}{details}"))? else {
             return Ok(taken);
         };
-        print(&item.body)?;
+        print(&item, json)?;
     }
     client.get(&format!("{queue}/close"))?;
     Ok(count)
 }
 
-fn print(body: &[u8]) -> Result<(), Failure> {
+fn print(item: &Item, json: bool) -> Result<(), Failure> {
+    let line = if json {
+        serde_json::to_vec(&Line::of(item)).map_err(Failure::failed)?
+    } else {
+        item.body.clone()
+    };
     let mut out = std::io::stdout().lock();
     let written = out
-        .write_all(body)
+        .write_all(&line)
         .and_then(|()| out.write_all(b"\n"))
         .and_then(|()| out.flush());
     written.map_err(|error| {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::import::{Kestrel, OldItem, OldQueue, Source, Starling, find};
+use millstream_queue::import::{Found, Kestrel, OldItem, OldQueue, Source, Starling, find};
 use millstream_queue::protocol::SetKey;
 use millstream_queue::queues::{Put, Queues};
 use millstream_queue::storage::JournalStorage;
@@ -24,7 +24,8 @@ const ITEM_BYTES_MIN: usize = 1 << 20;
 /// The options of `millstream queue import`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The old server must be stopped, and ours must not run on --dir. The old files are only read.
+The old server must be stopped, and ours must not run on --dir. The old files are only read. Names of queues, and whether ours are
+empty, are checked before anything is written.
 
 Example:
   millstream queue import --from kestrel /var/spool/kestrel --dir queues")]
@@ -40,6 +41,9 @@ pub(super) struct Args {
     /// Only these queues.
     #[arg(long, value_name = "QUEUE")]
     queue: Vec<String>,
+    /// Add to queues that have items already. Without it such a queue is refused, so that nothing is imported twice.
+    #[arg(long)]
+    append: bool,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -60,20 +64,21 @@ struct Imported {
     damage: Option<String>,
 }
 
-/// Import all, and fail in the end if there was damage.
+/// A queue of the old server that is to be imported.
+struct Old<'a> {
+    name: &'a str,
+    files: &'a [PathBuf],
+}
+
+/// Check all, import all, and fail in the end if there was damage.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let found = find(&args.folder, args.from)
         .map_err(|error| Failure::failed(format!("{}: {error}", args.folder.display())))?;
-    let wanted = |queue: &String| args.queue.is_empty() || args.queue.contains(queue);
-    if let Some(missing) = args.queue.iter().find(|queue| !found.contains_key(*queue)) {
-        return Err(Failure::failed(format!(
-            "{}: there is no queue \"{missing}\"",
-            args.folder.display()
-        )));
-    }
+    let chosen = chosen(args, &found)?;
+    let mut queues = open_empty(args, &chosen)?;
     let mut report = Report { queues: Vec::new() };
-    for (queue, files) in found.iter().filter(|(queue, _)| wanted(queue)) {
-        report.queues.push(import(args, queue, files)?);
+    for old in &chosen {
+        report.queues.push(import(args, &mut queues, old)?);
     }
     let line = |q: &Imported| {
         let expired = if q.expired > 0 {
@@ -102,29 +107,90 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn import(args: &Args, queue: &str, files: &[PathBuf]) -> Result<Imported, Failure> {
-    name::check(queue.as_bytes())
-        .map_err(|fault| Failure::failed(format!("\"{queue}\": {fault}")))?;
-    let (old, damage) = read(args.from, files)?;
-    let items: Vec<OldItem> = old.into_items().collect();
-    let longest = items
+/// The queues to import, all of them with names that queues can have here.
+fn chosen<'a>(args: &Args, found: &'a Found) -> Result<Vec<Old<'a>>, Failure> {
+    let all = args.queue.is_empty();
+    let folder = args.folder.display();
+    let mut wrong = Vec::new();
+    for missing in args
+        .queue
         .iter()
-        .map(|item| item.body.len())
-        .max()
-        .unwrap_or(0)
-        .max(ITEM_BYTES_MIN);
-    let storage = JournalStorage::open(&args.dir, longest);
-    let storage =
-        storage.map_err(|error| Failure::failed(format!("{}: {error}", args.dir.display())))?;
+        .filter(|queue| !found.queues.contains_key(*queue))
+    {
+        wrong.push(format!("{folder}: there is no queue \"{missing}\""));
+    }
+    if all {
+        let nameless = found.nameless.iter();
+        wrong.extend(nameless.map(|path| format!("{path:?}: the name is not UTF-8")));
+    }
+    let mut chosen = Vec::new();
+    for (name, files) in &found.queues {
+        if !all && !args.queue.contains(name) {
+            continue;
+        }
+        match name::check(name.as_bytes()) {
+            Ok(name) => chosen.push(Old { name, files }),
+            Err(fault) => wrong.push(format!("{:?}: {fault}", args.folder.join(name))),
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(chosen);
+    }
+    let hint = if all {
+        "; --queue imports the others"
+    } else {
+        ""
+    };
+    Err(nothing(&wrong, hint))
+}
+
+/// Our queues. Those that are to be filled must be empty, unless `--append` is given.
+fn open_empty(args: &Args, chosen: &[Old<'_>]) -> Result<Queues<JournalStorage>, Failure> {
+    let mut longest = ITEM_BYTES_MIN;
+    for old in chosen {
+        let (items, _) = read(args.from, old.files)?;
+        let lengths = items.into_items().map(|item| item.body.len());
+        longest = longest.max(lengths.max().unwrap_or(0));
+    }
+    let storage = JournalStorage::open(&args.dir, longest)
+        .map_err(|error| Failure::failed(format!("{}: {error}", args.dir.display())))?;
+    let queues =
+        Queues::open(storage, Config::with_sync(Sync::Never), now()).map_err(Failure::failed)?;
+    let mut wrong = Vec::new();
+    for old in chosen {
+        if let Some((name, why)) = queues.closed().find(|(name, _)| *name == old.name) {
+            wrong.push(format!("queue \"{name}\" is closed: {why}"));
+        }
+        let items = queues.items(old.name).unwrap_or(0);
+        if items > 0 && !args.append {
+            wrong.push(format!("queue \"{}\" has {items} items already", old.name));
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(queues),
+        false => Err(nothing(&wrong, "; --append adds to queues that have items")),
+    }
+}
+
+/// Nothing has been written.
+fn nothing(wrong: &[String], hint: &str) -> Failure {
+    Failure::failed(format!("{}; nothing was imported{hint}", wrong.join("; ")))
+}
+
+fn import(
+    args: &Args,
+    queues: &mut Queues<JournalStorage>,
+    old: &Old<'_>,
+) -> Result<Imported, Failure> {
+    let (items, damage) = read(args.from, old.files)?;
+    let items: Vec<OldItem> = items.into_items().collect();
     let now = now();
-    let mut queues =
-        Queues::open(storage, Config::with_sync(Sync::Never), now).map_err(Failure::failed)?;
     let key = SetKey {
-        name: queue,
+        name: old.name,
         ..SetKey::default()
     };
     let mut imported = Imported {
-        queue: queue.to_owned(),
+        queue: old.name.to_owned(),
         items: 0,
         expired: 0,
         damage,
@@ -145,8 +211,8 @@ fn import(args: &Args, queue: &str, files: &[PathBuf]) -> Result<Imported, Failu
             Put::Stored => imported.items += 1,
             Put::Refused(_) => {
                 return Err(Failure::failed(format!(
-                    "queue \"{queue}\" does not take item {}",
-                    imported.items
+                    "queue \"{}\" does not take item {}",
+                    old.name, imported.items
                 )));
             }
         }
@@ -182,7 +248,7 @@ fn open(path: &Path) -> Result<BufReader<File>, Failure> {
     clippy::disallowed_methods,
     reason = "an import happens at one moment, which is this one"
 )]
-fn now() -> Moment {
+pub(super) fn now() -> Moment {
     let wall = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

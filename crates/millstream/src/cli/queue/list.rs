@@ -26,6 +26,10 @@ struct Queue {
     open: u64,
     /// Connections that wait for an item.
     waiters: u64,
+    /// How long the oldest item has waited that nobody has taken.
+    oldest_age_ms: u64,
+    /// How long ago the oldest item was added that a connection has open.
+    oldest_open_age_ms: u64,
     /// How long the item that was served last had waited.
     age_ms: u64,
 }
@@ -58,12 +62,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let width = queues.keys().map(String::len).max().unwrap_or(0).max(5);
     let mut text = format!(
         "{:width$} {:>12} {:>14} {:>8} {:>8} {:>10}",
-        "queue", "items", "bytes", "open", "waiters", "age ms"
+        "queue", "items", "bytes", "open", "waiters", "oldest ms"
     );
     for (name, q) in &queues {
         text += &format!(
             "\n{name:width$} {:>12} {:>14} {:>8} {:>8} {:>10}",
-            q.items, q.bytes, q.open, q.waiters, q.age_ms
+            q.items, q.bytes, q.open, q.waiters, q.oldest_age_ms
         );
     }
     report::print(&queues, &text, args.json)
@@ -77,6 +81,8 @@ impl Queue {
             "open_transactions" => self.open = value,
             "waiters" => self.waiters = value,
             "age" => self.age_ms = value,
+            "oldest_age" => self.oldest_age_ms = value,
+            "oldest_open_age" => self.oldest_open_age_ms = value,
             _ => {}
         }
     }

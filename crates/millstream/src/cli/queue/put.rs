@@ -4,11 +4,12 @@ use std::io::BufRead;
 
 use super::super::Failure;
 use super::client::{Client, ServerArgs, queue_name};
+use super::line::Line;
 
 /// The options of `millstream queue put`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  millstream queue put jobs 'resize 17.png'\n  millstream queue put jobs < jobs.txt"
+    after_help = "Examples:\n  millstream queue put jobs 'resize 17.png'\n  millstream queue put jobs < jobs.txt\n  millstream queue put jobs --json < jobs.jsonl"
 )]
 pub(super) struct Args {
     /// The queue.
@@ -16,6 +17,9 @@ pub(super) struct Args {
     queue: String,
     /// The item; without, each line of standard input is one.
     item: Option<String>,
+    /// Each line of standard input is an item as `drain --json` prints it: any bytes, with flags and expiry.
+    #[arg(long, conflicts_with_all = ["item", "expire"])]
+    json: bool,
     /// The item expires after so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=2_592_000))]
     expire: u32,
@@ -27,7 +31,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut client = Client::connect(&args.server)?;
     if let Some(item) = &args.item {
-        return put(&mut client, args, item.as_bytes());
+        return client.set(&args.queue, 0, args.expire.into(), item.as_bytes());
     }
     let mut input = std::io::stdin().lock();
     let mut line = Vec::new();
@@ -40,7 +44,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             break;
         }
         let item = line.strip_suffix(b"\n").unwrap_or(&line);
-        put(&mut client, args, item).map_err(|failure| match failure {
+        if args.json && item.trim_ascii().is_empty() {
+            continue;
+        }
+        let put = if args.json {
+            put_line(&mut client, &args.queue, item)
+        } else {
+            client.set(&args.queue, 0, args.expire.into(), item)
+        };
+        put.map_err(|failure| match failure {
             Failure::Failed(why) => Failure::failed(format!("line {number}: {why}")),
             other => other,
         })?;
@@ -48,18 +60,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn put(client: &mut Client, args: &Args, item: &[u8]) -> Result<(), Failure> {
-    let mut request =
-        format!("set {} 0 {} {}\r\n", args.queue, args.expire, item.len()).into_bytes();
-    request.extend_from_slice(item);
-    request.extend_from_slice(b"\r\n");
-    client.send(&request)?;
-    match client.line()?.as_str() {
-        "STORED" => Ok(()),
-        "NOT_STORED" => Err(Failure::failed(format!(
-            "queue \"{}\" does not take the item: it is full, or the item too large",
-            args.queue
-        ))),
-        other => Err(Failure::failed(other)),
-    }
+/// Put what a line of JSON says.
+fn put_line(client: &mut Client, queue: &str, line: &[u8]) -> Result<(), Failure> {
+    let line = Line::parse(line).map_err(Failure::failed)?;
+    let body = line.body().map_err(Failure::failed)?;
+    client.set(queue, line.flags.into(), line.expiry_s(), &body)
 }

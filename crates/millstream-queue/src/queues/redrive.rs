@@ -1,0 +1,126 @@
+//! Items of one queue go to another: dead letters back to where they are wanted.
+
+use std::sync::Arc;
+
+use super::Queues;
+use crate::config::Sync;
+use crate::connection::QueueId;
+use crate::error::QueueError;
+use crate::item::{Item, NewItem};
+use crate::moment::Moment;
+use crate::queue::Admission;
+use crate::storage::Storage;
+
+/// What one call moves at most, so that no request waits long for it.
+pub const REDRIVE_ITEMS_MAX: u64 = 1_000;
+
+impl<S: Storage> Queues<S> {
+    /// Move the oldest items of the queue `from` to the end of the queue `to`, whole: bytes, flags and expiry. They count as never
+    /// delivered there. At most `items_max` and [`REDRIVE_ITEMS_MAX`] are moved; how many were. Fan-out queues of `to` get no copies: they have had theirs.
+    ///
+    /// An item is as safe in its new queue as `from` promises before it leaves the old one: a crash may double it, not lose it.
+    ///
+    /// # Errors
+    /// The queue `from` is closed, or `to` does not take its oldest item: it is full, closed, an alias, or keeps no items. What was moved
+    /// before that stays moved.
+    pub fn redrive(
+        &mut self,
+        from: &str,
+        to: &str,
+        items_max: u64,
+        now: Moment,
+    ) -> Result<u64, QueueError> {
+        self.refuse_closed(from)?;
+        if self.config.alias(to).is_some() {
+            return Err(QueueError::Alias(to.to_owned()));
+        }
+        let Some(&source) = self.names.get(from).filter(|_| from != to) else {
+            return Ok(0);
+        };
+        let target = self.ensure(to, now)?;
+        if self
+            .settings(target)
+            .is_some_and(|settings| settings.fanout_only)
+        {
+            return Err(QueueError::FanoutOnly(to.to_owned()));
+        }
+        let durable = self
+            .settings(source)
+            .is_some_and(|settings| settings.sync != Sync::Never);
+        let mut moved = Vec::new();
+        let mut outcome = Ok(());
+        while (moved.len() as u64) < items_max.min(REDRIVE_ITEMS_MAX) {
+            let next = self.queue_mut(source).map(|queue| queue.next(now));
+            let item = match next.transpose() {
+                Ok(Some(Some(item))) => item,
+                Ok(_) => break,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            };
+            match self.add_whole(target, &item, now) {
+                Ok(()) => moved.push(item),
+                Err(error) => {
+                    outcome = Err(error);
+                    self.put_back(source, [item]);
+                    break;
+                }
+            }
+        }
+        let synced = match self.queue_mut(target) {
+            Some(target) if durable && !moved.is_empty() => target.sync(),
+            _ => Ok(()),
+        };
+        let mut count = moved.len() as u64;
+        match (synced, self.queue_mut(source)) {
+            (Ok(()), Some(queue)) => moved
+                .iter()
+                .for_each(|item| queue.finish(item.id, item.body.len())),
+            (Err(error), _) => {
+                self.put_back(source, moved);
+                (count, outcome) = (0, Err(error));
+            }
+            (Ok(()), None) => {}
+        }
+        self.arrived(target, false, now);
+        self.settle(source, now);
+        match outcome {
+            Err(error) if count > 0 => Err(QueueError::Partly {
+                stored: count as usize,
+                cause: Box::new(error),
+            }),
+            outcome => outcome.map(|()| count),
+        }
+    }
+
+    /// A copy of the item goes to the end of a queue, if that takes it.
+    fn add_whole(&mut self, target: QueueId, item: &Item, now: Moment) -> Result<(), QueueError> {
+        let Some(target) = self.queue_mut(target) else {
+            return Ok(());
+        };
+        let new = NewItem {
+            flags: item.flags,
+            expiry_ms: item.expiry_ms,
+            due_ms: 0,
+            from: None,
+            body: &item.body,
+        };
+        let mut shared = Some(Arc::clone(&item.body));
+        let queue = target.name.to_string();
+        match target.admits(item.body.len()) {
+            Admission::Yes => target.add(&new, &mut shared, now).map(|_| ()),
+            Admission::Full => Err(QueueError::Full { queue }),
+            Admission::TooLarge => Err(QueueError::TooLarge {
+                queue,
+                bytes: item.body.len(),
+            }),
+        }
+    }
+
+    fn put_back(&mut self, id: QueueId, items: impl IntoIterator<Item = Item>) {
+        if let Some(queue) = self.queue_mut(id) {
+            items.into_iter().for_each(|item| queue.put_back(item));
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! File descriptors: each connection takes one, each queue a few, and the server must never be without.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::warn;
+
+/// What the server needs besides connections and queues: listeners, signals, the runtime, files that are read at a reload, a queue that is opened.
+const OTHERS: u64 = 64;
+/// What the journal of a queue keeps open.
+const OF_A_QUEUE: u64 = 4;
+
+/// Raise the soft limit as far as the hard one allows; what it is now.
+pub(super) fn raise() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, raised)
+    {
+        warn!("the limit on open files stays {:?}: {error}", limit.current);
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many connections there may be beside so many queues.
+pub(super) fn connections_max(descriptors: u64, queues: usize) -> usize {
+    let taken = OTHERS + OF_A_QUEUE * queues as u64;
+    usize::try_from(descriptors.saturating_sub(taken)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_come_before_connections() {
+        assert_eq!(connections_max(1024, 10), 1024 - 64 - 40);
+        assert_eq!(connections_max(1024, 1000), 0);
+        assert_eq!(connections_max(u64::MAX, 0), usize::MAX - 64);
+    }
+}

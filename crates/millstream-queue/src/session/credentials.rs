@@ -1,0 +1,76 @@
+//! Who may come in.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Names and passwords. Copies are cheap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials(Arc<[Credential]>);
+
+/// One name with its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    name: String,
+    /// Name, a blank, password: what a client sends.
+    secret: String,
+}
+
+impl std::fmt::Debug for Credential {
+    /// Without the password, which must not end up in a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credential({})", self.name)
+    }
+}
+
+impl Credential {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Credentials {
+    /// The entry that a client proves to know with `NAME PASSWORD`.
+    pub(super) fn find(&self, said: &[u8]) -> Option<&Credential> {
+        self.0
+            .iter()
+            .find(|known| same(known.secret.as_bytes(), said))
+    }
+
+    /// The entry with the same name and password.
+    pub(super) fn again(&self, known: &Credential) -> Option<&Credential> {
+        self.find(known.secret.as_bytes())
+    }
+}
+
+impl FromStr for Credentials {
+    type Err = String;
+
+    /// A line `NAME:PASSWORD` for each, as in memcached's file. Empty lines are skipped. The error names the line.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let lines = text.lines().enumerate();
+        lines
+            .filter(|(_, line)| !line.trim().is_empty())
+            .map(|(at, line)| {
+                let (name, password) = line
+                    .split_once(':')
+                    .ok_or_else(|| format!("line {}: a line is not name:password", at + 1))?;
+                Ok(Credential {
+                    name: name.to_owned(),
+                    secret: format!("{name} {password}"),
+                })
+            })
+            .collect::<Result<_, String>>()
+            .map(Credentials)
+    }
+}
+
+/// Whether two secrets are the same, in a time that does not tell how far they are.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other)
+            .fold(0, |differing, (a, b)| differing | (a ^ b))
+            == 0
+}

@@ -1,0 +1,228 @@
+//! Queues that could not be opened: opened later, deleted, or salvaged.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use millstream_queue::Moment;
+use millstream_queue::config::{Config, Sync};
+use millstream_queue::queues::Queues;
+use millstream_queue::salvage::Salvage;
+use millstream_queue::session::{Session, SessionOptions};
+use millstream_queue::storage::{JournalStorage, MemoryLog, MemoryStorage, Storage};
+
+const NOW: Moment = Moment {
+    wall_ms: 1_700_000_000_000,
+    steady_us: 0,
+};
+
+fn later(seconds: u64) -> Moment {
+    Moment {
+        wall_ms: NOW.wall_ms + seconds * 1_000,
+        steady_us: seconds * 1_000_000,
+    }
+}
+
+/// One client of these queues, for one request.
+fn ask<S: Storage>(queues: &mut Queues<S>, request: &str, now: Moment) -> String {
+    let mut session = Session::new(queues, SessionOptions::default());
+    session.receive(queues, request.replace('|', "\r\n").as_bytes(), now);
+    let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
+    session.end(queues, now);
+    answer
+}
+
+fn open(folder: &Path) -> Queues<JournalStorage> {
+    let storage = JournalStorage::open(folder, 1 << 20).unwrap();
+    Queues::open(storage, Config::with_sync(Sync::Never), NOW).unwrap()
+}
+
+/// Change one byte of this text where it stands in the journal of a queue.
+fn damage(queue: &Path, text: &str) -> PathBuf {
+    for entry in fs::read_dir(queue).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.is_file() {
+            continue;
+        }
+        let mut bytes = fs::read(&path).unwrap();
+        let found = bytes
+            .windows(text.len())
+            .position(|window| window == text.as_bytes());
+        if let Some(at) = found {
+            bytes[at] ^= 1;
+            fs::write(&path, bytes).unwrap();
+            return path;
+        }
+    }
+    panic!("no file has {text:?}")
+}
+
+#[test]
+fn all_that_is_sound_in_a_damaged_queue_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queues = open(folder.path());
+    for number in 0..20 {
+        let request = format!("set q {number} 0 7|item-{number:02}|");
+        assert_eq!(ask(&mut queues, &request, NOW), "STORED|");
+    }
+    // One taken, one that came back, one delayed, one that expires.
+    ask(&mut queues, "get q|", NOW);
+    ask(&mut queues, "get q/open|", NOW);
+    ask(
+        &mut queues,
+        "set q/delay=5000 7 0 4|late|set q 8 60 4|soon|",
+        NOW,
+    );
+    queues.sync_all().unwrap();
+    drop(queues);
+    let path = damage(&folder.path().join("q"), "item-05");
+    damage(&folder.path().join("q"), "item-11");
+    let before = fs::read(&path).unwrap();
+
+    let mut queues = open(folder.path());
+    assert!(ask(&mut queues, "get q|", NOW).starts_with("SERVER_ERROR queue \"q\" is closed: "));
+
+    let mut salvage = Salvage::read(folder.path().join("q")).unwrap();
+    assert_eq!(salvage.items_left(), 19);
+    let mut items = Vec::new();
+    while let Some(found) = salvage.next_item() {
+        items.push((
+            String::from_utf8(found.item.body.to_vec()).unwrap(),
+            found.item.flags,
+            found.item.expiry_ms,
+            found.due_ms,
+        ));
+    }
+    let expected: Vec<_> = (1..20)
+        .filter(|number| ![5, 11].contains(number))
+        .map(|number| (format!("item-{number:02}"), number, 0, 0))
+        .chain([
+            ("late".to_owned(), 7, 0, NOW.wall_ms + 5_000),
+            ("soon".to_owned(), 8, NOW.wall_ms + 60_000, 0),
+        ])
+        .collect();
+    assert_eq!(items, expected);
+    let lost: Vec<String> = salvage.lost().iter().map(ToString::to_string).collect();
+    assert_eq!(lost.len(), 2, "{lost:?}");
+    assert!(
+        lost[0].starts_with(&format!("record 5: {}", path.display())) && lost[0].contains("offset"),
+        "{lost:?}"
+    );
+    assert!(lost[1].starts_with("record 11: "), "{lost:?}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_damaged_queue_can_be_deleted_and_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queues = open(folder.path());
+    assert_eq!(ask(&mut queues, "set q 0 0 4|item|", NOW), "STORED|");
+    queues.sync_all().unwrap();
+    drop(queues);
+    damage(&folder.path().join("q"), "item");
+    let mut queues = open(folder.path());
+    assert_eq!(queues.closed().count(), 1);
+    // Time does not help.
+    assert!(ask(&mut queues, "get q|", later(100)).starts_with("SERVER_ERROR "));
+    assert_eq!(
+        ask(
+            &mut queues,
+            "delete q|get q|set q 0 0 1|x|get q|delete q|",
+            NOW
+        ),
+        "DELETED|END|STORED|VALUE q 0 1|x|END|DELETED|"
+    );
+    assert_eq!(queues.closed().count(), 0);
+    drop(queues);
+    assert!(!folder.path().join("q").exists());
+}
+
+#[test]
+fn a_directory_that_is_no_queue_is_not_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = folder.path().join("photos");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("holiday.jpg"), "a picture").unwrap();
+    let mut queues = open(folder.path());
+    let answer = ask(&mut queues, "delete photos|", NOW);
+    assert!(
+        answer.starts_with("SERVER_ERROR queue \"photos\" is closed: "),
+        "{answer}"
+    );
+    assert!(foreign.join("holiday.jpg").exists());
+}
+
+/// A disk that is full for a while.
+struct Full {
+    memory: MemoryStorage,
+    full: Rc<Cell<bool>>,
+    opened: Rc<Cell<u32>>,
+}
+
+impl Storage for Full {
+    type Log = MemoryLog;
+
+    fn names(&self) -> Result<Vec<String>, millstream_queue::Cause> {
+        self.memory.names()
+    }
+
+    fn open(&mut self, name: &str) -> Result<MemoryLog, millstream_queue::Cause> {
+        self.opened.set(self.opened.get() + 1);
+        if self.full.get() {
+            return Err("the disk is full".into());
+        }
+        self.memory.open(name)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), millstream_queue::Cause> {
+        self.memory.remove(name)
+    }
+}
+
+#[test]
+fn a_queue_that_the_system_refused_to_open_opens_when_it_can() {
+    let memory = MemoryStorage::new(64);
+    let mut before = Queues::open(memory.clone(), Config::default(), NOW).unwrap();
+    assert_eq!(ask(&mut before, "set q 0 0 1|x|", NOW), "STORED|");
+    drop(before);
+    let (full, opened) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
+    let storage = Full {
+        memory,
+        full: Rc::clone(&full),
+        opened: Rc::clone(&opened),
+    };
+    let mut queues = Queues::open(storage, Config::default(), NOW).unwrap();
+    for _ in 0..100 {
+        let answer = ask(&mut queues, "get q|set q 0 0 1|y|", NOW);
+        assert_eq!(answer.matches("the disk is full").count(), 2, "{answer}");
+    }
+    assert_eq!(opened.get(), 1, "tried again at each request");
+    assert!(ask(&mut queues, "get q|", later(2)).contains("the disk is full"));
+    full.set(false);
+    assert!(ask(&mut queues, "get q|", later(2)).contains("the disk is full"));
+    assert_eq!(
+        ask(&mut queues, "get q|set q 0 0 1|y|", later(4)),
+        "VALUE q 0 1|x|END|STORED|"
+    );
+    assert_eq!(queues.closed().count(), 0);
+}
+
+#[test]
+fn a_limit_on_queues_leaves_those_that_are_there_open() {
+    use millstream_queue::queues::QueuesLimits;
+    let memory = MemoryStorage::new(64);
+    let mut before = Queues::open(memory.clone(), Config::default(), NOW)
+        .unwrap()
+        .with_limits(QueuesLimits {
+            queues: 10_010,
+            ..QueuesLimits::default()
+        });
+    for number in 0..10_010 {
+        let request = format!("set q{number} 0 0 1|x|");
+        assert_eq!(ask(&mut before, &request, NOW), "STORED|");
+    }
+    drop(before);
+    let queues = Queues::open(memory, Config::default(), NOW).unwrap();
+    assert_eq!((queues.names().len(), queues.closed().count()), (10_010, 0));
+}

@@ -136,7 +136,7 @@ def digest(order: NewOrderSingle) -> int:
 
 def publish(folder: str, start: int, until: int, rate: float) -> None:
     """Publishes on schedule, whatever the consumer does; with rate 0 as many as go."""
-    out = publisher(Orders, folder)  # type: ignore[type-abstract]
+    out = publisher(Orders, folder)
     gap = 1e9 / rate if rate > 0 else 0.0
     number = 0
     while clock_gettime_ns(CLOCK_MONOTONIC) < start:

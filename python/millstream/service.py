@@ -53,6 +53,7 @@ from . import _millstream
 from ._errors import ServiceError
 from ._millstream import Clock
 from ._run import hook_signals
+from ._service_checks import check_callback, check_implements, check_members, check_recordable, hints_of
 
 __all__ = [
     "Checked",
@@ -79,7 +80,10 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., None])
 Path = Union[str, "os.PathLike[str]"]
+#: A class that is an interface. ``type[T]`` would not do: mypy refuses protocols and abstract classes for it.
+InterfaceOf = Callable[..., T]
 
 #: A string of one character.
 char = Annotated[str, "char"]
@@ -261,10 +265,10 @@ def default_of(default: Any, factory: Any, missing: Any) -> tuple[Any, ...]:
     return () if factory is missing else (factory(),)
 
 
-def methods_of(interface: type) -> list[str]:
+def methods_of(interface: Callable[..., object]) -> list[str]:
     """The names of an interface's methods, in the order in which they are written, inherited ones first."""
     names: dict[str, None] = {}
-    for base in reversed(interface.__mro__):
+    for base in reversed(inspect.getmro(typing.cast(type, interface))):
         if base is not object and base is not typing.Protocol and base is not typing.Generic:
             for name, member in vars(base).items():
                 if inspect.isfunction(member) and not name.startswith("_"):
@@ -272,16 +276,20 @@ def methods_of(interface: type) -> list[str]:
     return list(names)
 
 
-def described(interface: type) -> _millstream.Interface:
+def described(interface: Callable[..., object]) -> _millstream.Interface:
     """The native form of an interface; made once for each class."""
+    if not isinstance(interface, type):
+        raise ServiceError(f"{interface!r} is no interface: it is no class")
     known = vars(interface).get("__millstream_interface__")
     if known is not None:
         return typing.cast("_millstream.Interface", known)
+    check_members(interface)
     parts = Described(interface)
     methods = []
     for name in methods_of(interface):
         function = getattr(interface, name)
-        hints = typing.get_type_hints(function, include_extras=True)
+        check_recordable(interface, name, function)
+        hints = hints_of(function, f"interface {interface.__name__}, {name}")
         fields = []
         for argument in list(inspect.signature(function).parameters.values())[1:]:
             place = f"{name}.{argument.name}"
@@ -302,7 +310,7 @@ def described(interface: type) -> _millstream.Interface:
 # Publishers.
 
 
-def proxy(interface: type[T], outlet: _millstream.Outlet) -> T:
+def proxy(interface: InterfaceOf[T], outlet: _millstream.Outlet) -> T:
     """An object that implements the interface by publishing."""
     namespace = {
         name: publishing(number, getattr(interface, name))
@@ -330,8 +338,13 @@ def publishing(number: int, function: Callable[..., Any]) -> Callable[..., None]
     return publish
 
 
-def publisher(interface: type[T], journal: Path) -> T:
-    """An object whose methods append their calls to a journal, which is made if there is none."""
+def publisher(interface: InterfaceOf[T], journal: Path) -> T:
+    """An object whose methods append their calls to a journal, which is made if there is none.
+
+    :param interface: the class of the interface, a Protocol or an abstract class.
+    :param journal: the directory of the journal.
+    :raises ServiceError: the interface cannot be one, or the journal cannot be opened.
+    """
     return proxy(interface, _millstream.Outlet(described(interface), os.fspath(journal)))
 
 
@@ -341,7 +354,7 @@ class Recorder:
     def __init__(self) -> None:
         self._native = _millstream.Recorder()
 
-    def publisher(self, interface: type[T]) -> T:
+    def publisher(self, interface: InterfaceOf[T]) -> T:
         """A publisher whose calls are kept here."""
         return proxy(interface, self._native.outlet(described(interface)))
 
@@ -353,9 +366,7 @@ class Recorder:
 # Components.
 
 
-def every(
-    seconds: float, *, renamed_from: str | Sequence[str] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def every(seconds: float, *, renamed_from: str | Sequence[str] = ()) -> Callable[[Method], Method]:
     """Marks a method that is called again and again, with the recorded time in ns since 1970.
 
     Its calls are recorded under its name: timers may be added and taken away. Recorded calls of one that was
@@ -373,7 +384,7 @@ def every(
         raise ServiceError(f"every({seconds}): the period is more than 0 seconds")
     names = (renamed_from,) if isinstance(renamed_from, str) else tuple(renamed_from)
 
-    def mark(method: Callable[..., None]) -> Callable[..., None]:
+    def mark(method: Method) -> Method:
         method.__millstream_every__ = seconds, names  # type: ignore[attr-defined]
         return method
 
@@ -402,7 +413,7 @@ def wanted(component: type) -> dict[str, type]:
     init = vars(component).get("__init__") or component.__init__  # type: ignore[misc]
     if init is object.__init__:
         return {}
-    hints = typing.get_type_hints(init)
+    hints = hints_of(init, f"{component.__name__}.__init__")
     given: dict[str, type] = {}
     for parameter in inspect.signature(component).parameters.values():
         kind = hints.get(parameter.name)
@@ -419,14 +430,35 @@ def wanted(component: type) -> dict[str, type]:
 
 def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> Any:
     """A component with its publishers."""
-    interfaces_of(component)  # what is no component is told so before what it lacks
+    check_component(component)
     given = wanted(component)
-    return component(
+    instance = component(
         **{
             name: clock() if kind is Clock else proxy(kind, outlet(described(kind)))
             for name, kind in given.items()
         }
     )
+    check_component(component, instance)
+    return instance
+
+
+def check_component(component: type, instance: object | None = None) -> None:
+    """Refuses a component that does not do all that its interfaces say.
+
+    Without an instance only its class is looked at.
+    """
+    for interface in interfaces_of(component):
+        try:
+            described(interface)
+        except ServiceError as error:
+            raise ServiceError(f"{component.__name__}: {error}") from error.__cause__
+        for name in methods_of(interface):
+            check_implements(component, instance, interface, name, is_interface)
+    if instance is not None:
+        for _, method in timers(instance):
+            check_callback(
+                f"{component.__name__}, {method.__name__}, which is called every so often", method, 1
+            )
 
 
 def bound(component: Any) -> list[tuple[_millstream.Interface, list[Any]]]:
@@ -460,6 +492,8 @@ def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable
             if not callable(method):
                 lacking = f"{component.__name__} has no rebuild_{name}(), which rebuild='outputs' needs"
                 raise ServiceError(f"{lacking} for each method of {interface.__name__}")
+            count = len(inspect.signature(getattr(interface, name)).parameters) - 1
+            check_callback(f"{component.__name__}, rebuild_{name}", method, count)
             methods.append(method)
         found.append((described(interface), methods))
     return found

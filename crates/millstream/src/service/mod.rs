@@ -51,6 +51,7 @@
 //! # }
 //! ```
 
+mod admit;
 mod agitate;
 mod calls;
 mod current;
@@ -65,6 +66,7 @@ mod resume;
 mod runner;
 mod schedule;
 mod snapshot;
+mod timers;
 pub mod testing;
 
 pub use calls::{Calls, Content};

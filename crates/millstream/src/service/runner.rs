@@ -11,6 +11,7 @@ use millstream_journal::{Cursor, Error as JournalError, Host, Journal, Share, Wa
 use millstream_wire::{Cause, Dispatch, Interface, Lineage, Publisher, Schema, Unpacker};
 
 use self::announce::Needs;
+use super::admit;
 use super::current::{Clock, Current};
 use super::dead::DeadLetters;
 use super::error::ServiceError;
@@ -21,6 +22,7 @@ use super::progress::Progress;
 use super::resume::{self, Resume};
 use super::schedule::{Entry, Legacy, Place, Schedule, old_timers};
 use super::snapshot::{Keeper, Position, Snapshot, Snapshots};
+use super::timers::{self, Timer};
 
 /// The number of the output journal among the inputs: what is heard from there has no effects.
 const OWN: u32 = u32::MAX - 1;
@@ -197,15 +199,6 @@ pub struct Setup<C> {
     keeper: Option<Keeper<C>>,
 }
 
-struct Timer<C> {
-    name: String,
-    period_ns: i64,
-    due_ns: i64,
-    call: TimerCall<C>,
-}
-
-type TimerCall<C> = Box<dyn FnMut(&mut C, i64) -> Result<(), Cause> + Send>;
-
 impl<C: 'static> Setup<C> {
     /// Calls the component with the records of this journal that are calls of the interface. Several inputs are merged by time.
     ///
@@ -231,6 +224,9 @@ impl<C: 'static> Setup<C> {
         + Send
         + 'static,
     ) -> Result<Self, ServiceError> {
+        if let Some(output) = &self.service.output {
+            admit::not_own_output(journal, &output.journal)?;
+        }
         let dispatch: inlet::Dispatch<C> = Box::new(dispatch);
         let path = journal.path();
         let same = |inlet: &&mut Inlet<C>| same_directory(&inlet.journal.path(), &path);
@@ -320,13 +316,7 @@ impl<C: 'static> Setup<C> {
         period: Duration,
         call: impl FnMut(&mut C, i64) -> Result<(), Cause> + Send + 'static,
     ) -> Self {
-        let period_ns = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX).max(1);
-        self.timers.push(Timer {
-            name: name.to_owned(),
-            period_ns,
-            due_ns: 0,
-            call: Box::new(call),
-        });
+        self.timers.push(Timer::new(name, period, call));
         self
     }
 
@@ -352,6 +342,11 @@ impl<C: 'static> Setup<C> {
             own,
             keeper,
         } = self;
+        let written = output.iter().map(|output| &output.journal);
+        admit::no_input_is_written(&inlets, written, &settings.on_error)?;
+        for inlet in &inlets {
+            inlet.check_calls()?;
+        }
         check_names(&timers)?;
         let several = inlets.len() > 1 || !timers.is_empty();
         let Recorded {
@@ -535,7 +530,7 @@ impl<C> Runner<C> {
     fn begin(&mut self, resume: Option<&Resume>, mut names: Names) -> Result<(), ServiceError> {
         for timer in &mut self.timers {
             let now = self.host.time_ns() as i64;
-            timer.due_ns = (now / timer.period_ns + 1).saturating_mul(timer.period_ns);
+            timer.pass(now);
         }
         self.catch_up(resume, &mut names)?;
         self.own = None;
@@ -649,19 +644,13 @@ impl<C> Runner<C> {
                 next = next.into_iter().chain([(time, at)]).min();
             }
         }
-        let due = self
-            .timers
-            .iter()
-            .enumerate()
-            .map(|(at, timer)| (timer.due_ns, at))
-            .min();
+        let due = timers::next_due(&self.timers);
         let now = self.host.time_ns() as i64;
         if let Some((due_ns, timer)) = due
             && due_ns <= now
             && next.is_none_or(|(time, _)| due_ns as u64 <= time)
         {
-            let period = self.timers[timer].period_ns;
-            self.timers[timer].due_ns = (now / period + 1).saturating_mul(period);
+            self.timers[timer].pass(now);
             let (timer, time_ns) = (timer as u32, due_ns.max(self.progress.time_ns()));
             let sequence = match &self.schedule {
                 Some(schedule) => schedule.append(Entry::Timer { timer, time_ns })?,
@@ -734,7 +723,7 @@ impl<C> Runner<C> {
         if self.settings.wait != Wait::Spin || self.spins.is_multiple_of(SPINS) {
             self.announce_idle()?;
         }
-        let due = self.timers.iter().map(|timer| timer.due_ns).min();
+        let due = timers::next_due(&self.timers).map(|(due, _)| due);
         let left = |due| Duration::from_nanos(i64::max(due - self.host.time_ns() as i64, 0) as u64);
         let mut limit = due.map_or(LOOK, left).min(LOOK);
         let mut wait = self.settings.wait;

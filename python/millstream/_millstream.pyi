@@ -45,6 +45,7 @@ __all__ = [
     "Script",
     "Service",
     "Stopper",
+    "Trial",
     "VirtualClock",
     "cli_main",
     "file_read",
@@ -58,8 +59,10 @@ __all__ = [
     "saved_states",
     "shown_state",
     "service_export",
+    "service_has_input",
     "service_history",
     "service_test",
+    "service_variants",
     "tcp_connect",
     "tcp_listen",
     "tcp_send_to",
@@ -319,6 +322,8 @@ class Report:
 class Stopper:
     def __new__(cls) -> Self: ...
     def stop(self) -> None: ...
+    @property
+    def stopped(self) -> bool: ...
 
 @final
 class Rehearsal:
@@ -471,6 +476,15 @@ class Clock:
     """The recorded time: what a component may see, and a replay sees again."""
 
     def now_ns(self) -> int: ...
+    def record(self) -> tuple[str, int] | None: ...
+
+@final
+class Trial:
+    def __new__(cls) -> Trial: ...
+    def clock(self) -> Clock: ...
+    def every(self, period_ns: int, method: Callable[[int], object]) -> None: ...
+    def advance_to(self, at_ns: int) -> None: ...
+    def pause(self, by_ns: int) -> None: ...
 
 @final
 class Service:
@@ -500,8 +514,11 @@ def service_test(
     outputs: Sequence[Interface],
     update: bool,
     agitate: bool,
+    variant: str | None,
     make: Callable[[Recorder, Clock], object],
-) -> tuple[int, list[tuple[PathLike[str], str]], list[PathLike[str]]]: ...
+) -> tuple[int, list[tuple[PathLike[str], str]], list[PathLike[str]], int]: ...
+def service_variants(folder: str | PathLike[str], inputs: Sequence[Interface]) -> list[str]: ...
+def service_has_input(path: str | PathLike[str]) -> bool: ...
 def service_export(path: str | PathLike[str], first: int, last: int | None) -> str: ...
 def service_history(
     path: str | PathLike[str], sequence: int, folders: Sequence[str | PathLike[str]] = ...

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from bdb import BdbQuit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -31,8 +32,8 @@ def service(arguments: Sequence[str]) -> int:
         return done
     except UsageError as error:
         return told(verb, str(error), 2)
-    except KeyboardInterrupt:
-        return 0
+    except (KeyboardInterrupt, BdbQuit):
+        return 0  # who leaves the debugger has seen enough
     except BrokenPipeError:
         # Who reads has seen enough. What is left in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -63,6 +64,9 @@ def parser() -> argparse.ArgumentParser:
     inputs(run)
     run.add_argument("--out", metavar="DIR", help="the output journal; one service only may write to it")
     run.add_argument(
+        "--wait-for-inputs", action="store_true", help="wait for input journals that are not there yet"
+    )
+    run.add_argument(
         "--wait", choices=["block", "back-off", "spin"], default="block", help="how to wait for input"
     )
     on_error(run)
@@ -78,7 +82,11 @@ def parser() -> argparse.ArgumentParser:
     )
     test.add_argument("--component", metavar="MODULE:CLASS", help="default: what the file `component` says")
     test.add_argument("--update", action="store_true", help="rewrite what is expected; comments are kept")
-    test.add_argument("--agitate", action="store_true", help="calls missing, doubled, swapped, empty")
+    test.add_argument(
+        "--agitate",
+        action="store_true",
+        help="run variants with wrong calls too",
+    )
 
     again = verb(
         "replay", replay_verb, "Show what a component does with recorded calls.", "desk:Desk --in orders"
@@ -228,6 +236,7 @@ def run_verb(options: Any) -> int:
         until=options.until,
         skip_pruned=options.skip_pruned,
         old_timers=options.old_timers,
+        wait_for_inputs=options.wait_for_inputs,
     )
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
     return 0
@@ -250,6 +259,8 @@ def test_verb(options: Any) -> int:
             print(f"{os.fspath(path)}:\n{difference}")
         for path in outcome.updated:
             print(f"{os.fspath(path)}: rewritten")
+        if outcome.left_out:
+            print(f"{folder}: {outcome.left_out} variants left out, there are too many")
     print(f"passed {passed}, failed {bad}")
     return 1 if bad else 0
 
@@ -265,38 +276,20 @@ def replay_verb(options: Any) -> int:
 
 def diff_verb(options: Any) -> int:
     """Compares call by call: both components were called with the same."""
-    import difflib
-
+    from ._service_diff import differences
     from .service import effects
 
     a, b = (
         effects(load(place), options.inputs, on_error=options.on_error) for place in (options.a, options.b)
     )
-    different = 0
-    keys = sorted(a.keys() | b.keys())
-    for key in keys:
-        method, calls_a = a.get(key, ("", []))
-        method, calls_b = b.get(key, (method, []))
-        if calls_a == calls_b:
-            continue
-        if not different:
-            print(f"--- {options.a}\n+++ {options.b}")
-        different += 1
-        lines_a, lines_b = ("---\n".join(calls).splitlines(keepends=True) for calls in (calls_a, calls_b))
-        _, _, *rest = difflib.unified_diff(lines_a, lines_b, n=9)
-        print(f"@@ {method} at {shown_time(key[0])} @@")
-        sys.stdout.writelines(line for line in rest if not line.startswith("@@"))
-    if different:
-        print(f"{different} of {len(keys)} calls have other outputs")
-    return 1 if different else 0
-
-
-def shown_time(time_ns: int) -> str:
-    """The time as RFC 3339."""
-    from datetime import datetime, timezone
-
-    seconds, ns = divmod(time_ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{ns:09}Z"
+    shown, count = differences(a, b)
+    if not shown:
+        print(f"no difference in {count} calls")
+        return 0
+    print(f"--- {options.a}\n+++ {options.b}")
+    sys.stdout.writelines(shown)
+    print(f"{len(shown)} of {count} calls have other outputs")
+    return 1
 
 
 def export_verb(options: Any) -> int:

@@ -43,7 +43,6 @@ import os
 import pickle
 import types
 import typing
-from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
@@ -54,6 +53,9 @@ from ._errors import ServiceError
 from ._millstream import Clock
 from ._run import hook_signals
 from ._service_checks import check_callback, check_implements, check_members, check_recordable, hints_of
+from ._service_diff import Effect
+from ._service_inputs import await_inputs, paths_of
+from ._service_trial import Trial
 
 __all__ = [
     "Checked",
@@ -61,6 +63,7 @@ __all__ = [
     "Recorder",
     "Report",
     "ServiceError",
+    "Trial",
     "aliases",
     "char",
     "check",
@@ -129,11 +132,15 @@ class Report(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What came of the test in a folder: runs that passed, differences by file, files that were rewritten."""
+    """What came of the test in a folder: runs that passed, differences by file, files that were rewritten.
+
+    ``left_out`` is how many variants were not run because there are too many.
+    """
 
     passed: int
     failed: list[tuple[os.PathLike[str], str]]
     updated: list[os.PathLike[str]]
+    left_out: int = 0
 
 
 # Reading an interface from annotations.
@@ -455,7 +462,7 @@ def check_component(component: type, instance: object | None = None) -> None:
         for name in methods_of(interface):
             check_implements(component, instance, interface, name, is_interface)
     if instance is not None:
-        for _, method in timers(instance):
+        for _, _, method, _ in timers(instance):
             check_callback(
                 f"{component.__name__}, {method.__name__}, which is called every so often", method, 1
             )
@@ -513,6 +520,7 @@ def serve(
     until: int | None = None,
     skip_pruned: bool = False,
     old_timers: Sequence[str] | None = None,
+    wait_for_inputs: bool = False,
 ) -> Report:
     """Runs a component: calls it with what the inputs hold, records what it calls in ``out``.
 
@@ -537,6 +545,7 @@ def serve(
         oldest records that are left, and its state is what these make of it.
     :param old_timers: the timers that an earlier version has recorded by number, in alphabetical order; only
         for the first start of this version, if the timers have changed.
+    :param wait_for_inputs: wait for inputs that are not there yet, instead of refusing to start.
     :raises ServiceError: from the exception of the component, where there is one; names journal and record.
     """
     check_choice("wait", wait, ("block", "back-off", "spin"))
@@ -544,15 +553,18 @@ def serve(
     check_choice("rebuild", rebuild, ("inputs", "outputs", "snapshot", "nothing"))
     if snapshot_every < 1:
         raise ServiceError(f"snapshot_every={snapshot_every}: it is 1 or more calls")
-    paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    native = _millstream.Service(None if out is None else os.fspath(out))
-    outlet = native.outlet if out is not None else _millstream.Recorder().outlet
-    instance = made(component, outlet, native.clock)
-    snapshots = (snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None
-    own = rebuilding(instance) if rebuild == "outputs" else []
+    paths = paths_of(inputs)
+    check_component(component)
     stopper = _millstream.Stopper()
     restore_signals = hook_signals(stopper)
     try:
+        if not await_inputs(paths, wait_for_inputs, lambda: stopper.stopped):
+            return Report(0, 0, 0, 0)
+        native = _millstream.Service(None if out is None else os.fspath(out))
+        outlet = native.outlet if out is not None else _millstream.Recorder().outlet
+        instance = made(component, outlet, native.clock)
+        snapshots = (snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None
+        own = rebuilding(instance) if rebuild == "outputs" else []
         return run_native(
             native,
             bound(instance),
@@ -588,21 +600,13 @@ def replay(
     return recorded(component, inputs, until=until, on_error=on_error).take()
 
 
-def effects(
-    component: type, inputs: Path | Sequence[Path], *, on_error: str = "fail"
-) -> dict[tuple[int, int], tuple[str, list[str]]]:
-    """What a new component calls at each recorded call of it, in their order.
-
-    By the time of that call (ns since 1970) and its number among those of the same time: the name of the
-    method, and what it called, each as YAML.
-    """
-    found: dict[tuple[int, int], tuple[str, list[str]]] = {}
-    of_time = Counter[int]()
+def effects(component: type, inputs: Path | Sequence[Path], *, on_error: str = "fail") -> list[Effect]:
+    """What a new component calls at each recorded call of it, in their order."""
+    found: list[Effect] = []
 
     def behind(clock: Clock, recorder: _millstream.Recorder, method: str) -> None:
-        time_ns = clock.now_ns()
-        found[time_ns, of_time[time_ns]] = method, recorder.take()
-        of_time[time_ns] += 1
+        origin = clock.record() or (f"timer {method}", clock.now_ns())
+        found.append(Effect(origin, method, clock.now_ns(), recorder.take()))
 
     recorded(component, inputs, on_error=on_error, behind=behind)
     return found
@@ -618,10 +622,8 @@ def recorded(
 ) -> _millstream.Recorder:
     """Has what a component calls recorded, when it is called as before; ``behind`` is told of each call."""
     check_choice("on_error", on_error, ("fail", "skip"))
-    paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    for path in paths:
-        if not os.path.isdir(path):
-            raise ServiceError(f"{os.fspath(path)}: there is no journal here")
+    paths = paths_of(inputs)
+    await_inputs(paths, False, lambda: True)
     native, recorder = _millstream.Service(None), _millstream.Recorder()
     instance = made(component, recorder.outlet, native.clock)
     calls = bound(instance)
@@ -696,18 +698,33 @@ def timers(component: Any) -> list[tuple[str, int, Any, tuple[str, ...]]]:
     return made
 
 
-def check(component: type, folder: Path, *, update: bool = False, agitate: bool = False) -> Checked:
+def check(
+    component: type,
+    folder: Path,
+    *,
+    update: bool = False,
+    agitate: bool = False,
+    variant: str | None = None,
+) -> Checked:
     """Runs the test in a folder (``setup.yaml``, ``in.yaml``, ``out.yaml``) on a new component.
 
     :param update: rewrite what is expected instead of comparing; comments are kept.
-    :param agitate: run the variants too, whose calls are missing, doubled, swapped or empty; what is expected
-        of them is in the folder ``agitated``.
+    :param agitate: run the variants too, whose calls are missing, doubled, swapped, or have odd values; what
+        is expected of them is in the folder ``agitated``.
+    :param variant: run only the variant of this name, see :func:`variants`.
     """
     outputs = [described(kind) for kind in wanted(component).values() if kind is not Clock]
 
     def make(recorder: _millstream.Recorder, clock: Clock) -> Any:
-        return bound(made(component, recorder.outlet, lambda: clock))
+        instance = made(component, recorder.outlet, lambda: clock)
+        return bound(instance), [timer[1:3] for timer in timers(instance)]
 
     inputs = [described(interface) for interface in interfaces_of(component)]
-    counts = _millstream.service_test(os.fspath(folder), inputs, outputs, update, agitate, make)
+    counts = _millstream.service_test(os.fspath(folder), inputs, outputs, update, agitate, variant, make)
     return Checked(*counts)
+
+
+def variants(component: type, folder: Path) -> list[str]:
+    """The names of the variants that :func:`check` runs of the test in a folder when it is to agitate."""
+    inputs = [described(interface) for interface in interfaces_of(component)]
+    return _millstream.service_variants(os.fspath(folder), inputs)

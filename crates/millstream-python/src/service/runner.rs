@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream::journal::{Error, Journal, Options, Wait};
 use millstream::service::{self as native, OnError, Settings, Setup, Stop, Taken};
-use millstream::wire::{CallError, Unpacker};
+use millstream::wire::{CallError, Cause, Unpacker};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 use super::decode::{DecodeError, decode_fields};
 use super::interface::Interface;
 use super::outlet::{End, Outlet};
-use crate::error::{cause, service_cause, service_error, service_failed};
+use crate::error::{cause, interrupts, service_cause, service_error, service_failed};
 use crate::gil::{locked, unlocked};
 use crate::run::Stopper;
 
@@ -39,6 +39,11 @@ impl Clock {
     fn now_ns(&self) -> i64 {
         self.clock.now_ns()
     }
+
+    /// The journal and the number of the record that the component is called with.
+    fn record(&self) -> Option<(String, u64)> {
+        self.clock.record()
+    }
 }
 
 /// What a service is told about its inputs: the journal, the interface, and the component's methods for it.
@@ -54,9 +59,13 @@ pub(super) fn open(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
     Journal::open(path, Options::default()).map_err(|error| service_error(py, &error))
 }
 
-/// Opens an input: to keep a cursor in it, or, where that is not allowed, to read.
+/// Opens an input, which must be there: to keep a cursor in it, or, where that is not allowed, to read.
 fn open_input(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
-    let opened = match Journal::open(path, Options::default()) {
+    let options = Options {
+        create: false,
+        ..Options::default()
+    };
+    let opened = match Journal::open(path, options) {
         Err(Error::Io { source, .. }) if is_read_only(&source) => {
             Journal::open(path, Options::read_only())
         }
@@ -70,6 +79,16 @@ fn is_read_only(error: &std::io::Error) -> bool {
         error.kind(),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
     )
+}
+
+/// Whether there is a journal at `path`, which may be for others to make.
+#[pyfunction]
+pub(crate) fn service_has_input(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
+    match Journal::open(&path, Options::read_only()) {
+        Ok(_) => Ok(true),
+        Err(Error::NotFound { .. }) => Ok(false),
+        Err(error) => Err(service_error(py, &error)),
+    }
 }
 
 #[pymethods]
@@ -152,9 +171,7 @@ impl Service {
             for old in aliases {
                 setup = setup.renamed_timer(&old, &name);
             }
-            setup = setup.every(&name, Duration::from_nanos(period_ns), move |(), now_ns| {
-                locked(|py| call.call1(py, (now_ns,)).map(drop).map_err(cause))
-            });
+            setup = setup.every(&name, Duration::from_nanos(period_ns), tick(call));
         }
         let settings = Settings {
             wait: match wait {
@@ -289,12 +306,37 @@ pub(super) fn dispatch<C>(
             let read = read.and_then(|read| Ok(values.end().map(|()| read)?));
             let given = read.map_err(|error| match error {
                 DecodeError::Record(error) => CallError::Record(error.within(&method.name)),
-                DecodeError::Python(error) => CallError::component(&method.name, cause(error)),
+                DecodeError::Python(error) => failed(py, &method.name, error),
             })?;
             let called = call.bind(py).call1(given);
             called
                 .map(drop)
-                .map_err(|error| CallError::component(&method.name, cause(error)))
+                .map_err(|error| failed(py, &method.name, error))
         })
+    }
+}
+
+/// What calls a method as a timer, with the time.
+pub(super) fn tick(
+    call: Py<PyAny>,
+) -> impl FnMut(&mut (), i64) -> Result<(), Cause> + Send + 'static {
+    move |(), now_ns| {
+        locked(|py| {
+            let called = call.call1(py, (now_ns,));
+            called.map(drop).map_err(|error| match interrupts(py, &error) {
+                true => CallError::Interrupted { cause: cause(error) }.into(),
+                false => cause(error),
+            })
+        })
+    }
+}
+
+/// Why a method failed.
+fn failed(py: Python<'_>, method: &str, error: PyErr) -> CallError {
+    match interrupts(py, &error) {
+        true => CallError::Interrupted {
+            cause: cause(error),
+        },
+        false => CallError::component(method, cause(error)),
     }
 }

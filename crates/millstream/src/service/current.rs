@@ -128,6 +128,15 @@ impl Clock {
         self.current.time_ns.store(now_ns, Relaxed);
     }
 
+    /// The journal and the sequence number of the record that the component is called with. Nothing outside a service, and in a timer.
+    #[must_use]
+    pub fn record(&self) -> Option<(String, u64)> {
+        let lineage = self.current.lineage()?;
+        let names = self.current.input_names();
+        let name = names.get(lineage.input as usize)?.clone();
+        Some((name, lineage.sequence))
+    }
+
     /// Nanoseconds since 1970.
     #[must_use]
     pub fn now_ns(&self) -> i64 {

@@ -67,6 +67,7 @@ mod runner;
 mod schedule;
 mod snapshot;
 mod timers;
+mod trial;
 pub mod testing;
 
 pub use calls::{Calls, Content};

@@ -93,7 +93,8 @@ def parser() -> argparse.ArgumentParser:
     )
     component(again)
     inputs(again)
-    again.add_argument("--until", type=count, metavar="N", help="end behind N calls")
+    recorded_by(again)
+    again.add_argument("--until", type=count, metavar="N", help="end after N calls")
     on_error(again)
 
     diff = verb(
@@ -105,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
     diff.add_argument("a", metavar="A", help="MODULE:CLASS, or FILE.py:CLASS")
     diff.add_argument("b", metavar="B", help="the same")
     inputs(diff)
+    recorded_by(diff)
     on_error(diff)
 
     export = verb("export", export_verb, "Show the calls of a journal as YAML.", "orders --from 10 --to 20")
@@ -124,6 +126,14 @@ def component(to: argparse.ArgumentParser) -> None:
 def inputs(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--in", dest="inputs", action="append", required=True, metavar="DIR", help="an input journal"
+    )
+
+
+def recorded_by(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--out",
+        metavar="DIR",
+        help="the output journal of the service, whose schedule says the order of inputs and timers",
     )
 
 
@@ -269,9 +279,21 @@ def replay_verb(options: Any) -> int:
     from .service import replay
 
     component = load(options.component)
-    calls = replay(component, options.inputs, until=options.until, on_error=options.on_error)
+    tell_order(options, component)
+    calls = replay(component, options.inputs, out=options.out, until=options.until, on_error=options.on_error)
     print("---\n".join(calls), end="")
     return 0
+
+
+def tell_order(options: Any, *components: type) -> None:
+    """Says so if the order of what happened is not recorded, but made of the times of records."""
+    from .service import has_order
+
+    if all(has_order(component, options.inputs, options.out) for component in components):
+        return
+    where = f"{options.out} has no schedule" if options.out else "no output journal is given (--out)"
+    rule = "inputs are merged by the times of their records, and timers fire by these times"
+    print(f"millstream service {options.verb}: {where}: {rule}", file=sys.stderr, flush=True)
 
 
 def diff_verb(options: Any) -> int:
@@ -279,8 +301,11 @@ def diff_verb(options: Any) -> int:
     from ._service_diff import differences
     from .service import effects
 
+    components = [load(place) for place in (options.a, options.b)]
+    tell_order(options, *components)
     a, b = (
-        effects(load(place), options.inputs, on_error=options.on_error) for place in (options.a, options.b)
+        effects(component, options.inputs, out=options.out, on_error=options.on_error)
+        for component in components
     )
     shown, count = differences(a, b)
     if not shown:

@@ -590,32 +590,46 @@ def replay(
     component: type,
     inputs: Path | Sequence[Path],
     *,
+    out: Path | None = None,
     until: int | None = None,
     on_error: str = "fail",
 ) -> list[str]:
-    """Calls a new component with recorded inputs and gives what it calls, each as YAML. Nothing is written.
+    """Calls a new component as a service called it and gives what it calls, each as YAML. Nothing is written.
 
-    Several inputs are merged by their times; timers do not fire. ``on_error`` as in :func:`serve`.
+    :param inputs: the journals that the service has read.
+    :param out: the output journal of the service. The schedule beside it says in which order inputs were
+        taken and when timers fired. Without one, inputs are merged by the times of their records, and timers
+        fire by these times.
+    :param until: end after so many calls.
+    :param on_error: as in :func:`serve`.
+    :raises ServiceError: a journal is not there or cannot be read; the component raised.
     """
-    return recorded(component, inputs, until=until, on_error=on_error).take()
+    return recorded(component, inputs, out=out, until=until, on_error=on_error).take()
 
 
-def effects(component: type, inputs: Path | Sequence[Path], *, on_error: str = "fail") -> list[Effect]:
-    """What a new component calls at each recorded call of it, in their order."""
+def effects(
+    component: type, inputs: Path | Sequence[Path], *, out: Path | None = None, on_error: str = "fail"
+) -> list[Effect]:
+    """What a new component calls at each recorded call of it, in their order; as :func:`replay`."""
     found: list[Effect] = []
 
     def behind(clock: Clock, recorder: _millstream.Recorder, method: str) -> None:
         origin = clock.record() or (f"timer {method}", clock.now_ns())
         found.append(Effect(origin, method, clock.now_ns(), recorder.take()))
 
-    recorded(component, inputs, on_error=on_error, behind=behind)
+    recorded(component, inputs, out=out, on_error=on_error, behind=behind)
     return found
+
+
+class Enough(BaseException):
+    """Ends a replay: it has made all the calls that were asked for."""
 
 
 def recorded(
     component: type,
     inputs: Path | Sequence[Path],
     *,
+    out: Path | None,
     until: int | None = None,
     on_error: str,
     behind: Callable[[Clock, _millstream.Recorder, str], None] | None = None,
@@ -624,26 +638,49 @@ def recorded(
     check_choice("on_error", on_error, ("fail", "skip"))
     paths = paths_of(inputs)
     await_inputs(paths, False, lambda: True)
-    native, recorder = _millstream.Service(None), _millstream.Recorder()
+    native, recorder = _millstream.Service.replaying(output_of(out)), _millstream.Recorder()
     instance = made(component, recorder.outlet, native.clock)
-    calls = bound(instance)
-    if behind is not None:
-        tell = partial(behind, native.clock(), recorder)
-        calls = [(interface, [followed(method, tell) for method in methods]) for interface, methods in calls]
-    run_native(native, calls, paths, [], on_error=on_error, drain=True, until=until)
-    return recorder
+    clock, left = native.clock(), until
 
-
-def followed(method: Callable[..., object], tell: Callable[[str], None]) -> Callable[..., object]:
-    """The method, with ``tell`` told of its name behind each call."""
-
-    def call(*arguments: object) -> None:
+    def call(method: Callable[..., object], *arguments: object) -> None:
+        nonlocal left
+        if left is not None and clock.record() is not None:
+            if left <= 0:
+                raise Enough
+            left -= 1
         try:
             method(*arguments)
         finally:
-            tell(method.__name__)
+            if behind is not None:
+                behind(clock, recorder, getattr(method, "__name__", "timer"))
 
-    return call
+    calls: list[tuple[_millstream.Interface, list[Callable[..., object]]]] = [
+        (interface, [partial(call, method) for method in methods]) for interface, methods in bound(instance)
+    ]
+    ticking = [(name, period, partial(call, method), old) for name, period, method, old in timers(instance)]
+    try:
+        run_native(native, calls, paths, ticking, on_error=on_error, drain=True, until=None)
+    except Enough:
+        pass
+    return recorder
+
+
+def output_of(out: Path | None) -> str | None:
+    """The output journal, which may be given by its schedule; something of it must be there."""
+    if out is None:
+        return None
+    path = os.fspath(out).rstrip("/").removesuffix(".schedule")
+    if not any(_millstream.service_has_input(path + suffix) for suffix in ("", ".schedule")):
+        raise ServiceError(f"{path}: there is no journal here")
+    return path
+
+
+def has_order(component: type, inputs: Sequence[Path], out: Path | None) -> bool:
+    """Whether a replay goes by a recorded order, or needs none: that of an only input without timers."""
+    timed = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
+    if len(inputs) < 2 and not timed:
+        return True
+    return _millstream.Service.replaying(output_of(out)).is_recorded
 
 
 def run_native(

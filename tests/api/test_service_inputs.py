@@ -1,4 +1,4 @@
-"""What a service refuses at its start: inputs that are not there, journals of others, components that lack something."""
+"""What a service refuses at its start: inputs that are missing or wrong, components that lack something."""
 
 from __future__ import annotations
 
@@ -78,9 +78,7 @@ def refused(folder: Path, *arguments: str) -> str:
 
 def test_an_input_that_is_not_there_is_an_error_and_nothing_is_made(tmp_path: Path) -> None:
     ms.publisher(Orders, tmp_path / "orders")
-    errors = refused(
-        tmp_path, "run", "desk.py:Desk", "--in", "orders", "--in", "ordres", "--out", "replies"
-    )
+    errors = refused(tmp_path, "run", "desk.py:Desk", "--in", "orders", "--in", "ordres", "--out", "replies")
     assert errors == "millstream service run: ordres: there is no journal here\n"
     with pytest.raises(ms.ServiceError, match="ordres: there is no journal here"):
         ms.serve(Desk, tmp_path / "ordres", out=tmp_path / "replies", drain=True)

@@ -86,7 +86,7 @@ def test_a_signal_ends_it_well(number: int, orders: Path, tmp_path: Path) -> Non
 
 def test_the_example_passes_its_own_test() -> None:
     done = service("test", "tests/limits", "--agitate")
-    assert (done.returncode, done.stdout) == (0, "passed 21, failed 0\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "passed 93, failed 0\n"), done.stderr
 
 
 def test_the_pytest_plugin_collects_it(tmp_path: Path) -> None:
@@ -200,7 +200,16 @@ def test_services_follow_each_other_in_processes_of_their_own(orders: Path, tmp_
     )
     replies, audit = tmp_path / "replies", tmp_path / "audit"
     chain = [
-        [f"{tmp_path / 'audit.py'}:Audit", "--in", replies, "--out", audit, "--until", 2_000, "--wait-for-inputs"],
+        [
+            f"{tmp_path / 'audit.py'}:Audit",
+            "--in",
+            replies,
+            "--out",
+            audit,
+            "--until",
+            2_000,
+            "--wait-for-inputs",
+        ],
         ["desk.py:Desk", "--in", orders, "--out", replies, "--until", 2_001],
     ]
     running = [

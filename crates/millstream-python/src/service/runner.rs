@@ -25,6 +25,8 @@ const CALLS: u32 = 256;
 #[pyclass(module = "millstream._millstream")]
 pub(crate) struct Service {
     service: Option<native::Service>,
+    /// Whether its inputs are only read.
+    replays: bool,
 }
 
 /// The recorded time that a component may see.
@@ -60,10 +62,13 @@ pub(super) fn open(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
 }
 
 /// Opens an input, which must be there: to keep a cursor in it, or, where that is not allowed, to read.
-fn open_input(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
-    let options = Options {
-        create: false,
-        ..Options::default()
+fn open_input(py: Python<'_>, path: &PathBuf, reads: bool) -> PyResult<Journal> {
+    let options = match reads {
+        true => Options::read_only(),
+        false => Options {
+            create: false,
+            ..Options::default()
+        },
     };
     let opened = match Journal::open(path, options) {
         Err(Error::Io { source, .. }) if is_read_only(&source) => {
@@ -102,8 +107,27 @@ impl Service {
             }
             None => native::Service::without_output(),
         };
-        let service = Some(service);
-        Ok(Self { service })
+        Ok(Self {
+            service: Some(service),
+            replays: false,
+        })
+    }
+
+    /// A service that does again what the one did that writes, or wrote, to the journal `out`.
+    #[staticmethod]
+    #[pyo3(signature = (out))]
+    fn replaying(py: Python<'_>, out: Option<PathBuf>) -> PyResult<Self> {
+        let service = native::Service::replaying(out.as_deref());
+        Ok(Self {
+            service: Some(service.map_err(|error| service_error(py, &error))?),
+            replays: true,
+        })
+    }
+
+    /// Whether it goes by a recorded order.
+    #[getter]
+    fn is_recorded(&self) -> PyResult<bool> {
+        Ok(self.waiting()?.is_recorded())
     }
 
     /// A publisher's end of the output journal.
@@ -152,7 +176,7 @@ impl Service {
             .ok_or_else(|| PyValueError::new_err("a service runs once"))?;
         let mut setup = service.component(());
         for (path, interface, methods) in inputs {
-            let journal = open_input(py, &path)?;
+            let journal = open_input(py, &path, self.replays)?;
             let schema = interface.get().schema.clone();
             setup = setup
                 .input_with(&journal, schema, dispatch(interface, methods))
@@ -323,10 +347,15 @@ pub(super) fn tick(
     move |(), now_ns| {
         locked(|py| {
             let called = call.call1(py, (now_ns,));
-            called.map(drop).map_err(|error| match interrupts(py, &error) {
-                true => CallError::Interrupted { cause: cause(error) }.into(),
-                false => cause(error),
-            })
+            called
+                .map(drop)
+                .map_err(|error| match interrupts(py, &error) {
+                    true => CallError::Interrupted {
+                        cause: cause(error),
+                    }
+                    .into(),
+                    false => cause(error),
+                })
         })
     }
 }

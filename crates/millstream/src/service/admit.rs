@@ -1,24 +1,19 @@
 //! Which journals a service takes for its inputs: none that it writes to itself, and none whose records are all for somebody else.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
 
 use millstream_journal::Journal;
 use millstream_wire::{Note, Record, Schema};
 
 use super::error::ServiceError;
 use super::inlet::Inlet;
+use super::names::same_directory;
 use super::runner::OnError;
 
 /// Refuses an input that is the output journal, under whatever name.
 pub(super) fn not_own_output(input: &Journal, written: &Journal) -> Result<(), ServiceError> {
     let (input, written) = (input.path(), written.path());
-    let place = |path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
-    let same = match (place(&input), place(&written)) {
-        (Ok(input), Ok(written)) => input == written,
-        _ => input == written,
-    };
-    if same {
+    if same_directory(&input, &written) {
         return Err(ServiceError::SameJournal {
             input: input.display().to_string(),
             written: written.display().to_string(),
@@ -27,22 +22,22 @@ pub(super) fn not_own_output(input: &Journal, written: &Journal) -> Result<(), S
     Ok(())
 }
 
-/// Refuses an input to which the service would write: its output, or its dead letters.
-pub(super) fn no_input_is_written<'a, C>(
+/// Refuses an input to which the service would write, its output or its dead letters, and one with calls for others only.
+pub(super) fn check<C>(
     inlets: &[Inlet<C>],
-    output: impl Iterator<Item = &'a Journal>,
-    on_error: &'a OnError,
+    output: Option<&Journal>,
+    on_error: &OnError,
 ) -> Result<(), ServiceError> {
     let dead = match on_error {
         OnError::DeadLetter(journal) => Some(journal),
         OnError::Fail | OnError::Skip => None,
     };
-    for written in output.chain(dead) {
+    for written in output.into_iter().chain(dead) {
         for inlet in inlets {
-            not_own_output(inlet.journal(), written)?;
+            not_own_output(&inlet.journal, written)?;
         }
     }
-    Ok(())
+    inlets.iter().try_for_each(Inlet::check_calls)
 }
 
 /// Refuses a journal that holds records, none of which is a call of one of these interfaces. An empty journal may become anything.

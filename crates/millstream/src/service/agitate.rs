@@ -129,7 +129,10 @@ fn overridden(input: &[Call], interfaces: &[Schema]) -> Vec<Variant> {
             }
         }
     }
-    [first, first_all, later_all, later].into_iter().flatten().collect()
+    [first, first_all, later_all, later]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// A kind of value that a component may not expect.

@@ -95,10 +95,6 @@ impl<C> Inlet<C> {
         admit::has_calls_of(&self.journal, &schemas)
     }
 
-    pub fn journal(&self) -> &Journal {
-        &self.journal
-    }
-
     /// Behind the last record that is there now.
     pub fn end(&self) -> Result<u64, ServiceError> {
         Ok(self.journal.next()?)

@@ -66,9 +66,9 @@ mod resume;
 mod runner;
 mod schedule;
 mod snapshot;
+pub mod testing;
 mod timers;
 mod trial;
-pub mod testing;
 
 pub use calls::{Calls, Content};
 pub use current::Clock;

@@ -2,6 +2,7 @@
 
 mod announce;
 mod rebuild;
+mod replay;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,6 +12,7 @@ use millstream_journal::{Cursor, Error as JournalError, Host, Journal, Share, Wa
 use millstream_wire::{Cause, Dispatch, Interface, Lineage, Publisher, Schema, Unpacker};
 
 use self::announce::Needs;
+use self::replay::Replay;
 use super::admit;
 use super::current::{Clock, Current};
 use super::dead::DeadLetters;
@@ -108,6 +110,8 @@ impl Stop {
 pub struct Service {
     current: Arc<Current>,
     output: Option<Output>,
+    /// What is done again, if that is all.
+    replay: Option<Replay>,
 }
 
 /// The output journal; the cursor keeps out other services.
@@ -133,6 +137,7 @@ impl Service {
         Ok(Self {
             current: Arc::default(),
             output: Some(Output { journal, cursor }),
+            replay: None,
         })
     }
 
@@ -142,6 +147,7 @@ impl Service {
         Self {
             current: Arc::default(),
             output: None,
+            replay: None,
         }
     }
 
@@ -334,7 +340,12 @@ impl<C: 'static> Setup<C> {
     /// an earlier version recorded by path or number can mean more than one thing.
     pub fn start(self, settings: Settings) -> Result<Runner<C>, ServiceError> {
         let Self {
-            service: Service { current, output },
+            service:
+                Service {
+                    current,
+                    output,
+                    mut replay,
+                },
             component,
             mut inlets,
             timers,
@@ -342,22 +353,21 @@ impl<C: 'static> Setup<C> {
             own,
             keeper,
         } = self;
-        let written = output.iter().map(|output| &output.journal);
-        admit::no_input_is_written(&inlets, written, &settings.on_error)?;
-        for inlet in &inlets {
-            inlet.check_calls()?;
-        }
+        let written = output.as_ref().map(|output| &output.journal);
+        admit::check(&inlets, written, &settings.on_error)?;
         check_names(&timers)?;
         let several = inlets.len() > 1 || !timers.is_empty();
+        let again = replay.as_mut().and_then(|replay| replay.schedule.take());
         let Recorded {
             schedule,
             mut resume,
             legacy,
-        } = match &output {
-            Some(output) => Recorded::beside(&output.journal, several, &timers, &settings)?,
-            None => Recorded::default(),
+        } = match (&output, again) {
+            (Some(output), _) => Recorded::beside(&output.journal, several, &timers, &settings)?,
+            (None, Some(again)) => Recorded::again(again, &timers, &settings)?,
+            (None, None) => Recorded::default(),
         };
-        if let Some(schedule) = schedule.as_ref().filter(|_| several) {
+        if let Some(schedule) = schedule.as_ref().filter(|_| several && output.is_some()) {
             current.add_input(&schedule.journal);
         }
         let journals = inlets.iter().map(|inlet| &inlet.journal);
@@ -365,9 +375,9 @@ impl<C: 'static> Setup<C> {
         if let (Some(resume), Some(schedule)) = (&mut resume, &schedule) {
             resume.lineage.input = number_of(resume, schedule, &inlets, &mut names)?;
         }
-        for inlet in &mut inlets {
-            inlet.skip_pruned = settings.skip_pruned;
-        }
+        inlets
+            .iter_mut()
+            .for_each(|inlet| inlet.skip_pruned = settings.skip_pruned);
         // A state that is not brought back is not worth keeping.
         let keeper = keeper.filter(|_| settings.rebuild);
         let snapshots = match (&keeper, &output) {
@@ -402,6 +412,7 @@ impl<C: 'static> Setup<C> {
             kept: None,
             gone: Vec::new(),
             unheld: Vec::new(),
+            replay,
             spins: 0,
         };
         runner.begin(resume.as_ref(), names)?;
@@ -426,6 +437,18 @@ impl Recorded {
         settings: &Settings,
     ) -> Result<Self, ServiceError> {
         let schedule = Schedule::beside(output, several)?;
+        Ok(Self {
+            resume: resume::find(output)?,
+            ..Self::again(schedule, timers, settings)?
+        })
+    }
+
+    /// What a schedule says, for a replay of all that is in it.
+    fn again<C>(
+        schedule: Schedule,
+        timers: &[Timer<C>],
+        settings: &Settings,
+    ) -> Result<Self, ServiceError> {
         let legacy = match schedule.last()? {
             Some(last) => last.legacy,
             // The first start of this version finds out what numbers of timers mean.
@@ -440,7 +463,7 @@ impl Recorded {
         };
         Ok(Self {
             schedule: Some(schedule),
-            resume: resume::find(output)?,
+            resume: None,
             legacy,
         })
     }
@@ -514,6 +537,8 @@ pub struct Runner<C> {
     gone: Vec<Place>,
     /// Inputs without a cursor.
     unheld: Vec<String>,
+    /// What is done again, if that is all.
+    replay: Option<Replay>,
     /// How often a runner that spins has found nothing.
     spins: u32,
 }
@@ -532,6 +557,7 @@ impl<C> Runner<C> {
             let now = self.host.time_ns() as i64;
             timer.pass(now);
         }
+        self.begin_replay()?;
         self.catch_up(resume, &mut names)?;
         self.own = None;
         self.legacy.inputs = names.legacy;
@@ -638,11 +664,18 @@ impl<C> Runner<C> {
     }
 
     fn turn_of_several(&mut self) -> Result<Taken, ServiceError> {
+        let is_replay = self.replay.is_some();
         let mut next: Option<(u64, usize)> = None;
         for (at, inlet) in self.inlets.iter_mut().enumerate() {
             if let Some(time) = inlet.peek_time()? {
                 next = next.into_iter().chain([(time, at)]).min();
             }
+        }
+        if is_replay {
+            return match next {
+                Some((_, at)) => self.take_from(at),
+                None => Ok(Taken::Nothing),
+            };
         }
         let due = timers::next_due(&self.timers);
         let now = self.host.time_ns() as i64;

@@ -15,12 +15,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millstream_wire::{
-    Call, CallError, Cause, Dispatch, Document, Record, Schema, WireError, carry_comments, documents,
+    Call, CallError, Cause, Dispatch, Document, Record, Schema, WireError, carry_comments,
+    documents,
 };
 use similar::{DiffOp, TextDiff, capture_diff_slices};
 
-use super::agitate::{Variant, variants};
 pub use super::agitate::{OVERRIDDEN_MAX, PLACED_MAX};
+use super::agitate::{Variant, variants};
 use super::current::Clock;
 pub use super::trial::Trial;
 

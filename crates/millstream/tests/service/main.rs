@@ -8,4 +8,5 @@ mod identity;
 mod restarts;
 mod running;
 mod snapshots;
+mod trials;
 mod yaml;

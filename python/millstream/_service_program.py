@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import types
 from bdb import BdbQuit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -82,11 +83,7 @@ def parser() -> argparse.ArgumentParser:
     )
     test.add_argument("--component", metavar="MODULE:CLASS", help="default: what the file `component` says")
     test.add_argument("--update", action="store_true", help="rewrite what is expected; comments are kept")
-    test.add_argument(
-        "--agitate",
-        action="store_true",
-        help="run variants with wrong calls too",
-    )
+    test.add_argument("--agitate", action="store_true", help="run variants with wrong calls too")
 
     again = verb(
         "replay", replay_verb, "Show what a component does with recorded calls.", "desk:Desk --in orders"
@@ -97,12 +94,8 @@ def parser() -> argparse.ArgumentParser:
     again.add_argument("--until", type=count, metavar="N", help="end after N calls")
     on_error(again)
 
-    diff = verb(
-        "diff",
-        diff_verb,
-        "Show which outputs differ between two components.",
-        "desk:Old desk:New --in orders",
-    )
+    text = "Show which outputs differ between two components."
+    diff = verb("diff", diff_verb, text, "desk:Old desk:New --in orders")
     diff.add_argument("a", metavar="A", help="MODULE:CLASS, or FILE.py:CLASS")
     diff.add_argument("b", metavar="B", help="the same")
     inputs(diff)
@@ -191,7 +184,7 @@ def load(place: str, folder: str = ".") -> type:
     module, colon, name = place.rpartition(":")
     if not colon:
         raise UsageError(f"{place}: expected MODULE:CLASS")
-    folder = os.path.abspath(folder)
+    folder, path = os.path.abspath(folder), None
     if module.endswith(".py"):
         path = os.path.join(folder, module)
         if not os.path.isfile(path):
@@ -201,7 +194,7 @@ def load(place: str, folder: str = ".") -> type:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        loaded = importlib.import_module(module)
+        loaded = imported(module, path)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
@@ -210,6 +203,22 @@ def load(place: str, folder: str = ".") -> type:
     if not isinstance(found, type):
         raise UsageError(f"{module} has no class {name}")
     return found
+
+
+def imported(module: str, path: str | None) -> types.ModuleType:
+    """A module; that of a file even if another file of this name was loaded before: an earlier version."""
+    known = sys.modules.get(module)
+    file = getattr(known, "__file__", None)
+    if path is None or file is None or os.path.realpath(file) == os.path.realpath(path):
+        return importlib.import_module(module)
+    name = f"{module}@{path}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"{path}: cannot be loaded")
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
 def component_of(folder: str) -> type:

@@ -232,3 +232,14 @@ def test_a_replay_ends_after_so_many_calls(folder: Path) -> None:
     for count in (0, 1, 2, 3):
         found = service(folder, "replay", "meter.py:Plain", "--in", "orders", "--until", str(count)).stdout
         assert found.count("placed:") == min(count, 2)
+
+
+def test_two_versions_in_files_of_one_name_are_two_components(folder: Path) -> None:
+    publish_at_times(folder)
+    for version, id in (("one", "id"), ("two", "id + '!'")):
+        (folder / version).mkdir()
+        text = METER.replace("self.rates.placed(id, 0,", f"self.rates.placed({id}, 0,")
+        (folder / version / "meter.py").write_text(text)
+    versions = ("one/meter.py:Plain", "two/meter.py:Plain")
+    done = service(folder, "diff", *versions, "--in", "orders", code=1)
+    assert done.stdout.endswith("\n2 of 2 calls have other outputs\n")

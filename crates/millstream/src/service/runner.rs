@@ -340,12 +340,7 @@ impl<C: 'static> Setup<C> {
     /// an earlier version recorded by path or number can mean more than one thing.
     pub fn start(self, settings: Settings) -> Result<Runner<C>, ServiceError> {
         let Self {
-            service:
-                Service {
-                    current,
-                    output,
-                    mut replay,
-                },
+            service,
             component,
             mut inlets,
             timers,
@@ -353,20 +348,22 @@ impl<C: 'static> Setup<C> {
             own,
             keeper,
         } = self;
+        let Service {
+            current,
+            output,
+            mut replay,
+        } = service;
         let written = output.as_ref().map(|output| &output.journal);
         admit::check(&inlets, written, &settings.on_error)?;
         check_names(&timers)?;
         let several = inlets.len() > 1 || !timers.is_empty();
         let again = replay.as_mut().and_then(|replay| replay.schedule.take());
+        let recorded = Recorded::of(written, again, several, &timers, &settings)?;
         let Recorded {
             schedule,
             mut resume,
             legacy,
-        } = match (&output, again) {
-            (Some(output), _) => Recorded::beside(&output.journal, several, &timers, &settings)?,
-            (None, Some(again)) => Recorded::again(again, &timers, &settings)?,
-            (None, None) => Recorded::default(),
-        };
+        } = recorded;
         if let Some(schedule) = schedule.as_ref().filter(|_| several && output.is_some()) {
             current.add_input(&schedule.journal);
         }
@@ -375,21 +372,13 @@ impl<C: 'static> Setup<C> {
         if let (Some(resume), Some(schedule)) = (&mut resume, &schedule) {
             resume.lineage.input = number_of(resume, schedule, &inlets, &mut names)?;
         }
-        inlets
-            .iter_mut()
-            .for_each(|inlet| inlet.skip_pruned = settings.skip_pruned);
+        for inlet in &mut inlets {
+            inlet.skip_pruned = settings.skip_pruned;
+        }
         // A state that is not brought back is not worth keeping.
         let keeper = keeper.filter(|_| settings.rebuild);
-        let snapshots = match (&keeper, &output) {
-            (Some(_), Some(output)) => Some(Snapshots::beside(&output.journal)?),
-            (Some(_), None) => return Err(ServiceError::NoOutput),
-            (None, _) => None,
-        };
-        let needs = match (&keeper, &own) {
-            (Some(_), _) => Needs::Snapshots,
-            (None, None) if settings.rebuild => Needs::All,
-            (None, _) => Needs::New,
-        };
+        let snapshots = snapshots_of(keeper.is_some(), written)?;
+        let needs = Needs::of(keeper.is_some(), own.is_some(), settings.rebuild);
         let service = output.as_ref().map(|output| output.journal.lineage());
         let dead = DeadLetters::new(&settings.on_error, service.transpose()?)?;
         let mut runner = Runner {
@@ -420,6 +409,15 @@ impl<C: 'static> Setup<C> {
     }
 }
 
+/// Where the state of a component is kept, if it is.
+fn snapshots_of(keeps: bool, output: Option<&Journal>) -> Result<Option<Snapshots>, ServiceError> {
+    match (keeps, output) {
+        (true, Some(output)) => Ok(Some(Snapshots::beside(output)?)),
+        (true, None) => Err(ServiceError::NoOutput),
+        (false, _) => Ok(None),
+    }
+}
+
 /// What is written down about a service.
 #[derive(Default)]
 struct Recorded {
@@ -429,6 +427,21 @@ struct Recorded {
 }
 
 impl Recorded {
+    /// What is written down beside an output, or what a replay goes by.
+    fn of<C>(
+        output: Option<&Journal>,
+        again: Option<Schedule>,
+        several: bool,
+        timers: &[Timer<C>],
+        settings: &Settings,
+    ) -> Result<Self, ServiceError> {
+        match (output, again) {
+            (Some(output), _) => Self::beside(output, several, timers, settings),
+            (None, Some(again)) => Self::again(again, timers, settings),
+            (None, None) => Ok(Self::default()),
+        }
+    }
+
     /// Reads what stands beside an output journal, and its end.
     fn beside<C>(
         output: &Journal,

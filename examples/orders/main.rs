@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use millstream::flow::{self, Emit, Flow, codec, journals, stdout};
 use millstream::journal::{Journal, Options};
 use millstream::service::system::Program;
-use millstream::service::testing::{self, Mode};
+use millstream::service::testing::{self, Mode, Trial};
 use millstream::service::{Clock, Service, Settings, Snapshot};
 use millstream::wire::{
     Call, CallError, Cause, Dispatch, Interface, Publisher, Record, Recorder, Timestamp, packed,
@@ -192,13 +192,13 @@ fn test(folder: &str) -> Result<(), Cause> {
 fn calls(setup: &[Call], input: &[Call]) -> Result<Vec<Call>, Cause> {
     let (answers, clock) = (Recorder::default(), Clock::of_test());
     let replies = Publisher::<dyn Replies, _>::new(answers.clone())?;
-    let mut desk = Desk::new(replies, clock.clone());
+    let mut desk = Trial::new(Desk::new(replies, clock.clone()), clock);
     for call in setup {
-        testing::make::<dyn Orders, _>(&mut desk, &clock, call)?;
+        desk.call::<dyn Orders>(call)?;
     }
     answers.take();
     for call in input {
-        testing::make::<dyn Orders, _>(&mut desk, &clock, call)?;
+        desk.call::<dyn Orders>(call)?;
     }
     Ok(answers.take())
 }

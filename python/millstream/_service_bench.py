@@ -139,7 +139,7 @@ def digest(order: NewOrderSingle) -> int:
 def publish(folder: str, start: int, until: int, rate: float) -> dict[str, int]:
     """Publishes on schedule, whatever the consumer does; with rate 0 as many as go. Gives how many, and their
     digest, which is taken behind the run: it costs the publisher no time."""
-    out = publisher(Orders, folder)  # type: ignore[type-abstract]
+    out = publisher(Orders, folder)
     gap = 1e9 / rate if rate > 0 else 0.0
     number = 0
     sent = array("q")

@@ -11,6 +11,8 @@ import importlib
 import importlib.util
 import os
 import sys
+import types
+from bdb import BdbQuit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -31,8 +33,8 @@ def service(arguments: Sequence[str]) -> int:
         return done
     except UsageError as error:
         return told(verb, str(error), 2)
-    except KeyboardInterrupt:
-        return 0
+    except (KeyboardInterrupt, BdbQuit):
+        return 0  # who leaves the debugger has seen enough
     except BrokenPipeError:
         # Who reads has seen enough. What is left in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,25 +67,23 @@ def parser() -> argparse.ArgumentParser:
     )
     test.add_argument("--component", metavar="MODULE:CLASS", help="default: what the file `component` says")
     test.add_argument("--update", action="store_true", help="rewrite what is expected; comments are kept")
-    test.add_argument("--agitate", action="store_true", help="calls missing, doubled, swapped, empty")
+    test.add_argument("--agitate", action="store_true", help="run variants with wrong calls too")
 
     again = verb(
         "replay", replay_verb, "Show what a component does with recorded calls.", "desk:Desk --in orders"
     )
     component(again)
     inputs(again)
-    again.add_argument("--until", type=count, metavar="N", help="end behind N calls")
+    recorded_by(again)
+    again.add_argument("--until", type=count, metavar="N", help="end after N calls")
     on_error(again)
 
-    diff = verb(
-        "diff",
-        diff_verb,
-        "Show which outputs differ between two components.",
-        "desk:Old desk:New --in orders",
-    )
+    text = "Show which outputs differ between two components."
+    diff = verb("diff", diff_verb, text, "desk:Old desk:New --in orders")
     diff.add_argument("a", metavar="A", help="MODULE:CLASS, or FILE.py:CLASS")
     diff.add_argument("b", metavar="B", help="the same")
     inputs(diff)
+    recorded_by(diff)
     on_error(diff)
 
     export = verb("export", export_verb, "Show the calls of a journal as YAML.", "orders --from 10 --to 20")
@@ -106,6 +106,9 @@ def run_options(verb: Verb) -> None:
     component(run)
     inputs(run)
     run.add_argument("--out", metavar="DIR", help="the output journal; one service only may write to it")
+    run.add_argument(
+        "--wait-for-inputs", action="store_true", help="wait for input journals that are not there yet"
+    )
     run.add_argument(
         "--wait", choices=["block", "back-off", "spin"], default="block", help="how to wait for input"
     )
@@ -159,6 +162,14 @@ def inputs(to: argparse.ArgumentParser) -> None:
     )
 
 
+def recorded_by(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--out",
+        metavar="DIR",
+        help="the output journal of the service, whose schedule says the order of inputs and timers",
+    )
+
+
 def on_error(to: argparse.ArgumentParser) -> None:
     to.add_argument("--on-error", choices=["fail", "skip"], default="fail", help="what a bad record does")
 
@@ -201,7 +212,7 @@ def load(place: str, folder: str = ".") -> type:
     module, colon, name = place.rpartition(":")
     if not colon:
         raise UsageError(f"{place}: expected MODULE:CLASS")
-    folder = os.path.abspath(folder)
+    folder, path = os.path.abspath(folder), None
     if module.endswith(".py"):
         path = os.path.join(folder, module)
         if not os.path.isfile(path):
@@ -211,7 +222,7 @@ def load(place: str, folder: str = ".") -> type:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        loaded = importlib.import_module(module)
+        loaded = imported(module, path)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
@@ -220,6 +231,22 @@ def load(place: str, folder: str = ".") -> type:
     if not isinstance(found, type):
         raise UsageError(f"{module} has no class {name}")
     return found
+
+
+def imported(module: str, path: str | None) -> types.ModuleType:
+    """A module; that of a file even if another file of this name was loaded before: an earlier version."""
+    known = sys.modules.get(module)
+    file = getattr(known, "__file__", None)
+    if path is None or file is None or os.path.realpath(file) == os.path.realpath(path):
+        return importlib.import_module(module)
+    name = f"{module}@{path}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"{path}: cannot be loaded")
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
 def component_of(folder: str) -> type:
@@ -258,6 +285,7 @@ def run_verb(options: Any) -> int:
         old_timers=options.old_timers,
         sync=options.sync,
         wait_follower=options.wait_follower,
+        wait_for_inputs=options.wait_for_inputs,
     )
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
     return 0
@@ -280,6 +308,8 @@ def test_verb(options: Any) -> int:
             print(f"{os.fspath(path)}:\n{difference}")
         for path in outcome.updated:
             print(f"{os.fspath(path)}: rewritten")
+        if outcome.left_out:
+            print(f"{folder}: {outcome.left_out} variants left out, there are too many")
     print(f"passed {passed}, failed {bad}")
     return 1 if bad else 0
 
@@ -288,45 +318,42 @@ def replay_verb(options: Any) -> int:
     from .service import replay
 
     component = load(options.component)
-    calls = replay(component, options.inputs, until=options.until, on_error=options.on_error)
+    tell_order(options, component)
+    calls = replay(component, options.inputs, out=options.out, until=options.until, on_error=options.on_error)
     print("---\n".join(calls), end="")
     return 0
 
 
+def tell_order(options: Any, *components: type) -> None:
+    """Says so if the order of what happened is not recorded, but made of the times of records."""
+    from .service import has_order
+
+    if all(has_order(component, options.inputs, options.out) for component in components):
+        return
+    where = f"{options.out} has no schedule" if options.out else "no output journal is given (--out)"
+    rule = "inputs are merged by the times of their records, and timers fire by these times"
+    print(f"millstream service {options.verb}: {where}: {rule}", file=sys.stderr, flush=True)
+
+
 def diff_verb(options: Any) -> int:
     """Compares call by call: both components were called with the same."""
-    import difflib
-
+    from ._service_diff import differences
     from .service import effects
 
+    components = [load(place) for place in (options.a, options.b)]
+    tell_order(options, *components)
     a, b = (
-        effects(load(place), options.inputs, on_error=options.on_error) for place in (options.a, options.b)
+        effects(component, options.inputs, out=options.out, on_error=options.on_error)
+        for component in components
     )
-    different = 0
-    keys = sorted(a.keys() | b.keys())
-    for key in keys:
-        method, calls_a = a.get(key, ("", []))
-        method, calls_b = b.get(key, (method, []))
-        if calls_a == calls_b:
-            continue
-        if not different:
-            print(f"--- {options.a}\n+++ {options.b}")
-        different += 1
-        lines_a, lines_b = ("---\n".join(calls).splitlines(keepends=True) for calls in (calls_a, calls_b))
-        _, _, *rest = difflib.unified_diff(lines_a, lines_b, n=9)
-        print(f"@@ {method} at {shown_time(key[0])} @@")
-        sys.stdout.writelines(line for line in rest if not line.startswith("@@"))
-    if different:
-        print(f"{different} of {len(keys)} calls have other outputs")
-    return 1 if different else 0
-
-
-def shown_time(time_ns: int) -> str:
-    """The time as RFC 3339."""
-    from datetime import datetime, timezone
-
-    seconds, ns = divmod(time_ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{ns:09}Z"
+    shown, count = differences(a, b)
+    if not shown:
+        print(f"no difference in {count} calls")
+        return 0
+    print(f"--- {options.a}\n+++ {options.b}")
+    sys.stdout.writelines(shown)
+    print(f"{len(shown)} of {count} calls have other outputs")
+    return 1
 
 
 def export_verb(options: Any) -> int:

@@ -52,10 +52,19 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 class CallsFile(pytest.File):
-    """The test of a folder."""
+    """The test of a folder, and its variants."""
 
     def collect(self) -> Any:
-        yield CallsItem.from_parent(self, name=self.path.parent.name)
+        from ._service_program import component_of
+        from .service import variants
+
+        folder = self.path.parent
+        yield CallsItem.from_parent(self, name=folder.name)
+        if self.config.getoption("--millstream-agitate"):
+            for variant in variants(component_of(str(folder)), folder):
+                item = CallsItem.from_parent(self, name=f"{folder.name}[{variant}]")
+                item.variant = variant
+                yield item
 
 
 class Difference(Exception):
@@ -63,7 +72,9 @@ class Difference(Exception):
 
 
 class CallsItem(pytest.Item):
-    """A run of the test."""
+    """A run of the test, or of a variant."""
+
+    variant: str | None = None
 
     def runtest(self) -> None:
         from ._service_program import component_of
@@ -71,8 +82,7 @@ class CallsItem(pytest.Item):
 
         folder = self.path.parent
         update = self.config.getoption("--millstream-update")
-        agitate = self.config.getoption("--millstream-agitate")
-        outcome = check(component_of(str(folder)), folder, update=update, agitate=agitate)
+        outcome = check(component_of(str(folder)), folder, update=update, variant=self.variant)
         if outcome.failed:
             raise Difference("\n".join(f"{path}:\n{difference}" for path, difference in outcome.failed))
 

@@ -43,7 +43,6 @@ import os
 import pickle
 import types
 import typing
-from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
@@ -61,6 +60,10 @@ from ._service_options import (
     checked_timeout,
     sync_seconds,
 )
+from ._service_checks import check_callback, check_implements, check_members, check_recordable, hints_of
+from ._service_diff import Effect
+from ._service_inputs import await_inputs, paths_of
+from ._service_trial import Trial
 
 __all__ = [
     "Checked",
@@ -68,6 +71,7 @@ __all__ = [
     "Recorder",
     "Report",
     "ServiceError",
+    "Trial",
     "aliases",
     "char",
     "check",
@@ -87,7 +91,10 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., None])
 Path = Union[str, "os.PathLike[str]"]
+#: A class that is an interface. ``type[T]`` would not do: mypy refuses protocols and abstract classes for it.
+InterfaceOf = Callable[..., T]
 
 #: A string of one character.
 char = Annotated[str, "char"]
@@ -133,11 +140,15 @@ class Report(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What came of the test in a folder: runs that passed, differences by file, files that were rewritten."""
+    """What came of the test in a folder: runs that passed, differences by file, files that were rewritten.
+
+    ``left_out`` is how many variants were not run because there are too many.
+    """
 
     passed: int
     failed: list[tuple[os.PathLike[str], str]]
     updated: list[os.PathLike[str]]
+    left_out: int = 0
 
 
 # Reading an interface from annotations.
@@ -269,10 +280,10 @@ def default_of(default: Any, factory: Any, missing: Any) -> tuple[Any, ...]:
     return () if factory is missing else (factory(),)
 
 
-def methods_of(interface: type) -> list[str]:
+def methods_of(interface: Callable[..., object]) -> list[str]:
     """The names of an interface's methods, in the order in which they are written, inherited ones first."""
     names: dict[str, None] = {}
-    for base in reversed(interface.__mro__):
+    for base in reversed(inspect.getmro(typing.cast(type, interface))):
         if base is not object and base is not typing.Protocol and base is not typing.Generic:
             for name, member in vars(base).items():
                 if inspect.isfunction(member) and not name.startswith("_"):
@@ -280,16 +291,20 @@ def methods_of(interface: type) -> list[str]:
     return list(names)
 
 
-def described(interface: type) -> _millstream.Interface:
+def described(interface: Callable[..., object]) -> _millstream.Interface:
     """The native form of an interface; made once for each class."""
+    if not isinstance(interface, type):
+        raise ServiceError(f"{interface!r} is no interface: it is no class")
     known = vars(interface).get("__millstream_interface__")
     if known is not None:
         return typing.cast("_millstream.Interface", known)
+    check_members(interface)
     parts = Described(interface)
     methods = []
     for name in methods_of(interface):
         function = getattr(interface, name)
-        hints = typing.get_type_hints(function, include_extras=True)
+        check_recordable(interface, name, function)
+        hints = hints_of(function, f"interface {interface.__name__}, {name}")
         fields = []
         for argument in list(inspect.signature(function).parameters.values())[1:]:
             place = f"{name}.{argument.name}"
@@ -310,7 +325,7 @@ def described(interface: type) -> _millstream.Interface:
 # Publishers.
 
 
-def proxy(interface: type[T], outlet: _millstream.Outlet) -> T:
+def proxy(interface: InterfaceOf[T], outlet: _millstream.Outlet) -> T:
     """An object that implements the interface by publishing."""
     namespace = {
         name: publishing(number, getattr(interface, name))
@@ -339,7 +354,7 @@ def publishing(number: int, function: Callable[..., Any]) -> Callable[..., None]
 
 
 def publisher(
-    interface: type[T],
+    interface: InterfaceOf[T],
     journal: Path,
     *,
     sync: Sync = "never",
@@ -350,6 +365,8 @@ def publisher(
 
     A method returns when its call is recorded and as safe as asked.
 
+    :param interface: the class of the interface, a Protocol or an abstract class.
+    :param journal: the directory of the journal.
     :param sync: when a call survives a loss of power. ``"never"``: when the system likes to; ``"always"``:
         before the method returns; a time (``"10ms"``, seconds or a timedelta): in the background.
     :param wait_follower: how many followers on other machines must have the call before the method returns.
@@ -376,7 +393,7 @@ class Recorder:
     def __init__(self) -> None:
         self._native = _millstream.Recorder()
 
-    def publisher(self, interface: type[T]) -> T:
+    def publisher(self, interface: InterfaceOf[T]) -> T:
         """A publisher whose calls are kept here."""
         return proxy(interface, self._native.outlet(described(interface)))
 
@@ -388,9 +405,7 @@ class Recorder:
 # Components.
 
 
-def every(
-    seconds: float, *, renamed_from: str | Sequence[str] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def every(seconds: float, *, renamed_from: str | Sequence[str] = ()) -> Callable[[Method], Method]:
     """Marks a method that is called again and again, with the recorded time in ns since 1970.
 
     Its calls are recorded under its name: timers may be added and taken away. Recorded calls of one that was
@@ -408,7 +423,7 @@ def every(
         raise ServiceError(f"every({seconds}): the period is more than 0 seconds")
     names = (renamed_from,) if isinstance(renamed_from, str) else tuple(renamed_from)
 
-    def mark(method: Callable[..., None]) -> Callable[..., None]:
+    def mark(method: Method) -> Method:
         method.__millstream_every__ = seconds, names  # type: ignore[attr-defined]
         return method
 
@@ -437,7 +452,7 @@ def wanted(component: type) -> dict[str, type]:
     init = vars(component).get("__init__") or component.__init__  # type: ignore[misc]
     if init is object.__init__:
         return {}
-    hints = typing.get_type_hints(init)
+    hints = hints_of(init, f"{component.__name__}.__init__")
     given: dict[str, type] = {}
     for parameter in inspect.signature(component).parameters.values():
         kind = hints.get(parameter.name)
@@ -454,14 +469,35 @@ def wanted(component: type) -> dict[str, type]:
 
 def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> Any:
     """A component with its publishers."""
-    interfaces_of(component)  # what is no component is told so before what it lacks
+    check_component(component)
     given = wanted(component)
-    return component(
+    instance = component(
         **{
             name: clock() if kind is Clock else proxy(kind, outlet(described(kind)))
             for name, kind in given.items()
         }
     )
+    check_component(component, instance)
+    return instance
+
+
+def check_component(component: type, instance: object | None = None) -> None:
+    """Refuses a component that does not do all that its interfaces say.
+
+    Without an instance only its class is looked at.
+    """
+    for interface in interfaces_of(component):
+        try:
+            described(interface)
+        except ServiceError as error:
+            raise ServiceError(f"{component.__name__}: {error}") from error.__cause__
+        for name in methods_of(interface):
+            check_implements(component, instance, interface, name, is_interface)
+    if instance is not None:
+        for _, _, method, _ in timers(instance):
+            check_callback(
+                f"{component.__name__}, {method.__name__}, which is called every so often", method, 1
+            )
 
 
 def bound(component: Any) -> list[tuple[_millstream.Interface, list[Any]]]:
@@ -495,6 +531,8 @@ def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable
             if not callable(method):
                 lacking = f"{component.__name__} has no rebuild_{name}(), which rebuild='outputs' needs"
                 raise ServiceError(f"{lacking} for each method of {interface.__name__}")
+            count = len(inspect.signature(getattr(interface, name)).parameters) - 1
+            check_callback(f"{component.__name__}, rebuild_{name}", method, count)
             methods.append(method)
         found.append((described(interface), methods))
     return found
@@ -517,6 +555,7 @@ def serve(
     sync: Sync = "never",
     wait_follower: int = 0,
     hooks: Hooks | None = None,
+    wait_for_inputs: bool = False,
 ) -> Report:
     """Runs a component: calls it with what the inputs hold, records what it calls in ``out``.
 
@@ -547,6 +586,7 @@ def serve(
     :param wait_follower: how many followers on other machines must have the outputs. The service is never
         more than 256 inputs ahead of them; it waits for them without a limit.
     :param hooks: with what a system of services stops and watches this one.
+    :param wait_for_inputs: wait for inputs that are not there yet, instead of refusing to start.
     :raises ServiceError: from the exception of the component, where there is one; names journal and record.
     """
     check_choice("wait", wait, ("block", "back-off", "spin"))
@@ -557,18 +597,23 @@ def serve(
     sync_s, followers = sync_seconds(sync), checked_followers(wait_follower)
     if out is None and (sync_s is not None or followers):
         raise ServiceError("sync and wait_follower are about the output: they need out")
-    paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    paths = paths_of(inputs)
+    check_component(component)
     retain = hooks.retention if hooks else Retention()
-    native = _millstream.Service(
-        None if out is None else os.fspath(out), sync_s, (retain.bytes, retain.age_s, retain.for_cursors)
-    )
-    outlet = native.outlet if out is not None else _millstream.Recorder().outlet
-    instance = made(component, outlet, native.clock)
-    snapshots = (snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None
-    own = rebuilding(instance) if rebuild == "outputs" else []
     stopper = hooks.stopper if hooks else _millstream.Stopper()
     restore_signals = hook_signals(stopper)
     try:
+        if not await_inputs(paths, wait_for_inputs, lambda: stopper.stopped):
+            return Report(0, 0, 0, 0)
+        native = _millstream.Service(
+            None if out is None else os.fspath(out),
+            sync_s,
+            (retain.bytes, retain.age_s, retain.for_cursors),
+        )
+        outlet = native.outlet if out is not None else _millstream.Recorder().outlet
+        instance = made(component, outlet, native.clock)
+        snapshots = (snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None
+        own = rebuilding(instance) if rebuild == "outputs" else []
         return run_native(
             native,
             bound(instance),
@@ -596,70 +641,97 @@ def replay(
     component: type,
     inputs: Path | Sequence[Path],
     *,
+    out: Path | None = None,
     until: int | None = None,
     on_error: str = "fail",
 ) -> list[str]:
-    """Calls a new component with recorded inputs and gives what it calls, each as YAML. Nothing is written.
+    """Calls a new component as a service called it and gives what it calls, each as YAML. Nothing is written.
 
-    Several inputs are merged by their times; timers do not fire. ``on_error`` as in :func:`serve`.
+    :param inputs: the journals that the service has read.
+    :param out: the output journal of the service. The schedule beside it says in which order inputs were
+        taken and when timers fired. Without one, inputs are merged by the times of their records, and timers
+        fire by these times.
+    :param until: end after so many calls.
+    :param on_error: as in :func:`serve`.
+    :raises ServiceError: a journal is not there or cannot be read; the component raised.
     """
-    return recorded(component, inputs, until=until, on_error=on_error).take()
+    return recorded(component, inputs, out=out, until=until, on_error=on_error).take()
 
 
 def effects(
-    component: type, inputs: Path | Sequence[Path], *, on_error: str = "fail"
-) -> dict[tuple[int, int], tuple[str, list[str]]]:
-    """What a new component calls at each recorded call of it, in their order.
-
-    By the time of that call (ns since 1970) and its number among those of the same time: the name of the
-    method, and what it called, each as YAML.
-    """
-    found: dict[tuple[int, int], tuple[str, list[str]]] = {}
-    of_time = Counter[int]()
+    component: type, inputs: Path | Sequence[Path], *, out: Path | None = None, on_error: str = "fail"
+) -> list[Effect]:
+    """What a new component calls at each recorded call of it, in their order; as :func:`replay`."""
+    found: list[Effect] = []
 
     def behind(clock: Clock, recorder: _millstream.Recorder, method: str) -> None:
-        time_ns = clock.now_ns()
-        found[time_ns, of_time[time_ns]] = method, recorder.take()
-        of_time[time_ns] += 1
+        origin = clock.record() or (f"timer {method}", clock.now_ns())
+        found.append(Effect(origin, method, clock.now_ns(), recorder.take()))
 
-    recorded(component, inputs, on_error=on_error, behind=behind)
+    recorded(component, inputs, out=out, on_error=on_error, behind=behind)
     return found
+
+
+class Enough(BaseException):
+    """Ends a replay: it has made all the calls that were asked for."""
 
 
 def recorded(
     component: type,
     inputs: Path | Sequence[Path],
     *,
+    out: Path | None,
     until: int | None = None,
     on_error: str,
     behind: Callable[[Clock, _millstream.Recorder, str], None] | None = None,
 ) -> _millstream.Recorder:
     """Has what a component calls recorded, when it is called as before; ``behind`` is told of each call."""
     check_choice("on_error", on_error, ("fail", "skip"))
-    paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    for path in paths:
-        if not os.path.isdir(path):
-            raise ServiceError(f"{os.fspath(path)}: there is no journal here")
-    native, recorder = _millstream.Service(None), _millstream.Recorder()
+    paths = paths_of(inputs)
+    await_inputs(paths, False, lambda: True)
+    native, recorder = _millstream.Service.replaying(output_of(out)), _millstream.Recorder()
     instance = made(component, recorder.outlet, native.clock)
-    calls = bound(instance)
-    if behind is not None:
-        tell = partial(behind, native.clock(), recorder)
-        calls = [(interface, [followed(method, tell) for method in methods]) for interface, methods in calls]
-    run_native(native, calls, paths, [], on_error=on_error, drain=True, until=until)
-    return recorder
+    clock, left = native.clock(), until
 
-
-def followed(method: Callable[..., object], tell: Callable[[str], None]) -> Callable[..., object]:
-    """The method, with ``tell`` told of its name behind each call."""
-
-    def call(*arguments: object) -> None:
+    def call(method: Callable[..., object], *arguments: object) -> None:
+        nonlocal left
+        if left is not None and clock.record() is not None:
+            if left <= 0:
+                raise Enough
+            left -= 1
         try:
             method(*arguments)
         finally:
-            tell(method.__name__)
+            if behind is not None:
+                behind(clock, recorder, getattr(method, "__name__", "timer"))
 
-    return call
+    calls: list[tuple[_millstream.Interface, list[Callable[..., object]]]] = [
+        (interface, [partial(call, method) for method in methods]) for interface, methods in bound(instance)
+    ]
+    ticking = [(name, period, partial(call, method), old) for name, period, method, old in timers(instance)]
+    try:
+        run_native(native, calls, paths, ticking, on_error=on_error, drain=True, until=None)
+    except Enough:
+        pass
+    return recorder
+
+
+def output_of(out: Path | None) -> str | None:
+    """The output journal, which may be given by its schedule; something of it must be there."""
+    if out is None:
+        return None
+    path = os.fspath(out).rstrip("/").removesuffix(".schedule")
+    if not any(_millstream.service_has_input(path + suffix) for suffix in ("", ".schedule")):
+        raise ServiceError(f"{path}: there is no journal here")
+    return path
+
+
+def has_order(component: type, inputs: Sequence[Path], out: Path | None) -> bool:
+    """Whether a replay goes by a recorded order, or needs none: that of an only input without timers."""
+    timed = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
+    if len(inputs) < 2 and not timed:
+        return True
+    return _millstream.Service.replaying(output_of(out)).is_recorded
 
 
 def run_native(
@@ -719,18 +791,33 @@ def timers(component: Any) -> list[tuple[str, int, Any, tuple[str, ...]]]:
     return made
 
 
-def check(component: type, folder: Path, *, update: bool = False, agitate: bool = False) -> Checked:
+def check(
+    component: type,
+    folder: Path,
+    *,
+    update: bool = False,
+    agitate: bool = False,
+    variant: str | None = None,
+) -> Checked:
     """Runs the test in a folder (``setup.yaml``, ``in.yaml``, ``out.yaml``) on a new component.
 
     :param update: rewrite what is expected instead of comparing; comments are kept.
-    :param agitate: run the variants too, whose calls are missing, doubled, swapped or empty; what is expected
-        of them is in the folder ``agitated``.
+    :param agitate: run the variants too, whose calls are missing, doubled, swapped, or have odd values; what
+        is expected of them is in the folder ``agitated``.
+    :param variant: run only the variant of this name, see :func:`variants`.
     """
     outputs = [described(kind) for kind in wanted(component).values() if kind is not Clock]
 
     def make(recorder: _millstream.Recorder, clock: Clock) -> Any:
-        return bound(made(component, recorder.outlet, lambda: clock))
+        instance = made(component, recorder.outlet, lambda: clock)
+        return bound(instance), [timer[1:3] for timer in timers(instance)]
 
     inputs = [described(interface) for interface in interfaces_of(component)]
-    counts = _millstream.service_test(os.fspath(folder), inputs, outputs, update, agitate, make)
+    counts = _millstream.service_test(os.fspath(folder), inputs, outputs, update, agitate, variant, make)
     return Checked(*counts)
+
+
+def variants(component: type, folder: Path) -> list[str]:
+    """The names of the variants that :func:`check` runs of the test in a folder when it is to agitate."""
+    inputs = [described(interface) for interface in interfaces_of(component)]
+    return _millstream.service_variants(os.fspath(folder), inputs)

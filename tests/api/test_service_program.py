@@ -86,7 +86,7 @@ def test_a_signal_ends_it_well(number: int, orders: Path, tmp_path: Path) -> Non
 
 def test_the_example_passes_its_own_test() -> None:
     done = service("test", "tests/limits", "--agitate")
-    assert (done.returncode, done.stdout) == (0, "passed 21, failed 0\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "passed 93, failed 0\n"), done.stderr
 
 
 def test_the_pytest_plugin_collects_it(tmp_path: Path) -> None:
@@ -111,12 +111,12 @@ def test_replay_diff_export_and_history(orders: Path, tmp_path: Path) -> None:
     )
     strict = f"{tmp_path / 'strict.py'}:Strict"
     done = service("diff", "desk.py:Desk", "desk.py:Desk", "--in", orders)
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (0, "no difference in 2001 calls\n")
     done = service("diff", "desk.py:Desk", strict, "--in", orders)
     assert done.returncode == 1
     assert "+  reason: 'no'" in done.stdout.replace('"', "'")
     # Only the calls whose outputs differ are shown, each with its method and time.
-    assert done.stdout.startswith(f"--- desk.py:Desk\n+++ {strict}\n@@ new_order at 2")
+    assert done.stdout.startswith(f"--- desk.py:Desk\n+++ {strict}\n@@ {orders}, record 9, new_order at 2")
     shown = done.stdout.count("\n@@ ")
     assert re.search(rf"\n{shown} of \d+ calls have other outputs\n$", done.stdout), done.stdout
     process = subprocess.Popen(
@@ -200,7 +200,16 @@ def test_services_follow_each_other_in_processes_of_their_own(orders: Path, tmp_
     )
     replies, audit = tmp_path / "replies", tmp_path / "audit"
     chain = [
-        [f"{tmp_path / 'audit.py'}:Audit", "--in", replies, "--out", audit, "--until", 2_000],
+        [
+            f"{tmp_path / 'audit.py'}:Audit",
+            "--in",
+            replies,
+            "--out",
+            audit,
+            "--until",
+            2_000,
+            "--wait-for-inputs",
+        ],
         ["desk.py:Desk", "--in", orders, "--out", replies, "--until", 2_001],
     ]
     running = [

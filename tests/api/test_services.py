@@ -244,6 +244,7 @@ def test_timers_see_the_recorded_time(tmp_path: Path) -> None:
 
 
 def test_two_services_on_one_output_are_refused(tmp_path: Path) -> None:
+    ms.publisher(Orders, tmp_path / "orders")
     first = _millstream.Service(str(tmp_path / "replies"))
     with pytest.raises(ms.ServiceError, match="another service is running on this output journal"):
         ms.serve(Desk, tmp_path / "orders", out=tmp_path / "replies", drain=True)
@@ -302,7 +303,10 @@ def test_a_folder_is_compared_and_rewritten(tmp_path: Path) -> None:
     assert check(Desk, tmp_path).passed == 1
     report = check(Desk, tmp_path, agitate=True, update=True)
     # An order without an id is one that the desk does not survive.
-    assert [Path(path).name for path, _ in report.failed] == ["empty-place-order-id.yaml"]
+    assert [Path(path).name for path, _ in report.failed] == [
+        "empty-place-order-id.yaml",
+        "empty-place.yaml",
+    ]
     assert (tmp_path / "agitated" / "missing-1.yaml").read_text() == ""
 
 
@@ -414,10 +418,10 @@ class Audit(Replies):
 
 def test_services_follow_each_other_in_one_process(tmp_path: Path) -> None:
     def desk() -> None:
-        ms.serve(Desk, tmp_path / "orders", out=tmp_path / "replies", until=8)
+        ms.serve(Desk, tmp_path / "orders", out=tmp_path / "replies", until=8, wait_for_inputs=True)
 
     def audit() -> None:
-        ms.serve(Audit, tmp_path / "replies", out=tmp_path / "audit", until=8)
+        ms.serve(Audit, tmp_path / "replies", out=tmp_path / "audit", until=8, wait_for_inputs=True)
 
     threads = [threading.Thread(target=run, daemon=True) for run in (audit, desk)]
     for thread in threads:

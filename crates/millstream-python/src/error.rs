@@ -289,6 +289,30 @@ pub(crate) fn service_failed_test(py: Python<'_>, error: TestError) -> PyErr {
     }
 }
 
+/// Whether an exception ends a program instead of telling of a fault: Ctrl-C, `sys.exit`, leaving the debugger.
+pub(crate) fn interrupts(py: Python<'_>, error: &PyErr) -> bool {
+    let quit = || {
+        let class = py.import("bdb").and_then(|bdb| bdb.getattr("BdbQuit"));
+        class.is_ok_and(|class| error.is_instance(py, &class))
+    };
+    !error.is_instance_of::<PyException>(py) || quit()
+}
+
+/// The exception of a component as it was raised; for anything else a `ServiceError`.
+pub(crate) fn raised(py: Python<'_>, cause: Box<dyn std::error::Error + Send + Sync>) -> PyErr {
+    let cause = match cause.downcast::<CallError>() {
+        Ok(call) => match *call {
+            CallError::Interrupted { cause } => cause,
+            other => other.into(),
+        },
+        Err(cause) => cause,
+    };
+    match cause.downcast::<Raised>() {
+        Ok(raised) => raised.0,
+        Err(cause) => service_error(py, &cause),
+    }
+}
+
 fn service_raised(
     py: Python<'_>,
     message: &str,
@@ -296,14 +320,16 @@ fn service_raised(
 ) -> PyErr {
     let raised = cause.and_then(|cause| match cause.downcast::<CallError>() {
         Ok(call) => match *call {
-            CallError::Component { cause, .. } => cause.downcast::<Raised>().ok(),
+            CallError::Component { cause, .. } | CallError::Interrupted { cause } => {
+                cause.downcast::<Raised>().ok()
+            }
             _ => None,
         },
         Err(cause) => cause.downcast::<Raised>().ok(),
     });
     let raised = raised.map(|raised| raised.0);
     match raised {
-        Some(raised) if !raised.is_instance_of::<PyException>(py) => raised,
+        Some(raised) if interrupts(py, &raised) => raised,
         raised => {
             let error = make(py, "ServiceError", message);
             error.set_cause(py, raised);

@@ -65,8 +65,8 @@ mod _millstream {
     use crate::run::{Stopper, run};
     #[pymodule_export]
     use crate::service::{
-        Clock, Interface, Meter, Outlet, Recorder, Service, service_export, service_history,
-        service_latency, service_test,
+        Clock, Interface, Meter, Outlet, Recorder, Service, Trial, service_export,
+        service_has_input, service_history, service_latency, service_test, service_variants,
     };
     #[pymodule_export]
     use crate::sink::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};

@@ -53,6 +53,12 @@ impl Stopper {
         Stopper::default()
     }
 
+    /// Whether it was asked.
+    #[getter]
+    fn stopped(&self) -> bool {
+        self.is_stopped()
+    }
+
     /// Asks it to drain and end.
     fn stop(&self) {
         let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);

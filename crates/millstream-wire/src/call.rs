@@ -112,10 +112,7 @@ impl Call {
         for (key, value) in node.pairs()? {
             let name = key.scalar()?;
             if name == RESERVED {
-                let Value::Timestamp(ns) = read(value, &Type::Timestamp, schema)? else {
-                    continue;
-                };
-                at = Some(ns);
+                at = Self::read_time(value)?.or(at);
             } else if call.replace((key, name, value)).is_some() {
                 return Err(key.fault("one document is one call"));
             }
@@ -131,6 +128,15 @@ impl Call {
             at,
             method: method.name.clone(),
             arguments: arguments.map_err(|error| error.within(name))?,
+        })
+    }
+
+    /// The moment that a document gives.
+    pub(crate) fn read_time(node: &Node) -> Result<Option<i64>> {
+        let bare = Schema::new("time", 1, Vec::new(), Vec::new())?;
+        Ok(match read(node, &Type::Timestamp, &bare)? {
+            Value::Timestamp(ns) => Some(ns),
+            _ => None,
         })
     }
 }

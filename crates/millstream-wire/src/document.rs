@@ -111,6 +111,20 @@ impl Document {
         Err(root.fault("there is no method"))
     }
 
+    /// The time that it says, in nanoseconds since 1970, where that is all it says; nothing for a call.
+    ///
+    /// # Errors
+    /// It is no moment, or the document is no mapping.
+    pub fn only_time(&self) -> Result<Option<i64>> {
+        let [(key, value)] = self.root()?.pairs()? else {
+            return Ok(None);
+        };
+        match key.scalar()? == crate::schema::RESERVED {
+            true => Call::read_time(value),
+            false => Ok(None),
+        }
+    }
+
     /// The call that it is.
     ///
     /// # Errors

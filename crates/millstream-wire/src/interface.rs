@@ -101,9 +101,22 @@ pub enum CallError {
         /// What it returned.
         cause: Cause,
     },
+    /// The component was interrupted, by a signal or from a debugger. That is no fault of the record, which is neither skipped nor set
+    /// aside.
+    #[error("{cause}")]
+    Interrupted {
+        /// What interrupted it.
+        cause: Cause,
+    },
 }
 
 impl CallError {
+    /// Whether an error says that the component was interrupted.
+    #[must_use]
+    pub fn is_interruption(cause: &Cause) -> bool {
+        matches!(cause.downcast_ref(), Some(Self::Interrupted { .. }))
+    }
+
     /// The error of a component.
     #[cold]
     pub fn component(method: &str, cause: impl Into<Cause>) -> Self {

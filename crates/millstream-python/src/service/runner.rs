@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream::journal::{Error, Journal, Options, Sync, Wait};
 use millstream::service::{self as native, OnError, Runner, Settings, Setup, Stop, Taken};
-use millstream::wire::{CallError, Unpacker};
+use millstream::wire::{CallError, Cause, Unpacker};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 use super::decode::{DecodeError, decode_fields};
 use super::interface::Interface;
 use super::outlet::{End, Outlet};
-use crate::error::{cause, service_cause, service_error, service_failed};
+use crate::error::{cause, interrupts, service_cause, service_error, service_failed};
 use crate::gil::{locked, unlocked};
 use crate::journal::{retention_of, sync_of};
 use crate::run::Stopper;
@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct Service {
     service: Option<native::Service>,
     sync: Sync,
+    /// Whether its inputs are only read.
+    replays: bool,
 }
 
 /// How far a service is, for another thread.
@@ -73,6 +75,11 @@ impl Clock {
     fn now_ns(&self) -> i64 {
         self.clock.now_ns()
     }
+
+    /// The journal and the number of the record that the component is called with.
+    fn record(&self) -> Option<(String, u64)> {
+        self.clock.record()
+    }
 }
 
 /// What a service is told about its inputs: the journal, the interface, and the component's methods for it.
@@ -92,9 +99,16 @@ fn opened(py: Python<'_>, path: &PathBuf, options: Options) -> PyResult<Journal>
     Journal::open(path, options).map_err(|error| service_error(py, &error))
 }
 
-/// Opens an input: to keep a cursor in it, or, where that is not allowed, to read.
-fn open_input(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
-    let opened = match Journal::open(path, Options::default()) {
+/// Opens an input, which must be there: to keep a cursor in it, or, where that is not allowed, to read.
+fn open_input(py: Python<'_>, path: &PathBuf, reads: bool) -> PyResult<Journal> {
+    let options = match reads {
+        true => Options::read_only(),
+        false => Options {
+            create: false,
+            ..Options::default()
+        },
+    };
+    let opened = match Journal::open(path, options) {
         Err(Error::Io { source, .. }) if is_read_only(&source) => {
             Journal::open(path, Options::read_only())
         }
@@ -108,6 +122,16 @@ fn is_read_only(error: &std::io::Error) -> bool {
         error.kind(),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
     )
+}
+
+/// Whether there is a journal at `path`, which may be for others to make.
+#[pyfunction]
+pub(crate) fn service_has_input(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
+    match Journal::open(&path, Options::read_only()) {
+        Ok(_) => Ok(true),
+        Err(Error::NotFound { .. }) => Ok(false),
+        Err(error) => Err(service_error(py, &error)),
+    }
 }
 
 #[pymethods]
@@ -129,8 +153,29 @@ impl Service {
                 .map_err(|error| service_error(py, &error))?,
             None => native::Service::without_output(),
         };
-        let service = Some(service);
-        Ok(Self { service, sync })
+        Ok(Self {
+            service: Some(service),
+            sync,
+            replays: false,
+        })
+    }
+
+    /// A service that does again what the one did that writes, or wrote, to the journal `out`.
+    #[staticmethod]
+    #[pyo3(signature = (out))]
+    fn replaying(py: Python<'_>, out: Option<PathBuf>) -> PyResult<Self> {
+        let service = native::Service::replaying(out.as_deref());
+        Ok(Self {
+            service: Some(service.map_err(|error| service_error(py, &error))?),
+            sync: Sync::Never,
+            replays: true,
+        })
+    }
+
+    /// Whether it goes by a recorded order.
+    #[getter]
+    fn is_recorded(&self) -> PyResult<bool> {
+        Ok(self.waiting()?.is_recorded())
     }
 
     /// A publisher's end of the output journal.
@@ -182,7 +227,7 @@ impl Service {
             .ok_or_else(|| PyValueError::new_err("a service runs once"))?;
         let mut setup = service.component(());
         for (path, interface, methods) in inputs {
-            let journal = open_input(py, &path)?;
+            let journal = open_input(py, &path, self.replays)?;
             let schema = interface.get().schema.clone();
             setup = setup
                 .input_with(&journal, schema, dispatch(interface, methods))
@@ -201,9 +246,7 @@ impl Service {
             for old in aliases {
                 setup = setup.renamed_timer(&old, &name);
             }
-            setup = setup.every(&name, Duration::from_nanos(period_ns), move |(), now_ns| {
-                locked(|py| call.call1(py, (now_ns,)).map(drop).map_err(cause))
-            });
+            setup = setup.every(&name, Duration::from_nanos(period_ns), tick(call));
         }
         let settings = Settings {
             wait: wait_of(wait),
@@ -410,12 +453,42 @@ pub(super) fn dispatch<C>(
             let read = read.and_then(|read| Ok(values.end().map(|()| read)?));
             let given = read.map_err(|error| match error {
                 DecodeError::Record(error) => CallError::Record(error.within(&method.name)),
-                DecodeError::Python(error) => CallError::component(&method.name, cause(error)),
+                DecodeError::Python(error) => failed(py, &method.name, error),
             })?;
             let called = call.bind(py).call1(given);
             called
                 .map(drop)
-                .map_err(|error| CallError::component(&method.name, cause(error)))
+                .map_err(|error| failed(py, &method.name, error))
         })
+    }
+}
+
+/// What calls a method as a timer, with the time.
+pub(super) fn tick(
+    call: Py<PyAny>,
+) -> impl FnMut(&mut (), i64) -> Result<(), Cause> + Send + 'static {
+    move |(), now_ns| {
+        locked(|py| {
+            let called = call.call1(py, (now_ns,));
+            called
+                .map(drop)
+                .map_err(|error| match interrupts(py, &error) {
+                    true => CallError::Interrupted {
+                        cause: cause(error),
+                    }
+                    .into(),
+                    false => cause(error),
+                })
+        })
+    }
+}
+
+/// Why a method failed.
+fn failed(py: Python<'_>, method: &str, error: PyErr) -> CallError {
+    match interrupts(py, &error) {
+        true => CallError::Interrupted {
+            cause: cause(error),
+        },
+        false => CallError::component(method, cause(error)),
     }
 }

@@ -1,28 +1,35 @@
 //! Tests of Python components as YAML files, and journals as YAML.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use millstream::journal::{Journal, Options};
-use millstream::service::testing::{Mode, check};
+use millstream::service::testing::{self as native, Mode, check, check_variant};
 use millstream::service::{Calls, history, latency};
-use millstream::wire::{Call, Cause, Record, Timestamp};
+use millstream::wire::{Call, Cause, Record, Schema, Timestamp};
 use pyo3::prelude::*;
 
 use super::interface::Interface;
 use super::outlet::Recorder;
-use super::runner::{Clock, dispatch};
-use crate::error::{cause, service_error, service_failed_test};
+use super::runner::{Clock, dispatch, tick};
+use crate::error::{cause, raised, service_error, service_failed_test};
 use crate::gil::unlocked;
 
-/// The interfaces of a component and its methods for each.
-type Made = Vec<(Py<Interface>, Vec<Py<PyAny>>)>;
+/// The interfaces of a component and its methods for each; the periods of its timers in ns, and what they call.
+type Made = (Vec<(Py<Interface>, Vec<Py<PyAny>>)>, Vec<(u64, Py<PyAny>)>);
 
-/// Runs the test of a folder. `make(recorder, clock)` makes a component and gives its interfaces and methods. Returns how many runs passed, the
-/// differences by file, and the files that were rewritten.
+/// Runs the test of a folder, or the one variant of it that `variant` names. `make(recorder, clock)` makes a component and gives its
+/// interfaces, methods and timers. Returns how many runs passed, the differences by file, the files that were rewritten, and how many
+/// variants were left out.
 #[pyfunction]
 #[expect(
     clippy::type_complexity,
-    reason = "three lists, taken apart at once by the package"
+    reason = "a few lists, taken apart at once by the package"
+)]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "called from one place in the package"
 )]
 pub(crate) fn service_test(
     py: Python<'_>,
@@ -31,14 +38,10 @@ pub(crate) fn service_test(
     outputs: Vec<Py<Interface>>,
     update: bool,
     agitate: bool,
+    variant: Option<&str>,
     make: &Bound<'_, PyAny>,
-) -> PyResult<(usize, Vec<(PathBuf, String)>, Vec<PathBuf>)> {
-    let schemas = |interfaces: &[Py<Interface>]| -> Vec<_> {
-        interfaces
-            .iter()
-            .map(|interface| interface.get().schema.clone())
-            .collect()
-    };
+) -> PyResult<(usize, Vec<(PathBuf, String)>, Vec<PathBuf>, usize)> {
+    let (inputs, outputs) = (schemas(&inputs), schemas(&outputs));
     let run = |setup: &[Call], input: &[Call]| -> Result<Vec<Call>, Cause> {
         let recorder = Bound::new(
             py,
@@ -51,21 +54,28 @@ pub(crate) fn service_test(
         let py_clock = Clock {
             clock: clock.clone(),
         };
-        let made: Made = make
+        let made = make
             .call1((&recorder, py_clock))
-            .and_then(|made| made.extract())
-            .map_err(cause)?;
+            .and_then(|made| made.extract());
+        let (made, timers): Made = made.map_err(cause)?;
         let mut interfaces = Vec::new();
         for (interface, methods) in made {
             let schema = interface.get().schema.clone();
             interfaces.push((schema, dispatch::<()>(interface, methods)));
         }
+        let mut trial = native::Trial::new((), clock);
+        for (period_ns, call) in timers {
+            trial = trial.every(Duration::from_nanos(period_ns), tick(call));
+        }
         let mut call = |call: &Call| -> Result<(), Cause> {
+            call.at.map_or(Ok(()), |at| trial.advance_to(at))?;
+            if call.method.is_empty() {
+                return Ok(()); // a document that gives only a time
+            }
             let known = interfaces
                 .iter_mut()
                 .find(|(schema, _)| schema.method_named(&call.method).is_ok());
             let (schema, dispatch) = known.ok_or("the component has no such method")?;
-            call.at.into_iter().for_each(|at| clock.set(at));
             let body = call.to_bytes(schema, None)?;
             match Record::read(&body)? {
                 Record::Call(_, head, arguments) => Ok(dispatch(&mut (), head.method, arguments)?),
@@ -77,10 +87,99 @@ pub(crate) fn service_test(
         input.iter().try_for_each(&mut call)?;
         Ok(recorder.get().recorder.take())
     };
-    let mode = Mode { update, agitate };
-    let outcome = check(&folder, &schemas(&inputs), &schemas(&outputs), mode, run);
+    let outcome = match variant {
+        Some(name) => check_variant(&folder, &inputs, &outputs, name, update, run),
+        None => check(&folder, &inputs, &outputs, Mode { update, agitate }, run),
+    };
     let outcome = outcome.map_err(|error| service_failed_test(py, error))?;
-    Ok((outcome.passed, outcome.failed, outcome.updated))
+    Ok((
+        outcome.passed,
+        outcome.failed,
+        outcome.updated,
+        outcome.left_out,
+    ))
+}
+
+fn schemas(interfaces: &[Py<Interface>]) -> Vec<Schema> {
+    let schemas = interfaces.iter();
+    schemas
+        .map(|interface| interface.get().schema.clone())
+        .collect()
+}
+
+/// The names of the variants of the test in a folder.
+#[pyfunction]
+pub(crate) fn service_variants(
+    py: Python<'_>,
+    folder: PathBuf,
+    inputs: Vec<Py<Interface>>,
+) -> PyResult<Vec<String>> {
+    let names = native::variant_names(&folder, &schemas(&inputs));
+    names.map_err(|error| service_failed_test(py, error))
+}
+
+/// The time of a component under test, and its timers.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Trial {
+    clock: millstream::service::Clock,
+    trial: Mutex<Option<native::Trial<()>>>,
+}
+
+#[pymethods]
+impl Trial {
+    #[new]
+    fn new() -> Self {
+        let clock = millstream::service::Clock::of_test();
+        let trial = Mutex::new(Some(native::Trial::new((), clock.clone())));
+        Self { clock, trial }
+    }
+
+    /// The time that the component sees.
+    fn clock(&self) -> Clock {
+        Clock {
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// Calls `method` with the time every `period_ns`.
+    fn every(&self, py: Python<'_>, period_ns: u64, method: Py<PyAny>) -> PyResult<()> {
+        self.with(py, |trial| {
+            let period = Duration::from_nanos(period_ns);
+            (trial.every(period, tick(method)), Ok(()))
+        })
+    }
+
+    /// Lets time go on to a moment in ns since 1970.
+    fn advance_to(&self, py: Python<'_>, at_ns: i64) -> PyResult<()> {
+        self.with(py, |mut trial| {
+            let done = trial.advance_to(at_ns);
+            (trial, done)
+        })
+    }
+
+    /// Lets time go on while the service does not run.
+    fn pause(&self, py: Python<'_>, by_ns: u64) -> PyResult<()> {
+        self.with(py, |mut trial| {
+            let done = trial.pause(Duration::from_nanos(by_ns));
+            (trial, done)
+        })
+    }
+}
+
+impl Trial {
+    /// Works on the trial. A component that does so from one of its own timers is refused.
+    fn with(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(native::Trial<()>) -> (native::Trial<()>, Result<(), Cause>),
+    ) -> PyResult<()> {
+        let hold = || self.trial.lock().unwrap_or_else(PoisonError::into_inner);
+        let trial = hold().take();
+        let trial = trial.ok_or_else(|| service_error(py, &"time goes on already"))?;
+        let (trial, done) = work(trial);
+        *hold() = Some(trial);
+        done.map_err(|cause| raised(py, cause))
+    }
 }
 
 /// The calls of a journal from one record to another, as YAML with their times and, as comments, their sequence numbers.

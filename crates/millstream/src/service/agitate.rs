@@ -1,82 +1,185 @@
 //! Tests with their calls a little wrong: what a component must survive.
 //!
-//! For each call a variant in which it is missing, one in which it comes twice, and one in which it changes places with the next. For the
-//! first call of each method a variant for each field in which that is empty: nothing, zero, no text.
+//! | variant | what is wrong |
+//! |---|---|
+//! | `missing-N`, `doubled-N`, `swapped-N` | the N-th call is missing, comes twice, changes places with the next |
+//! | `VALUE-METHOD-FIELD` | in the first call of the method the field has the value |
+//! | `VALUE-METHOD` | in the first call of the method all fields that can have the value have it |
+//! | the same with `-N` behind it | in the N-th call, which is not the first of its method |
+//!
+//! The values are `empty`, `nan`, `minus-1`, `largest` and `long`, each for the types that have it. Swapped calls keep the order of their times.
+//! The numbers of variants are limited ([`PLACED_MAX`], [`OVERRIDDEN_MAX`]); those that come first in the table come first.
 
 use std::collections::HashSet;
 
 use millstream_wire::{Call, Field, Schema, Shape, Type, Value};
 
-/// The variants of a test, each with a name that stays the same while the calls do.
-pub(super) fn variants(input: &[Call], interfaces: &[Schema]) -> Vec<(String, Vec<Call>)> {
+/// How many variants have calls missing, doubled or swapped, at most.
+pub const PLACED_MAX: usize = 300;
+/// How many variants have fields overridden, at most.
+pub const OVERRIDDEN_MAX: usize = 400;
+/// How long a long text is, in characters.
+const LONG: usize = 10_000;
+
+/// A variant of a test. Its name stays the same while the calls do.
+pub(super) struct Variant {
+    pub name: String,
+    at: usize,
+    change: Change,
+}
+
+enum Change {
+    Missing,
+    Doubled,
+    Swapped,
+    Arguments(Fields),
+}
+
+type Fields = Vec<(String, Value)>;
+
+impl Variant {
+    /// The calls of the variant.
+    pub fn calls(&self, input: &[Call]) -> Vec<Call> {
+        let (mut calls, at) = (input.to_vec(), self.at);
+        match &self.change {
+            Change::Missing => drop(calls.remove(at)),
+            Change::Doubled => calls.insert(at, input[at].clone()),
+            Change::Swapped => {
+                calls.swap(at, at + 1);
+                // It is the calls that change places; time goes on as before.
+                (calls[at].at, calls[at + 1].at) = (input[at].at, input[at + 1].at);
+            }
+            Change::Arguments(arguments) => calls[at].arguments = arguments.clone(),
+        }
+        calls
+    }
+}
+
+/// The variants of a test, and how many there would be without a limit.
+pub(super) fn variants(input: &[Call], interfaces: &[Schema]) -> (Vec<Variant>, usize) {
+    let mut placed = placed(input);
+    let mut overridden = overridden(input, interfaces);
+    let all = placed.len() + overridden.len();
+    placed.truncate(PLACED_MAX);
+    overridden.truncate(OVERRIDDEN_MAX);
+    placed.append(&mut overridden);
+    (placed, all)
+}
+
+fn placed(input: &[Call]) -> Vec<Variant> {
     let mut variants = Vec::new();
     for at in 0..input.len() {
-        let number = at + 1;
-        let mut missing = input.to_vec();
-        missing.remove(at);
-        variants.push((format!("missing-{number}"), missing));
-        let mut doubled = input.to_vec();
-        doubled.insert(at, input[at].clone());
-        variants.push((format!("doubled-{number}"), doubled));
-        if number < input.len() {
-            let mut swapped = input.to_vec();
-            swapped.swap(at, number);
-            variants.push((format!("swapped-{number}"), swapped));
-        }
-    }
-    let mut seen = HashSet::new();
-    for (at, call) in input.iter().enumerate() {
-        if !seen.insert(&call.method) {
+        let is_call = |at: usize| input.get(at).is_some_and(|call| !call.method.is_empty());
+        if !is_call(at) {
             continue;
         }
-        let schemas = interfaces.iter();
-        let known =
-            schemas.filter_map(|schema| Some((schema, schema.method_named(&call.method).ok()?.1)));
-        for (schema, method) in known.take(1) {
-            for (name, arguments) in emptied(&call.arguments, &method.arguments, schema) {
-                let mut input = input.to_vec();
-                input[at].arguments = arguments;
-                variants.push((format!("empty-{}-{name}", call.method), input));
-            }
+        let mut add = |name: &str, change| {
+            let name = format!("{name}-{}", at + 1);
+            variants.push(Variant { name, at, change });
+        };
+        add("missing", Change::Missing);
+        add("doubled", Change::Doubled);
+        if is_call(at + 1) {
+            add("swapped", Change::Swapped);
         }
     }
     variants
 }
 
-type Fields = Vec<(String, Value)>;
-
-/// For each field the same fields with that one empty; the fields of structs one by one.
-fn emptied(given: &Fields, fields: &[Field], schema: &Schema) -> Vec<(String, Fields)> {
-    let mut variants = Vec::new();
-    for (at, ((name, value), field)) in given.iter().zip(fields).enumerate() {
-        let with = |value: Value| {
-            let mut given = given.clone();
-            given[at].1 = value;
-            given
+/// First the variants of each method's first call, a field at a time and all at once, then the same of later calls, all at once and a
+/// field at a time.
+fn overridden(input: &[Call], interfaces: &[Schema]) -> Vec<Variant> {
+    let (mut first, mut first_all) = (Vec::new(), Vec::new());
+    let (mut later, mut later_all) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new();
+    for (at, call) in input.iter().enumerate() {
+        let mut known = interfaces
+            .iter()
+            .filter_map(|schema| Some((schema, schema.method_named(&call.method).ok()?.1)));
+        let Some((schema, method)) = known.next() else {
+            continue;
         };
-        let within =
-            match (value, &field.ty) {
-                (Value::Struct(inner), Type::Named(index)) => schema
-                    .definition(*index)
-                    .ok()
-                    .and_then(|it| match &it.shape {
-                        Shape::Struct(fields) => Some(emptied(inner, fields, schema)),
-                        Shape::Enum(_) => None,
-                    }),
-                _ => None,
-            };
-        match within {
-            Some(inner) => variants.extend(inner.into_iter().map(|(inner_name, inner)| {
-                (format!("{name}-{inner_name}"), with(Value::Struct(inner)))
-            })),
-            None => {
-                if let Some(empty) = empty(&field.ty).filter(|empty| empty != value) {
-                    variants.push((name.clone(), with(empty)));
-                }
+        let is_first = seen.insert(&call.method);
+        let number = match is_first {
+            true => String::new(),
+            false => format!("-{}", at + 1),
+        };
+        let (singles, several) = match is_first {
+            true => (&mut first, &mut first_all),
+            false => (&mut later, &mut later_all),
+        };
+        for kind in KINDS {
+            let found = fields(kind, &call.arguments, &method.arguments, schema);
+            if found.len() > 1 {
+                several.push(Variant {
+                    name: format!("{}-{}{number}", kind.name(), call.method),
+                    at,
+                    change: Change::Arguments(all(&call.arguments, &found)),
+                });
+            }
+            for (path, value) in found {
+                let mut arguments = call.arguments.clone();
+                let name = path.join("-");
+                set(&mut arguments, &path, value);
+                singles.push(Variant {
+                    name: format!("{}-{}-{name}{number}", kind.name(), call.method),
+                    at,
+                    change: Change::Arguments(arguments),
+                });
             }
         }
     }
-    variants
+    [first, first_all, later_all, later]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// A kind of value that a component may not expect.
+#[derive(Clone, Copy)]
+enum Kind {
+    Empty,
+    Nan,
+    MinusOne,
+    Largest,
+    Long,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind::Empty,
+    Kind::Nan,
+    Kind::MinusOne,
+    Kind::Largest,
+    Kind::Long,
+];
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Empty => "empty",
+            Kind::Nan => "nan",
+            Kind::MinusOne => "minus-1",
+            Kind::Largest => "largest",
+            Kind::Long => "long",
+        }
+    }
+
+    /// The value of this kind that a type has, if it has one.
+    fn value(self, ty: &Type) -> Option<Value> {
+        match (self, ty) {
+            (Kind::Empty, Type::Option(_)) => Some(Value::None),
+            (_, Type::Option(inner)) => self.value(inner),
+            (Kind::Empty, ty) => empty(ty),
+            (Kind::Nan, Type::F32) => Some(Value::F32(f32::NAN)),
+            (Kind::Nan, Type::F64) => Some(Value::F64(f64::NAN)),
+            (Kind::Nan, _) => None,
+            (Kind::MinusOne, ty) => minus_one(ty),
+            (Kind::Largest, ty) => largest(ty),
+            (Kind::Long, Type::Str) => Some(Value::Str("x".repeat(LONG))),
+            (Kind::Long, Type::Bytes) => Some(Value::Bytes(vec![b'x'; LONG])),
+            (Kind::Long, _) => None,
+        }
+    }
 }
 
 /// The value of a type that says least, where there is one.
@@ -95,4 +198,79 @@ fn empty(ty: &Type) -> Option<Value> {
         Type::Char | Type::Named(_) => return None,
         _ => Value::Int(0),
     })
+}
+
+fn minus_one(ty: &Type) -> Option<Value> {
+    Some(match ty {
+        Type::I8 | Type::I16 | Type::I32 | Type::I64 => Value::Int(-1),
+        Type::F32 => Value::F32(-1.0),
+        Type::F64 => Value::F64(-1.0),
+        Type::Timestamp => Value::Timestamp(-1),
+        Type::Decimal => Value::Decimal("-1".into()),
+        _ => return None,
+    })
+}
+
+fn largest(ty: &Type) -> Option<Value> {
+    Some(match ty {
+        Type::F32 => Value::F32(f32::MAX),
+        Type::F64 => Value::F64(f64::MAX),
+        Type::Timestamp => Value::Timestamp(i64::MAX),
+        Type::Decimal => Value::Decimal("9".repeat(28)),
+        integer => Value::Int(integer.integer_range()?.1),
+    })
+}
+
+/// The fields that can have a value of this kind and have another: the way to each through structs, and the value.
+fn fields(
+    kind: Kind,
+    given: &Fields,
+    fields_of: &[Field],
+    schema: &Schema,
+) -> Vec<(Vec<String>, Value)> {
+    let mut found = Vec::new();
+    for ((name, value), field) in given.iter().zip(fields_of) {
+        if let (Value::Struct(inner), Some(parts)) = (value, parts(&field.ty, schema)) {
+            for (mut path, value) in fields(kind, inner, parts, schema) {
+                path.insert(0, name.clone());
+                found.push((path, value));
+            }
+        } else if let Some(wrong) = kind.value(&field.ty).filter(|wrong| wrong != value) {
+            found.push((vec![name.clone()], wrong));
+        }
+    }
+    found
+}
+
+/// The fields of a struct.
+fn parts<'a>(ty: &Type, schema: &'a Schema) -> Option<&'a [Field]> {
+    match ty {
+        Type::Option(inner) => parts(inner, schema),
+        Type::Named(index) => match &schema.definition(*index).ok()?.shape {
+            Shape::Struct(fields) => Some(fields),
+            Shape::Enum(_) => None,
+        },
+        _ => None,
+    }
+}
+
+fn all(given: &Fields, values: &[(Vec<String>, Value)]) -> Fields {
+    let mut arguments = given.clone();
+    for (path, value) in values {
+        set(&mut arguments, path, value.clone());
+    }
+    arguments
+}
+
+fn set(fields: &mut Fields, path: &[String], value: Value) {
+    let Some((first, rest)) = path.split_first() else {
+        return;
+    };
+    let Some((_, field)) = fields.iter_mut().find(|(name, _)| name == first) else {
+        return;
+    };
+    match field {
+        Value::Struct(inner) if !rest.is_empty() => set(inner, rest, value),
+        field => *field = value,
+    }
 }

@@ -128,6 +128,17 @@ impl Clock {
         self.current.time_ns.store(now_ns, Relaxed);
     }
 
+    /// The journal and the sequence number of the record that the component is called with. Nothing outside a service, and in
+    /// a timer of a replay.
+    #[must_use]
+    pub fn record(&self) -> Option<(String, u64)> {
+        let lineage = self.current.lineage()?;
+        let inputs = self.current.inputs.lock();
+        let inputs = inputs.unwrap_or_else(PoisonError::into_inner);
+        let path = inputs.get(lineage.input as usize)?.path();
+        Some((path.display().to_string(), lineage.sequence))
+    }
+
     /// Nanoseconds since 1970.
     #[must_use]
     pub fn now_ns(&self) -> i64 {

@@ -137,6 +137,36 @@ pub enum ServiceError {
         /// Their name.
         name: String,
     },
+    /// An input is a journal that the service writes to.
+    #[error("{input} and {written} are one journal: a service cannot read what it writes itself")]
+    SameJournal {
+        /// The input, as it was given.
+        input: String,
+        /// The output or the dead letters, as they were given.
+        written: String,
+    },
+    /// An input holds calls, but of none of the component's interfaces.
+    #[error("{journal}: holds calls of {found} only; the component is called through {expected}")]
+    Foreign {
+        /// The input journal.
+        journal: String,
+        /// The interfaces whose calls are in it.
+        found: String,
+        /// The interfaces of the component.
+        expected: String,
+    },
+    /// An input holds records, but no calls.
+    #[error(
+        "{journal}, record {sequence}: is no call, and no other record is; the component is called through {expected}"
+    )]
+    NoCalls {
+        /// The input journal.
+        journal: String,
+        /// Its first record.
+        sequence: u64,
+        /// The interfaces of the component.
+        expected: String,
+    },
     /// What snapshots, rebuilding from outputs and followers need.
     #[error(
         "snapshots, a state from outputs, and followers need an output journal, and this service has none"

@@ -7,6 +7,7 @@ use std::time::Duration;
 use millstream_journal::{Cursor, Error as JournalError, Journal, Reader, Wait};
 use millstream_wire::{Adapter, CallError, Cause, Head, Lineage, Record, Schema, Unpacker};
 
+use super::admit;
 use super::calls::Calls;
 use super::error::ServiceError;
 use super::progress::Progress;
@@ -86,6 +87,12 @@ impl<C> Inlet<C> {
             adapters: HashMap::new(),
             dispatch,
         });
+    }
+
+    /// Refuses a journal with records of which none is for the component.
+    pub fn check_calls(&self) -> Result<(), ServiceError> {
+        let schemas: Vec<_> = self.faces.iter().map(|face| &face.schema).collect();
+        admit::has_calls_of(&self.journal, &schemas)
     }
 
     /// Behind the last record that is there now.

@@ -51,6 +51,7 @@
 //! # }
 //! ```
 
+mod admit;
 mod agitate;
 mod calls;
 mod current;
@@ -68,6 +69,8 @@ mod schedule;
 mod snapshot;
 pub mod system;
 pub mod testing;
+mod timers;
+mod trial;
 
 pub use calls::{Calls, Content};
 pub use current::Clock;

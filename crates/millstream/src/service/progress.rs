@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_wire::{Cause, InputName, Lineage};
+use millstream_wire::{CallError, Cause, InputName, Lineage};
 
 use super::current::Current;
 use super::dead::DeadLetters;
@@ -100,6 +100,13 @@ impl Progress {
         // What failed because it could not publish is no fault of the record, and is not skipped.
         self.end(journal, sequence)?;
         match (&self.on_error, &mut self.dead) {
+            _ if CallError::is_interruption(&cause) => {
+                return Err(ServiceError::Input {
+                    journal: journal.to_owned(),
+                    sequence,
+                    cause,
+                });
+            }
             (OnError::Skip, _) => self.report.skipped += 1,
             (OnError::DeadLetter(_), Some(dead)) => {
                 self.report.dead_letters += 1;

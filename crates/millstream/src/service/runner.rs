@@ -4,6 +4,7 @@ mod announce;
 mod following;
 mod meter;
 mod rebuild;
+mod replay;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,6 +16,8 @@ use millstream_wire::{Cause, Dispatch, Interface, Lineage, Publisher, Schema, Un
 use self::announce::Needs;
 use self::following::Following;
 pub use self::meter::Meter;
+use self::replay::Replay;
+use super::admit;
 use super::current::{Clock, Current};
 use super::dead::DeadLetters;
 use super::error::ServiceError;
@@ -25,6 +28,7 @@ use super::progress::Progress;
 use super::resume::{self, Resume};
 use super::schedule::{Entry, Legacy, Place, Schedule, old_timers};
 use super::snapshot::{Keeper, Position, Snapshot, Snapshots};
+use super::timers::{self, Timer};
 
 /// The number of the output journal among the inputs: what is heard from there has no effects.
 const OWN: u32 = u32::MAX - 1;
@@ -116,6 +120,8 @@ impl Stop {
 pub struct Service {
     current: Arc<Current>,
     output: Option<Output>,
+    /// What is done again, if that is all.
+    replay: Option<Replay>,
 }
 
 /// The output journal; the cursor keeps out other services.
@@ -141,6 +147,7 @@ impl Service {
         Ok(Self {
             current: Arc::default(),
             output: Some(Output { journal, cursor }),
+            replay: None,
         })
     }
 
@@ -150,6 +157,7 @@ impl Service {
         Self {
             current: Arc::default(),
             output: None,
+            replay: None,
         }
     }
 
@@ -207,15 +215,6 @@ pub struct Setup<C> {
     keeper: Option<Keeper<C>>,
 }
 
-struct Timer<C> {
-    name: String,
-    period_ns: i64,
-    due_ns: i64,
-    call: TimerCall<C>,
-}
-
-type TimerCall<C> = Box<dyn FnMut(&mut C, i64) -> Result<(), Cause> + Send>;
-
 impl<C: 'static> Setup<C> {
     /// Calls the component with the records of this journal that are calls of the interface. Several inputs are merged by time.
     ///
@@ -241,6 +240,9 @@ impl<C: 'static> Setup<C> {
         + Send
         + 'static,
     ) -> Result<Self, ServiceError> {
+        if let Some(output) = &self.service.output {
+            admit::not_own_output(journal, &output.journal)?;
+        }
         let dispatch: inlet::Dispatch<C> = Box::new(dispatch);
         let path = journal.path();
         let same = |inlet: &&mut Inlet<C>| same_directory(&inlet.journal.path(), &path);
@@ -330,13 +332,7 @@ impl<C: 'static> Setup<C> {
         period: Duration,
         call: impl FnMut(&mut C, i64) -> Result<(), Cause> + Send + 'static,
     ) -> Self {
-        let period_ns = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX).max(1);
-        self.timers.push(Timer {
-            name: name.to_owned(),
-            period_ns,
-            due_ns: 0,
-            call: Box::new(call),
-        });
+        self.timers.push(Timer::new(name, period, call));
         self
     }
 
@@ -354,7 +350,7 @@ impl<C: 'static> Setup<C> {
     /// an earlier version recorded by path or number can mean more than one thing.
     pub fn start(self, settings: Settings) -> Result<Runner<C>, ServiceError> {
         let Self {
-            service: Service { current, output },
+            service,
             component,
             mut inlets,
             timers,
@@ -362,17 +358,23 @@ impl<C: 'static> Setup<C> {
             own,
             keeper,
         } = self;
+        let Service {
+            current,
+            output,
+            mut replay,
+        } = service;
+        let written = output.as_ref().map(|output| &output.journal);
+        admit::check(&inlets, written, &settings.on_error)?;
         check_names(&timers)?;
         let several = inlets.len() > 1 || !timers.is_empty();
+        let again = replay.as_mut().and_then(|replay| replay.schedule.take());
+        let recorded = Recorded::of(written, again, several, &timers, &settings)?;
         let Recorded {
             schedule,
             mut resume,
             legacy,
-        } = match &output {
-            Some(output) => Recorded::beside(&output.journal, several, &timers, &settings)?,
-            None => Recorded::default(),
-        };
-        if let Some(schedule) = schedule.as_ref().filter(|_| several) {
+        } = recorded;
+        if let Some(schedule) = schedule.as_ref().filter(|_| several && output.is_some()) {
             current.add_input(&schedule.journal);
         }
         let journals = inlets.iter().map(|inlet| &inlet.journal);
@@ -385,16 +387,8 @@ impl<C: 'static> Setup<C> {
         }
         // A state that is not brought back is not worth keeping.
         let keeper = keeper.filter(|_| settings.rebuild);
-        let snapshots = match (&keeper, &output) {
-            (Some(_), Some(output)) => Some(Snapshots::beside(&output.journal)?),
-            (Some(_), None) => return Err(ServiceError::NoOutput),
-            (None, _) => None,
-        };
-        let needs = match (&keeper, &own) {
-            (Some(_), _) => Needs::Snapshots,
-            (None, None) if settings.rebuild => Needs::All,
-            (None, _) => Needs::New,
-        };
+        let snapshots = snapshots_of(keeper.is_some(), written)?;
+        let needs = Needs::of(keeper.is_some(), own.is_some(), settings.rebuild);
         let service = output.as_ref().map(|output| output.journal.lineage());
         let dead = DeadLetters::new(&settings.on_error, service.transpose()?)?;
         let following = Following::of(output.as_ref().map(|output| &output.journal), &settings)?;
@@ -422,10 +416,20 @@ impl<C: 'static> Setup<C> {
             kept: None,
             gone: Vec::new(),
             unheld: Vec::new(),
+            replay,
             spins: 0,
         };
         runner.begin(resume.as_ref(), names)?;
         Ok(runner)
+    }
+}
+
+/// Where the state of a component is kept, if it is.
+fn snapshots_of(keeps: bool, output: Option<&Journal>) -> Result<Option<Snapshots>, ServiceError> {
+    match (keeps, output) {
+        (true, Some(output)) => Ok(Some(Snapshots::beside(output)?)),
+        (true, None) => Err(ServiceError::NoOutput),
+        (false, _) => Ok(None),
     }
 }
 
@@ -438,6 +442,21 @@ struct Recorded {
 }
 
 impl Recorded {
+    /// What is written down beside an output, or what a replay goes by.
+    fn of<C>(
+        output: Option<&Journal>,
+        again: Option<Schedule>,
+        several: bool,
+        timers: &[Timer<C>],
+        settings: &Settings,
+    ) -> Result<Self, ServiceError> {
+        match (output, again) {
+            (Some(output), _) => Self::beside(output, several, timers, settings),
+            (None, Some(again)) => Self::again(again, timers, settings),
+            (None, None) => Ok(Self::default()),
+        }
+    }
+
     /// Reads what stands beside an output journal, and its end.
     fn beside<C>(
         output: &Journal,
@@ -446,6 +465,18 @@ impl Recorded {
         settings: &Settings,
     ) -> Result<Self, ServiceError> {
         let schedule = Schedule::beside(output, several)?;
+        Ok(Self {
+            resume: resume::find(output)?,
+            ..Self::again(schedule, timers, settings)?
+        })
+    }
+
+    /// What a schedule says, for a replay of all that is in it.
+    fn again<C>(
+        schedule: Schedule,
+        timers: &[Timer<C>],
+        settings: &Settings,
+    ) -> Result<Self, ServiceError> {
         let legacy = match schedule.last()? {
             Some(last) => last.legacy,
             // The first start of this version finds out what numbers of timers mean.
@@ -460,7 +491,7 @@ impl Recorded {
         };
         Ok(Self {
             schedule: Some(schedule),
-            resume: resume::find(output)?,
+            resume: None,
             legacy,
         })
     }
@@ -537,6 +568,8 @@ pub struct Runner<C> {
     gone: Vec<Place>,
     /// Inputs without a cursor.
     unheld: Vec<String>,
+    /// What is done again, if that is all.
+    replay: Option<Replay>,
     /// How often a runner that spins has found nothing.
     spins: u32,
 }
@@ -553,8 +586,9 @@ impl<C> Runner<C> {
     fn begin(&mut self, resume: Option<&Resume>, mut names: Names) -> Result<(), ServiceError> {
         for timer in &mut self.timers {
             let now = self.host.time_ns() as i64;
-            timer.due_ns = (now / timer.period_ns + 1).saturating_mul(timer.period_ns);
+            timer.pass(now);
         }
+        self.begin_replay()?;
         self.catch_up(resume, &mut names)?;
         self.own = None;
         self.legacy.inputs = names.legacy;
@@ -669,25 +703,26 @@ impl<C> Runner<C> {
     }
 
     fn turn_of_several(&mut self) -> Result<Taken, ServiceError> {
+        let is_replay = self.replay.is_some();
         let mut next: Option<(u64, usize)> = None;
         for (at, inlet) in self.inlets.iter_mut().enumerate() {
             if let Some(time) = inlet.peek_time()? {
                 next = next.into_iter().chain([(time, at)]).min();
             }
         }
-        let due = self
-            .timers
-            .iter()
-            .enumerate()
-            .map(|(at, timer)| (timer.due_ns, at))
-            .min();
+        if is_replay {
+            return match next {
+                Some((_, at)) => self.take_from(at),
+                None => Ok(Taken::Nothing),
+            };
+        }
+        let due = timers::next_due(&self.timers);
         let now = self.host.time_ns() as i64;
         if let Some((due_ns, timer)) = due
             && due_ns <= now
             && next.is_none_or(|(time, _)| due_ns as u64 <= time)
         {
-            let period = self.timers[timer].period_ns;
-            self.timers[timer].due_ns = (now / period + 1).saturating_mul(period);
+            self.timers[timer].pass(now);
             let (timer, time_ns) = (timer as u32, due_ns.max(self.progress.time_ns()));
             let sequence = match &self.schedule {
                 Some(schedule) => schedule.append(Entry::Timer { timer, time_ns })?,
@@ -774,7 +809,7 @@ impl<C> Runner<C> {
         if self.settings.wait != Wait::Spin || self.spins.is_multiple_of(SPINS) {
             self.announce_idle()?;
         }
-        let due = self.timers.iter().map(|timer| timer.due_ns).min();
+        let due = timers::next_due(&self.timers).map(|(due, _)| due);
         let left = |due| Duration::from_nanos(i64::max(due - self.host.time_ns() as i64, 0) as u64);
         let mut limit = due.map_or(LOOK, left).min(LOOK);
         let mut wait = self.settings.wait;

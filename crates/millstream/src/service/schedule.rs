@@ -111,7 +111,6 @@ impl Schedule {
     }
 
     /// Opens the schedule of the service that writes, or wrote, to `output` to read it. Nothing when there is none.
-    #[expect(dead_code, reason = "a replay takes the recorded order from here")]
     pub fn recorded(output: &Path) -> Result<Option<Self>, ServiceError> {
         let path = path_beside(output);
         match Journal::open(&path, Options::read_only()) {

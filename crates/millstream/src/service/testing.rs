@@ -4,7 +4,8 @@
 //! - `in.yaml`: the calls of the test.
 //! - `out.yaml`: what the component is expected to call, in order.
 //!
-//! Each is a stream of YAML documents, a call each. `update` rewrites what is expected; documents that stay the same keep their text,
+//! Each is a stream of YAML documents, a call each. `at` is when the call comes; a document with nothing else lets time go on. A [`Trial`]
+//! calls the timers that come due until then. `update` rewrites what is expected; documents that stay the same keep their text,
 //! and comments their places.
 //!
 //! Agitated, a test is run again with its calls a little wrong (`agitate`). Each variant whose outputs differ from
@@ -14,12 +15,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millstream_wire::{
-    Call, Cause, Dispatch, Document, Record, Schema, WireError, carry_comments, documents,
+    Call, CallError, Cause, Dispatch, Document, Record, Schema, WireError, carry_comments,
+    documents,
 };
 use similar::{DiffOp, TextDiff, capture_diff_slices};
 
-use super::agitate::variants;
+pub use super::agitate::{OVERRIDDEN_MAX, PLACED_MAX};
+use super::agitate::{Variant, variants};
 use super::current::Clock;
+pub use super::trial::Trial;
 
 /// How the tests of a folder are run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,6 +43,8 @@ pub struct Outcome {
     pub failed: Vec<(PathBuf, String)>,
     /// The files that were rewritten.
     pub updated: Vec<PathBuf>,
+    /// How many variants were not run, because there are more than [`PLACED_MAX`] or [`OVERRIDDEN_MAX`].
+    pub left_out: usize,
 }
 
 /// Why a test cannot be run.
@@ -61,6 +67,14 @@ pub enum TestError {
         /// What is wrong, and in which line.
         source: Box<WireError>,
     },
+    /// The test has no variant of this name.
+    #[error("{}: there is no variant {name}", path.display())]
+    NoVariant {
+        /// The file with the calls.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
     /// The component failed.
     #[error("{}: {cause}", path.display())]
     Component {
@@ -71,7 +85,7 @@ pub enum TestError {
     },
 }
 
-/// Makes a call of a test on a component, at the time that the test gives it.
+/// Makes a call of a test on a component, at the time that the test gives it. For a component with timers use a [`Trial`].
 ///
 /// # Errors
 /// The call is none of the interface; the component fails.
@@ -82,6 +96,9 @@ pub fn make<I: Dispatch<C> + ?Sized, C: ?Sized>(
 ) -> Result<(), Cause> {
     if let Some(at) = call.at {
         clock.set(at);
+    }
+    if call.method.is_empty() {
+        return Ok(()); // a document that gives only a time
     }
     let body = call.to_bytes(&I::schema()?, None)?;
     if let Record::Call(_, head, arguments) = Record::read(&body)? {
@@ -102,42 +119,121 @@ pub fn check(
     mode: Mode,
     mut run: impl FnMut(&[Call], &[Call]) -> Result<Vec<Call>, Cause>,
 ) -> Result<Outcome, TestError> {
-    let setup = calls(&folder.join("setup.yaml"), inputs, true)?;
-    let input_path = folder.join("in.yaml");
-    let input = calls(&input_path, inputs, false)?;
+    let test = Test::read(folder, inputs)?;
+    let found = test.found(&mut run)?;
     let mut outcome = Outcome::default();
-    let found = run(&setup, &input).map_err(|cause| TestError::Component {
-        path: input_path.clone(),
-        cause,
-    })?;
-    let found = texts(&found);
-    compare(
-        &folder.join("out.yaml"),
-        &found,
-        outputs,
-        mode,
-        &mut outcome,
-    )?;
-    if !mode.agitate {
-        return Ok(outcome);
-    }
-    for (name, input) in variants(&input, inputs) {
-        let path = folder.join("agitated").join(format!("{name}.yaml"));
-        match run(&setup, &input) {
-            Ok(calls) => {
-                let variant = texts(&calls);
-                if variant == found && !path.exists() {
-                    outcome.passed += 1;
-                } else {
-                    compare(&path, &variant, outputs, mode, &mut outcome)?;
-                }
-            }
-            Err(cause) => outcome
-                .failed
-                .push((path, format!("the component failed: {cause}\n"))),
+    let path = folder.join("out.yaml");
+    compare(&path, &found, outputs, mode, &mut outcome)?;
+    if mode.agitate {
+        let (variants, all) = variants(&test.input, inputs);
+        outcome.left_out = all - variants.len();
+        for variant in &variants {
+            test.agitate(variant, &found, outputs, mode, &mut outcome, &mut run)?;
         }
     }
     Ok(outcome)
+}
+
+/// The names of the variants that [`check`] runs of the test of a folder with [`Mode::agitate`].
+///
+/// # Errors
+/// The calls of the test cannot be read.
+pub fn variant_names(folder: &Path, inputs: &[Schema]) -> Result<Vec<String>, TestError> {
+    let test = Test::read(folder, inputs)?;
+    let (variants, _) = variants(&test.input, inputs);
+    Ok(variants.into_iter().map(|variant| variant.name).collect())
+}
+
+/// Runs one variant of the test of a folder, and rewrites what is expected of it if `update` is set; `run` as in [`check`].
+///
+/// # Errors
+/// As [`check`]; [`TestError::NoVariant`].
+pub fn check_variant(
+    folder: &Path,
+    inputs: &[Schema],
+    outputs: &[Schema],
+    name: &str,
+    update: bool,
+    mut run: impl FnMut(&[Call], &[Call]) -> Result<Vec<Call>, Cause>,
+) -> Result<Outcome, TestError> {
+    let test = Test::read(folder, inputs)?;
+    let (variants, _) = variants(&test.input, inputs);
+    let named = variants.iter().find(|variant| variant.name == name);
+    let variant = named.ok_or_else(|| TestError::NoVariant {
+        path: folder.join("in.yaml"),
+        name: name.to_owned(),
+    })?;
+    let found = test.found(&mut run)?;
+    let mode = Mode {
+        update,
+        agitate: true,
+    };
+    let mut outcome = Outcome::default();
+    test.agitate(variant, &found, outputs, mode, &mut outcome, &mut run)?;
+    Ok(outcome)
+}
+
+/// The calls of a folder.
+struct Test<'a> {
+    folder: &'a Path,
+    setup: Vec<Call>,
+    input: Vec<Call>,
+}
+
+impl<'a> Test<'a> {
+    fn read(folder: &'a Path, inputs: &[Schema]) -> Result<Self, TestError> {
+        Ok(Self {
+            folder,
+            setup: calls(&folder.join("setup.yaml"), inputs, true)?,
+            input: calls(&folder.join("in.yaml"), inputs, false)?,
+        })
+    }
+
+    /// What the component calls in the test itself.
+    fn found(
+        &self,
+        run: &mut impl FnMut(&[Call], &[Call]) -> Result<Vec<Call>, Cause>,
+    ) -> Result<Vec<String>, TestError> {
+        let found = run(&self.setup, &self.input);
+        let path = || self.folder.join("in.yaml");
+        let found = found.map_err(|cause| TestError::Component {
+            path: path(),
+            cause,
+        })?;
+        Ok(texts(&found))
+    }
+
+    /// Runs a variant; without a file of its own it is expected to come out as the test itself.
+    fn agitate(
+        &self,
+        variant: &Variant,
+        found: &[String],
+        outputs: &[Schema],
+        mode: Mode,
+        outcome: &mut Outcome,
+        run: &mut impl FnMut(&[Call], &[Call]) -> Result<Vec<Call>, Cause>,
+    ) -> Result<(), TestError> {
+        let name = format!("{}.yaml", variant.name);
+        let path = self.folder.join("agitated").join(name);
+        match run(&self.setup, &variant.calls(&self.input)) {
+            Ok(calls) => {
+                let calls = texts(&calls);
+                if calls == found && !path.exists() {
+                    outcome.passed += 1;
+                    return Ok(());
+                }
+                compare(&path, &calls, outputs, mode, outcome)
+            }
+            Err(cause) if CallError::is_interruption(&cause) => {
+                Err(TestError::Component { path, cause })
+            }
+            Err(cause) => {
+                let failure = format!("the component failed: {cause}\n");
+                outcome.failed.push((path, failure));
+                Ok(())
+            }
+        }
+    }
 }
 
 fn texts(calls: &[Call]) -> Vec<String> {
@@ -158,8 +254,16 @@ fn calls(path: &Path, interfaces: &[Schema], optional: bool) -> Result<Vec<Call>
     };
     let documents = documents(&text).map_err(fault)?;
     let full = documents.iter().filter(|document| !document.is_empty());
-    full.map(|document| call(document, interfaces).map_err(fault))
-        .collect()
+    full.map(|document| match document.only_time().map_err(fault)? {
+        // Nobody has a method without a name.
+        Some(at) => Ok(Call {
+            at: Some(at),
+            method: String::new(),
+            arguments: Vec::new(),
+        }),
+        None => call(document, interfaces).map_err(fault),
+    })
+    .collect()
 }
 
 /// The call of a document, by the first interface that has its method.

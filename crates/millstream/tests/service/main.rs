@@ -10,4 +10,5 @@ mod latency;
 mod restarts;
 mod running;
 mod snapshots;
+mod trials;
 mod yaml;

@@ -26,6 +26,17 @@ pub(super) enum Needs {
     New,
 }
 
+impl Needs {
+    /// What a service with or without snapshots, and with or without a state from its outputs, begins with.
+    pub fn of(snapshots: bool, outputs: bool, rebuild: bool) -> Self {
+        match (snapshots, outputs) {
+            (true, _) => Self::Snapshots,
+            (false, false) if rebuild => Self::All,
+            (false, _) => Self::New,
+        }
+    }
+}
+
 impl<C> Runner<C> {
     /// Writes how far the service has come; returns the number of the announcement in the schedule.
     #[cold]

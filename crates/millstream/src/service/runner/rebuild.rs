@@ -59,6 +59,7 @@ impl<C> Runner<C> {
             }
         }
         self.repeat_implicit(&past)?;
+        self.end_replay(past.is_implicit != Some(false));
         for inlet in &self.inlets {
             // What comes next must be there, also for a service that had no output yet.
             inlet.needs(inlet.position())?;
@@ -238,7 +239,10 @@ impl<C> Runner<C> {
                 let is_last = past.resume.is_some_and(|it| it.lineage == lineage);
                 let repeats = self.repeats() || !self.is_before(past.resume, lineage);
                 match past.timers.get(timer).copied().flatten() {
-                    Some(timer) if repeats => return self.tick(timer, lineage, time_ns),
+                    Some(timer) if repeats => {
+                        self.fire_until(time_ns)?;
+                        return self.tick(timer, lineage, time_ns);
+                    }
                     // What this timer still had to do is not done by anything now.
                     None if is_last => self.progress.resume = None,
                     _ => {}
@@ -344,8 +348,7 @@ impl<C> Runner<C> {
             };
         }
         while self.inlets[number as usize].position() < place.next {
-            let inlet = &mut self.inlets[number as usize];
-            if inlet.take(&mut self.component, &mut self.progress)? == Taken::Nothing {
+            if self.take_from(number as usize)? == Taken::Nothing {
                 break;
             }
         }
@@ -419,7 +422,7 @@ impl<C> Runner<C> {
                 sequence,
             });
         }
-        inlet.take(&mut self.component, &mut self.progress)?;
+        self.take_from(input as usize)?;
         Ok(())
     }
 

@@ -91,10 +91,6 @@ type Timer = (String, u64, Py<PyAny>, Vec<String>);
 /// How often the state is kept, what gives it as bytes, and what takes it back.
 type Snapshots = (u64, Py<PyAny>, Py<PyAny>);
 
-pub(super) fn open(py: Python<'_>, path: &PathBuf) -> PyResult<Journal> {
-    opened(py, path, Options::default())
-}
-
 fn opened(py: Python<'_>, path: &PathBuf, options: Options) -> PyResult<Journal> {
     Journal::open(path, options).map_err(|error| service_error(py, &error))
 }

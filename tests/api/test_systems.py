@@ -293,7 +293,7 @@ def test_when_the_supervisor_is_killed_all_ends_and_can_be_started_at_once(syste
             status = system.status()
             assert not status["running"] and status["services"][0]["state"] == "stopped"
     system.start()
-    system.wait_lag("adder", "doubler")
+    system.wait(lambda found: found["doubler"]["calls"] == len(numbers))
     assert system.stop() == 0
     assert system.doubles() == sums(*numbers)
     assert "another service is running" not in system.logged()

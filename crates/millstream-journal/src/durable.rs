@@ -54,10 +54,10 @@ impl<S: Storage> Durable<S> {
 
     /// Sync all that is appended; gives the sequence number before which all is durable.
     pub fn sync(&self) -> Result<u64> {
-        let begun = Moment::now(&self.core.options.host);
+        let begun = self.now_if_timed();
         let next = self.core.checked(self.core.next())?;
         self.wait(next)?;
-        self.bound.raise(begun);
+        self.raise_bound(begun);
         self.core.checked(Ok(self.core.control()?.durable()))
     }
 
@@ -160,9 +160,7 @@ impl<S: Storage> Durable<S> {
         let core = &self.core;
         core.look()?;
         let control = core.control()?;
-        // Only a time between syncs is measured from the beginning of one.
-        let is_timed = matches!(core.options.sync, Sync::Every(_));
-        let begun = is_timed.then(|| Moment::now(&core.options.host));
+        let begun = self.now_if_timed();
         let last = control.tail_segment();
         for number in control.durable_segment()..=last {
             let Some(segment) = self.kept(number)? else {
@@ -178,10 +176,20 @@ impl<S: Storage> Durable<S> {
             core.sync(&segment, 0, mark.offset + frame::HEADER)?;
             self.raise(&segment, mark, number < last)?;
         }
+        self.raise_bound(begun);
+        Ok(())
+    }
+
+    /// The moment at which a sync begins. Only a time between syncs is measured from there.
+    fn now_if_timed(&self) -> Option<Moment> {
+        let is_timed = matches!(self.core.options.sync, Sync::Every(_));
+        is_timed.then(|| Moment::now(&self.core.options.host))
+    }
+
+    fn raise_bound(&self, begun: Option<Moment>) {
         if let Some(begun) = begun {
             self.bound.raise(begun);
         }
-        Ok(())
     }
 
     /// Sync the next bytes of the oldest segment that was ended and is not durable, `bytes` at most. `from` is the segment and the

@@ -86,23 +86,32 @@ fn sound_from<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> Mark {
     at
 }
 
-/// The time of the last record before `mark`, if there is one, when a frame begins at `mark`, or the frames end there, and all from the
-/// nearest index entry on are sound.
+/// The time of the last record before `mark`, if there is one, when the frames from the nearest index entry on lead to `mark`, and the last
+/// of them is sound. Its checksum covers its number and its length, so the mark is right even if a record before it is damaged: who reads
+/// that one learns of it.
 pub(crate) fn trace<R: Region>(segment: &Segment<R>, base: u64, mark: Mark) -> Option<Option<u64>> {
     let mut at = nearest(segment, base, mark, first(segment), |known| {
         known.records <= mark.records && known.offset <= mark.offset
     });
-    let mut time_ns = None;
+    let mut last = None;
     while at.offset < mark.offset {
         let head = segment.head(at.offset).ok()??;
-        if head.kind == Kind::End || !is_sound(segment, base, at, head) {
+        if head.kind == Kind::End {
             return None;
         }
-        time_ns = Some(segment.time_ns(at.offset));
+        last = Some((at, head));
         at.offset += head.bytes();
         at.records += 1;
     }
-    (at == mark).then_some(time_ns)
+    if at != mark {
+        return None;
+    }
+    match last {
+        None => Some(None),
+        Some((at, head)) => {
+            is_sound(segment, base, at, head).then(|| Some(segment.time_ns(at.offset)))
+        }
+    }
 }
 
 /// The time of a segment's last record, when its end frame says that `next` follows. The end frame's checksum covers both.

@@ -155,15 +155,20 @@ fn a_crowd_is_acknowledged_what_is_durable_and_nothing_after_a_failed_sync() {
         storage.fail_sync(syncs);
         let append_until_it_fails = || {
             let mut last = 0;
-            loop {
+            for appended in 0.. {
+                // The sync that failed may have been that of a segment which was being made, and made anew.
+                if appended == 2_000 {
+                    storage.fail_sync(1);
+                }
                 match writer.append(&[7; 40]) {
                     Ok(sequence) => {
                         assert!(journal.durable() > sequence, "{sequence} is not durable");
                         last = sequence;
                     }
-                    Err(error) => break (last, error),
+                    Err(error) => return (last, error),
                 }
             }
+            unreachable!("it appends until it fails");
         };
         let ended: Vec<(u64, Error)> = std::thread::scope(|scope| {
             let threads = [(); THREADS].map(|()| scope.spawn(append_until_it_fails));

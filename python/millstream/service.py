@@ -50,7 +50,7 @@ from ._millstream import Clock
 from ._run import hook_signals
 from ._service_checks import check_callback, check_implements, hints_of
 from ._service_diff import Effect
-from ._service_inputs import await_inputs, paths_of
+from ._service_inputs import await_inputs, paths_of, print_missing
 from ._service_interfaces import aliases, described, is_interface, methods_of
 from ._service_options import (
     Hooks,
@@ -402,7 +402,8 @@ def serve(
     stopper = hooks.stopper if hooks else _millstream.Stopper()
     restore_signals = hook_signals(stopper)
     try:
-        if not await_inputs(paths, wait_for_inputs, lambda: stopper.stopped):
+        tell = hooks.note_missing if hooks else print_missing
+        if not await_inputs(paths, wait_for_inputs, lambda: stopper.stopped, tell):
             return Report(0, 0, 0, 0)
         native = _millstream.Service(
             None if out is None else os.fspath(out),
@@ -487,7 +488,7 @@ def recorded(
     """Has what a component calls recorded, when it is called as before; ``behind`` is told of each call."""
     check_choice("on_error", on_error, ("fail", "skip"))
     paths = paths_of(inputs)
-    await_inputs(paths, False, lambda: True)
+    await_inputs(paths, False, lambda: True, print_missing)
     native, recorder = _millstream.Service.replaying(output_of(out)), _millstream.Recorder()
     instance = made(component, recorder.outlet, native.clock)
     clock, left = native.clock(), until

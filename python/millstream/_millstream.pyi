@@ -502,7 +502,7 @@ class Service:
         cls,
         out: str | PathLike[str] | None,
         sync: float | None = None,
-        retain: tuple[int | None, float | None, bool] = (None, None, False),
+        retain: tuple[int | None, float | None, bool] = ...,
     ) -> Service: ...
     @staticmethod
     def replaying(out: str | PathLike[str] | None) -> Service: ...

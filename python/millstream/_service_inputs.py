@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from . import _millstream
 from ._errors import ServiceError
 
-__all__ = ["await_inputs", "paths_of"]
+__all__ = ["await_inputs", "paths_of", "print_missing"]
 
 #: How often an input that is not there yet is looked for, in seconds.
 LOOK_SECONDS = 0.05
@@ -23,16 +23,37 @@ def paths_of(inputs: Path | Sequence[Path]) -> list[str]:
     return [os.fspath(path) for path in ([inputs] if isinstance(inputs, (str, os.PathLike)) else inputs)]
 
 
-def await_inputs(paths: Sequence[str], wait: bool, is_stopped: Callable[[], bool]) -> bool:
-    """Waits until each input is there; whether it is. Without ``wait``, one that is not there is an error."""
-    told = False
+def print_missing(missing: Sequence[str]) -> None:
+    """Says on standard error which inputs are waited for."""
+    if missing:
+        print(f"millstream: waiting for {', '.join(missing)}", file=sys.stderr, flush=True)
+
+
+def await_inputs(
+    paths: Sequence[str],
+    wait: bool,
+    is_stopped: Callable[[], bool],
+    tell: Callable[[Sequence[str]], None],
+) -> bool:
+    """Waits until each input is there.
+
+    :param paths: the directories of the inputs.
+    :param wait: without it, an input that is not there is an error.
+    :param is_stopped: asked again and again while inputs are missing; ends the waiting.
+    :param tell: called with the inputs that are missing, each time that they change; with none after a wait.
+    :returns: whether all are there; false when it was stopped before.
+    :raises ServiceError: an input is not there, without ``wait``; a directory is no journal.
+    """
+    told: list[str] = []
     while missing := [path for path in paths if not _millstream.service_has_input(path)]:
         if not wait:
             raise ServiceError(f"{missing[0]}: there is no journal here")
         if is_stopped():
             return False
-        if not told:
-            print(f"millstream: waiting for {', '.join(missing)}", file=sys.stderr, flush=True)
-            told = True
+        if missing != told:
+            tell(missing)
+            told = missing
         time.sleep(LOOK_SECONDS)
+    if told:
+        tell([])
     return True

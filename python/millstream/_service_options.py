@@ -10,7 +10,7 @@ millstream._errors.ServiceError: sync='sometimes': it is never, always, or a tim
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -43,6 +43,8 @@ class Hooks:
     retention: Retention
     #: On which its thread stays while it calls the component; on any when there are none.
     cores: Sequence[int]
+    #: Called with the inputs that the service waits for, each time that they change; with none after a wait.
+    note_missing: Callable[[Sequence[str]], None]
 
 
 def seconds(text: str) -> float:

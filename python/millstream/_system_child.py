@@ -15,12 +15,11 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from . import _millstream
 from ._errors import ServiceError
-from ._journal import Journal
-from ._journal_errors import JournalError, JournalNotFoundError
 from ._program import UsageError
 from ._service_options import Hooks, Retention
 from ._service_program import failed, load, told
@@ -43,7 +42,6 @@ class Part(threading.Thread):
         self.stopper = _millstream.Stopper()
         self.meter = _millstream.Meter()
         self.waits_for: str | None = None
-        self.stopping = False
         self.code: int | None = None
         self.calls: deque[tuple[float, int]] = deque()
         self.written = ""
@@ -63,8 +61,6 @@ class Part(threading.Thread):
         from .service import serve
 
         order = self.order
-        if not self.has_inputs():
-            return
         retention = Retention(order["retain_bytes"], order["retain_age_s"], order["retain_for_cursors"])
         serve(
             self.component,
@@ -77,22 +73,15 @@ class Part(threading.Thread):
             snapshot_every=order["snapshot_every"],
             sync=order["sync"],
             wait_follower=order["wait_follower"],
-            hooks=Hooks(self.stopper, self.meter, retention, order["cores"]),
+            hooks=Hooks(self.stopper, self.meter, retention, order["cores"], self.note_missing),
+            wait_for_inputs=True,
         )
 
-    def has_inputs(self) -> bool:
-        """Waits until all inputs are there; false when it is to stop before."""
-        for path in self.order["inputs"]:
-            while not is_journal(path):
-                self.waits_for = path
-                if self.stopping:
-                    return False
-                time.sleep(0.02)
-        self.waits_for = None
-        return True
+    def note_missing(self, missing: Sequence[str]) -> None:
+        """Notes which input the service waits for, for its status."""
+        self.waits_for = missing[0] if missing else None
 
     def stop(self) -> None:
-        self.stopping = True
         self.stopper.stop()
 
     def status(self) -> dict[str, Any]:
@@ -147,17 +136,6 @@ class Log:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def is_journal(path: str) -> bool:
-    """Whether there is a journal; what is there and is none is told by who opens it."""
-    try:
-        Journal(path, "r").close()
-    except JournalNotFoundError:
-        return False
-    except JournalError:
-        return True
-    return True
 
 
 def main() -> int:

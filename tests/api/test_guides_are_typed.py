@@ -12,8 +12,13 @@ from documents import GUIDE, ROOT, blocks
 
 TIMEOUT = 240
 
-# Blocks that the guide puts into one file, which the blocks behind them import.
-FILES = {"services.md": ("desk.py", 2), "testing-services.md": ("desk.py", 0)}
+# Guides whose blocks import `desk`: which guide begins with the blocks of `desk.py`, and how many they are.
+DESKS = {
+    "services.md": ("services.md", 2),
+    "systems.md": ("services.md", 2),
+    "testing-services.md": ("services.md", 2),
+    "when-a-machine-is-lost.md": ("when-a-machine-is-lost.md", 1),
+}
 DOCUMENTS = sorted([*GUIDE.glob("*.md"), ROOT / "README.md"])
 # A queue client without types of its own. Everything else has types.
 MYPY = "[mypy]\nstrict = True\npython_version = 3.10\n[mypy-pymemcache.*]\nignore_missing_imports = True\n"
@@ -23,11 +28,11 @@ PYRIGHT = {"typeCheckingMode": "standard", "pythonVersion": "3.10"}
 def programs(document: Path) -> dict[str, str]:
     """The files that a reader of the document has: by their names, what is in them."""
     found = blocks(document, "python")
-    name, count = FILES.get(document.name, ("", 0))
-    made = {f"block_{number}.py": block for number, block in enumerate(found) if number >= count}
-    if name:
-        # What a guide builds on stands in the one before it.
-        made[name] = "".join(blocks(GUIDE / "services.md", "python")[:2])
+    definer, count = DESKS.get(document.name, ("", 0))
+    own = count if definer == document.name else 0
+    made = {f"block_{number}.py": block for number, block in enumerate(found) if number >= own}
+    if definer:
+        made["desk.py"] = "".join(blocks(GUIDE / definer, "python")[:count])
     return made
 
 

@@ -1,7 +1,7 @@
 //! Tests as data: compared, rewritten with their comments, agitated.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use millstream::service::Clock;
 use millstream::service::testing::{Mode, Outcome, TestError, check, make};
@@ -85,23 +85,49 @@ fn variants_have_files_of_their_own_where_they_differ() {
         agitate: true,
     };
     let outcome = test(folder.path(), agitate).unwrap();
-    // An order without a symbol is an error of the desk, and so of the test.
-    assert_eq!(outcome.failed.len(), 1);
-    assert!(
-        outcome.failed[0].1.contains("an order without a symbol"),
-        "{:?}",
-        outcome.failed
-    );
+    // An order without a symbol is an error of the desk, and so of the test: it has no file.
+    let failed = |outcome: &Outcome| -> Vec<String> {
+        let failed = outcome.failed.iter();
+        failed
+            .map(|(path, failure)| {
+                assert!(failure.contains("an order without a symbol"), "{failure}");
+                path.file_stem().unwrap().to_str().unwrap().to_owned()
+            })
+            .collect()
+    };
+    let without_symbol = [
+        "empty-place-order-symbol",
+        "empty-place",
+        "empty-place-2",
+        "empty-place-order-symbol-2",
+    ];
+    assert_eq!(failed(&outcome), without_symbol);
     let mut names: Vec<_> = fs::read_dir(folder.path().join("agitated"))
         .unwrap()
-        .map(|file| file.unwrap().file_name())
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    // Order 6 has no reply, so that it makes no difference in which place it comes or what quantity it has after.
-    assert!(
-        names.contains(&"missing-2.yaml".into()) && names.contains(&"doubled-2.yaml".into()),
-        "{names:?}"
-    );
+    // Order 6 has no reply, but its quantity is part of the total that the reply to order 7 has. A long symbol makes no difference.
+    let expected = [
+        "doubled-1.yaml",
+        "doubled-2.yaml",
+        "empty-place-order-id-2.yaml",
+        "empty-place-order-id.yaml",
+        "empty-place-order-quantity-2.yaml",
+        "empty-place-order-quantity.yaml",
+        "largest-place-2.yaml",
+        "largest-place-order-id-2.yaml",
+        "largest-place-order-id.yaml",
+        "largest-place-order-quantity-2.yaml",
+        "largest-place-order-quantity.yaml",
+        "largest-place.yaml",
+        "missing-1.yaml",
+        "missing-2.yaml",
+        "swapped-1.yaml",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(outcome.updated.len(), 1 + expected.len()); // `out.yaml` too
+    assert_eq!(outcome.passed, 2); // `long-place-order-symbol` and the same with `-2`
     let again = test(
         folder.path(),
         Mode {
@@ -110,7 +136,9 @@ fn variants_have_files_of_their_own_where_they_differ() {
         },
     )
     .unwrap();
-    assert_eq!((again.failed.len(), again.updated.len()), (1, 0));
+    assert_eq!(failed(&again), without_symbol);
+    assert_eq!(again.updated, [] as [PathBuf; 0]);
+    assert_eq!(again.passed, 1 + expected.len() + 2);
 }
 
 #[test]

@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::super::report;
 use super::super::stop::Stop;
-use super::leader::{self, Leader};
+use super::leader::{self, Leader, Trust};
 use super::{Outcome, log, moment};
-use crate::replication::{self, FollowOptions, Followed, FollowerTls, Secret, follow};
+use crate::replication::{FollowOptions, Followed, follow};
 
 /// The options of `millstream journal follow`.
 #[derive(clap::Args, Debug)]
@@ -46,15 +46,8 @@ pub(super) struct Args {
     /// When records are acknowledged: never, always, or a time like 100ms.
     #[arg(long, value_name = "WHEN", default_value = "always")]
     sync: Sync,
-    /// A file whose content the leader knows too.
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
-    /// Speak TLS with a leader for whom one of the certificates in this PEM file vouches.
-    #[arg(long, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
-    /// The name in the leader's certificate [default: the host of its address].
-    #[arg(long, value_name = "NAME", requires = "tls_ca")]
-    tls_name: Option<String>,
+    #[command(flatten)]
+    trust: Trust,
     /// End when the copy has all that the leader had when it was met. Do not try again after a failure.
     #[arg(long)]
     once: bool,
@@ -84,18 +77,14 @@ struct Report {
 /// Follow until a signal comes.
 pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
     log::to_stderr(false);
-    let secret = args.secret_file.as_deref().map(Secret::read);
-    let tls_name = args.tls_name;
     let journals = args.leader.journals(&args.dir, &args.set)?;
+    let (secret, tls) = args.trust.read()?;
     let options = FollowOptions {
-        journals: with_companions(&journals, &args.set),
+        journals,
         name: args.name.unwrap_or_else(|| own_name(&args.dir)),
         sync: args.sync,
-        secret: secret.transpose()?,
-        tls: args.tls_ca.map(|authorities| FollowerTls {
-            authorities,
-            name: tls_name,
-        }),
+        secret,
+        tls,
         once: args.once,
         adopt: args.adopt,
         retry_max: args.retry_max,
@@ -117,15 +106,6 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
         .map(|report| format!("{}: {}", report.journal, report.text()))
         .collect();
     Ok(report::print(&reports, &lines.join("\n"), args.json)?)
-}
-
-/// The journals of a set with what stands beside them; one that is followed alone stays alone.
-fn with_companions(journals: &[(String, PathBuf)], set: &[String]) -> Vec<(String, PathBuf)> {
-    if set.is_empty() {
-        return journals.to_vec();
-    }
-    let all = replication::with_companions(journals).into_iter();
-    all.map(|(name, dir, _)| (name, dir)).collect()
 }
 
 impl Report {

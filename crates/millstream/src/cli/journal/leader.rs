@@ -1,8 +1,9 @@
-//! Where a leader is, and which of its journals are meant: for the verbs that ask one.
+//! Where a leader is, which of its journals are meant, and how both sides know each other: for the verbs that ask one.
 
 use std::path::{Path, PathBuf};
 
 use super::super::{Failure, address};
+use crate::replication::{FollowerTls, ReplicationError, Secret, with_companions};
 
 /// Where the leader is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,8 @@ pub(super) fn parse_address(text: &str) -> Result<(String, u16), String> {
 }
 
 impl Leader {
-    /// The journals that are meant, by name and directory: the one in `dir`, or those of a set, each under its name there.
+    /// The journals that are meant, by name and directory: the one in `dir`, or those of a set, each under its name there, with what
+    /// services keep beside them.
     pub(super) fn journals(
         &self,
         dir: &Path,
@@ -55,7 +57,37 @@ impl Leader {
             }
             journals.push((name.clone(), dir.join(name)));
         }
-        Ok(journals)
+        let all = with_companions(&journals).into_iter();
+        Ok(all.map(|(name, dir, _)| (name, dir)).collect())
+    }
+}
+
+/// How this machine shows a leader that it may ask, and knows the leader.
+#[derive(clap::Args, Debug)]
+pub(super) struct Trust {
+    /// A file whose content the leader knows too.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Speak TLS with a leader for whom one of the certificates in this PEM file vouches.
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// The name in the leader's certificate [default: the host of its address].
+    #[arg(long, value_name = "NAME", requires = "tls_ca")]
+    tls_name: Option<String>,
+}
+
+impl Trust {
+    /// The secret, and what TLS needs.
+    ///
+    /// # Errors
+    /// The file of the secret cannot be read.
+    pub(super) fn read(self) -> Result<(Option<Secret>, Option<FollowerTls>), ReplicationError> {
+        let secret = self.secret_file.as_deref().map(Secret::read).transpose()?;
+        let tls = self.tls_ca.map(|authorities| FollowerTls {
+            authorities,
+            name: self.tls_name,
+        });
+        Ok((secret, tls))
     }
 }
 

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::super::report;
 use super::super::stop::Stop;
-use super::leader::{self, Leader};
+use super::leader::{self, Leader, Trust};
 use super::{Outcome, log};
-use crate::replication::{FollowerTls, Part, Rejoin, RejoinOptions, Secret, with_companions};
+use crate::replication::{Part, Rejoin, RejoinOptions};
 
 /// The options of `millstream journal rejoin`.
 #[derive(clap::Args, Debug)]
@@ -32,15 +32,8 @@ pub(super) struct Args {
     /// Drop the records that the new leader does not have, after setting them aside.
     #[arg(long)]
     yes: bool,
-    /// A file whose content the leader knows too.
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
-    /// Speak TLS with a leader for whom one of the certificates in this PEM file vouches.
-    #[arg(long, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
-    /// The name in the leader's certificate [default: the host of its address].
-    #[arg(long, value_name = "NAME", requires = "tls_ca")]
-    tls_name: Option<String>,
+    #[command(flatten)]
+    trust: Trust,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -64,21 +57,12 @@ struct Report {
 pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
     log::to_stderr(false);
     let journals = args.leader.journals(&args.dir, &args.set)?;
-    let journals = with_companions(&journals).into_iter();
-    let single = args.set.is_empty();
-    let secret = args.secret_file.as_deref().map(Secret::read);
-    let tls_name = args.tls_name;
+    let (secret, tls) = args.trust.read()?;
     let options = RejoinOptions {
         leader: (args.leader.host, args.leader.port),
-        journals: journals
-            .filter(|(_, _, is_companion)| !(single && *is_companion))
-            .map(|(name, dir, _)| (name, dir))
-            .collect(),
-        secret: secret.transpose()?,
-        tls: args.tls_ca.map(|authorities| FollowerTls {
-            authorities,
-            name: tls_name,
-        }),
+        journals,
+        secret,
+        tls,
     };
     let rejoin = Rejoin::plan(&options, &stop.flag())?;
     let reports: Vec<_> = rejoin.parts().into_iter().map(Report::of).collect();

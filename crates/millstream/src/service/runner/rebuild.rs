@@ -12,7 +12,7 @@ use super::super::names::Names;
 use super::super::resume::Resume;
 use super::super::schedule::{Announcement, Entries, Place, Step};
 use super::super::snapshot::Position;
-use super::{GONE, Runner, lost};
+use super::{GONE, Runner};
 
 /// What a start knows by now.
 struct Past<'a> {
@@ -68,10 +68,12 @@ impl<C> Runner<C> {
     }
 
     fn lost(&self, resume: &Resume) -> ServiceError {
-        lost(
-            self.output.as_ref().map(|output| output.journal.path()),
-            resume,
-        )
+        let output = self.output.as_ref().map(|it| it.journal.path());
+        ServiceError::Lost {
+            output: output.unwrap_or_default().display().to_string(),
+            journal: resume.input.path.clone(),
+            sequence: resume.lineage.sequence,
+        }
     }
 
     /// Whether the component is called again with inputs whose effect is there.

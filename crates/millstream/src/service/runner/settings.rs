@@ -1,0 +1,82 @@
+//! How a service runs, what it has done, and how it is stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use millstream_journal::{Journal, Wait};
+
+/// What becomes of an input that does not fit its schema, or with which the component fails.
+#[derive(Clone, Default)]
+pub enum OnError {
+    /// The service ends with the error.
+    #[default]
+    Fail,
+    /// It is counted.
+    Skip,
+    /// It is counted and set aside in this journal.
+    DeadLetter(Journal),
+}
+
+/// How a service runs.
+#[derive(Clone)]
+pub struct Settings {
+    /// How it waits for input. With several inputs, `Block` backs off, as it cannot sleep on all of them.
+    pub wait: Wait,
+    /// What becomes of an input that cannot be taken.
+    pub on_error: OnError,
+    /// Whether the state depends on earlier inputs. Then a start brings it back: from a [snapshot](super::Setup::snapshots), from the component's
+    /// [own outputs](super::Setup::rebuild_from), else by calling it with all inputs again. Without, it goes on at once.
+    pub rebuild: bool,
+    /// Do without records that were pruned before they were taken, or that the state is to be rebuilt from. The service starts with the oldest
+    /// records that are left; its state is what these make of it.
+    pub skip_pruned: bool,
+    /// The timers that an earlier version has counted, in alphabetical order for a component in Python, else in the order in which they
+    /// were added: for the first start of this version, if the timers have changed.
+    pub old_timers: Option<Vec<String>>,
+    /// How many followers on other machines must have acknowledged the outputs: the service is never more than 256 inputs ahead of them, and
+    /// takes none after a start, and none after it has slept, before they have all outputs. It waits for them without a limit.
+    pub followers: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            wait: Wait::Block,
+            on_error: OnError::Fail,
+            rebuild: true,
+            skip_pruned: false,
+            old_timers: None,
+            followers: 0,
+        }
+    }
+}
+
+/// What a runner has done since it was started, the rebuilding of state included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Calls of the component by records.
+    pub calls: u64,
+    /// Calls of the component by timers.
+    pub ticks: u64,
+    /// Records that were skipped.
+    pub skipped: u64,
+    /// Records that were set aside.
+    pub dead_letters: u64,
+}
+
+/// Tells a runner on another thread to stop.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// The runner finishes the input that it is taking and returns.
+    pub fn stop(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    /// Whether it was told.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}

@@ -269,7 +269,7 @@ def test_market_spread(
 def test_the_order_desk_in_rust_passes_the_tests_of_the_one_in_python(rust_examples: Path) -> None:
     command = [str(rust_examples / "orders"), "test", str(EXAMPLES / "orders" / "tests" / "limits")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
-    assert (done.returncode, done.stdout) == (0, "passed 21, failed 0\n"), done.stdout + done.stderr
+    assert (done.returncode, done.stdout) == (0, "passed 93, failed 0\n"), done.stdout + done.stderr
 
 
 def test_both_order_desks_answer_the_same(rust_examples: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import argparse
 import fcntl
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -45,6 +46,8 @@ def add_verbs(verb: Verb) -> None:
 def up_verb(options: Any) -> int:
     system = read(options.system)
     deadline = time.monotonic() + system.stop_s + LEFT_S
+    # While it waits for an earlier run to end, SIGTERM ends it as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     while True:
         answer = ask(system.state, "apply")
         if answer is not None:

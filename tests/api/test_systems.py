@@ -111,6 +111,12 @@ class System:
                 return found
             assert time.monotonic() < deadline, f"{found}\n{self.logged()}"
 
+    def wait_running(self) -> None:
+        """Waits until the supervisor answers. What is known of services may be of an earlier one before."""
+        deadline = time.monotonic() + TIMEOUT
+        while not self.status()["running"]:
+            assert time.monotonic() < deadline, self.logged()
+
     def wait_lag(self, *names: str) -> dict[str, dict[str, Any]]:
         """Waits until services have taken all that is there."""
         return self.wait(
@@ -294,6 +300,7 @@ def test_when_the_supervisor_is_killed_all_ends_and_can_be_started_at_once(syste
             status = system.status()
             assert not status["running"] and status["services"][0]["state"] == "stopped"
     system.start()
+    system.wait_running()
     system.wait(lambda found: found["doubler"]["calls"] == len(numbers))
     assert system.stop() == 0
     assert system.doubles() == sums(*numbers)
@@ -311,6 +318,7 @@ def test_what_is_printed_when_the_supervisor_is_killed_is_no_fault_of_a_call(sys
         system.wait(lambda found, calls=calls: found["adder"]["calls"] >= calls)
         system.stop(signal.SIGKILL)
     system.start()
+    system.wait_running()
     system.wait(lambda found: found["doubler"]["calls"] == 3_000)
     assert system.stop() == 0
     assert system.doubles() == sums(*numbers)

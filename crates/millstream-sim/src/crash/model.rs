@@ -90,7 +90,12 @@ impl Model {
                 format!("an append got number {first}, not {}", self.len()),
             );
         }
-        if !self.in_flight.is_empty() {
+        if let Some(next) = self.in_flight.first() {
+            // Nobody was told of them before: a loss of power could still take them until now.
+            let (now_ns, first) = (next.appended_ns, self.records.len() - self.orphans as usize);
+            for orphan in &mut self.records[first..] {
+                orphan.appended_ns = now_ns;
+            }
             self.orphans = 0;
         }
         self.records.append(&mut self.in_flight);

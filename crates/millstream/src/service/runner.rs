@@ -67,8 +67,8 @@ pub struct Runner<C> {
     kept: Option<Vec<Place>>,
     /// Inputs that the service had before.
     gone: Vec<Place>,
-    /// Inputs without a cursor.
-    unheld: Vec<String>,
+    /// What the start found that users should know.
+    warnings: Vec<String>,
     /// What is done again, if that is all.
     replay: Option<Replay>,
     /// How often a runner that spins has found nothing.
@@ -110,10 +110,11 @@ impl<C> Runner<C> {
         named(name).or_else(renamed)
     }
 
-    /// Inputs that may only be read: no cursor keeps their records from being pruned before the service has taken them.
+    /// What the start found that is no error, a sentence each: an input that may only be read, so that no cursor keeps its records from being
+    /// pruned; ticks of a timer that was taken away, which the state is without.
     #[must_use]
-    pub fn unheld_inputs(&self) -> &[String] {
-        &self.unheld
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     fn tick(&mut self, timer: usize, lineage: Lineage, time_ns: i64) -> Result<(), ServiceError> {

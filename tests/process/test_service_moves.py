@@ -213,8 +213,8 @@ def test_a_service_goes_on_from_any_copy_in_any_version(tmp_path: Path, rebuild:
         life.feed(0.8 + chance.random() * 0.5)
         if running.poll() is None:
             kills += 1
-        # One in four ends by itself, and each where a timer is taken away: what a killed service has done since its last snapshot, nothing
-        # could do again.
+        # One in four ends by itself, and each before a timer is taken away: nothing repeats the ticks after
+        # the last snapshot then.
         ends = chance.random() < 0.25 or (rebuild == "snapshot" and life.loses_timers())
         how = signal.SIGTERM if ends else signal.SIGKILL
         running.send_signal(how)

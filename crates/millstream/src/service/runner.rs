@@ -25,6 +25,7 @@ use super::inlet::{Inlet, Taken};
 use super::names::Names;
 use super::progress::Progress;
 use super::resume::Resume;
+use super::sampler::Sampler;
 use super::schedule::{Entry, Legacy, Place, Schedule};
 use super::snapshot::{Keeper, Position, Snapshots};
 use super::timers::{self, Timer};
@@ -97,6 +98,10 @@ impl<C> Runner<C> {
             keeper.since = self.progress.report.calls + self.progress.report.ticks;
         }
         self.announce()?;
+        // With several inputs or timers the schedule says when each was taken.
+        if self.inlets.len() == 1 && self.timers.is_empty() && self.replay.is_none() {
+            self.progress.sampler = Some(Sampler::new(self.host.clone()));
+        }
         self.hold_inputs()
     }
 
@@ -147,7 +152,11 @@ impl<C> Runner<C> {
                 if self.durable {
                     inlet.make_durable()?;
                 }
-                inlet.take(&mut self.component, &mut self.progress)?
+                let taken = inlet.take(&mut self.component, &mut self.progress)?;
+                if let (Taken::Nothing, Some(sampler)) = (taken, &mut self.progress.sampler) {
+                    sampler.idle();
+                }
+                taken
             }
             _ => self.turn_of_several()?,
         };

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._keyed import KeyedStream
+    from ._types import AnySource
     from ._windowed import Windows
 
 __all__ = ["bench_flow"]
@@ -71,7 +72,7 @@ def stateful_flow(numbers: list[int]) -> Flow:
     return stateful_of(items(numbers, 1000))
 
 
-def stateful_of(source: object) -> Flow:
+def stateful_of(source: AnySource[int]) -> Flow:
     flow = Flow("stateful")
     keyed = flow.source("numbers", source).key_by(identity)
     keyed.stateful("sum", add, state=Sum).values().sink("out", discard())
@@ -117,7 +118,9 @@ def plus(total: int, reading: Reading) -> int:
     return total + 1
 
 
-def windows_of(source: object, time: Callable[[Reading], float]) -> tuple[Flow, Windows]:
+def windows_of(
+    source: AnySource[Reading], time: Callable[[Reading], float]
+) -> tuple[Flow, Windows[int, Reading]]:
     """Tumbling windows of ten seconds, in each of which a key of a thousand has ten readings."""
     flow = Flow("windows")
     timed = flow.source("readings", source).event_time(time)
@@ -128,7 +131,7 @@ def window_count_flow(readings: list[Reading]) -> Flow:
     return window_count_of(items(readings, 1000), time_of)
 
 
-def window_count_of(source: object, time: Callable[[Reading], float]) -> Flow:
+def window_count_of(source: AnySource[Reading], time: Callable[[Reading], float]) -> Flow:
     flow, windows = windows_of(source, time)
     windows.count().values().sink("out", discard())
     return flow
@@ -138,7 +141,7 @@ def window_fold_flow(readings: list[Reading]) -> Flow:
     return window_fold_of(items(readings, 1000), time_of)
 
 
-def window_fold_of(source: object, time: Callable[[Reading], float]) -> Flow:
+def window_fold_of(source: AnySource[Reading], time: Callable[[Reading], float]) -> Flow:
     flow, windows = windows_of(source, time)
     windows.fold(int, plus).values().sink("out", discard())
     return flow
@@ -162,10 +165,12 @@ def join_flow(readings: list[Reading]) -> Flow:
     return join_of((left, time_of), (right, time_of))
 
 
-def join_of(*sides: tuple[object, Callable[[Reading], float]]) -> Flow:
+def join_of(*sides: tuple[AnySource[Reading], Callable[[Reading], float]]) -> Flow:
     flow = Flow("join")
 
-    def timed(name: str, source: object, time: Callable[[Reading], float]) -> KeyedStream:
+    def timed(
+        name: str, source: AnySource[Reading], time: Callable[[Reading], float]
+    ) -> KeyedStream[int, Reading]:
         return flow.source(name, source).event_time(time).key_by(key_of)
 
     left, right = timed("left", *sides[0]), timed("right", *sides[1])

@@ -9,6 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._types import AnySink
+
 __all__ = [
     "DeadLetter",
     "FlowError",
@@ -89,7 +91,7 @@ class dead_letter:
     ([31, 27], ['x'])
     """
 
-    def __init__(self, sink: Any) -> None:
+    def __init__(self, sink: AnySink[DeadLetter]) -> None:
         self._dead_letter_sink = sink
 
 

@@ -6,18 +6,25 @@ A flow is described once and run any number of times. Each verb gives a new stre
 
 from __future__ import annotations
 
+from typing import Generic, overload
+
 from . import _kernels, _millstream
 from ._errors import FlowUsageError
+from ._misplaced import Verbs
 from ._time import nanos
+from ._types import T_co
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
-    from typing import Any, Literal, TypeAlias
+    from typing import Any, Literal, TypeAlias, TypeGuard
+
+    from typing_extensions import TypeIs
 
     from ._errors import dead_letter
     from ._keyed import KeyedStream
     from ._time import Seconds
+    from ._types import AnySink, AnySource, K, Time, U
 
     OnError: TypeAlias = "Literal['fail', 'skip'] | dead_letter"
 
@@ -59,7 +66,7 @@ def calling(
     return lambda: MapAsync(f, concurrency, ordered, limit, retries, first)
 
 
-class Flow:
+class Flow(Verbs):
     """Sources, steps and sinks under a name.
 
     >>> import millstream as ms
@@ -78,7 +85,7 @@ class Flow:
         """The flow's name."""
         return self._flow.name
 
-    def source(self, name: str, source: object, on_error: OnError = "fail") -> Stream:
+    def source(self, name: str, source: AnySource[U], on_error: OnError = "fail") -> Stream[U]:
         """Adds a source; ``on_error`` says what becomes of input that cannot be decoded.
 
         Sources are made by ``ms.tcp``, ``ms.files``, ``ms.generate`` and ``ms.testing``; own ones are
@@ -108,7 +115,7 @@ class Flow:
         return f"<flow {self.name}>"
 
 
-class Stream:
+class Stream(Verbs, Generic[T_co]):
     """A stream of objects. Steps take a function; ``name`` is what errors and metrics call the step.
 
     ``on_error`` is what happens to an item on which the function raises: ``"fail"`` ends the flow with a
@@ -124,7 +131,7 @@ class Stream:
 
     def _step(
         self, kind: str, f: Any, make: Callable[[Any, bool], Any], name: str | None, on_error: OnError
-    ) -> Stream:
+    ) -> Stream[Any]:
         callable_or_raise(kind, f)
         tolerant = on_error != "fail"
         if self._timed and (tolerant or kind not in ("map", "inspect")):
@@ -134,19 +141,31 @@ class Stream:
         pipe = self._pipe.step(kind, name or "", "values", make(f, tolerant), on_error)
         return Stream(pipe, self._timed)
 
-    def map(self, f: Callable[[Any], Any], name: str | None = None, on_error: OnError = "fail") -> Stream:
+    def map(self, f: Callable[[T_co], U], name: str | None = None, on_error: OnError = "fail") -> Stream[U]:
         """One item out for each item in."""
         return self._step("map", f, _kernels.map_values, name, on_error)
 
+    @overload
     def filter(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+        self, f: Callable[[T_co], TypeIs[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[U]: ...
+    @overload
+    def filter(
+        self, f: Callable[[T_co], TypeGuard[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[U]: ...
+    @overload
+    def filter(
+        self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[T_co]: ...
+    def filter(
+        self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[Any]:
         """The items for which ``f`` is true."""
         return self._step("filter", f, _kernels.filter_values, name, on_error)
 
     def flat_map(
-        self, f: Callable[[Any], Iterable[Any]], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+        self, f: Callable[[T_co], Iterable[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[U]:
         """Any number of items out for each item in.
 
         >>> import millstream as ms
@@ -159,20 +178,20 @@ class Stream:
         return self._step("flat_map", f, _kernels.flat_map_values, name, on_error)
 
     def filter_map(
-        self, f: Callable[[Any], Any | None], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+        self, f: Callable[[T_co], U | None], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[U]:
         """As ``map``, but nothing comes out where ``f`` gives None."""
         return self._step("filter_map", f, _kernels.filter_map_values, name, on_error)
 
     def inspect(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+        self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[T_co]:
         """Calls ``f`` with each item, which goes on as it is."""
         return self._step("inspect", f, _kernels.inspect_values, name, on_error)
 
     def map_batch(
-        self, f: Callable[[list[Any]], list[Any]], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+        self, f: Callable[[list[T_co]], list[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[U]:
         """A whole batch at once: ``f`` is given a list, which it may change and keep, and gives a list.
 
         How many items a batch has depends on the source and on how fast its input comes. ``on_error`` applies
@@ -182,15 +201,27 @@ class Stream:
         pipe = self._pipe.step("map_batch", name or "", "batch", _kernels.batch(f), on_error)
         return Stream(pipe, self._timed)
 
+    @overload
     def branch(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> tuple[Stream, Stream]:
+        self, f: Callable[[T_co], TypeIs[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[Stream[U], Stream[T_co]]: ...
+    @overload
+    def branch(
+        self, f: Callable[[T_co], TypeGuard[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[Stream[U], Stream[T_co]]: ...
+    @overload
+    def branch(
+        self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[Stream[T_co], Stream[T_co]]: ...
+    def branch(
+        self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[Stream[Any], Stream[T_co]]:
         """Two streams: the items for which ``f`` is true, and the others; one nobody reads is dropped."""
         callable_or_raise("branch", f)
         yes, no = self._pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
         return Stream(yes, self._timed), Stream(no, self._timed)
 
-    def merge(self, *others: Stream) -> Stream:
+    def merge(self, *others: Stream[U]) -> Stream[T_co | U]:
         """This stream and others as one. Order is kept within each of them."""
         pipes = [self._pipe]
         for other in others:
@@ -200,13 +231,21 @@ class Stream:
             pipes.append(other._pipe)
         return Stream(_millstream.Pipe.gather("merge", "", pipes, False), self._timed)
 
-    def redistribute(self) -> Stream:
+    def redistribute(self) -> Stream[T_co]:
         """Deals the batches to the workers in turn, so that work on them is shared. Order is lost."""
         return Stream(self._pipe.redistribute(), self._timed)
 
+    @overload
     def key_by(
-        self, f: Callable[[Any], Any] | str, name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[T_co], K], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K, T_co]: ...
+    @overload
+    def key_by(
+        self, f: str, name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[Any, T_co]: ...
+    def key_by(
+        self, f: Callable[[T_co], Any] | str, name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[Any, T_co]:
         """Gives each item a key: what ``f`` gives, or the field or attribute of that name.
 
         A key is ``str``, ``bytes``, ``int`` or a tuple of them. From the next step that keeps state on, all
@@ -225,12 +264,12 @@ class Stream:
 
     def event_time(
         self,
-        f: Callable[[Any], Any],
+        f: Callable[[T_co], Time],
         lateness: Seconds = 0,
         idle: Seconds | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
-    ) -> Stream:
+    ) -> Stream[T_co]:
         """Gives each item the time at which it happened, and lets event time follow the items.
 
         ``f`` gives a number of seconds since an epoch of your choice, or a datetime with a time zone. An item
@@ -248,11 +287,11 @@ class Stream:
         late, pause = nanos("lateness", lateness, 0), None if idle is None else nanos("idle", idle)
         return Stream(self._pipe.event_time(name or "", kernel, late, pause, on_error), True)
 
-    def processing_time(self, name: str | None = None) -> Stream:
+    def processing_time(self, name: str | None = None) -> Stream[T_co]:
         """Gives each item the time at which it is read; time goes on without items."""
         return Stream(self._pipe.processing_time(name or ""), True)
 
-    def collect(self, max: int, wait: Seconds | None = None, name: str = "collect") -> Stream:
+    def collect(self, max: int, wait: Seconds | None = None, name: str = "collect") -> Stream[list[T_co]]:
         """Lists of at most ``max`` values.
 
         ``wait`` seconds of processing time after its first value a list is given as it is; unless told
@@ -269,7 +308,7 @@ class Stream:
 
     def map_async(
         self,
-        f: Callable[[Any], Coroutine[Any, Any, Any]],
+        f: Callable[[T_co], Coroutine[Any, Any, U]],
         concurrency: int = 16,
         ordered: bool = True,
         timeout: Seconds | None = None,
@@ -277,7 +316,7 @@ class Stream:
         retry_pause: Seconds = 0.1,
         name: str | None = None,
         on_error: OnError = "fail",
-    ) -> Stream:
+    ) -> Stream[U]:
         """As ``map``, with an asyncio function that calls the outside; at most ``concurrency`` calls at once.
 
         Results come in the order of their values, or as they are ready if not ``ordered``. A call that
@@ -288,7 +327,7 @@ class Stream:
         make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
         return Stream(self._pipe.ticking("map_async", name or "", make, on_error))
 
-    def sink(self, name: str, sink: object) -> None:
+    def sink(self, name: str, sink: AnySink[T_co]) -> None:
         """Ends the stream in a sink. A stream may have several sinks."""
         if not name:
             raise FlowUsageError("a sink needs a name")

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Generic, overload
+
 from . import _kernels, _logic, _millstream
 from ._errors import FlowUsageError
 from ._flow import Stream, callable_or_raise, calling, collecting, same_times
+from ._misplaced import Verbs
 from ._time import nanos
+from ._types import K_co, L_co, V_co
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
-    from typing import Any, Literal
+    from typing import Any, Literal, TypeGuard
+
+    from typing_extensions import TypeIs
 
     from ._flow import OnError
     from ._time import Seconds
+    from ._types import (
+        A,
+        Adds,
+        AnySink,
+        Compares,
+        Emit,
+        EndingLogic,
+        EndingTimedLogic,
+        Logic,
+        R,
+        S,
+        TimedLogic,
+        U,
+        W,
+    )
     from ._windowed import Windows
     from .windows import Window
-
-    Emit = Literal["end", "each"]
 
 __all__ = ["KeyedStream"]
 
@@ -51,7 +70,7 @@ def named_or_raise(kind: str, name: object) -> None:
         raise FlowUsageError(f"a {kind} step keeps state and needs a name")
 
 
-class KeyedStream:
+class KeyedStream(Verbs, Generic[K_co, V_co]):
     """A stream whose values have a key beside them. The verbs of :class:`Stream` work on the values.
 
     Steps that keep state need a name that stays the same: state is found by it. Where ``emit`` is asked for,
@@ -78,67 +97,93 @@ class KeyedStream:
             return self._pipes[0], self._placed
         return self._home(), True
 
-    def _step(self, kind: str, shape: str, kernel: Any, name: str | None, on_error: OnError) -> KeyedStream:
+    def _step(
+        self, kind: str, shape: str, kernel: Any, name: str | None, on_error: OnError
+    ) -> KeyedStream[K_co, Any]:
         pipe, placed = self._joined()
         return KeyedStream([pipe.step(kind, name or "", shape, kernel, on_error)], placed, self._timed)
 
     def _produce(
         self, kind: str, f: Callable[[Any], Any], name: str | None, on_error: OnError
-    ) -> KeyedStream:
+    ) -> KeyedStream[K_co, Any]:
         callable_or_raise(kind, f)
         kernel = _kernels.keyed(_kernels.PRODUCE[kind](f), on_error != "fail")
         return self._step(kind, "produce", kernel, name, on_error)
 
     def map(
-        self, f: Callable[[Any], Any], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[V_co], U], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]:
         """One value out for each value in."""
         if on_error == "fail":
             callable_or_raise("map", f)
             return self._step("map", "values", _kernels.map_values(f, False), name, on_error)
         return self._produce("map", f, name, on_error)
 
+    @overload
     def filter(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[V_co], TypeIs[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]: ...
+    @overload
+    def filter(
+        self, f: Callable[[V_co], TypeGuard[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]: ...
+    @overload
+    def filter(
+        self, f: Callable[[V_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]: ...
+    def filter(
+        self, f: Callable[[V_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, Any]:
         """The values for which ``f`` is true."""
         return self._produce("filter", f, name, on_error)
 
     def flat_map(
-        self, f: Callable[[Any], Iterable[Any]], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[V_co], Iterable[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]:
         """Any number of values out for each value in."""
         return self._produce("flat_map", f, name, on_error)
 
     def filter_map(
-        self, f: Callable[[Any], Any | None], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[V_co], U | None], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]:
         """As ``map``, but nothing comes out where ``f`` gives None."""
         return self._produce("filter_map", f, name, on_error)
 
     def inspect(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[V_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]:
         """Calls ``f`` with each value, which goes on as it is."""
         return self._produce("inspect", f, name, on_error)
 
     def map_batch(
-        self, f: Callable[[list[Any]], list[Any]], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[list[V_co]], list[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]:
         """The values of a whole batch at once; ``f`` gives as many as it is given, or none."""
         callable_or_raise("map_batch", f)
         return self._step("map_batch", "batch", _kernels.batch(f), name, on_error)
 
+    @overload
     def branch(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> tuple[KeyedStream, KeyedStream]:
+        self, f: Callable[[V_co], TypeIs[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[KeyedStream[K_co, U], KeyedStream[K_co, V_co]]: ...
+    @overload
+    def branch(
+        self, f: Callable[[V_co], TypeGuard[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[KeyedStream[K_co, U], KeyedStream[K_co, V_co]]: ...
+    @overload
+    def branch(
+        self, f: Callable[[V_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[KeyedStream[K_co, V_co], KeyedStream[K_co, V_co]]: ...
+    def branch(
+        self, f: Callable[[V_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[KeyedStream[K_co, Any], KeyedStream[K_co, V_co]]:
         """Two streams: the values for which ``f`` is true, and the others; one nobody reads is dropped."""
         callable_or_raise("branch", f)
         pipe, placed = self._joined()
         yes, no = pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
         return KeyedStream([yes], placed, self._timed), KeyedStream([no], placed, self._timed)
 
-    def merge(self, *others: KeyedStream) -> KeyedStream:
+    def merge(self, *others: KeyedStream[K_co, U]) -> KeyedStream[K_co, V_co | U]:
         """This stream and others as one. Order is kept within each of them.
 
         The streams keep their own types: a stateful function tells them apart with ``isinstance``.
@@ -153,10 +198,55 @@ class KeyedStream:
             return KeyedStream([_millstream.Pipe.gather("merge", "", homes, False)], True, self._timed)
         return KeyedStream([pipe for stream in streams for pipe in stream._pipes], False, self._timed)
 
-    def _keep(self, kind: str, name: str, kernel: Any, on_error: OnError) -> KeyedStream:
+    def _keep(self, kind: str, name: str, kernel: Any, on_error: OnError) -> KeyedStream[K_co, Any]:
         named_or_raise(kind, name)
         return KeyedStream([self._home().step(kind, name, "pairs", kernel, on_error)], True, False)
 
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], EndingTimedLogic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], EndingLogic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], TimedLogic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], Logic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[S, V_co], R | None],
+        state: Callable[[], S],
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, R]: ...
     def stateful(
         self,
         name: str,
@@ -164,7 +254,7 @@ class KeyedStream:
         state: Callable[[], Any] | None = None,
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
-    ) -> KeyedStream:
+    ) -> KeyedStream[K_co, Any]:
         """State of one's own for each key, in one of two ways.
 
         A *class*, or a function that makes an object: it is called without arguments for each key, at the
@@ -212,7 +302,7 @@ class KeyedStream:
 
     def window(
         self, name: str, window: Window, early: int | None = None, on_error: OnError = "fail"
-    ) -> Windows:
+    ) -> Windows[K_co, V_co]:
         """Groups the values of each key into windows, made by ``ms.windows``; the verbs of
         :class:`millstream.Windows` say what becomes of them.
 
@@ -231,14 +321,41 @@ class KeyedStream:
             raise FlowUsageError(f"early is a number of values, 1 or more, not {early!r}")
         return Windows(self, name, window, early, on_error)
 
+    @overload
     def join(
         self,
         name: str,
-        other: KeyedStream,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner"] = "inner",
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["left"],
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, W | None], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner", "left", "full"],
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co | None, W | None], V_co | W]: ...
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
         how: Literal["inner", "left", "full"] = "inner",
         within: Seconds | None = None,
         ttl: Seconds | None = None,
-    ) -> LateStream:
+    ) -> LateStream[K_co, tuple[Any, Any], V_co | W]:
         """Pairs ``(own, other)`` of the values of this stream and another with the same key.
 
         Without ``within`` each value of either stream is paired with the latest one of the other; with it,
@@ -269,13 +386,29 @@ class KeyedStream:
             raise FlowUsageError("within says how long a value is kept: ttl has no meaning with it")
         return self._join(name, other, ("within", how, nanos("within", within)), None)
 
+    @overload
     def lookup(
         self,
         name: str,
-        table: KeyedStream,
+        table: KeyedStream[K_co, W],
+        how: Literal["inner"],
+        ttl: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
+    @overload
+    def lookup(
+        self,
+        name: str,
+        table: KeyedStream[K_co, W],
         how: Literal["inner", "left"] = "left",
         ttl: Seconds | None = None,
-    ) -> LateStream:
+    ) -> LateStream[K_co, tuple[V_co, W | None], V_co | W]: ...
+    def lookup(
+        self,
+        name: str,
+        table: KeyedStream[K_co, W],
+        how: Literal["inner", "left"] = "left",
+        ttl: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, Any], V_co | W]:
         """Pairs ``(value, row)`` of each value and the latest value of ``table`` with its key, or None.
 
         ``table`` is a keyed stream that changes slowly: its values bring about nothing themselves. Behind
@@ -287,14 +420,16 @@ class KeyedStream:
         return self._join(name, table, ("lookup", how, 0), ttl)
 
     def _join(
-        self, name: str, other: KeyedStream, described: tuple[str, str, int], ttl: Seconds | None
-    ) -> LateStream:
+        self, name: str, other: KeyedStream[K_co, W], described: tuple[str, str, int], ttl: Seconds | None
+    ) -> LateStream[K_co, Any, V_co | W]:
         named_or_raise("join", name)
         if not isinstance(other, KeyedStream):
             raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
         if ttl is not None and not self._timed:
             raise FlowUsageError("ttl of a join needs times: put event_time before key_by")
-        right = KeyedStream([pipe.to_the_right() for pipe in other._pipes], other._placed, other._timed)
+        right: KeyedStream[K_co, W] = KeyedStream(
+            [pipe.to_the_right() for pipe in other._pipes], other._placed, other._timed
+        )
         life = None if ttl is None else nanos("ttl", ttl)
         both = self.merge(right)._home()
         results, late = both.join(name, (*described, life), self._timed, "fail")
@@ -303,11 +438,11 @@ class KeyedStream:
     def fold(
         self,
         name: str,
-        init: Callable[[], Any],
-        f: Callable[[Any, Any], Any],
+        init: Callable[[], A],
+        f: Callable[[A, V_co], A],
         emit: Emit = "end",
         on_error: OnError = "fail",
-    ) -> KeyedStream:
+    ) -> KeyedStream[K_co, A]:
         """``acc = f(acc, value)`` for each key, from ``init()``."""
         callable_or_raise("fold", init)
         callable_or_raise("fold", f)
@@ -315,14 +450,14 @@ class KeyedStream:
         return self._keep("fold", name, kernel, on_error)
 
     def reduce(
-        self, name: str, f: Callable[[Any, Any], Any], emit: Emit = "end", on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, name: str, f: Callable[[V_co, V_co], V_co], emit: Emit = "end", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]:
         """The first value of each key, combined with the later ones by ``f``."""
         callable_or_raise("reduce", f)
         kernel = _kernels.aggregate(f, lambda value: value, at_each(emit), on_error != "fail")
         return self._keep("reduce", name, kernel, on_error)
 
-    def count(self, emit: Emit = "end", name: str = "count") -> KeyedStream:
+    def count(self, emit: Emit = "end", name: str = "count") -> KeyedStream[K_co, int]:
         """How many values each key has.
 
         >>> import millstream as ms
@@ -334,11 +469,23 @@ class KeyedStream:
         """
         return self._keep("count", name, _kernels.count(at_each(emit)), "fail")
 
-    def sum(self, emit: Emit = "end", name: str = "sum", on_error: OnError = "fail") -> KeyedStream:
+    @overload
+    def sum(
+        self: KeyedStream[K_co, bool], emit: Emit = "end", name: str = "sum", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, int]: ...
+    @overload
+    def sum(
+        self: KeyedStream[K_co, Adds], emit: Emit = "end", name: str = "sum", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]: ...
+    def sum(
+        self, emit: Emit = "end", name: str = "sum", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, Any]:
         """The sum of each key's values."""
         return self._keep("sum", name, _kernels.sum_values(at_each(emit), on_error != "fail"), on_error)
 
-    def min(self, emit: Emit = "end", name: str = "min", on_error: OnError = "fail") -> KeyedStream:
+    def min(
+        self: KeyedStream[K_co, Compares], emit: Emit = "end", name: str = "min", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]:
         """The least of each key's values; the earlier of two equal ones."""
 
         def least(a: Any, b: Any) -> Any:
@@ -347,7 +494,9 @@ class KeyedStream:
         kernel = _kernels.aggregate(least, lambda value: value, at_each(emit), on_error != "fail")
         return self._keep("min", name, kernel, on_error)
 
-    def max(self, emit: Emit = "end", name: str = "max", on_error: OnError = "fail") -> KeyedStream:
+    def max(
+        self: KeyedStream[K_co, Compares], emit: Emit = "end", name: str = "max", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]:
         """The greatest of each key's values; the earlier of two equal ones."""
 
         def greatest(a: Any, b: Any) -> Any:
@@ -356,7 +505,9 @@ class KeyedStream:
         kernel = _kernels.aggregate(greatest, lambda value: value, at_each(emit), on_error != "fail")
         return self._keep("max", name, kernel, on_error)
 
-    def collect(self, max: int, wait: Seconds | None = None, name: str = "collect") -> KeyedStream:
+    def collect(
+        self, max: int, wait: Seconds | None = None, name: str = "collect"
+    ) -> KeyedStream[K_co, list[V_co]]:
         """Lists of at most ``max`` values of a key.
 
         ``wait`` seconds of processing time after its first value a list is given as it is; unless told
@@ -375,7 +526,7 @@ class KeyedStream:
 
     def map_async(
         self,
-        f: Callable[[Any], Coroutine[Any, Any, Any]],
+        f: Callable[[V_co], Coroutine[Any, Any, U]],
         concurrency: int = 16,
         ordered: bool = True,
         timeout: Seconds | None = None,
@@ -383,7 +534,7 @@ class KeyedStream:
         retry_pause: Seconds = 0.1,
         name: str | None = None,
         on_error: OnError = "fail",
-    ) -> KeyedStream:
+    ) -> KeyedStream[K_co, U]:
         """As ``map``, with an asyncio function that calls the outside; at most ``concurrency`` calls at once.
 
         Results come in the order of their values, or as they are ready if not ``ordered``. A call that
@@ -396,24 +547,24 @@ class KeyedStream:
         # What is asked again after a crash may be on another worker than that of its key.
         return KeyedStream([pipe.ticking("map_async", name or "", make, on_error)], False, False)
 
-    def items(self) -> Stream:
+    def items(self) -> Stream[tuple[K_co, V_co]]:
         """Keys and values as pairs."""
         return Stream(self._joined()[0].step("items", "", "unkey", _kernels.pairs, "fail"), self._timed)
 
-    def values(self) -> Stream:
+    def values(self) -> Stream[V_co]:
         """The values without their keys."""
         return Stream(self._joined()[0].step("values", "", "unkey", _kernels.values, "fail"), self._timed)
 
-    def sink(self, name: str, sink: object) -> None:
+    def sink(self, name: str, sink: AnySink[tuple[K_co, V_co]]) -> None:
         """Ends the stream in a sink, which is given pairs of key and value."""
         self.items().sink(name, sink)
 
 
-class LateStream(KeyedStream):
+class LateStream(KeyedStream[K_co, V_co], Generic[K_co, V_co, L_co]):
     """What comes out of a window or a join; ``late`` are the values that came too late for it."""
 
     __slots__ = ("late",)
 
     def __init__(self, pipes: list[_millstream.Pipe], timed: bool, late: list[_millstream.Pipe]) -> None:
         super().__init__(pipes, True, timed)
-        self.late = KeyedStream(late, True, timed)
+        self.late: KeyedStream[K_co, L_co] = KeyedStream(late, True, timed)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, final, overload
+from typing import Any, Generic, Literal, TypeAlias, final, overload
 
 # Read by type checkers only, which bring typing_extensions along; nothing imports it at run time.
 if sys.version_info >= (3, 11):
@@ -18,6 +18,8 @@ if sys.version_info >= (3, 15):
     from typing import disjoint_base
 else:
     from typing_extensions import disjoint_base
+
+from typing_extensions import TypeVar
 
 __all__ = [
     "ByteSink",
@@ -69,6 +71,10 @@ __all__ = [
     "tcp_listen",
     "tcp_send_to",
 ]
+
+# What a source gives and what a sink takes: known to type checkers only.
+_T_co = TypeVar("_T_co", covariant=True, default=Any)
+_T_contra = TypeVar("_T_contra", contravariant=True, default=Any)
 
 _Body: TypeAlias = bytes | bytearray | memoryview | str | Record | JournalRecord
 
@@ -332,7 +338,7 @@ class Stopper:
 class Rehearsal:
     def __new__(
         cls,
-        inputs: Sequence[tuple[str, Script]],
+        inputs: Sequence[tuple[str, Script[Any]]],
         make_sink: Callable[[str], object],
         replay: tuple[
             Sequence[tuple[str | None, str, bool]],
@@ -345,20 +351,20 @@ class Rehearsal:
     def told(self) -> dict[str, int]: ...
 
 @final
-class Script:
+class Script(Generic[_T_co]):
     def __new__(cls, partitions: Sequence[Sequence[object]], batch_size: int) -> Self: ...
-    def durable(self, keep: int | str | timedelta | None = None) -> DurableSource: ...
+    def durable(self, keep: int | str | timedelta | None = None) -> DurableSource[_T_co]: ...
 
 @final
-class ByteSource:
-    def durable(self, keep: int | str | timedelta | None = None) -> DurableSource: ...
+class ByteSource(Generic[_T_co]):
+    def durable(self, keep: int | str | timedelta | None = None) -> DurableSource[_T_co]: ...
 
 @final
-class DurableSource:
+class DurableSource(Generic[_T_co]):
     def __new__(cls, source: object, all: bool, bytes: int | None, seconds: float | None) -> Self: ...
 
 @final
-class ByteSink: ...
+class ByteSink(Generic[_T_contra]): ...
 
 @final
 class Field:
@@ -411,8 +417,8 @@ def tcp_listen(
     max_connections: int,
     decode: object,
     on_bound: Callable[[str, int], object] | None,
-) -> ByteSource: ...
-def tcp_connect(address: str, *, framing: str, max_frame: int, decode: object) -> ByteSource: ...
+) -> ByteSource[Any]: ...
+def tcp_connect(address: str, *, framing: str, max_frame: int, decode: object) -> ByteSource[Any]: ...
 def tcp_send_to(
     address: str,
     *,
@@ -420,13 +426,13 @@ def tcp_send_to(
     encode: Callable[[Any], object] | None,
     reconnect: float | None,
     numbered: bool,
-) -> ByteSink: ...
+) -> ByteSink[Any]: ...
 def file_read(
     paths: Sequence[str | PathLike[str]], *, framing: str, max_frame: int, decode: object, position: int
-) -> ByteSource: ...
+) -> ByteSource[Any]: ...
 def file_write(
     path: str | PathLike[str], *, framing: str, encode: Callable[[Any], object] | None
-) -> ByteSink: ...
+) -> ByteSink[Any]: ...
 def journal_read(
     path: str | PathLike[str],
     *,
@@ -436,16 +442,16 @@ def journal_read(
     follow: bool,
     cursor: str | None,
     decode: object,
-) -> ByteSource: ...
+) -> ByteSource[Any]: ...
 def journal_append(
     path: str | PathLike[str], *, encode: Callable[[Any], object] | None, sync: float | None
-) -> ByteSink: ...
+) -> ByteSink[Any]: ...
 def queue_read(
     place: str | PathLike[str], names: Sequence[str], *, decode: object, until_empty: bool
-) -> ByteSource: ...
+) -> ByteSource[Any]: ...
 def queue_write(
     place: str | PathLike[str], name: str, *, encode: Callable[[Any], object] | None
-) -> ByteSink: ...
+) -> ByteSink[Any]: ...
 def key_hash(key: object) -> int: ...
 def cli_main(argv: Sequence[str | PathLike[str]]) -> int: ...
 

@@ -12,7 +12,10 @@ from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Generic
+
     from ._time import Seconds
+    from ._types import V_co
 
 __all__ = ["Bounds", "Window", "Windowed", "count", "session", "sliding", "tumbling"]
 
@@ -29,13 +32,25 @@ class Bounds(NamedTuple):
     """True for a result so far, of a window that is still open."""
 
 
-class Windowed(NamedTuple):
-    """A result with the window that it is of; see :class:`Bounds`."""
+if TYPE_CHECKING:
 
-    start: float | None
-    end: float | None
-    value: Any
-    early: bool = False
+    class Windowed(NamedTuple, Generic[V_co]):
+        """A result with the window that it is of; see :class:`Bounds`."""
+
+        start: float | None
+        end: float | None
+        value: V_co
+        early: bool = False
+
+else:
+    # Python 3.10 has no generic named tuples. `Windowed[int]` is understood all the same: a tuple is generic.
+    class Windowed(NamedTuple):
+        """A result with the window that it is of; see :class:`Bounds`."""
+
+        start: float | None
+        end: float | None
+        value: Any
+        early: bool = False
 
 
 class Window:

@@ -60,10 +60,10 @@ class DeadLetter:
     __slots__ = ("error", "item", "key", "step")
 
     def __init__(self, step: str, key: Any, item: Any, error: BaseException) -> None:
-        self.step = step
-        self.key = key
-        self.item = item
-        self.error = error
+        self.step: str = step
+        self.key: Any = key
+        self.item: Any = item
+        self.error: BaseException = error
 
     def __repr__(self) -> str:
         where = f"step={self.step!r}, key={show(self.key)}, item={show(self.item)}"

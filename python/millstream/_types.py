@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     """`str`, `bytes`, a class of records, or a function of bytes."""
 
     AnySource: TypeAlias = Source[T_co] | ByteSource[T_co] | DurableSource[T_co] | Script[T_co]
-    AnySink: TypeAlias = Sink[T_contra] | ByteSink[T_contra]
+    AnySink: TypeAlias = Sink[T_contra] | ByteSink[T_contra] | list[T_contra]
     Emit: TypeAlias = Literal["end", "each"]
 
     class Adds(Protocol):

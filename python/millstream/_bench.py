@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import sys
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from statistics import median
 from time import perf_counter, process_time
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["bench_flow"]
 
 REPEATS = 5
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 IDLE_SECONDS = 3.0
 RUN_SECONDS = 3.5
 """How long a run with recovery is to take: several epochs."""
@@ -147,6 +149,41 @@ def window_fold_of(source: AnySource[Reading], time: Callable[[Reading], float])
     return flow
 
 
+# A reading as before, with the moment itself.
+Dated = tuple[datetime, int]
+
+
+def moment_of(dated: Dated) -> datetime:
+    return dated[0]
+
+
+def key_of_dated(dated: Dated) -> int:
+    return dated[1]
+
+
+def dated_flow(dated: list[Dated]) -> Flow:
+    """As `window_count_flow`, of datetimes instead of numbers."""
+    flow = Flow("windows")
+    timed = flow.source("readings", items(dated, 1000)).event_time(moment_of)
+    timed.key_by(key_of_dated).window("tens", tumbling(10)).count().values().sink("out", discard())
+    return flow
+
+
+def dated_plain(dated: list[Dated]) -> None:
+    counts: dict[int, int] = {}
+    end = EPOCH
+    for item in dated:
+        time, key = moment_of(item), key_of_dated(item)
+        if time >= end:
+            counts = {}
+            end = time + timedelta(seconds=10) - (time - EPOCH) % timedelta(seconds=10)
+        counts[key] = counts.get(key, 0) + 1
+
+
+def dated_of(keys: int) -> list[Dated]:
+    return [(EPOCH + timedelta(milliseconds=time), key) for time, key in readings_of(keys)]
+
+
 def window_plain(readings: list[Reading]) -> None:
     """The least that the job takes: each window begins with an empty table, nothing is ever late."""
     counts: dict[int, int] = {}
@@ -252,6 +289,8 @@ def measure_steps() -> list[dict[str, Any]]:
         readings = readings_of(keys)
         cases.append((f"tumbling window, count, {keys:,} keys", window_count_flow, window_plain, readings))
         cases.append((f"tumbling window, fold, {keys:,} keys", window_fold_flow, window_plain, readings))
+    dated = dated_of(1_000)
+    cases.append(("tumbling window, count, datetimes, 1,000 keys", dated_flow, dated_plain, dated))
     cases.append(("join with the latest, 1,000 keys", join_flow, join_plain, readings_of(1_000)))
     results = []
     for what, flow, plain, numbers in cases:

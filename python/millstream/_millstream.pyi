@@ -23,6 +23,7 @@ __all__ = [
     "ByteSink",
     "ByteSource",
     "Clock",
+    "CsvSource",
     "DurableSource",
     "Field",
     "Flow",
@@ -32,6 +33,7 @@ __all__ = [
     "JournalReader",
     "JournalRecord",
     "KeyContext",
+    "KeyedSink",
     "Layout",
     "OpenItem",
     "Meter",
@@ -49,8 +51,12 @@ __all__ = [
     "Trial",
     "VirtualClock",
     "cli_main",
+    "csv_directory",
+    "csv_read",
+    "directory_read",
     "file_read",
     "file_write",
+    "file_write_by_key",
     "journal_append",
     "journal_read",
     "key_hash",
@@ -264,6 +270,13 @@ class Pipe:
         ttl: int | None,
         on_error: object,
     ) -> Pipe: ...
+    def debug(
+        self, show: Callable[[int | None, int, list[Any] | None, list[Any] | None], object]
+    ) -> Pipe: ...
+    def batches(self, name: str) -> Pipe: ...
+    def stateful_batch(
+        self, name: str, make: Callable[[], object], timed: bool, ttl: int | None, on_error: object
+    ) -> Pipe: ...
     def window(
         self,
         name: str,
@@ -361,6 +374,12 @@ class DurableSource:
 class ByteSink: ...
 
 @final
+class CsvSource: ...
+
+@final
+class KeyedSink: ...
+
+@final
 class Field:
     def __get__(self, instance: object, owner: object = None, /) -> Any: ...
     def __set__(self, instance: object, value: object, /) -> None: ...
@@ -425,8 +444,46 @@ def file_read(
     paths: Sequence[str | PathLike[str]], *, framing: str, max_frame: int, decode: object, position: int
 ) -> ByteSource: ...
 def file_write(
-    path: str | PathLike[str], *, framing: str, encode: Callable[[Any], object] | None
+    path: str | PathLike[str],
+    *,
+    framing: str | None,
+    encode: Callable[[Any], object] | None,
+    preamble: bytes | None = None,
 ) -> ByteSink: ...
+def file_write_by_key(
+    path: str | PathLike[str],
+    *,
+    suffix: str,
+    framing: str | None,
+    encode: Callable[[Any], object] | None,
+    preamble: bytes,
+    max_open: int,
+) -> KeyedSink: ...
+def directory_read(
+    path: str | PathLike[str],
+    pattern: str,
+    *,
+    partitions: int,
+    follow: float | None,
+    framing: str,
+    max_frame: int,
+    decode: object,
+) -> ByteSource: ...
+def csv_read(
+    paths: Sequence[str | PathLike[str]],
+    *,
+    dialect: tuple[str, str | None, bool | list[str]],
+    max_record: int,
+) -> CsvSource: ...
+def csv_directory(
+    path: str | PathLike[str],
+    pattern: str,
+    *,
+    partitions: int,
+    follow: float | None,
+    dialect: tuple[str, str | None, bool | list[str]],
+    max_record: int,
+) -> CsvSource: ...
 def journal_read(
     path: str | PathLike[str],
     *,

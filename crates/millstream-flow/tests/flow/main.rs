@@ -14,9 +14,12 @@ mod support;
 
 mod backpressure;
 mod calls;
+mod csv_files;
 mod descriptions;
+mod directories;
 mod durable;
 mod files;
+mod files_by_key;
 mod idle;
 mod joins;
 mod keyed;

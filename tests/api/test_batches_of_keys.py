@@ -85,7 +85,7 @@ class Quiet:
         ctx.set_timer(max(values) + 5)
 
     def on_timer(self, key: str, at: float, ctx: ms.KeyContext) -> list[Any]:
-        return [(at, self.calls)]
+        return [(at, [*self.calls])]
 
 
 def quiet(out: list[Any], times: list[int]) -> ms.Flow:
@@ -100,14 +100,27 @@ def test_timers_and_times_of_batches() -> None:
     ms.run(quiet(out, [1, 3, 2, 4, 20, 21, 30]))
     assert out == [
         ("k", (8.0, [[1, 3, 2], [4, 20, 21]])),
-        ("k", (26.0, [[1, 3, 2], [4, 20, 21]])),
+        ("k", (26.0, [[1, 3, 2], [4, 20, 21], [30]])),
     ]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_crash_at_every_commit_changes_nothing(workers: int) -> None:
+class Running:
+    def __init__(self) -> None:
+        self.total = 0
+
+    def on_batch(self, key: int, values: list[int]) -> list[Any]:
+        self.total += sum(values)
+        return [(values, self.total)]
+
+
+@pytest.mark.parametrize(("logic", "workers"), [(Total, 1), (Running, 2)])
+def test_a_crash_at_every_commit_changes_nothing(logic: Any, workers: int) -> None:
     flow, out = ms.Flow("f"), testing.collect()
     keyed = flow.source("in", testing.items(range(60), batch_size=5)).key_by(lambda n: n % 3)
-    keyed.stateful_batch("total", Total).sink("out", out)
+    keyed.stateful_batch("total", logic).sink("out", out)
     assert testing.crash_everywhere(flow, workers=workers) > 12
-    assert testing.crash_everywhere(quiet(testing.collect(), [n * n % 50 + n for n in range(60)])) > 12
+
+
+def test_nor_to_logic_with_timers() -> None:
+    flow = quiet(testing.collect(), [n * n % 50 + n for n in range(60)])
+    assert testing.crash_everywhere(flow) > 12

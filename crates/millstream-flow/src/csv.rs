@@ -128,11 +128,19 @@ impl ReadCsv {
 
 impl Source<Rows> for ReadCsv {
     fn describe(&self) -> String {
-        let names: Vec<_> = self.paths.iter().map(|path| path.display().to_string()).collect();
+        let names: Vec<_> = self
+            .paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         format!("file {}, csv", names.join(" "))
     }
     fn partitions(&self) -> Result<Vec<String>, Cause> {
-        Ok(self.paths.iter().map(|path| path.display().to_string()).collect())
+        Ok(self
+            .paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect())
     }
     fn open(
         &self,
@@ -250,7 +258,9 @@ impl<'a> Row<'a> {
             0 => 0,
             _ => self.rows.ends[at - 1],
         };
-        self.rows.data.get(start as usize..self.rows.ends[at] as usize)
+        self.rows
+            .data
+            .get(start as usize..self.rows.ends[at] as usize)
     }
     /// Field `index`, from 0, as text.
     ///

@@ -54,7 +54,11 @@ impl<T: Data + Debug> Step<Vec<T>, Vec<T>> for Show {
         let mut lines = String::new();
         for item in input.iter() {
             // Writing to memory cannot fail, and a reader of standard error that has gone is no failure of the flow.
-            let _ = writeln!(lines, "{} epoch={epoch} worker={}: {item:?}", self.label, cx.worker);
+            let _ = writeln!(
+                lines,
+                "{} epoch={epoch} worker={}: {item:?}",
+                self.label, cx.worker
+            );
         }
         let _ = std::io::stderr().lock().write_all(lines.as_bytes());
         std::mem::swap(input, output);

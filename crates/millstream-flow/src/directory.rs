@@ -153,8 +153,8 @@ impl ReadDirectory<ReadCsv> {
 
 /// The names of the files that match, relative to the directory, in sorted order, and how long they are.
 fn scan(dir: &Path, pattern: &str) -> Result<Vec<(String, u64)>, Cause> {
-    // A directory that is not there is a mistake, and no pattern matches nothing in it.
-    std::fs::metadata(dir).map_err(|error| {
+    // A directory that is not there is a mistake, though no pattern matches anything in it.
+    std::fs::read_dir(dir).map_err(|error| {
         std::io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
     })?;
     let text = dir.to_str();
@@ -191,7 +191,9 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
         format!("directory {dir}, {}, {format}", self.pattern)
     }
     fn partitions(&self) -> Result<Vec<String>, Cause> {
-        Ok((0..self.partitions).map(|number| number.to_string()).collect())
+        Ok((0..self.partitions)
+            .map(|number| number.to_string())
+            .collect())
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         let Some(recovery) = run.recovery else {
@@ -209,6 +211,10 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
         resume: Option<Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
+        if resume.is_none() {
+            // What is wrong with the directory or the pattern is said before anything is read.
+            scan(&self.dir, &self.pattern)?;
+        }
         let list = lock(&self.list).upgrade();
         // Without a state directory each partition knows its own files only, which is all that it needs.
         let list = list.unwrap_or_else(|| Arc::new(Mutex::new(List::in_memory(self.partitions))));

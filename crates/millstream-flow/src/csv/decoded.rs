@@ -86,7 +86,13 @@ impl<F> DecodedPartition<F> {
             empty => {
                 let step = &events.cx.metrics[events.node].name;
                 let (worker, control) = (events.cx.worker, &events.cx.control);
-                empty.insert(Policy::open(&self.on_error, events.node, step, worker, control)?)
+                empty.insert(Policy::open(
+                    &self.on_error,
+                    events.node,
+                    step,
+                    worker,
+                    control,
+                )?)
             }
         };
         Ok(policy.settle(None, None, cause, events.cx)?)
@@ -105,7 +111,9 @@ where
         if next == Next::Batch {
             let rows = std::mem::take(&mut self.rows);
             for row in rows.iter() {
-                let made = row.check().and_then(|()| (self.decode)(row).map_err(Into::into));
+                let made = row
+                    .check()
+                    .and_then(|()| (self.decode)(row).map_err(Into::into));
                 match made {
                     Ok(item) => batch.push(item),
                     Err(error) => self.poison(error, events)?,

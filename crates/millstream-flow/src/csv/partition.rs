@@ -123,7 +123,10 @@ impl Parsing {
                 true => &b"\n"[..],
                 false => &self.buffer[self.at..],
             };
-            let (fields, ends) = (&mut self.fields[self.used.0..], &mut self.ends[self.used.1..]);
+            let (fields, ends) = (
+                &mut self.fields[self.used.0..],
+                &mut self.ends[self.used.1..],
+            );
             let (result, read, bytes, count) = self.reader.read_record(input, fields, ends);
             self.used = (self.used.0 + bytes, self.used.1 + count);
             if !is_over {
@@ -161,7 +164,8 @@ impl Parsing {
     fn names(&self) -> Result<Vec<String>, Cause> {
         let mut names: Vec<String> = Vec::new();
         let mut start = 0;
-        let wrong = |index, what: &str| place::said(&self.path, self.dialect, self.record, index, what);
+        let wrong =
+            |index, what: &str| place::said(&self.path, self.dialect, self.record, index, what);
         for (index, end) in self.ends[..self.used.1].iter().enumerate() {
             let name = std::str::from_utf8(&self.fields[start..*end])
                 .map_err(|_| wrong(index, "the name of a field is not UTF-8"))?;
@@ -243,7 +247,9 @@ impl Partition<Rows> for CsvPartition {
             batch.data.extend_from_slice(&self.parsing.fields[..bytes]);
             let ends = self.parsing.ends[..count].iter();
             batch.ends.extend(ends.map(|end| base + *end as u32));
-            batch.rows.push((self.parsing.record, batch.ends.len() as u32));
+            batch
+                .rows
+                .push((self.parsing.record, batch.ends.len() as u32));
             self.position = self.parsing.offset;
         }
         match batch.rows.is_empty() {

@@ -13,7 +13,9 @@ const LOOK_BYTES: u64 = 1 << 20;
 /// An error about field `index`, from 0, of the record at `offset`.
 pub(super) fn said(path: &Path, dialect: Dialect, offset: u64, index: usize, what: &str) -> String {
     let shown = path.display();
-    match locate(path, dialect, offset, |starts, _| starts.get(index).copied()) {
+    match locate(path, dialect, offset, |starts, _| {
+        starts.get(index).copied()
+    }) {
         Ok((line, column)) => format!("{shown}, line {line}, column {column}: {what}"),
         Err(_) => format!("{shown}, offset {offset}: {what}"),
     }

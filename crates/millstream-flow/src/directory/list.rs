@@ -178,7 +178,12 @@ impl List {
 
     /// A file is begun.
     pub(super) fn begin(&mut self, partition: usize, begun: &Begun) -> Result<(), Cause> {
-        self.append(&line(partition, begun.start, &begun.from.to_string(), &begun.name))?;
+        self.append(&line(
+            partition,
+            begun.start,
+            &begun.from.to_string(),
+            &begun.name,
+        ))?;
         self.known[partition].current = Some(begun.clone());
         Ok(())
     }

@@ -581,8 +581,8 @@ struct ByKeyWriter<K, F> {
 fn append(frames: &mut Frames, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Cause> {
     let start = frames.data.len();
     write(&mut frames.data);
-    let end = u32::try_from(frames.data.len())
-        .map_err(|_| "a batch of output is larger than 4 GiB")?;
+    let end =
+        u32::try_from(frames.data.len()).map_err(|_| "a batch of output is larger than 4 GiB")?;
     frames.spans.push((start as u32, end));
     Ok(())
 }

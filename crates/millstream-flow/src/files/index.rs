@@ -117,7 +117,9 @@ impl Index {
     /// Appends lines.
     pub(super) fn append(&mut self, lines: &str) -> Result<(), Cause> {
         let path = path_of(&self.dir, self.base);
-        self.file.write_all(lines.as_bytes()).map_err(named(&path))?;
+        self.file
+            .write_all(lines.as_bytes())
+            .map_err(named(&path))?;
         self.length += lines.len() as u64;
         Ok(())
     }
@@ -215,13 +217,19 @@ pub(super) fn clear(dir: &Path) -> Result<(), Cause> {
     let bases = bases(dir)?;
     for base in &bases {
         let path = path_of(dir, *base);
-        read(&path, &std::fs::read(&path).map_err(named(&path))?, &mut listed)?;
+        read(
+            &path,
+            &std::fs::read(&path).map_err(named(&path))?,
+            &mut listed,
+        )?;
     }
     for entry in std::fs::read_dir(dir).map_err(named(dir))? {
         let name = entry.map_err(named(dir))?.file_name();
         let is_ours = name.to_str().is_some_and(|name| {
             listed.contains_key(name)
-                || name.strip_prefix(PREFIX).is_some_and(|base| base.parse::<u64>().is_ok())
+                || name
+                    .strip_prefix(PREFIX)
+                    .is_some_and(|base| base.parse::<u64>().is_ok())
         });
         if !is_ours {
             return Err(format!(

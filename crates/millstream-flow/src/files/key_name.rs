@@ -64,10 +64,21 @@ mod tests {
 
     #[test]
     fn any_key_is_one_component_of_a_path_and_its_own() {
-        let mut keys: Vec<Vec<u8>> = ["", ".", "..", "/", "a/b", "a%2Fb", "../../etc/passwd", "%", "a b", "größe"]
-            .iter()
-            .map(|key| key.as_bytes().to_vec())
-            .collect();
+        let mut keys: Vec<Vec<u8>> = [
+            "",
+            ".",
+            "..",
+            "/",
+            "a/b",
+            "a%2Fb",
+            "../../etc/passwd",
+            "%",
+            "a b",
+            "größe",
+        ]
+        .iter()
+        .map(|key| key.as_bytes().to_vec())
+        .collect();
         keys.extend((0..=255).map(|byte| vec![byte]));
         keys.extend((0..=255).map(|byte| vec![b'x', byte]));
         keys.extend((190..400).map(|length| vec![b'x'; length]));
@@ -94,6 +105,9 @@ mod tests {
         assert_eq!(name(b"t"), "%");
         let long = name(&[b't'; 302]);
         assert_eq!(long.len(), PREFIX_MAX + 34);
-        assert_eq!(long[PREFIX_MAX..], format!("%~{:032x}", xxh3_128(&[b't'; 301])));
+        assert_eq!(
+            long[PREFIX_MAX..],
+            format!("%~{:032x}", xxh3_128(&[b't'; 301]))
+        );
     }
 }

@@ -21,7 +21,8 @@ fn fields(row: Row<'_>) -> Result<Vec<String>, Cause> {
 fn read(source: ReadCsv, workers: usize) -> Vec<Vec<String>> {
     let flow = Flow::new("csv");
     let seen = Collected::new();
-    flow.source("in", source.decode(fields)).sink("out", seen.sink());
+    flow.source("in", source.decode(fields))
+        .sink("out", seen.sink());
     run(&flow, workers).unwrap();
     seen.take()
 }
@@ -29,7 +30,8 @@ fn read(source: ReadCsv, workers: usize) -> Vec<Vec<String>> {
 fn failing(source: ReadCsv) -> String {
     let flow = Flow::new("csv");
     let seen = Collected::<Vec<String>>::new();
-    flow.source("in", source.decode(fields)).sink("out", seen.sink());
+    flow.source("in", source.decode(fields))
+        .sink("out", seen.sink());
     failure(&flow, 1)
 }
 
@@ -63,9 +65,18 @@ fn fields_are_read_as_python_reads_them() {
         assert_eq!(read(bare(&path), 1), due, "{text:?}");
     }
     std::fs::write(&path, "a;'b;c';\"d\n").unwrap();
-    let dialect = |quote| Dialect { delimiter: b';', quote };
-    assert_eq!(read(bare(&path).dialect(dialect(Some(b'\''))), 1), [["a", "b;c", "\"d"]]);
-    assert_eq!(read(bare(&path).dialect(dialect(None)), 1), [["a", "'b", "c'", "\"d"]]);
+    let dialect = |quote| Dialect {
+        delimiter: b';',
+        quote,
+    };
+    assert_eq!(
+        read(bare(&path).dialect(dialect(Some(b'\''))), 1),
+        [["a", "b;c", "\"d"]]
+    );
+    assert_eq!(
+        read(bare(&path).dialect(dialect(None)), 1),
+        [["a", "'b", "c'", "\"d"]]
+    );
 }
 
 #[test]
@@ -77,7 +88,10 @@ fn a_header_is_no_row() {
     std::fs::write(&paths[2], "").unwrap();
     assert_eq!(read(csv::read(&paths), 2), [["x", "1"]]);
     let names = Header::Names(vec!["name".into(), "n".into()]);
-    assert_eq!(read(csv::read([&paths[0]]).header(names), 1), [["name", "n"], ["x", "1"]]);
+    assert_eq!(
+        read(csv::read([&paths[0]]).header(names), 1),
+        [["name", "n"], ["x", "1"]]
+    );
 }
 
 #[test]
@@ -91,20 +105,36 @@ fn what_is_wrong_is_named_with_file_line_and_column() {
     let source = || csv::read([&path]);
     let good = "a,b\n\"1\n1\",2\n";
     for (bad, due) in [
-        ("3\n", "FILE, line 4, column 2: the row has 1 fields, the header 2"),
-        ("ä,4,5\n", "FILE, line 4, column 5: the row has 3 fields, the header 2"),
-        ("3,\"4\n5,6\n", "FILE, line 4, column 3: the quote is not closed before the end of the file"),
+        (
+            "3\n",
+            "FILE, line 4, column 2: the row has 1 fields, the header 2",
+        ),
+        (
+            "ä,4,5\n",
+            "FILE, line 4, column 5: the row has 3 fields, the header 2",
+        ),
+        (
+            "3,\"4\n5,6\n",
+            "FILE, line 4, column 3: the quote is not closed before the end of the file",
+        ),
     ] {
         let found = said(format!("{good}{bad}").as_bytes(), source());
         assert!(found.ends_with(due), "{found}");
     }
     let found = said(b"a,b\n1,2\nx\xffy,\xff\n", source());
-    assert!(found.ends_with("FILE, line 3, column 1: the field is not UTF-8"), "{found}");
+    assert!(
+        found.ends_with("FILE, line 3, column 1: the field is not UTF-8"),
+        "{found}"
+    );
     let found = said(b"a,b,a\n", source());
-    assert!(found.ends_with("FILE, line 1, column 5: two fields have the name \"a\""), "{found}");
+    assert!(
+        found.ends_with("FILE, line 1, column 5: two fields have the name \"a\""),
+        "{found}"
+    );
     let long = format!("a,b\n1,2\n1,\"{}\n", "x,y\n".repeat(1000));
     let found = said(long.as_bytes(), source().max_record(2000));
-    let due = "FILE, line 3, column 3: the record is longer than 2000 bytes; is a quote not closed?";
+    let due =
+        "FILE, line 3, column 3: the record is longer than 2000 bytes; is a quote not closed?";
     assert!(found.ends_with(due), "{found}");
 }
 
@@ -116,7 +146,9 @@ fn a_row_that_cannot_be_decoded_is_skipped_or_kept_as_asked() {
     let flow = Flow::new("csv");
     let seen = Collected::new();
     let decode = |row: Row<'_>| -> Result<u32, Cause> {
-        row.text(0)?.parse().map_err(|_| row.wrong(0, "it is no number"))
+        row.text(0)?
+            .parse()
+            .map_err(|_| row.wrong(0, "it is no number"))
     };
     let source = csv::read([&path]).decode(decode).on_error(OnError::Skip);
     flow.source("in", source).sink("out", seen.sink());
@@ -131,9 +163,13 @@ fn random_rows(seed: u64, count: usize) -> Vec<Vec<String>> {
     let pieces = ["a", ",", "\"", "\n", "\r\n", " ", "ä", "", "long text "];
     let field = |random: &mut Random| -> String {
         let count = random.below(5);
-        (0..count).map(|_| pieces[random.below(pieces.len() as i64) as usize]).collect()
+        (0..count)
+            .map(|_| pieces[random.below(pieces.len() as i64) as usize])
+            .collect()
     };
-    (0..count).map(|n| vec![n.to_string(), field(&mut random), field(&mut random)]).collect()
+    (0..count)
+        .map(|n| vec![n.to_string(), field(&mut random), field(&mut random)])
+        .collect()
 }
 
 #[test]
@@ -150,7 +186,8 @@ fn a_crash_at_every_commit_changes_nothing() {
     let flow = Flow::new("csv");
     let encode = |row: &Vec<String>, out: &mut Vec<u8>| csv::append_row(row, out);
     let sink = codec::encode(csv::write(&output, &["a", "b, too", "c"]), encode);
-    flow.source("in", csv::read([&input]).decode(fields)).sink("out", sink);
+    flow.source("in", csv::read([&input]).decode(fields))
+        .sink("out", sink);
     let mut crashes = 0;
     for attempt in 0.. {
         let recovery = Recovery::new(&state).epoch(Duration::ZERO).sync(false);
@@ -164,7 +201,11 @@ fn a_crash_at_every_commit_changes_nothing() {
     }
     assert!(crashes > 5, "{crashes}");
     let written = std::fs::read_to_string(&output).unwrap();
-    assert!(written.starts_with("a,\"b, too\",c\n0,"), "{}", &written[..40]);
+    assert!(
+        written.starts_with("a,\"b, too\",c\n0,"),
+        "{}",
+        &written[..40]
+    );
     assert_eq!(read(csv::read([&output]), 1), rows);
 }
 

@@ -15,7 +15,8 @@ use crate::recovery::{lines, run as run_saving};
 fn read(source: ReadDirectory<ReadFiles>, workers: usize) -> Vec<String> {
     let flow = Flow::new("directory");
     let seen = Collected::new();
-    flow.source("in", codec::decode(source, codec::text)).sink("out", seen.sink());
+    flow.source("in", codec::decode(source, codec::text))
+        .sink("out", seen.sink());
     run(&flow, workers).unwrap();
     seen.take()
 }
@@ -29,20 +30,33 @@ fn write(dir: &Path, name: &str, text: &str) {
 fn copy(dir: &Path, source: ReadDirectory<ReadFiles>, out: &Path) -> Flow {
     let flow = Flow::new(&dir.display().to_string());
     let sink = codec::encode(files::write(out), codec::display::<String>);
-    flow.source("in", codec::decode(source, codec::text)).sink("out", sink);
+    flow.source("in", codec::decode(source, codec::text))
+        .sink("out", sink);
     flow
 }
 
 #[test]
 fn files_that_match_are_read_in_the_order_of_their_names() {
     let dir = tempfile::tempdir().unwrap();
-    for name in ["c.log", "a.log", "b.txt", "b.log", ".d.log", "e/f.log", "e/g/h.log", "[x].log"] {
+    for name in [
+        "c.log",
+        "a.log",
+        "b.txt",
+        "b.log",
+        ".d.log",
+        "e/f.log",
+        "e/g/h.log",
+        "[x].log",
+    ] {
         write(dir.path(), name, &format!("{name} 1\n{name} 2\n"));
     }
     write(dir.path(), "b2.log", "");
     std::fs::create_dir(dir.path().join("z.log")).unwrap();
     let names = |pattern: &str, partitions, workers| {
-        let mut lines = read(directory::frames(dir.path(), pattern).partitions(partitions), workers);
+        let mut lines = read(
+            directory::frames(dir.path(), pattern).partitions(partitions),
+            workers,
+        );
         if partitions > 1 {
             lines.sort();
         }
@@ -54,7 +68,10 @@ fn files_that_match_are_read_in_the_order_of_their_names() {
     }
     assert_eq!(names("?.txt", 1, 1), "b.txt 1;b.txt 2");
     assert_eq!(names("e/*.log", 1, 1), "e/f.log 1;e/f.log 2");
-    assert_eq!(names("e/**/*.log", 1, 1), "e/f.log 1;e/f.log 2;e/g/h.log 1;e/g/h.log 2");
+    assert_eq!(
+        names("e/**/*.log", 1, 1),
+        "e/f.log 1;e/f.log 2;e/g/h.log 1;e/g/h.log 2"
+    );
     assert_eq!(names("none*", 1, 1), "");
 }
 
@@ -63,11 +80,15 @@ fn a_directory_or_pattern_that_is_wrong_is_named() {
     let fails = |dir: &str, pattern: &str| {
         let flow = Flow::new("directory");
         let source = codec::decode(directory::frames(dir, pattern), codec::text);
-        flow.source("in", source).sink("out", Collected::<String>::new().sink());
+        flow.source("in", source)
+            .sink("out", Collected::<String>::new().sink());
         failure(&flow, 1)
     };
     let said = fails("/no/such", "*");
-    assert!(said.ends_with("/no/such: No such file or directory (os error 2)"), "{said}");
+    assert!(
+        said.ends_with("/no/such: No such file or directory (os error 2)"),
+        "{said}"
+    );
     let said = fails("/tmp", "[a");
     assert!(said.contains("the pattern \"[a\""), "{said}");
 }
@@ -88,10 +109,16 @@ fn each_file_is_resumed_where_it_was_and_new_ones_are_read() {
         for n in 0..8 {
             add(&format!("{n}.log"), n * 700);
         }
-        let flow = copy(&dir, directory::frames(&dir, "*.log").partitions(partitions), &out);
+        let flow = copy(
+            &dir,
+            directory::frames(&dir, "*.log").partitions(partitions),
+            &out,
+        );
         let mut crashes = 0;
         for attempt in 0.. {
-            let recovery = Recovery::new(&state).epoch(Duration::ZERO).sync(attempt % 3 == 0);
+            let recovery = Recovery::new(&state)
+                .epoch(Duration::ZERO)
+                .sync(attempt % 3 == 0);
             let recovery = recovery.crash(Crash::MOMENTS[attempt % 3](2));
             match run_saving(&flow, workers[attempt % 2], recovery) {
                 Err(FlowError::Crashed(_)) => crashes += 1,
@@ -110,10 +137,18 @@ fn each_file_is_resumed_where_it_was_and_new_ones_are_read() {
         assert!(crashes > 6, "{crashes}");
         let mut written = lines(&out);
         let of_file = |name: &str| -> Vec<_> {
-            written.iter().filter(|line| line.starts_with(name)).cloned().collect()
+            written
+                .iter()
+                .filter(|line| line.starts_with(name))
+                .cloned()
+                .collect()
         };
         let sixth = of_file("6.log ");
-        assert!(sixth.iter().eq(due.iter().filter(|line| line.starts_with("6.log "))));
+        assert!(
+            sixth
+                .iter()
+                .eq(due.iter().filter(|line| line.starts_with("6.log ")))
+        );
         written.sort();
         due.sort();
         assert!(written == due, "{} of {} lines", written.len(), due.len());
@@ -153,8 +188,13 @@ fn a_file_that_was_read_may_go_and_one_that_grows_is_read_on() {
     write(&dir, "c", "c1\n");
     let mut options = Options::default();
     options.recovery = Some(Recovery::new(&state));
-    let said = finish(flow.start(options).unwrap()).unwrap_err().to_string();
-    assert!(said.contains("c: it has 3 bytes, fewer than the 6 that were read of it"), "{said}");
+    let said = finish(flow.start(options).unwrap())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.contains("c: it has 3 bytes, fewer than the 6 that were read of it"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -162,14 +202,29 @@ fn new_files_are_read_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let [dir, out] = ["in", "out"].map(|name| folder.path().join(name));
     write(&dir, "1", "1\n");
-    let source = directory::frames(&dir, "*").partitions(2).follow(Duration::from_millis(2));
+    let source = directory::frames(&dir, "*")
+        .partitions(2)
+        .follow(Duration::from_millis(2));
     let flow = copy(&dir, source, &out);
     let running = flow.start(Options::workers(2)).unwrap();
     for n in 2..20 {
         write(&dir, ".new", &format!("{n}\n"));
         std::fs::rename(dir.join(".new"), dir.join(n.to_string())).unwrap();
-        let has = || std::fs::read_to_string(&out).unwrap_or_default().lines().count() == n;
-        (0..6000).find(|_| has() || { wait(10); false }).unwrap();
+        let has = || {
+            std::fs::read_to_string(&out)
+                .unwrap_or_default()
+                .lines()
+                .count()
+                == n
+        };
+        (0..6000)
+            .find(|_| {
+                has() || {
+                    wait(10);
+                    false
+                }
+            })
+            .unwrap();
     }
     running.stop();
     finish(running).unwrap();
@@ -181,13 +236,22 @@ fn another_number_of_partitions_and_a_lost_list_are_refused() {
     let [dir, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
     write(&dir, "a", &"line\n".repeat(90_000));
     let run = |partitions| {
-        let flow = copy(&dir, directory::frames(&dir, "*").partitions(partitions), &out);
-        let recovery = Recovery::new(&state).epoch(Duration::ZERO).crash(Crash::Behind(2));
+        let flow = copy(
+            &dir,
+            directory::frames(&dir, "*").partitions(partitions),
+            &out,
+        );
+        let recovery = Recovery::new(&state)
+            .epoch(Duration::ZERO)
+            .crash(Crash::Behind(2));
         run_saving(&flow, 1, recovery).unwrap_err().to_string()
     };
     run(2);
     let said = run(3);
-    assert!(said.contains("was read in 2 partitions, and cannot be gone on with in 3"), "{said}");
+    assert!(
+        said.contains("was read in 2 partitions, and cannot be gone on with in 3"),
+        "{said}"
+    );
     std::fs::remove_file(state.join("files/in")).unwrap();
     let said = run(2);
     assert!(said.contains("files/in: No such file"), "{said}");

@@ -37,9 +37,15 @@ fn flow(sink: WriteByKey, numbers: u64, keys: u64) -> Flow {
 }
 
 fn due(numbers: u64, keys: u64) -> BTreeMap<String, String> {
-    let of_key = |key: u64| (key..numbers).step_by(keys as usize).map(|n| format!("{n}\n"));
+    let of_key = |key: u64| {
+        (key..numbers)
+            .step_by(keys as usize)
+            .map(|n| format!("{n}\n"))
+    };
     let name = |key| format!("k%2F{key}.txt");
-    (0..keys.min(numbers)).map(|key| (name(key), of_key(key).collect())).collect()
+    (0..keys.min(numbers))
+        .map(|key| (name(key), of_key(key).collect()))
+        .collect()
 }
 
 #[test]
@@ -51,7 +57,11 @@ fn each_key_has_its_file_with_any_number_of_open_ones() {
         for keys in [50, 7] {
             let sink = files::write_by_key(&out).suffix(".txt").max_open(open);
             run(&flow(sink, 3_000, keys), workers).unwrap();
-            assert_eq!(read(&out), due(3_000, keys), "{workers} workers, {open} open");
+            assert_eq!(
+                read(&out),
+                due(3_000, keys),
+                "{workers} workers, {open} open"
+            );
         }
     }
 }
@@ -67,7 +77,9 @@ fn a_crash_at_every_commit_changes_nothing() {
         for attempt in 0.. {
             let moment = Crash::MOMENTS[attempt % 3];
             let workers = if attempt % 2 == 0 { workers } else { restarted };
-            let recovery = Recovery::new(&state).epoch(Duration::ZERO).sync(attempt % 4 == 0);
+            let recovery = Recovery::new(&state)
+                .epoch(Duration::ZERO)
+                .sync(attempt % 4 == 0);
             match run_saving(&flow, workers, recovery.crash(moment(2))) {
                 Err(FlowError::Crashed(_)) => crashes += 1,
                 ended => {
@@ -110,8 +122,13 @@ fn a_file_shorter_than_its_commit_is_named() {
     let recovery = Recovery::new(&state).epoch(Duration::ZERO);
     run_saving(&flow, 1, recovery.clone().crash(Crash::Behind(5))).unwrap_err();
     std::fs::write(out.join("k%2F0.txt"), "0\n").unwrap();
-    let said = run_saving(&flow, 1, recovery.clone()).unwrap_err().to_string();
-    assert!(said.contains("k%2F0.txt: it has 2 bytes, fewer than the "), "{said}");
+    let said = run_saving(&flow, 1, recovery.clone())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.contains("k%2F0.txt: it has 2 bytes, fewer than the "),
+        "{said}"
+    );
     for entry in std::fs::read_dir(&out).unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
     }
@@ -124,7 +141,10 @@ fn a_directory_with_other_files_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("mine"), "precious").unwrap();
     let said = failure(&flow(files::write_by_key(dir.path()), 3, 3), 1);
-    assert!(said.contains("holds \"mine\", which this sink did not write"), "{said}");
+    assert!(
+        said.contains("holds \"mine\", which this sink did not write"),
+        "{said}"
+    );
     assert_eq!(read(dir.path()).len(), 1);
     let odd = dir.path().join("odd");
     let said = failure(&flow(files::write_by_key(odd).suffix("/x"), 3, 3), 1);
@@ -143,13 +163,16 @@ fn the_index_is_renewed_and_its_old_files_go() {
         let sink = files::by_key(sink, key, |n: &u64, out: &mut Vec<u8>| {
             out.extend(n.to_string().bytes());
         });
-        flow.source("n", items(0..20_000u64).batch_size(100)).sink("out", sink);
+        flow.source("n", items(0..20_000u64).batch_size(100))
+            .sink("out", sink);
         flow
     };
     for _ in 0..3 {
         let recovery = Recovery::new(&state).epoch(Duration::ZERO).sync(false);
         run_saving(&flow, 1, recovery.crash(Crash::Within(60))).unwrap_err();
-        let indexes = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name());
+        let indexes = std::fs::read_dir(&out)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
         let indexes = indexes.filter(|name| name.to_string_lossy().starts_with(".millstream"));
         assert!(indexes.count() <= 2);
     }
@@ -157,11 +180,16 @@ fn the_index_is_renewed_and_its_old_files_go() {
     run_saving(&flow, 1, recovery).unwrap();
     let written = read(&out);
     assert_eq!(written.len(), 100);
-    let expected: String = (0..200).map(|turn| format!("{}\n", turn * 100 + 7)).collect();
+    let expected: String = (0..200)
+        .map(|turn| format!("{}\n", turn * 100 + 7))
+        .collect();
     assert_eq!(written["000000007.txt"], expected);
     let named = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
     let mut names = std::fs::read_dir(&out).unwrap().map(named);
-    assert!(!names.any(|name| name == ".millstream-keys-0"), "the first index has gone");
+    assert!(
+        !names.any(|name| name == ".millstream-keys-0"),
+        "the first index has gone"
+    );
 }
 
 #[test]
@@ -170,7 +198,10 @@ fn a_preamble_begins_each_file_and_raw_frames_are_written_as_they_are() {
     let sink = files::write_by_key(dir.path()).raw().preamble(b"head:");
     run(&flow(sink, 4, 2), 1).unwrap();
     let due = [("k%2F0", "head:02"), ("k%2F1", "head:13")];
-    assert_eq!(read(dir.path()), due.map(|(a, b)| (a.into(), b.into())).into());
+    assert_eq!(
+        read(dir.path()),
+        due.map(|(a, b)| (a.into(), b.into())).into()
+    );
     let sink = files::write_by_key(dir.path()).framing(Framing::U8);
     run(&flow(sink, 3, 1), 1).unwrap();
     assert_eq!(read(dir.path())["k%2F0"], "\u{1}0\u{1}1\u{1}2");

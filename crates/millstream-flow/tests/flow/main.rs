@@ -39,5 +39,6 @@ mod tcp_framing;
 mod tcp_sinks;
 mod timers;
 mod trials;
+mod verbs;
 mod watermarks;
 mod windows;

@@ -147,12 +147,17 @@ fn append_key(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
 
 fn not_a_key(key: &Bound<'_, PyAny>) -> PyErr {
     let found = type_name(key);
-    PyTypeError::new_err(format!("a key is str, bytes, int or a tuple of them, not {found}"))
+    PyTypeError::new_err(format!(
+        "a key is str, bytes, int or a tuple of them, not {found}"
+    ))
 }
 
 /// Appends the digits of an integer; those of `True` are those of 1, to which it is equal.
 fn append_number(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
-    let digits = key.py().get_type::<PyInt>().call_method1("__repr__", (key,))?;
+    let digits = key
+        .py()
+        .get_type::<PyInt>()
+        .call_method1("__repr__", (key,))?;
     out.extend_from_slice(digits.cast::<PyString>()?.to_str()?.as_bytes());
     Ok(())
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use millstream::queues;
 use millstream_flow::batch::Batch;
+use millstream_flow::directory::{self, ReadDirectory};
 use millstream_flow::durable::{self, Keep};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
-use millstream_flow::directory::{self, ReadDirectory};
 use millstream_flow::{Flow, Pipe, files, journals, tcp};
 use pyo3::prelude::*;
 
@@ -56,7 +56,8 @@ impl ByteSource {
             return Err(usage(source.py(), what));
         }
         if let Kind::Directory(_) = source.get().kind {
-            let what = "files are durable already: with a state directory each is read on where it was";
+            let what =
+                "files are durable already: with a state directory each is read on where it was";
             return Err(usage(source.py(), what));
         }
         super::durable::of(source, keep)

@@ -101,12 +101,7 @@ impl RowsStep {
         Ok(fields.into_any())
     }
 
-    fn work(
-        &mut self,
-        py: Python<'_>,
-        input: &Rows,
-        cx: &mut Context,
-    ) -> Result<PyBatch, Failure> {
+    fn work(&mut self, py: Python<'_>, input: &Rows, cx: &mut Context) -> Result<PyBatch, Failure> {
         self.learn(py, input);
         let mut items = Vec::with_capacity(input.len());
         for row in input.iter() {
@@ -130,8 +125,10 @@ impl RowsStep {
     ) -> Result<(), Failure> {
         let texts = (0..row.len()).filter_map(|index| row.get(index));
         let fields = PyList::new(py, texts.map(String::from_utf8_lossy));
-        let fields = fields.map_err(|error| Failure::new(self.policy.step.clone(), cause(error)))?;
-        self.policy.settle(None, Some(fields.as_any()), error, cx, py)
+        let fields =
+            fields.map_err(|error| Failure::new(self.policy.step.clone(), cause(error)))?;
+        self.policy
+            .settle(None, Some(fields.as_any()), error, cx, py)
     }
 }
 
@@ -208,7 +205,10 @@ pub(crate) fn csv_directory(
 ) -> PyResult<CsvSource> {
     let (dialect, header) = described(py, dialect)?;
     let source = directory::rows(path, pattern).partitions(partitions);
-    let mut source = source.dialect(dialect).header(header).max_record(max_record);
+    let mut source = source
+        .dialect(dialect)
+        .header(header)
+        .max_record(max_record);
     if let Some(poll) = follow {
         source = source.follow(Duration::try_from_secs_f64(poll)?);
     }

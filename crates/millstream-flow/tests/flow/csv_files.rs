@@ -12,10 +12,9 @@ use millstream_flow::{Flow, FlowError, OnError, Recovery, codec, files};
 use super::support::{Random, failure, run};
 use crate::recovery::run as run_saving;
 
-#[expect(clippy::unnecessary_wraps, reason = "it is a decoder")]
 fn fields(row: Row<'_>) -> Result<Vec<String>, Cause> {
     let field = |index| row.text(index).map(str::to_owned);
-    Ok((0..row.len()).map(field).collect::<Result<_, _>>()?)
+    (0..row.len()).map(field).collect()
 }
 
 fn read(source: ReadCsv, workers: usize) -> Vec<Vec<String>> {

@@ -164,7 +164,7 @@ fn a_file_that_was_read_may_go_and_one_that_grows_is_read_on() {
     let source = || directory::frames(&dir, "*").follow(Duration::from_millis(5));
     let flow = copy(&dir, source(), &out);
     let run_until = |count: usize| {
-        let mut options = Options::default();
+        let mut options = Options::workers(1);
         options.recovery = Some(Recovery::new(&state).epoch(Duration::from_millis(5)));
         let running = flow.start(options).unwrap();
         for _ in 0..6000 {
@@ -186,7 +186,7 @@ fn a_file_that_was_read_may_go_and_one_that_grows_is_read_on() {
     write(&dir, "0", "new\n");
     assert_eq!(run_until(6), ["a1", "a2", "b1", "c1", "new", "c2"]);
     write(&dir, "c", "c1\n");
-    let mut options = Options::default();
+    let mut options = Options::workers(1);
     options.recovery = Some(Recovery::new(&state));
     let said = finish(flow.start(options).unwrap())
         .unwrap_err()

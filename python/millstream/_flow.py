@@ -327,6 +327,62 @@ class Stream(Verbs, Generic[T_co]):
         make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
         return Stream(self._pipe.ticking("map_async", name or "", make, on_error))
 
+    def enrich_cached(
+        self,
+        f: Callable[[Any], Any],
+        key: Callable[[Any], Any] | None = None,
+        ttl: Seconds | None = None,
+        size: int = 10_000,
+        stale: Seconds = 0,
+        retry: Seconds = 1,
+        clock: Callable[[], float] | None = None,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream:
+        """Pairs ``(item, answer)`` of each item and what ``f`` answers for it; answers are kept and used
+        again.
+
+        ``f`` is called with the item, or with what ``key`` makes of it, which must be hashable; each worker
+        keeps its own answers, at most ``size``, of which the one used longest ago goes first. An answer is
+        asked for again after ``ttl`` seconds of processing time (``None``: never). If ``f`` then raises, the
+        old answer serves for ``stale`` seconds more, and ``f`` is called again after ``retry`` seconds at the
+        earliest; if there is none, ``on_error`` says what becomes of the item. The worker waits for ``f``:
+        for many slow calls at once there is ``map_async``. Answers are not saved: after a crash they are
+        asked for again. ``clock`` gives seconds that never go back, for tests.
+
+        >>> import millstream as ms
+        >>> prices = {"tea": 3}
+        >>> flow, out = ms.Flow("prices"), ms.testing.collect()
+        >>> orders = flow.source("orders", ms.testing.items(["tea", "tea", "gold"]))
+        >>> orders.enrich_cached(prices.get, ttl=60).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [('tea', 3), ('tea', 3), ('gold', None)]
+        """
+        from ._lookups import enrich
+
+        how = f, key, ttl, size, stale, retry, clock, name
+        return Stream(enrich(self._pipe, self._timed, *how, on_error), self._timed)
+
+    def inspect_debug(self, label: str, to: Callable[[str], object] | None = None) -> Stream:
+        """Writes a line for each item to standard error, which goes on as it is: ``LABEL epoch=E worker=W:
+        ITEM``.
+
+        The epoch is that of the commit which the item belongs to, ``-`` without a state directory. ``to`` is
+        called with each line instead, ``logging.getLogger("orders").debug`` for instance.
+
+        >>> import millstream as ms
+        >>> flow, lines = ms.Flow("debug"), []
+        >>> numbers = flow.source("numbers", ms.testing.items([1, 2]))
+        >>> numbers.inspect_debug("seen", to=lines.append).sink("out", ms.testing.collect())
+        >>> _ = ms.run(flow)
+        >>> lines
+        ['seen epoch=- worker=0: 1', 'seen epoch=- worker=0: 2']
+        """
+        from ._lookups import debug
+
+        return Stream(debug(self._pipe, label, to), self._timed)
+
     def sink(self, name: str, sink: AnySink[T_co]) -> None:
         """Ends the stream in a sink. A stream may have several sinks."""
         if not name:

@@ -25,6 +25,7 @@ __all__ = [
     "ByteSink",
     "ByteSource",
     "Clock",
+    "CsvSource",
     "DurableSource",
     "Field",
     "Flow",
@@ -34,6 +35,7 @@ __all__ = [
     "JournalReader",
     "JournalRecord",
     "KeyContext",
+    "KeyedSink",
     "Layout",
     "OpenItem",
     "Meter",
@@ -51,8 +53,12 @@ __all__ = [
     "Trial",
     "VirtualClock",
     "cli_main",
+    "csv_directory",
+    "csv_read",
+    "directory_read",
     "file_read",
     "file_write",
+    "file_write_by_key",
     "journal_append",
     "journal_read",
     "key_hash",
@@ -270,6 +276,13 @@ class Pipe:
         ttl: int | None,
         on_error: object,
     ) -> Pipe: ...
+    def debug(
+        self, show: Callable[[int | None, int, list[Any] | None, list[Any] | None], object]
+    ) -> Pipe: ...
+    def batches(self, name: str) -> Pipe: ...
+    def stateful_batch(
+        self, name: str, make: Callable[[], object], timed: bool, ttl: int | None, on_error: object
+    ) -> Pipe: ...
     def window(
         self,
         name: str,
@@ -367,6 +380,12 @@ class DurableSource(Generic[_T_co]):
 class ByteSink(Generic[_T_contra]): ...
 
 @final
+class CsvSource: ...
+
+@final
+class KeyedSink: ...
+
+@final
 class Field:
     def __get__(self, instance: object, owner: object = None, /) -> Any: ...
     def __set__(self, instance: object, value: object, /) -> None: ...
@@ -431,8 +450,46 @@ def file_read(
     paths: Sequence[str | PathLike[str]], *, framing: str, max_frame: int, decode: object, position: int
 ) -> ByteSource[Any]: ...
 def file_write(
-    path: str | PathLike[str], *, framing: str, encode: Callable[[Any], object] | None
+    path: str | PathLike[str],
+    *,
+    framing: str | None,
+    encode: Callable[[Any], object] | None,
+    preamble: bytes | None = None,
 ) -> ByteSink[Any]: ...
+def file_write_by_key(
+    path: str | PathLike[str],
+    *,
+    suffix: str,
+    framing: str | None,
+    encode: Callable[[Any], object] | None,
+    preamble: bytes,
+    max_open: int,
+) -> KeyedSink: ...
+def directory_read(
+    path: str | PathLike[str],
+    pattern: str,
+    *,
+    partitions: int,
+    follow: float | None,
+    framing: str,
+    max_frame: int,
+    decode: object,
+) -> ByteSource[Any]: ...
+def csv_read(
+    paths: Sequence[str | PathLike[str]],
+    *,
+    dialect: tuple[str, str | None, bool | list[str]],
+    max_record: int,
+) -> CsvSource: ...
+def csv_directory(
+    path: str | PathLike[str],
+    pattern: str,
+    *,
+    partitions: int,
+    follow: float | None,
+    dialect: tuple[str, str | None, bool | list[str]],
+    max_record: int,
+) -> CsvSource: ...
 def journal_read(
     path: str | PathLike[str],
     *,

@@ -250,7 +250,7 @@ where
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         self.inner.prepare(epoch)
     }
-    fn close(&mut self) -> Result<(), Cause> {
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
         self.inner.close()
     }
 }

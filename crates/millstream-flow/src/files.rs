@@ -387,7 +387,8 @@ impl Writer<Frames> for FileWriter {
         let length = lock(&self.file).prepare(self.share, epoch)?;
         Ok(length.map(|length| length.to_le_bytes().to_vec()))
     }
-    fn close(&mut self) -> Result<(), Cause> {
-        lock(&self.file).leave(self.share)
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let end = lock(&self.file).leave(self.share)?;
+        Ok(end.map(|end| end.to_le_bytes().to_vec()))
     }
 }

@@ -339,7 +339,8 @@ impl Writer<Frames> for JournalWriter {
         let next = lock(&self.journal).prepare(self.share, epoch)?;
         Ok(next.map(|next| next.to_le_bytes().to_vec()))
     }
-    fn close(&mut self) -> Result<(), Cause> {
-        lock(&self.journal).leave(self.share)
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let end = lock(&self.journal).leave(self.share)?;
+        Ok(end.map(|end| end.to_le_bytes().to_vec()))
     }
 }

@@ -135,7 +135,9 @@ impl Writer<Frames> for NumberedWriter {
         next.insert(self.worker, self.next);
         Ok(Some(token(&next)))
     }
-    fn close(&mut self) -> Result<(), Cause> {
-        self.inner.close()
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        // The token of this worker says all.
+        self.inner.close()?;
+        Ok(None)
     }
 }

@@ -156,7 +156,7 @@ impl Policy {
     /// What the sink says.
     pub fn close(&mut self, cx: &Context) -> Result<(), Failure> {
         match &mut self.dead {
-            Some(dead) => dead.close().map_err(|cause| {
+            Some(dead) => dead.close().map(drop).map_err(|cause| {
                 Failure::new(cx.metrics[self.node].name.clone(), unwritten(&cause))
             }),
             None => Ok(()),

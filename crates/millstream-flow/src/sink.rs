@@ -101,11 +101,15 @@ pub trait Writer<B> {
         self.flush()?;
         Ok(None)
     }
-    /// Flushes and closes, at the end of the flow.
+    /// Flushes and closes, at the end of the run, after the last epoch was prepared.
+    ///
+    /// Returns a token in the place of the one that was prepared last, where that is not the last word: several writers of one place end at
+    /// different epochs, and the last of them to close knows where it all ends.
     ///
     /// # Errors
     /// As for `write_batch`.
-    fn close(&mut self) -> Result<(), Cause> {
-        self.flush()
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        self.flush()?;
+        Ok(None)
     }
 }

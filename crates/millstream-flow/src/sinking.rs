@@ -5,7 +5,7 @@ use crate::error::{Cause, Failure, FlowError};
 use crate::graph::{NodeId, open_error};
 use crate::push::{Context, Push};
 use crate::segment::SegmentBuild;
-use crate::sink::{Sink, Writer};
+use crate::sink::{Sink, Token, Writer};
 use crate::time::Watermark;
 
 /// A sink at the end of a chain.
@@ -42,6 +42,13 @@ impl<B: Batch> Drain<B> {
         for (stamp, items) in self.unflushed.drain(..) {
             cx.stamp = stamp;
             cx.book(self.node, items, 0);
+        }
+    }
+
+    /// Puts a token into the part of this epoch; it takes the place of an earlier one of the writer.
+    fn keep(&self, token: Option<Token>, cx: &mut Context) {
+        if let (Some(keeping), Some(token)) = (&mut cx.keeping, token) {
+            keeping.part.tokens.push((self.node, token));
         }
     }
 
@@ -86,18 +93,16 @@ impl<B: Batch> Push<B> for Drain<B> {
         let prepared = self.writer.prepare(number);
         let token = prepared.map_err(|cause| self.failure(cause, cx))?;
         self.book(cx);
-        if let (Some(keeping), Some(token)) = (&mut cx.keeping, token) {
-            keeping.part.tokens.push((self.node, token));
-        }
+        self.keep(token, cx);
         Ok(())
     }
     fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
         self.epoch(epoch, cx)?;
         cx.current = self.node;
-        self.writer
-            .close()
-            .map_err(|cause| self.failure(cause, cx))?;
+        let closed = self.writer.close();
+        let token = closed.map_err(|cause| self.failure(cause, cx))?;
         self.book(cx);
+        self.keep(token, cx);
         Ok(())
     }
 }

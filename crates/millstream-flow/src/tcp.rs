@@ -21,7 +21,7 @@ use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::numbered::Numbered;
 use crate::poller::{Io, Readiness};
-use crate::sink::{Sink, Writer};
+use crate::sink::{Sink, Token, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
 
 /// How much of a socket is read at once.
@@ -629,13 +629,13 @@ impl Writer<Frames> for TcpWriter {
             self.write_out()
         }
     }
-    fn close(&mut self) -> Result<(), Cause> {
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
         self.flush()?;
         if let Some(stream) = self.stream.take() {
             self.refused(&stream)?;
             // The receiver may have closed already.
             let _ = stream.shutdown(std::net::Shutdown::Write);
         }
-        Ok(())
+        Ok(None)
     }
 }

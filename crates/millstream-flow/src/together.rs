@@ -110,14 +110,20 @@ impl<L: Log> Together<L> {
         self.go_on(share, epoch + 1)
     }
 
-    /// A writer has no more to write.
+    /// A writer has no more to write; returns where the log ends if it was the last one.
+    ///
+    /// The epochs that the last one leaves behind are complete by that, also those that the others had ended before: what it returned for
+    /// the epoch that it ended itself comes before their output.
     ///
     /// # Errors
     /// What the log says.
-    pub fn leave(&mut self, share: usize) -> Result<(), Cause> {
+    pub fn leave(&mut self, share: usize) -> Result<Option<u64>, Cause> {
         self.go_on(share, u64::MAX)?;
+        if self.epoch == u64::MAX {
+            return Ok(Some(self.log.prepare()?));
+        }
         self.log.flush()?;
-        Ok(())
+        Ok(None)
     }
 
     fn go_on(&mut self, share: usize, epoch: u64) -> Result<Option<u64>, Cause> {
@@ -177,8 +183,29 @@ mod tests {
         assert_eq!(log.log().0, "a1 b1 a2 ");
         write(&mut log, b, "b2 ");
         assert_eq!(log.prepare(b, 2).expect("memory"), None);
-        log.leave(b).expect("memory");
+        assert_eq!(log.leave(b).expect("memory"), None);
         write(&mut log, a, "a2 ");
         assert_eq!(log.prepare(a, 2).expect("memory"), Some(15));
+    }
+
+    #[test]
+    fn the_last_to_leave_says_where_all_ends_in_whatever_epochs_the_others_were() {
+        let control = Arc::new(Control::new(2, None));
+        let mut log = Together::new(Text(String::new()), &control);
+        let (a, b) = (log.join(), log.join());
+        let write = |log: &mut Together<Text>, who, text: &str| {
+            log.write(who, &mut text.to_owned()).expect("it is memory");
+        };
+        for epoch in 1..=3 {
+            write(&mut log, b, &format!("b{epoch} "));
+            assert_eq!(log.prepare(b, epoch).expect("memory"), None);
+        }
+        write(&mut log, b, "b4 ");
+        assert_eq!(log.leave(b).expect("memory"), None);
+        write(&mut log, a, "a1 ");
+        // The end of the first epoch: the output of b that is held back comes after it.
+        assert_eq!(log.prepare(a, 1).expect("memory"), Some(6));
+        assert_eq!(log.leave(a).expect("memory"), Some(15));
+        assert_eq!(log.log().0, "b1 a1 b2 b3 b4 ");
     }
 }

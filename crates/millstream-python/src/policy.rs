@@ -157,6 +157,7 @@ impl Settling {
         match &mut self.dead {
             Some(dead) => dead
                 .close()
+                .map(drop)
                 .map_err(|cause| Failure::new(self.step.clone(), cause)),
             None => Ok(()),
         }

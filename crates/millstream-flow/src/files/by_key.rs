@@ -510,8 +510,9 @@ impl Writer<KeyedFrames> for FilesWriter {
         let position = lock(&self.files).prepare(self.share, epoch)?;
         Ok(position.map(|position| position.to_le_bytes().to_vec()))
     }
-    fn close(&mut self) -> Result<(), Cause> {
-        lock(&self.files).leave(self.share)
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let end = lock(&self.files).leave(self.share)?;
+        Ok(end.map(|end| end.to_le_bytes().to_vec()))
     }
 }
 
@@ -613,7 +614,7 @@ where
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         self.inner.prepare(epoch)
     }
-    fn close(&mut self) -> Result<(), Cause> {
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
         self.inner.close()
     }
 }

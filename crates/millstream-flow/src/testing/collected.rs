@@ -173,8 +173,9 @@ impl<T: Data> Writer<Vec<T>> for CollectWriter<T> {
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         self.prepared(epoch)
     }
-    fn close(&mut self) -> Result<(), Cause> {
-        lock(&self.list).leave(self.share)
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let end = lock(&self.list).leave(self.share)?;
+        Ok(end.map(|end| end.to_le_bytes().to_vec()))
     }
 }
 
@@ -189,7 +190,8 @@ impl Writer<Frames> for CollectWriter<Vec<u8>> {
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         self.prepared(epoch)
     }
-    fn close(&mut self) -> Result<(), Cause> {
-        lock(&self.list).leave(self.share)
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let end = lock(&self.list).leave(self.share)?;
+        Ok(end.map(|end| end.to_le_bytes().to_vec()))
     }
 }

@@ -93,7 +93,7 @@ impl Writer<PyBatch> for EncodedWriter {
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         unlocked(|| self.inner.prepare(epoch))
     }
-    fn close(&mut self) -> Result<(), Cause> {
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
         unlocked(|| self.inner.close())
     }
 }

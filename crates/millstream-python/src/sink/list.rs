@@ -135,7 +135,8 @@ impl Writer<PyBatch> for ListWriter {
         let length = self.with(|list| list.prepare(self.share, epoch))?;
         Ok(length.map(|length| length.to_le_bytes().to_vec()))
     }
-    fn close(&mut self) -> Result<(), Cause> {
-        self.with(|list| list.leave(self.share))
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let length = self.with(|list| list.leave(self.share))?;
+        Ok(length.map(|length| length.to_le_bytes().to_vec()))
     }
 }

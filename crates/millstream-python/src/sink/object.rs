@@ -115,13 +115,14 @@ impl Writer<PyBatch> for ObjectWriter {
         };
         locked(prepared).map_err(cause)
     }
-    fn close(&mut self) -> Result<(), Cause> {
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
         locked(|py| {
             self.writer
                 .bind(py)
                 .call_method0(intern!(py, "close"))
                 .map(drop)
         })
-        .map_err(cause)
+        .map_err(cause)?;
+        Ok(None)
     }
 }

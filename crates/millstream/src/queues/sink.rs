@@ -207,8 +207,10 @@ impl Writer<Frames> for StagingWriter {
         Ok(length.map(|length| Staged { id, length }.token()))
     }
 
-    fn close(&mut self) -> Result<(), Cause> {
-        self.with(|together| together.leave(self.share))
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let length = self.with(|together| together.leave(self.share))?;
+        let id = self.id;
+        Ok(length.map(|length| Staged { id, length }.token()))
     }
 }
 

@@ -113,7 +113,7 @@ class Running:
         return [(values, self.total)]
 
 
-@pytest.mark.parametrize(("logic", "workers"), [(Total, 1), (Running, 2)])
+@pytest.mark.parametrize(("logic", "workers"), [(Total, 1), (Total, 2), (Running, 2)])
 def test_a_crash_at_every_commit_changes_nothing(logic: Any, workers: int) -> None:
     flow, out = ms.Flow("f"), testing.collect()
     keyed = flow.source("in", testing.items(range(60), batch_size=5)).key_by(lambda n: n % 3)

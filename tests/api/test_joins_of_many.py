@@ -63,7 +63,7 @@ def test_each_way_to_emit_and_to_insert(emit: str, insert: str) -> None:
     assert out
 
 
-@pytest.mark.parametrize(("emit", "workers"), [("complete", 1), ("running", 1), ("final", 1)])
+@pytest.mark.parametrize(("emit", "workers"), [("complete", 1), ("running", 2), ("final", 1), ("final", 2)])
 def test_a_crash_at_every_commit_changes_nothing(emit: str, workers: int) -> None:
     flow = joined(SCRIPT, emit, "last", testing.collect(), batch_size=4)
     assert testing.crash_everywhere(flow, workers=workers) >= 10

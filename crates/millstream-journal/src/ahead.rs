@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::core::{Core, SegmentOf, lock};
 use crate::durable::Durable;
 use crate::error::{Error, Result};
+use crate::grow;
 use crate::options::{Retention, Sync};
 use crate::retention;
 use crate::segment::Segment;
@@ -43,6 +44,8 @@ const RELEASE_STEP: u64 = 2 << 20;
 const REST: Duration = Duration::from_millis(1);
 /// Up to this window there is time for that: half of it is touched so in less than `NEAR`.
 const RESTFUL_MAX: u64 = 8 << 20;
+/// A segment that is smaller is followed by one that is made when it is needed: one made ahead would be most of what a small journal takes.
+const PREPARED_MIN: u64 = 64 << 10;
 /// So many ended segments may stay mapped while there is more pressing work.
 const RETIRED_MAX: usize = 4;
 
@@ -149,7 +152,7 @@ impl<S: Storage> Ahead<S> {
         let (number, bytes) = (segment.number(), segment.bytes());
         let half = segment.data_start().midpoint(bytes);
         let mut work = lock(&self.shared.work);
-        if offset >= half && work.ready.is_none() {
+        if offset >= half && bytes >= PREPARED_MIN && work.ready.is_none() {
             work.wanted = Some(number + 1);
         }
         let now = self.shared.core.options.host.monotonic();
@@ -190,9 +193,10 @@ impl<S: Storage> Ahead<S> {
     }
 
     /// The segment of this number, not begun yet; made now if need be.
-    pub fn take(&self, number: u64) -> Result<SegmentOf<S>> {
+    /// Its first record may take up to `frame_bytes`.
+    pub fn take(&self, number: u64, frame_bytes: u64) -> Result<SegmentOf<S>> {
         if !self.has_thread() {
-            return self.shared.prepare(number);
+            return self.shared.prepare(number, frame_bytes);
         }
         let mut work = lock(&self.shared.work);
         while work.preparing {
@@ -204,12 +208,17 @@ impl<S: Storage> Ahead<S> {
         }
         loop {
             match work.ready.take() {
-                Some((ready, result)) if ready == number => return result,
+                Some((ready, Ok(segment))) if ready == number && segment.holds(frame_bytes) => {
+                    return Ok(segment);
+                }
+                Some((ready, Err(error))) if ready == number => return Err(error),
                 _ => {}
             }
-            if work.stop {
+            if work.stop || self.shared.core.options.segment_bytes_first.is_some() {
+                // How large it must be is known here only.
+                work.wanted = None;
                 drop(work);
-                return self.shared.prepare(number);
+                return self.shared.prepare(number, frame_bytes);
             }
             work.wanted = Some(number);
             self.shared.changed.notify_all();
@@ -313,7 +322,7 @@ impl<S: Storage> Shared<S> {
             work.preparing = true;
             let window = work.window;
             drop(work);
-            let result = self.prepare(number);
+            let result = self.prepare(number, 0);
             if let Ok(segment) = &result {
                 let end = window.min(segment.bytes());
                 for from in (0..end).step_by(step as usize) {
@@ -426,27 +435,23 @@ impl<S: Storage> Shared<S> {
         }
     }
 
-    fn prepare(&self, number: u64) -> Result<SegmentOf<S>> {
+    fn prepare(&self, number: u64, frame_bytes: u64) -> Result<SegmentOf<S>> {
         let core = &self.core;
         match self.adopt(number) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Ok(segment) if !segment.holds(frame_bytes) => {
+                // Made ahead before it was known what comes; only an exclusive opening has segments that small.
+                drop(segment);
+                grow::remove(core, number)?;
+            }
             result => return result,
         }
-        let host = &core.options.host;
-        let made = Segment::create(
-            &core.storage,
-            number,
-            core.segment_bytes,
-            host.random(),
-            host.time_ns(),
-        );
-        match made {
-            Ok(segment) => Ok(core.keep(segment)),
+        match grow::create(core, number, frame_bytes) {
             // Another process was faster.
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
                 self.adopt(number)
             }
-            Err(error) => Err(error),
+            made => made,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::cut;
 use crate::durable::Durable;
 use crate::error::{Error, Result};
 use crate::frame::{self, Head, Kind, frame_bytes};
+use crate::grow;
 use crate::index;
 use crate::lock::{self, Slot, Taken};
 use crate::planted::{self, Bug};
@@ -165,7 +166,7 @@ impl<S: Storage> Appender<S> {
         for body in std::iter::once(body).chain(rest.iter().map(AsRef::as_ref)) {
             let length = self.check_length(body.len())?;
             if !held.fits(&batch, length) {
-                let next = held.next_segment()?;
+                let next = held.next_segment(frame_bytes(length))?;
                 held.finish(&batch)?;
                 let mark = held.roll(next, held.tail().segment.tail())?;
                 batch = held.begin(mark)?;
@@ -175,6 +176,43 @@ impl<S: Storage> Appender<S> {
         }
         held.finish(&batch)?;
         Ok(sequence)
+    }
+
+    /// [`append`](Self::append) with what is in reserve, when the disk has no room for another segment.
+    #[cold]
+    pub fn append_reserved(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
+        match self.append(time_ns, body) {
+            Err(Error::DiskFull { .. }) => {
+                let mut held = self.lock()?;
+                let next = grow::take_spare(&self.core, held.tail().segment.number() + 1)?;
+                held.roll(next, held.tail().segment.tail())?;
+                drop(held);
+                self.append(time_ns, body)
+            }
+            appended => appended,
+        }
+    }
+
+    /// Go on in a new segment of the smallest size, if need be the one that is in reserve.
+    #[cold]
+    pub fn begin_segment(&self) -> Result<()> {
+        let mut held = self.lock()?;
+        held.follow()?;
+        let number = held.tail().segment.number() + 1;
+        self.ahead.discard();
+        grow::remove(&self.core, number)?;
+        let next = match grow::create_small(&self.core, number) {
+            Err(Error::DiskFull { .. }) => grow::take_spare(&self.core, number)?,
+            made => made?,
+        };
+        held.roll(next, held.tail().segment.tail())?;
+        Ok(())
+    }
+
+    /// The size of the segment that is appended to.
+    pub fn segment_bytes(&self) -> Result<u64> {
+        let number = self.core.control()?.tail_segment();
+        Ok(self.core.segment(number)?.bytes())
     }
 
     /// Take the append lock and room for a record of up to `length_max` bytes.
@@ -334,7 +372,7 @@ impl<S: Storage> Held<'_, S> {
         if let Some(room) = room {
             return Ok(room);
         }
-        let next = self.next_segment()?;
+        let next = self.next_segment(bytes)?;
         let mark = self.roll(next, self.tail().segment.tail())?;
         Ok((mark, self.tail().base + mark.records))
     }
@@ -507,8 +545,9 @@ impl<S: Storage> Held<'_, S> {
 
     /// The segment after this one, made and not begun.
     #[cold]
-    fn next_segment(&self) -> Result<SegmentOf<S>> {
-        let taken = self.appender.ahead.take(self.tail().segment.number() + 1);
+    fn next_segment(&self, frame_bytes: u64) -> Result<SegmentOf<S>> {
+        let number = self.tail().segment.number() + 1;
+        let taken = self.appender.ahead.take(number, frame_bytes);
         if taken.is_err() {
             // A directory that is gone explains it better.
             self.appender.core.look_now()?;

@@ -303,13 +303,13 @@ impl<S: Storage> Core<S> {
             return Ok(segment);
         }
         let segment = Segment::open(&self.storage, number, self.access())?;
-        if segment.bytes() != self.segment_bytes {
+        if segment.bytes_max() != self.segment_bytes {
             return Err(Error::Damage {
                 path: self.storage.path(&segment::name(number)),
                 offset: 32,
                 what: format!(
                     "the segment has {} bytes, the others have {}",
-                    segment.bytes(),
+                    segment.bytes_max(),
                     self.segment_bytes
                 ),
             });

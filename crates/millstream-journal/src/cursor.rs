@@ -382,7 +382,7 @@ fn file(name: &str) -> Result<String> {
     }
 }
 
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let first = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let any = |byte: u8| first(byte) || byte == b'_' || byte == b'.';
     name.len() <= NAME_BYTES_MAX && name.bytes().next().is_some_and(first) && name.bytes().all(any)

@@ -8,7 +8,6 @@ use crate::core::Core;
 use crate::cursor::{self, CursorInfo};
 use crate::error::{Error, Result};
 use crate::lock;
-use crate::segment;
 use crate::storage::Storage;
 
 /// A journal at a glance.
@@ -26,8 +25,10 @@ pub struct Info {
     pub durable: u64,
     /// How many segments hold records, or are about to.
     pub segments: u64,
-    /// The size of each of them.
+    /// The size of each of them, or the size that they grow to.
     pub segment_bytes: u64,
+    /// The sizes of these segments together: what they take on the disk, however little of it is filled.
+    pub disk_bytes: u64,
     /// Bytes of frames in all segments: headers, bodies and padding.
     pub bytes: u64,
     /// The times of the oldest and the newest record, in ns since 1970.
@@ -40,15 +41,16 @@ pub struct Info {
 
 pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
     let (from, to) = (core.first_segment(), core.tail_segment());
-    let start = segment::data_start(core.segment_bytes);
-    let mut bytes = 0;
+    let (mut bytes, mut disk_bytes, mut version) = (0, 0, 1);
     for number in from..=to {
         let segment = core.segment(number)?;
         let end = match number < to {
             true => core.ended(&segment)?.0,
             false => core.tail(&segment),
         };
-        bytes += end.offset.saturating_sub(start);
+        bytes += end.offset.saturating_sub(segment.data_start());
+        disk_bytes += segment.bytes();
+        version = version.max(segment.version());
     }
     let (first, next) = (core.first()?, core.next()?);
     let times_ns = if next > first {
@@ -58,12 +60,13 @@ pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
     };
     Ok(Info {
         path: core.path(),
-        version: segment::VERSION,
+        version,
         first,
         next,
         durable: core.durable(),
         segments: to - from + 1,
         segment_bytes: core.segment_bytes,
+        disk_bytes,
         bytes,
         times_ns,
         cursors: cursor::list(core)?,

@@ -14,6 +14,7 @@ use crate::info::{self, Info};
 use crate::open;
 use crate::options::{Options, Retention, Sync};
 use crate::reader::Reader;
+use crate::record_set::RecordSet;
 use crate::retention::{self, Pruned};
 use crate::storage::{Mapped, Storage};
 use crate::verify::{self, Progress, Report};
@@ -192,6 +193,17 @@ impl<S: Storage> Journal<S> {
     /// [`Error::CursorName`]; [`Error::CursorTaken`] unless all who have it open share it; [`Error::Damage`].
     pub fn cursor(&self, name: &str, share: Share) -> Result<Cursor<S>> {
         Cursor::open(self.clone(), name, share)
+    }
+
+    /// The set of records of that name, empty when it is new. It has room on the disk for each record from the first to the next one.
+    ///
+    /// # Errors
+    /// [`Error::NotExclusive`]; [`Error::CursorName`]; [`Error::DiskFull`]; [`Error::Damage`]; what the system says.
+    pub fn record_set(&self, name: &str) -> Result<RecordSet<S>> {
+        if !self.core().options.exclusive {
+            return Err(Error::NotExclusive { path: self.path() });
+        }
+        RecordSet::open(self.clone(), name)
     }
 
     /// All cursors, by name.

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::frame;
 use crate::host::Host;
 use crate::identity::Identity;
-use crate::segment;
+use crate::segment::{self, Size};
 
 /// Half of all numbers: what is counted from there does not overflow.
 const FIRST_SEQUENCE_MAX: u64 = 1 << 63;
@@ -79,6 +79,10 @@ pub struct Options {
     pub sync: Sync,
     /// The size of a segment in bytes. A journal that exists keeps the size that it was made with.
     pub segment_bytes: u64,
+    /// The size in bytes of the first segment, for a journal whose segments grow: each has twice the size of the one before, up to
+    /// `segment_bytes`, so that a journal with few records takes little room. A multiple of 4096 from 16,384 on. Only an `exclusive`
+    /// opening may grow segments; `None` makes all of one size.
+    pub segment_bytes_first: Option<u64>,
     /// The longest record that this opening appends, in bytes.
     pub record_bytes_max: u32,
     /// What the background removes at each new segment.
@@ -118,6 +122,7 @@ impl Options {
         Options {
             sync: Sync::Never,
             segment_bytes: 64 << 20,
+            segment_bytes_first: None,
             record_bytes_max: 16 << 20,
             retention: Retention::default(),
             exclusive: false,
@@ -163,6 +168,14 @@ impl Options {
         Options { retention, ..self }
     }
 
+    /// The size of the first segment of a journal that is made.
+    pub(crate) fn size_of_first(&self) -> Size {
+        Size {
+            bytes: self.segment_bytes_first.unwrap_or(self.segment_bytes),
+            bytes_max: self.segment_bytes,
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         let (least, most) = (segment::BYTES_MIN, segment::BYTES_MAX);
         if !(least..=most).contains(&self.segment_bytes)
@@ -172,6 +185,20 @@ impl Options {
                 name: "segment_bytes",
                 value: self.segment_bytes,
                 expected: format!("a multiple of {} from {least} to {most}", segment::BLOCK),
+            });
+        }
+        let (least, step) = (segment::SMALL_BYTES_MIN, segment::SMALL_STEP);
+        if let Some(first) = self.segment_bytes_first
+            && (!(least..=self.segment_bytes).contains(&first)
+                || !first.is_multiple_of(step)
+                || !self.exclusive)
+        {
+            return Err(Error::Option {
+                name: "segment_bytes_first",
+                value: first,
+                expected: format!(
+                    "a multiple of {step} from {least} to segment_bytes, in an exclusive opening"
+                ),
             });
         }
         if self.record_bytes_max > frame::BODY_BYTES_MAX {

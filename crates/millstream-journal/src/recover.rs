@@ -147,7 +147,7 @@ pub(crate) fn plan<S: Storage>(
     };
     if listing.is_cut {
         let first = listing.numbers[0];
-        let segment_bytes = Segment::open(storage, first, Access::Read)?.bytes();
+        let segment_bytes = Segment::open(storage, first, Access::Read)?.bytes_max();
         let refresh = control.is_none_or(Control::may_have_failed);
         let plan = Intent::read(storage)?.plan(first, last, segment_bytes, boot, refresh);
         return Ok(Plan {
@@ -255,7 +255,7 @@ impl<S: Storage> Survey<'_, S> {
         let Some(base) = segment.base() else {
             return Ok(None);
         };
-        let segment_bytes = segment.bytes();
+        let segment_bytes = segment.bytes_max();
         let (mark, traced) = self.tail(&segment, base)?;
         if mark.records == 0 && self.check_base(&segment, base).is_err() {
             return Ok(None);
@@ -301,7 +301,7 @@ impl<S: Storage> Survey<'_, S> {
     /// The machine may have lost power: find the watermark, scan what is above it, cut the torn end.
     fn after_power_loss(mut self) -> Result<Plan> {
         let (segment, base, mark, time_ns) = self.watermark()?;
-        let (from, segment_bytes) = (segment.number(), segment.bytes());
+        let (from, segment_bytes) = (segment.number(), segment.bytes_max());
         let (end, _torn) = self.scan(segment, base, mark, time_ns)?;
         let tail = self.open(end.number)?;
         if !is_zero(&tail, end.mark.offset) && !planted::has(Bug::KeepTorn) {

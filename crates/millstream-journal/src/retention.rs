@@ -36,6 +36,9 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
             ..Pruned::default()
         });
     }
+    // Somebody else may be pruning too.
+    let sizes = (from..to).filter_map(|number| Some(core.segment(number).ok()?.bytes()));
+    let bytes = sizes.sum();
     // On the disk before any file goes: what is missing from there on is lost, not pruned.
     start::raise(&core.storage, &core.options, start(core, to)?)?;
     // Readers are told first, so that a file which is gone is never taken for damage.
@@ -49,7 +52,7 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
     control.raise_durable_segment(to);
     Ok(Pruned {
         segments: to - from,
-        bytes: (to - from) * core.segment_bytes,
+        bytes,
         first: core.first()?,
     })
 }
@@ -110,6 +113,7 @@ fn keep_from<S: Storage>(core: &Core<S>, retention: &Retention, from: u64) -> Re
         let segment = core.segment(number)?;
         let next = core.base(&*core.segment(number + 1)?)?;
         let in_use = needed.is_some_and(|needed| needed < next);
+        // Those that are smaller, since they grow, count as much.
         let bytes = (tail + 1 - number) * core.segment_bytes;
         let too_many = retention.bytes.is_some_and(|most| bytes > most);
         let too_old = match retention.age {

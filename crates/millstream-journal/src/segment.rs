@@ -19,12 +19,19 @@ use crate::frame::{self, Head, Kind, Place};
 use crate::planted::{self, Bug};
 use crate::storage::{Access, Region, Storage};
 
-/// The newest format that is written and read.
-pub(crate) const VERSION: u32 = 1;
+/// The newest format that is written and read: of a segment that is smaller than those of its journal can be.
+/// Tests have used 2 for a format that nobody knows, and it stays that.
+pub(crate) const VERSION: u32 = 3;
+/// The format of all other segments.
+const VERSION_FULL: u32 = 1;
 /// The index knows a frame for each block of this many bytes.
 pub(crate) const BLOCK: u64 = 64 << 10;
-/// The smallest segment.
+/// The smallest size that the segments of a journal can have.
 pub(crate) const BYTES_MIN: u64 = BLOCK;
+/// The smallest segment of a journal whose segments grow.
+pub(crate) const SMALL_BYTES_MIN: u64 = 16 << 10;
+/// Sizes of segments that grow are multiples of this many bytes.
+pub(crate) const SMALL_STEP: u64 = 4096;
 /// The largest segment: an offset, in words, has 31 bits in a mark.
 pub(crate) const BYTES_MAX: u64 = 16 << 30;
 
@@ -35,6 +42,8 @@ const EXPECTED_MAX: u64 = 512;
 
 const MAGIC: [u8; 8] = *b"MILLSEG\n";
 const FIXED: usize = 64;
+/// In the fixed header of a segment that is smaller than others of its journal: the size that these can have.
+const BYTES_FULL: u64 = 48;
 const BASE: u64 = 64;
 const DURABLE: u64 = 72;
 const TAIL: u64 = 128;
@@ -71,8 +80,32 @@ pub(crate) struct Segment<R> {
     number: u64,
     epoch: u64,
     bytes: u64,
+    /// The size that segments of this journal grow to.
+    bytes_max: u64,
     /// The base was compared with what no single damage changes together with it.
     base_checked: AtomicBool,
+}
+
+/// How large a segment is made, and how large those of its journal can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub bytes: u64,
+    pub bytes_max: u64,
+}
+
+impl Size {
+    /// A segment of the journal's full size.
+    pub fn full(bytes: u64) -> Self {
+        Size {
+            bytes,
+            bytes_max: bytes,
+        }
+    }
+
+    /// Whether a frame of this many bytes has room in an empty segment, with an end frame behind it.
+    pub fn holds(self, frame_bytes: u64) -> bool {
+        data_start(self.bytes) + frame_bytes + frame::HEADER <= self.bytes
+    }
 }
 
 /// The file name of a segment.
@@ -92,28 +125,40 @@ impl<R: Region> Segment<R> {
     pub fn create<S: Storage<Region = R>>(
         storage: &S,
         number: u64,
-        bytes: u64,
+        size: Size,
         epoch: u64,
         now_ns: u64,
     ) -> Result<Self> {
         let target = name(number);
         let draft = format!("draft-{number:010}-{epoch:016x}");
-        let made = Self::draft(storage, &draft, number, bytes, epoch, now_ns);
+        let made = storage
+            .create(&draft, size.bytes)
+            .and_then(|region| Self::headed(region, number, size, epoch, now_ns));
+        Self::named(storage, made, &draft, &target)
+    }
+
+    /// Give a segment that is complete its name.
+    pub fn named<S: Storage<Region = R>>(
+        storage: &S,
+        made: std::io::Result<Self>,
+        draft: &str,
+        target: &str,
+    ) -> Result<Self> {
         let named = made.and_then(|segment| {
-            storage.rename(&draft, &target)?;
+            storage.rename(draft, target)?;
             if !planted::has(Bug::NamesNotSynced) {
                 storage.sync_names()?;
             }
             // By its new name, as all others map it: some file systems (FUSE) take the two names of a link for two files.
             Ok(Segment {
-                region: storage.open(&target, Access::Write)?,
+                region: storage.open(target, Access::Write)?,
                 ..segment
             })
         });
         named.map_err(|source| {
             // It may be there or not: all that can be done has been tried.
-            let _removed = storage.remove(&draft);
-            let path = storage.path(&target);
+            let _removed = storage.remove(draft);
+            let path = storage.path(target);
             match source.kind() {
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                     Error::DiskFull { path, source }
@@ -127,16 +172,15 @@ impl<R: Region> Segment<R> {
         })
     }
 
-    fn draft<S: Storage<Region = R>>(
-        storage: &S,
-        draft: &str,
+    /// A region of zeros becomes a segment that nobody has begun.
+    pub fn headed(
+        region: R,
         number: u64,
-        bytes: u64,
+        size: Size,
         epoch: u64,
         now_ns: u64,
     ) -> std::io::Result<Self> {
-        let region = storage.create(draft, bytes)?;
-        let fixed = fixed_header(number, bytes, epoch, now_ns);
+        let fixed = fixed_header(number, size, epoch, now_ns);
         for (at, word) in (0..).step_by(8).zip(fixed.as_chunks::<8>().0) {
             region.publish(at, u64::from_le_bytes(*word));
         }
@@ -146,7 +190,8 @@ impl<R: Region> Segment<R> {
             region,
             number,
             epoch,
-            bytes,
+            bytes: size.bytes,
+            bytes_max: size.bytes_max,
             base_checked: AtomicBool::new(false),
         })
     }
@@ -174,7 +219,8 @@ impl<R: Region> Segment<R> {
             return Err(damage(region.bytes_len(), what));
         }
         let found = region.load(8) as u32;
-        if region.load(0) == u64::from_le_bytes(MAGIC) && found > VERSION {
+        let is_known = (..=VERSION_FULL).contains(&found) || found == VERSION;
+        if region.load(0) == u64::from_le_bytes(MAGIC) && !is_known {
             return Err(Error::Version {
                 path: path(),
                 found,
@@ -185,11 +231,16 @@ impl<R: Region> Segment<R> {
             return Err(damage(offset, what));
         }
         let (epoch, bytes) = (region.load(24), region.load(32));
+        let bytes_max = match found {
+            VERSION_FULL => bytes,
+            _ => region.load(BYTES_FULL),
+        };
         Ok(Segment {
             region,
             number,
             epoch,
             bytes,
+            bytes_max,
             base_checked: AtomicBool::new(false),
         })
     }
@@ -207,6 +258,16 @@ impl<R: Region> Segment<R> {
         self.bytes
     }
 
+    /// The version of its format.
+    pub fn version(&self) -> u32 {
+        self.region.load(8) as u32
+    }
+
+    /// The size that segments of its journal grow to; its own, where they do not grow.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     pub fn region(&self) -> &R {
         &self.region
     }
@@ -221,6 +282,12 @@ impl<R: Region> Segment<R> {
     #[inline]
     pub fn fits(&self, offset: u64, bytes: u64) -> bool {
         offset + bytes + frame::HEADER <= self.bytes
+    }
+
+    /// Whether a frame of this many bytes has room in it while it is empty.
+    #[inline]
+    pub fn holds(&self, frame_bytes: u64) -> bool {
+        self.fits(self.data_start(), frame_bytes)
     }
 
     /// The sequence number of the first record, once the segment was begun.
@@ -454,15 +521,25 @@ impl<R: Region> Segment<R> {
 /// Where frames begin in a segment of this size.
 #[inline]
 pub(crate) fn data_start(bytes: u64) -> u64 {
-    let index = bytes / BLOCK * 8;
+    let index = bytes.div_ceil(BLOCK) * 8;
     INDEX + index.next_multiple_of(4096)
 }
 
-fn fixed_header(number: u64, bytes: u64, epoch: u64, now_ns: u64) -> [u8; FIXED] {
+fn fixed_header(number: u64, size: Size, epoch: u64, now_ns: u64) -> [u8; FIXED] {
     let mut fixed = [0; FIXED];
+    let (version, bytes_full) = match size.bytes == size.bytes_max {
+        true => (VERSION_FULL, 0),
+        false => (VERSION, size.bytes_max),
+    };
     fixed[..8].copy_from_slice(&MAGIC);
-    fixed[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    for (at, word) in [(16, number), (24, epoch), (32, bytes), (40, now_ns)] {
+    fixed[8..12].copy_from_slice(&version.to_le_bytes());
+    for (at, word) in [
+        (16, number),
+        (24, epoch),
+        (32, size.bytes),
+        (40, now_ns),
+        (BYTES_FULL as usize, bytes_full),
+    ] {
         fixed[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
     let crc = header_crc(&fixed);
@@ -490,7 +567,11 @@ fn header_fault<R: Region>(region: &R, number: u64) -> Option<(u64, String)> {
         return Some((16, what));
     }
     let bytes = region.load(32);
-    if !bytes.is_multiple_of(BLOCK) || !(BYTES_MIN..=BYTES_MAX).contains(&bytes) {
+    let (least, step, most) = match region.load(8) as u32 {
+        VERSION_FULL => (BYTES_MIN, BLOCK, BYTES_MAX),
+        _ => (SMALL_BYTES_MIN, SMALL_STEP, region.load(BYTES_FULL)),
+    };
+    if !bytes.is_multiple_of(step) || !(least..=most.min(BYTES_MAX)).contains(&bytes) {
         return Some((32, format!("a segment of {bytes} bytes cannot be")));
     }
     if region.bytes_len() < bytes {

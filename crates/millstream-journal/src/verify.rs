@@ -349,7 +349,7 @@ fn used<R: Region>(segment: &Segment<R>, from: u64) -> u64 {
 
 /// The first sound frame that the index knows behind a damaged one.
 fn after<R: Region>(segment: &Segment<R>, base: u64, at: Mark) -> Option<Mark> {
-    let blocks = at.offset / BLOCK + 1..segment.bytes() / BLOCK;
+    let blocks = at.offset / BLOCK + 1..segment.bytes().div_ceil(BLOCK);
     blocks.filter_map(|block| segment.slot(block)).find(|mark| {
         let ahead = mark.offset > at.offset && mark.records > at.records;
         let head = if ahead {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use crate::append::{Appender, Held};
 use crate::bound::Bound;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::frame;
+use crate::grow;
 use crate::journal::Journal;
 use crate::options::Sync;
 use crate::segment::Mark;
@@ -137,6 +139,60 @@ impl<S: Storage> Writer<S> {
     #[inline]
     pub fn write(&self, body: &[u8]) -> Result<u64> {
         self.appender.append(self.now_ns(), body)
+    }
+
+    /// [`write`](Self::write) a record that frees room sooner or later, with what is in [reserve](Self::reserve) when the disk is full.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append); [`Error::DiskFull`] when the reserve is used up too.
+    pub fn write_reserved(&self, body: &[u8]) -> Result<u64> {
+        self.appender.append_reserved(self.now_ns(), body)
+    }
+
+    /// Have a small segment in reserve, on the disk, for [`write_reserved`](Self::write_reserved) and
+    /// [`begin_segment`](Self::begin_segment). Does nothing when there is one. Only an exclusive opening with
+    /// [`segment_bytes_first`](crate::Options::segment_bytes_first) has one.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`]; [`Error::NotExclusive`]; what the system says.
+    ///
+    /// ```
+    /// # use millstream_journal::{Journal, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// let growing = Options { exclusive: true, segment_bytes_first: Some(16 << 10), ..Options::default() };
+    /// let writer = Journal::open(folder.path(), growing)?.writer()?;
+    /// writer.reserve()?;
+    /// assert_eq!(writer.write_reserved(b"one item less")?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve(&self) -> Result<()> {
+        grow::reserve(self.growing()?)
+    }
+
+    /// End the segment that is appended to, and go on in one of the smallest size, so that [`prune`](crate::Journal::prune) can remove
+    /// records that nobody needs although they are the last. Takes the one in [reserve](Self::reserve) when the disk is full.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn begin_segment(&self) -> Result<()> {
+        self.growing()?;
+        self.appender.begin_segment()
+    }
+
+    /// The size in bytes of the segment that is appended to.
+    ///
+    /// # Errors
+    /// The segment cannot be opened.
+    pub fn segment_bytes(&self) -> Result<u64> {
+        self.appender.segment_bytes()
+    }
+
+    fn growing(&self) -> Result<&Core<S>> {
+        let core = &self.appender.core;
+        match core.options.segment_bytes_first {
+            Some(_) => Ok(core),
+            None => Err(Error::NotExclusive { path: core.path() }),
+        }
     }
 
     /// Room for a record of up to `length_max` bytes, to be filled in place. All other writers wait until it is committed or dropped.

@@ -41,15 +41,11 @@ impl<S: Storage> Recovery<'_, S> {
             Step::RemoveFile(name) => self.remove(name),
             Step::Remove(number) => self.remove(&segment::name(*number)),
             Step::Create => {
-                let Options {
-                    host,
-                    segment_bytes,
-                    ..
-                } = self.options;
+                let host = &self.options.host;
                 let segment = Segment::create(
                     self.storage,
                     0,
-                    *segment_bytes,
+                    self.options.size_of_first(),
                     host.random(),
                     host.time_ns(),
                 )?;

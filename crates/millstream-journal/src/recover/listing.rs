@@ -3,7 +3,9 @@
 use crate::control::{self, Control};
 use crate::cut;
 use crate::error::{Error, Result};
+use crate::grow;
 use crate::identity;
+use crate::record_set;
 use crate::segment;
 use crate::start::{self, Start};
 use crate::storage::{Access, Storage};
@@ -161,10 +163,11 @@ fn is_ours(name: &str) -> bool {
     let ours = [
         control::NAME,
         cut::NAME,
+        grow::SPARE,
         identity::NAME,
         start::NAME,
         "writers",
         "cursors",
     ];
-    ours.contains(&name) || is_draft(name) || term::is_ours(name)
+    ours.contains(&name) || record_set::is_ours(name) || is_draft(name) || term::is_ours(name)
 }

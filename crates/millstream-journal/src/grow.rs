@@ -83,6 +83,22 @@ pub(crate) fn remove<S: Storage>(core: &Core<S>, number: u64) -> Result<()> {
     }
 }
 
+/// Whether there is a spare.
+pub(crate) fn has_spare<S: Storage>(core: &Core<S>) -> Result<bool> {
+    match core.storage.open(SPARE, Access::Write) {
+        Ok(spare) => Ok(spare.bytes_len() >= SPARE_BYTES),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
+            ) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(failed(core, "open", SPARE, error)),
+    }
+}
+
 /// Have a spare.
 pub(crate) fn reserve<S: Storage>(core: &Core<S>) -> Result<()> {
     let storage = &core.storage;

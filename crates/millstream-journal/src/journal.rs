@@ -152,6 +152,14 @@ impl<S: Storage> Journal<S> {
         self.core().durable()
     }
 
+    /// Whether nothing can be appended any more: a sync has failed, or a newer term is known.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.core()
+            .live()
+            .is_some_and(|control| control.is_stopped())
+    }
+
     /// When what this opening appends survives a loss of power.
     #[must_use]
     pub fn sync_mode(&self) -> Sync {

@@ -18,6 +18,8 @@ pub struct Pruned {
     pub segments: u64,
     /// How many bytes they took on the disk.
     pub bytes: u64,
+    /// How many bytes of that were frames: headers, bodies and padding.
+    pub frame_bytes: u64,
     /// The sequence number of the oldest record that is left.
     pub first: u64,
 }
@@ -37,8 +39,12 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
         });
     }
     // Somebody else may be pruning too.
-    let sizes = (from..to).filter_map(|number| Some(core.segment(number).ok()?.bytes()));
-    let bytes = sizes.sum();
+    let (mut bytes, mut frame_bytes) = (0, 0);
+    for segment in (from..to).filter_map(|number| core.segment(number).ok()) {
+        let end = core.ended(&segment).map_or(0, |(end, _)| end.offset);
+        bytes += segment.bytes();
+        frame_bytes += end.saturating_sub(segment.data_start());
+    }
     // On the disk before any file goes: what is missing from there on is lost, not pruned.
     start::raise(&core.storage, &core.options, start(core, to)?)?;
     // Readers are told first, so that a file which is gone is never taken for damage.
@@ -53,6 +59,7 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
     Ok(Pruned {
         segments: to - from,
         bytes,
+        frame_bytes,
         first: core.first()?,
     })
 }

@@ -169,6 +169,14 @@ impl<S: Storage> Writer<S> {
         grow::reserve(self.growing()?)
     }
 
+    /// Whether there is a small segment in [reserve](Self::reserve).
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn reserved(&self) -> Result<bool> {
+        grow::has_spare(self.growing()?)
+    }
+
     /// End the segment that is appended to, and go on in one of the smallest size, so that [`prune`](crate::Journal::prune) can remove
     /// records that nobody needs although they are the last. Takes the one in [reserve](Self::reserve) when the disk is full.
     ///

@@ -9,11 +9,13 @@
 
 mod compact;
 mod delayed;
+mod full;
 mod gone;
 mod lent;
 mod marks;
 mod oldest;
 mod ready;
+mod rest;
 mod restore;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -130,8 +132,9 @@ impl<L: Log> Queue<L> {
         self.opens.len()
     }
 
-    pub(crate) fn log_bytes(&self) -> u64 {
-        self.log.bytes()
+    /// What the disk holds for the queue, in bytes.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.log.disk_bytes()
     }
 
     /// How many times a part of the log was given up.
@@ -296,17 +299,19 @@ impl<L: Log> Queue<L> {
         self.ready.insert(item);
     }
 
-    /// An item leaves for good. This never fails: with a full disk the record is written later, and until then a crash
-    /// would bring the item back.
+    /// An item leaves for good. This never fails: on a full disk its record is struck out. Where that cannot be either, since the log has
+    /// failed, or an earlier version has made it, a crash brings the item back.
     #[inline]
     pub(crate) fn finish(&mut self, id: u64, length: usize) {
+        let position = self.moved.position(id);
         self.moved.remove(id);
         let bytes = length as u32;
-        if !self.owed.is_empty() || self.append(&Operation::Remove { id, bytes }).is_err() {
-            self.owed.push((id, bytes));
-            self.pay_owed();
+        if self.owed.is_empty() && !self.log.is_full() {
+            if self.append(&Operation::Remove { id, bytes }).is_ok() {
+                return self.compact_if_due();
+            }
         }
-        self.compact_if_due();
+        self.finish_without_room(id, position, bytes);
     }
 
     /// An item belongs to a connection until it is closed or given back.
@@ -393,20 +398,24 @@ impl<L: Log> Queue<L> {
     pub(crate) fn flush(&mut self) -> Result<(), QueueError> {
         let from = self.log.next();
         let open: Vec<Item> = self.opens.values().map(|open| open.item.clone()).collect();
-        for item in &open {
-            self.write_again(item, 0)
-                .map_err(|cause| self.fault(cause))?;
+        let written = open
+            .iter()
+            .try_for_each(|item| self.write_again(item, 0))
+            .and_then(|()| self.append_reserved(&Operation::Flush { from }));
+        match written {
+            Ok(_) => self.moved.flush(from),
+            Err(cause) => self.strike_all().map_err(|_| self.fault(cause))?,
         }
-        self.append(&Operation::Flush { from })
-            .map_err(|cause| self.fault(cause))?;
         self.ready.clear();
         self.delayed = Delayed::default();
         self.behind = Behind::default();
-        self.moved.flush(from);
         self.owed.clear();
         (self.items, self.bytes) = (0, 0);
         self.counters.total_flushes += 1;
         self.compact();
+        if self.log.is_full() {
+            self.give_up_all();
+        }
         Ok(())
     }
 
@@ -458,8 +467,10 @@ impl<L: Log> Queue<L> {
             .open_deadlines
             .first()
             .map(|&(deadline_us, _)| deadline_us);
-        [expiry, due, open, self.sync_due(), self.deletion_due()]
+        let own = [self.sync_due(), self.deletion_due(), self.rest_due()];
+        [expiry, due, open]
             .into_iter()
+            .chain(own)
             .flatten()
             .min()
     }
@@ -480,6 +491,15 @@ impl<L: Log> Queue<L> {
         self.record.clear();
         operation.encode(&mut self.record);
         self.log.append(&self.record).inspect_err(|_| self.hurry())
+    }
+
+    /// Append a record that lets others be given up.
+    fn append_reserved(&mut self, operation: &Operation<'_>) -> Result<u64, Cause> {
+        self.record.clear();
+        operation.encode(&mut self.record);
+        self.log
+            .append_reserved(&self.record)
+            .inspect_err(|_| self.hurry())
     }
 
     fn insert_open(&mut self, open: Open) {

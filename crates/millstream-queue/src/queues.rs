@@ -33,6 +33,7 @@ mod get;
 mod lend;
 mod put;
 mod redrive;
+mod rest;
 mod stats;
 mod turn;
 
@@ -75,6 +76,8 @@ pub struct QueuesLimits {
     /// What all queues may hold in memory together, in bytes: items that are ready, which are read back from disk beyond it, and open
     /// ones. Beyond it a connection that has an item open can open no other.
     pub memory_bytes: u64,
+    /// Logs that may be open at a time. Each takes four descriptors and a thread. The others are opened when their queues are used.
+    pub open_logs: usize,
 }
 
 impl Default for QueuesLimits {
@@ -83,9 +86,13 @@ impl Default for QueuesLimits {
             queues: 10_000,
             opens_per_connection: 10_000,
             memory_bytes: u64::MAX,
+            open_logs: OPEN_LOGS,
         }
     }
 }
+
+/// So many logs may be open where nobody says otherwise: less than 1,000 descriptors.
+const OPEN_LOGS: usize = 192;
 
 /// A queue whose log is to be synced.
 pub(crate) type Unsynced<S> = (Arc<str>, <<S as Storage>::Log as Log>::Syncing);
@@ -168,6 +175,7 @@ impl<S: Storage> Queues<S> {
             if let Err(error) = queues.open_one(&name, now) {
                 queues.keep_closed(name, &error, now);
             }
+            queues.limit_open_logs(now);
         }
         queues.counters = Counters::default();
         Ok(queues)
@@ -361,24 +369,7 @@ impl<S: Storage> Queues<S> {
             return self.delete_closed(name);
         };
         self.counters.queue_deletes += 1;
-        let slot = &mut self.slots[id.slot as usize];
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.children.clear();
-        slot.dirty = false;
-        let (queue, timer) = (slot.queue.take(), slot.timer.take());
-        if let Some(due_us) = timer {
-            self.timers.remove(&(due_us, id.slot));
-        }
-        self.free_slots.push(id.slot);
-        if let Some(parent) = name::parent(name).and_then(|parent| self.names.get(parent)) {
-            self.slots[parent.slot as usize]
-                .children
-                .retain(|child| *child != id);
-        }
-        let waiters = queue.map(|mut queue| std::mem::take(&mut queue.waiters));
-        for waiter in waiters.unwrap_or_default() {
-            self.end_wait(waiter, Wait::Over);
-        }
+        self.vacate(id, name);
         match self.storage.remove(name) {
             Ok(()) => Ok(true),
             Err(cause) => Err(QueueError::Storage {

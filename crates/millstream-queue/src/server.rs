@@ -150,11 +150,12 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
         source,
     };
     let storage = JournalStorage::open(&options.dir, live.limits.item_bytes).map_err(file)?;
+    let descriptors_max = descriptors::raise();
     // The signals are taken before anybody is told that the server is there.
     let (send, commands) = mpsc::unbounded_channel();
     let listeners = Listeners::bind(&options.listen)?;
     let queues =
-        Queues::open(storage, config, clock::now())?.with_limits(queues_limits(&live.limits));
+        Queues::open(storage, config, clock::now())?.with_limits(queues_limits(&live.limits, descriptors_max));
     for (queue, reason) in queues.closed() {
         error!("queue \"{queue}\" stays closed: {reason}");
     }
@@ -165,7 +166,7 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     );
     let core = Rc::new(Core::new(queues, live, options, send.clone()));
     let possible = core.with(|state| {
-        state.descriptors_max = descriptors::raise();
+        state.descriptors_max = descriptors_max;
         (state.live.limits.connections, state.connections_max())
     });
     if possible.1 < possible.0 {

@@ -7,9 +7,11 @@
 //! in it that were synced.
 
 mod journal;
+mod log;
 mod memory;
 
-pub use journal::{JournalLog, JournalStorage};
+pub use journal::JournalStorage;
+pub use log::{JournalLog, JournalSyncing};
 pub use memory::{MemoryLog, MemoryStorage, MemorySyncing};
 
 use crate::error::Cause;
@@ -25,7 +27,7 @@ pub trait Storage {
     /// The place cannot be read.
     fn names(&self) -> Result<Vec<String>, Cause>;
 
-    /// Open the log of a queue, and create it if need be.
+    /// Open the log of a queue. One that is not there comes to be with its first record.
     ///
     /// # Errors
     /// It is damaged, used by another process, or the system refuses.
@@ -36,6 +38,11 @@ pub trait Storage {
     /// # Errors
     /// The system refuses.
     fn remove(&mut self, name: &str) -> Result<(), Cause>;
+
+    /// How many logs take descriptors and threads at present.
+    fn open_logs(&self) -> usize {
+        0
+    }
 }
 
 /// Makes the records of a log durable while others append to it.
@@ -88,6 +95,60 @@ pub trait Log {
     /// The system refuses; nothing that is needed was lost.
     fn prune(&mut self, before: u64) -> Result<(), Cause>;
 
-    /// What the log occupies, in bytes.
+    /// What the records occupy, in bytes.
     fn bytes(&self) -> u64;
+
+    /// [`append`](Self::append) a record by which others are no longer needed, if need be with room that is in reserve.
+    ///
+    /// # Errors
+    /// As for [`append`](Self::append).
+    fn append_reserved(&mut self, record: &[u8]) -> Result<u64, Cause> {
+        self.append(record)
+    }
+
+    /// Whether the last attempt to append met a full disk.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Strike a record out: the item in it has left. That needs no room, so that it works on a full disk, and is as safe as a record.
+    ///
+    /// # Errors
+    /// The disk is not full, so that a record can say it; or the log cannot.
+    fn strike(&mut self, _position: u64) -> Result<(), Cause> {
+        Err("this log cannot strike records out".into())
+    }
+
+    /// Whether a record was struck out.
+    fn is_struck(&self, _position: u64) -> bool {
+        false
+    }
+
+    /// No record is needed: see that [`prune`](Self::prune) can give up all of them, the last ones too. False when that is not worth it.
+    ///
+    /// # Errors
+    /// The system refuses.
+    fn begin_anew(&mut self) -> Result<bool, Cause> {
+        Ok(false)
+    }
+
+    /// Give back descriptors and threads until the next use; whether it did.
+    fn rest(&mut self) -> bool {
+        false
+    }
+
+    /// Whether there is nothing to give back.
+    fn is_resting(&self) -> bool {
+        true
+    }
+
+    /// Whether anything is kept: a log without a record need not be.
+    fn exists(&self) -> bool {
+        true
+    }
+
+    /// What the disk holds for this log, in bytes.
+    fn disk_bytes(&self) -> u64 {
+        self.bytes()
+    }
 }

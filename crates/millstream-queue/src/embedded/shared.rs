@@ -118,6 +118,7 @@ impl Shared {
             queues: limits.queues,
             opens_per_connection: usize::MAX,
             memory_bytes: limits.memory_items(),
+            ..QueuesLimits::default()
         });
         let core = Arc::new(Core {
             state: Mutex::new(State {

@@ -73,6 +73,12 @@ impl Moved {
         self.positions.get(&id).copied().unwrap_or(id)
     }
 
+    /// Only these items are left.
+    pub(super) fn keep(&mut self, keeps: impl Fn(u64) -> bool) {
+        self.positions.retain(|id, _| keeps(*id));
+        self.by_position = self.positions.values().copied().collect();
+    }
+
     /// Only items that were written again at `from` or later are left.
     pub(super) fn flush(&mut self, from: u64) {
         self.positions.retain(|_, position| *position >= from);
@@ -148,7 +154,7 @@ impl<L: Log> Queue<L> {
         }
     }
 
-    fn prune(&mut self) {
+    pub(super) fn prune(&mut self) {
         let first = self.log.first();
         let oldest = self.renew_marks(self.oldest());
         let Some(giving) = self.giving(oldest) else {
@@ -193,7 +199,7 @@ impl<L: Log> Queue<L> {
     fn renew_marks(&mut self, oldest: u64) -> u64 {
         while let Some((source, index, position)) = self.marks.before(oldest) {
             // With a full disk the record is kept for now.
-            let Ok(renewed) = self.append(&Operation::Mark { source, index }) else {
+            let Ok(renewed) = self.append_reserved(&Operation::Mark { source, index }) else {
                 return position;
             };
             self.marks.set(source, index, renewed);
@@ -203,7 +209,7 @@ impl<L: Log> Queue<L> {
     }
 
     /// The first position that is still needed.
-    fn oldest(&self) -> u64 {
+    pub(super) fn oldest(&self) -> u64 {
         let below = self.moved.below;
         let ready = self.ready.range(below).next().map(|item| item.id);
         let open = self.opens.range(below..).next().map(|(&id, _)| id);

@@ -51,7 +51,21 @@ impl Replay {
                 }
             };
             match Operation::decode(record) {
-                Ok(operation) => replay.apply(position, operation),
+                Ok(operation) => {
+                    let item = match operation {
+                        Operation::Add { body, .. } | Operation::From { body, .. } => {
+                            Some((position, body.len()))
+                        }
+                        Operation::Again { id, body, .. } => Some((id, body.len())),
+                        _ => None,
+                    };
+                    replay.apply(position, operation);
+                    if let Some((id, length)) = item
+                        && log.is_struck(position)
+                    {
+                        replay.remove(id, length as u64);
+                    }
+                }
                 Err(what) => {
                     return Err(QueueError::Record {
                         queue: name.to_owned(),

@@ -105,7 +105,7 @@ impl<S: Storage> Queues<S> {
             ("items", queue.items()),
             ("bytes", queue.bytes()),
             ("total_items", counters.total_items),
-            ("logsize", queue.log_bytes()),
+            ("logsize", queue.disk_bytes()),
             ("expired_items", counters.expired_items),
             ("mem_items", mem_items),
             ("mem_bytes", mem_bytes),

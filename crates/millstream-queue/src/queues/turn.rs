@@ -75,6 +75,12 @@ impl<S: Storage> Queues<S> {
             self.counters.queue_expires += 1;
             return deleted.map(|_| ());
         }
+        if self.rest_if_due(slot, now) {
+            return Ok(());
+        }
+        let Some(queue) = self.queue_mut(id) else {
+            return Ok(());
+        };
         let swept = queue.sweep(now, SWEEP_ITEMS);
         let synced = match queue.sync_due() {
             Some(due_us) if due_us <= now.steady_us => queue.sync(),
@@ -99,6 +105,7 @@ impl<S: Storage> Queues<S> {
     /// Note when a queue has something to do next. A timer that comes too early only looks and is set again.
     #[inline]
     pub(super) fn set_timer(&mut self, slot: u32, now: Moment) {
+        self.limit_open_logs(now);
         let Some(place) = self.slots.get_mut(slot as usize) else {
             return;
         };

@@ -23,9 +23,19 @@ pub(super) fn raise() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// At most so many logs of queues are open, however many descriptors there are: each has a thread as well.
+const OPEN_LOGS_MAX: u64 = 2048;
+const OPEN_LOGS_MIN: u64 = 16;
+
+/// How many logs of queues may be open at a time: most of 1,024 descriptors, or as many as a busy server needs.
+pub(super) fn open_logs_max(descriptors: u64) -> usize {
+    let logs = descriptors.saturating_sub(OTHERS) / (OF_A_QUEUE + 1);
+    logs.clamp(OPEN_LOGS_MIN, OPEN_LOGS_MAX) as usize
+}
+
 /// How many connections there may be beside so many queues.
 pub(super) fn connections_max(descriptors: u64, queues: usize) -> usize {
-    let taken = OTHERS + OF_A_QUEUE * queues as u64;
+    let taken = OTHERS + OF_A_QUEUE * queues.min(open_logs_max(descriptors)) as u64;
     usize::try_from(descriptors.saturating_sub(taken)).unwrap_or(usize::MAX)
 }
 
@@ -36,7 +46,8 @@ mod tests {
     #[test]
     fn queues_come_before_connections() {
         assert_eq!(connections_max(1024, 10), 1024 - 64 - 40);
-        assert_eq!(connections_max(1024, 1000), 0);
+        assert_eq!(connections_max(1024, 10_000), 1024 - 64 - 192 * 4);
+        assert_eq!(open_logs_max(u64::MAX), 2048);
         assert_eq!(connections_max(u64::MAX, 0), usize::MAX - 64);
     }
 }

@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::clock;
 use super::core::{Core, State};
+use super::descriptors;
 use super::limits::ServerLimits;
 use super::{ServerError, ServerOptions, tls};
 use crate::config::Config;
@@ -90,11 +91,12 @@ impl Live {
 }
 
 /// What holds for the queues together.
-pub(super) fn queues_limits(limits: &ServerLimits) -> QueuesLimits {
+pub(super) fn queues_limits(limits: &ServerLimits, descriptors_max: u64) -> QueuesLimits {
     QueuesLimits {
         queues: limits.queues,
         opens_per_connection: limits.opens_per_connection,
         memory_bytes: limits.memory_items(),
+        open_logs: descriptors::open_logs_max(descriptors_max),
     }
 }
 
@@ -137,7 +139,7 @@ impl Core {
             let credentials = memcached.credentials.clone();
             loaded.live = Live::new(limits, tls, credentials, self.options.shutdown);
         }
-        state.queues.set_limits(queues_limits(&loaded.live.limits));
+        state.queues.set_limits(queues_limits(&loaded.live.limits, state.descriptors_max));
         state.queues.configure(loaded.config, clock::now());
         state.live = loaded.live;
         // Every connection looks at what holds now, also one that waits.

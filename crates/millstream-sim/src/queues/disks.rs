@@ -4,7 +4,7 @@ use millstream_journal::storage::{Simulated, Storage as _};
 use millstream_journal::{Journal, Options};
 use millstream_queue::Cause;
 use millstream_queue::operation::Operation;
-use millstream_queue::storage::{JournalLog, Log, Storage, Syncing};
+use millstream_queue::storage::{JournalLog, JournalSyncing, Log, Storage, Syncing};
 
 /// What may be done wrong between a queue and its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct DiskLog {
 
 /// What syncs it.
 pub struct DiskSync {
-    journal: Journal<Simulated>,
+    journal: JournalSyncing<Simulated>,
     fault: Option<Fault>,
 }
 
@@ -148,5 +148,25 @@ impl Log for DiskLog {
 
     fn bytes(&self) -> u64 {
         self.log.bytes()
+    }
+
+    fn append_reserved(&mut self, record: &[u8]) -> Result<u64, Cause> {
+        self.log.append_reserved(record)
+    }
+
+    fn is_full(&self) -> bool {
+        self.log.is_full()
+    }
+
+    fn strike(&mut self, position: u64) -> Result<(), Cause> {
+        self.log.strike(position)
+    }
+
+    fn is_struck(&self, position: u64) -> bool {
+        self.log.is_struck(position)
+    }
+
+    fn begin_anew(&mut self) -> Result<bool, Cause> {
+        self.log.begin_anew()
     }
 }

@@ -381,6 +381,7 @@ impl World {
             .with_boot(self.boot);
         Options {
             exclusive: true,
+            segment_bytes_first: Some(SEGMENT_BYTES / 4),
             ..Options::on(host).with_segment_bytes(SEGMENT_BYTES)
         }
     }

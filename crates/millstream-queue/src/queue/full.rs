@@ -1,0 +1,56 @@
+//! A full disk: what leaves a queue is struck out, and what is no longer needed is given up at once.
+//!
+//! The invariant: an item that was answered does not come back after the death of the process, whether its removal found room or not.
+
+use super::{Log, Queue};
+use crate::error::Cause;
+
+impl<L: Log> Queue<L> {
+    /// An item leaves, whose last record is at `position`, and there is no room for a record that says so.
+    #[cold]
+    pub(super) fn finish_without_room(&mut self, id: u64, position: u64, bytes: u32) {
+        if self.strike(id, position).is_err() {
+            self.owed.push((id, bytes));
+            self.pay_owed();
+            return self.compact_if_due();
+        }
+        self.prune();
+        self.give_up_all();
+    }
+
+    /// Strike an item out: its own record, and the one in which it was written again.
+    fn strike(&mut self, id: u64, position: u64) -> Result<(), Cause> {
+        // Those before are given up.
+        if id >= self.log.first() {
+            self.log.strike(id)?;
+        }
+        if position != id {
+            self.log.strike(position)?;
+        }
+        Ok(())
+    }
+
+    /// Strike out all items but those that are open.
+    pub(super) fn strike_all(&mut self) -> Result<(), Cause> {
+        let kept: Vec<u64> = self
+            .opens
+            .keys()
+            .map(|&id| self.moved.position(id))
+            .collect();
+        for position in self.log.first()..self.log.next() {
+            if !kept.contains(&position) {
+                self.log.strike(position)?;
+            }
+        }
+        let opens = &self.opens;
+        self.moved.keep(|id| opens.contains_key(&id));
+        Ok(())
+    }
+
+    /// If nothing in the log is needed, the disk gets back all but a little of it.
+    pub(super) fn give_up_all(&mut self) {
+        if self.oldest() == self.log.next() && self.log.begin_anew().unwrap_or(false) {
+            self.prune();
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Queues that are not used: their logs are closed, so that many queues need few descriptors and threads.
+//!
+//! The invariant: after each request at most `open_logs` logs are open, but for those that are being synced.
+
+use super::Queues;
+use crate::connection::QueueId;
+use crate::moment::Moment;
+use crate::storage::Storage;
+
+impl<S: Storage> Queues<S> {
+    /// A queue has nothing to do: its log is closed, or the queue is forgotten if it was only asked for. Whether it was forgotten.
+    pub(super) fn rest_if_due(&mut self, slot: u32, now: Moment) -> bool {
+        let place = &mut self.slots[slot as usize];
+        let Some(queue) = place.queue.as_mut() else {
+            return false;
+        };
+        let is_due = queue
+            .rest_due()
+            .is_some_and(|due_us| due_us <= now.steady_us);
+        if !is_due || place.dirty {
+            return false;
+        }
+        if queue.is_forgettable() {
+            let name = queue.name.clone();
+            self.forget(&name);
+            return true;
+        }
+        queue.rest(now);
+        false
+    }
+
+    /// More logs are open than may be: close those that were used least lately.
+    #[cold]
+    pub(super) fn close_logs(&mut self, now: Moment) {
+        let mut open: Vec<(u64, usize)> = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, place)| !place.dirty)
+            .filter_map(|(slot, place)| Some((slot, place.queue.as_ref()?)))
+            .filter(|(_, queue)| queue.may_rest())
+            .map(|(slot, queue)| (queue.used_us(), slot))
+            .collect();
+        open.sort_unstable();
+        // Some more, so that it is not looked for at each request.
+        let too_many = self.storage.open_logs().saturating_sub(self.limits.open_logs);
+        let count = too_many + self.limits.open_logs / 8;
+        for (_, slot) in open.into_iter().take(count) {
+            if let Some(queue) = self.slots[slot].queue.as_mut() {
+                queue.rest(now);
+            }
+        }
+    }
+
+    /// The log of a queue may have been opened.
+    #[inline]
+    pub(super) fn limit_open_logs(&mut self, now: Moment) {
+        if self.storage.open_logs() > self.limits.open_logs {
+            self.close_logs(now);
+        }
+    }
+
+    /// A queue with nothing on the disk goes.
+    fn forget(&mut self, name: &str) {
+        if let Some(id) = self.names.remove(name) {
+            self.vacate(id, name);
+        }
+    }
+
+    /// Free the place of a queue that has no name any more; who waited for it is told.
+    pub(super) fn vacate(&mut self, id: QueueId, name: &str) {
+        let slot = &mut self.slots[id.slot as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.children.clear();
+        slot.dirty = false;
+        let (queue, timer) = (slot.queue.take(), slot.timer.take());
+        if let Some(due_us) = timer {
+            self.timers.remove(&(due_us, id.slot));
+        }
+        self.free_slots.push(id.slot);
+        if let Some(parent) = crate::name::parent(name).and_then(|parent| self.names.get(parent)) {
+            self.slots[parent.slot as usize]
+                .children
+                .retain(|child| *child != id);
+        }
+        let waiters = queue.map(|mut queue| std::mem::take(&mut queue.waiters));
+        for waiter in waiters.unwrap_or_default() {
+            self.end_wait(waiter, crate::connection::Wait::Over);
+        }
+    }
+}

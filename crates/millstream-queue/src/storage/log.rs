@@ -1,0 +1,450 @@
+//! The log of a queue in a journal that nobody else may write.
+//!
+//! It is the same over every storage of the journal: that is how simulations crash queues. A log that is not used *rests*: its journal is closed,
+//! and opened again when it is needed.
+//!
+//! A full disk cannot keep a queue from being emptied. An item's removal is a record as long as there is room. When there is none the item's own
+//! record is struck out, in a set of records that has its room already; before a record is appended it is made sure that the set has room for it.
+//! What is struck out or removed lets segments go, the last one too: for the one after it there is a spare.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use millstream_journal::storage::{Mapped, Storage as Disk};
+use millstream_journal::{
+    Cursor, Error as Fault, Journal, Reader, RecordSet, Retention, Share, Writer,
+};
+
+use super::{Log, Syncing};
+use crate::error::Cause;
+
+/// Frames begin with 16 bytes and end at a multiple of 8.
+const FRAME_BYTES: u64 = 16;
+/// The cursor up to which a queue's records are no longer needed.
+const CURSOR: &str = "consumed";
+/// The set of records that were struck out.
+const STRUCK: &str = "struck";
+/// A log of this size has a spare. A smaller one holds too little for it to matter.
+const SPARE_FROM_BYTES: u64 = 24 << 10;
+/// A segment up to this size is kept when nothing in it is needed.
+const KEPT_BYTES: u64 = 64 << 10;
+
+/// The journal of one queue.
+pub struct JournalLog<D: Disk = Mapped> {
+    live: Option<Live<D>>,
+    home: Option<Home<D>>,
+    exists: bool,
+    first: u64,
+    next: u64,
+    bytes: u64,
+    /// As it was when the journal was closed.
+    durable: u64,
+}
+
+/// A journal that is open.
+pub(super) struct Live<D: Disk> {
+    journal: Journal<D>,
+    writer: Writer<D>,
+    reader: Reader<D>,
+    cursor: Cursor<D>,
+    /// Not there in a journal of an earlier version on a disk that is full.
+    struck: Option<RecordSet<D>>,
+    /// A spare is wanted when the log has this size; the greatest number while there is one.
+    spare_from: u64,
+    is_full: bool,
+    /// Shared with those that sync it.
+    in_use: Arc<()>,
+    /// Counts the logs that are open, this one too.
+    _count: Option<Count>,
+}
+
+/// Opens a journal, and makes it if need be.
+pub(super) type Opener<D> = Box<dyn Fn(bool) -> Result<Live<D>, Cause> + Send>;
+
+struct Home<D: Disk> {
+    folder: PathBuf,
+    open: Opener<D>,
+    open_logs: Arc<AtomicUsize>,
+}
+
+struct Count(Arc<AtomicUsize>);
+
+impl Count {
+    fn one(counter: &Arc<AtomicUsize>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Count(Arc::clone(counter))
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Syncs the journal of a queue.
+#[derive(Clone)]
+pub struct JournalSyncing<D: Disk = Mapped>(Option<(Journal<D>, Arc<()>)>);
+
+impl<D: Disk> Syncing for JournalSyncing<D> {
+    fn sync(&self) -> Result<(), Cause> {
+        if let Some((journal, _)) = &self.0 {
+            journal.sync()?;
+        }
+        Ok(())
+    }
+}
+
+impl<D: Disk> std::fmt::Debug for JournalLog<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "JournalLog({}..{})", self.first, self.next)
+    }
+}
+
+impl<D: Disk> Live<D> {
+    pub(super) fn over(journal: Journal<D>) -> Result<Self, Cause> {
+        let writer = journal.writer()?;
+        let is_growing = match writer.reserved() {
+            Ok(has_spare) => Some(has_spare),
+            Err(Fault::NotExclusive { .. }) => None,
+            Err(fault) => return Err(fault.into()),
+        };
+        let struck = match journal.record_set(STRUCK) {
+            Ok(struck) => Some(struck),
+            Err(Fault::DiskFull { .. }) if journal.next()? > 0 => None,
+            Err(fault) => return Err(fault.into()),
+        };
+        Ok(Live {
+            writer,
+            reader: journal.reader()?,
+            cursor: journal.cursor(CURSOR, Share::Exclusive)?,
+            struck,
+            spare_from: match is_growing {
+                Some(false) => SPARE_FROM_BYTES,
+                _ => u64::MAX,
+            },
+            is_full: false,
+            in_use: Arc::new(()),
+            _count: None,
+            journal,
+        })
+    }
+
+    /// Whether a record can be appended at `next` that may be struck out later.
+    #[inline]
+    fn is_ready(&self, next: u64, bytes: u64) -> bool {
+        bytes < self.spare_from
+            && self
+                .struck
+                .as_ref()
+                .is_some_and(|struck| struck.has_room(next))
+    }
+
+    #[cold]
+    fn make_ready(&mut self, next: u64, bytes: u64) -> Result<(), Fault> {
+        let struck = match &mut self.struck {
+            Some(struck) => struck,
+            None => self.struck.insert(self.journal.record_set(STRUCK)?),
+        };
+        struck.make_room(next)?;
+        if bytes >= self.spare_from {
+            self.writer.reserve()?;
+            self.spare_from = u64::MAX;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, next: u64, bytes: u64, record: &[u8]) -> Result<u64, Fault> {
+        if !self.is_ready(next, bytes) {
+            self.make_ready(next, bytes)?;
+        }
+        self.writer.write(record)
+    }
+
+    /// The spare may have been used.
+    fn look_for_spare(&mut self) -> Result<(), Fault> {
+        match self.writer.reserved() {
+            Ok(false) => self.spare_from = SPARE_FROM_BYTES,
+            Ok(true) | Err(Fault::NotExclusive { .. }) => {}
+            Err(fault) => return Err(fault),
+        }
+        Ok(())
+    }
+}
+
+impl JournalLog {
+    /// The log in this folder, which `open` opens. One that does not exist is made with its first record.
+    pub(super) fn opened_by(
+        folder: PathBuf,
+        open: Opener<Mapped>,
+        exists: bool,
+        open_logs: Arc<AtomicUsize>,
+    ) -> Result<Self, Cause> {
+        let home = Home {
+            folder,
+            open,
+            open_logs,
+        };
+        let mut log = JournalLog {
+            live: None,
+            home: Some(home),
+            exists,
+            first: 0,
+            next: 0,
+            bytes: 0,
+            durable: 0,
+        };
+        if exists {
+            let live = log.open()?;
+            log.know(live)?;
+        }
+        Ok(log)
+    }
+}
+
+impl<D: Disk> JournalLog<D> {
+    /// The log of a queue in this journal, which nobody else may write.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written.
+    pub fn over(journal: Journal<D>) -> Result<Self, Cause> {
+        let mut log = JournalLog {
+            live: None,
+            home: None,
+            exists: true,
+            first: 0,
+            next: 0,
+            bytes: 0,
+            durable: 0,
+        };
+        log.know(Live::over(journal)?)?;
+        Ok(log)
+    }
+
+    fn know(&mut self, live: Live<D>) -> Result<(), Cause> {
+        let info = live.journal.info()?;
+        (self.first, self.next, self.bytes) = (info.first, info.next, info.bytes);
+        self.live = Some(live);
+        self.exists = true;
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Live<D>, Cause> {
+        let home = self.home.as_ref().ok_or("the log is closed")?;
+        let mut live = (home.open)(!self.exists)?;
+        live._count = Some(Count::one(&home.open_logs));
+        Ok(live)
+    }
+
+    /// The journal, opened again if the log rests, or made.
+    #[inline]
+    fn live(&mut self) -> Result<&mut Live<D>, Cause> {
+        if self.live.is_none() {
+            self.wake()?;
+        }
+        Ok(self.live.as_mut().ok_or("the log is closed")?)
+    }
+
+    #[cold]
+    fn wake(&mut self) -> Result<(), Cause> {
+        let live = self.open()?;
+        if !self.exists {
+            return self.know(live);
+        }
+        let (first, next) = (live.journal.first()?, live.journal.next()?);
+        if (first, next) != (self.first, self.next) {
+            let what = format!(
+                "{}: records {}..{} were here, and now there are {first}..{next}",
+                live.journal.path().display(),
+                self.first,
+                self.next
+            );
+            return Err(what.into());
+        }
+        self.live = Some(live);
+        Ok(())
+    }
+
+    fn appended(&mut self, position: u64, record: &[u8]) -> u64 {
+        self.next = position + 1;
+        self.bytes += FRAME_BYTES + (record.len() as u64).next_multiple_of(8);
+        position
+    }
+}
+
+impl<D: Disk> Log for JournalLog<D> {
+    type Syncing = JournalSyncing<D>;
+
+    #[inline]
+    fn append(&mut self, record: &[u8]) -> Result<u64, Cause> {
+        if self.live.is_none() {
+            self.wake()?;
+        }
+        let (next, bytes) = (self.next, self.bytes);
+        let live = self.live()?;
+        match live.append(next, bytes, record) {
+            Ok(position) => {
+                live.is_full = false;
+                Ok(self.appended(position, record))
+            }
+            Err(fault) => {
+                live.is_full = matches!(fault, Fault::DiskFull { .. });
+                Err(fault.into())
+            }
+        }
+    }
+
+    fn append_reserved(&mut self, record: &[u8]) -> Result<u64, Cause> {
+        let live = self.live()?;
+        let position = match live.writer.write(record) {
+            Err(Fault::DiskFull { .. }) => {
+                live.is_full = true;
+                let written = live.writer.write_reserved(record);
+                live.look_for_spare()?;
+                written?
+            }
+            written => written?,
+        };
+        Ok(self.appended(position, record))
+    }
+
+    #[inline]
+    fn read(&mut self, position: u64) -> Result<&[u8], Cause> {
+        let live = self.live()?;
+        if live.reader.position() != position {
+            live.reader.seek(position)?;
+        }
+        match live.reader.next()? {
+            Some(record) => Ok(record.body),
+            None => Err(format!("there is no record {position}").into()),
+        }
+    }
+
+    #[inline]
+    fn first(&self) -> u64 {
+        self.first
+    }
+
+    #[inline]
+    fn next(&self) -> u64 {
+        self.next
+    }
+
+    #[inline]
+    fn durable(&self) -> u64 {
+        match &self.live {
+            Some(live) => live.journal.durable(),
+            None => self.durable,
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Cause> {
+        if self.live.is_some() || self.durable < self.next {
+            self.live()?.writer.sync()?;
+        }
+        Ok(())
+    }
+
+    fn syncing(&self) -> JournalSyncing<D> {
+        let shared = |live: &Live<D>| (live.journal.clone(), Arc::clone(&live.in_use));
+        JournalSyncing(self.live.as_ref().map(shared))
+    }
+
+    fn prune(&mut self, before: u64) -> Result<(), Cause> {
+        if before <= self.first {
+            return Ok(());
+        }
+        let live = self.live()?;
+        live.cursor.set(before)?;
+        let pruned = live.journal.prune(&Retention {
+            keep_for_cursors: true,
+            ..Retention::default()
+        })?;
+        if pruned.segments > 0 {
+            live.is_full = false;
+            if let Some(struck) = &mut live.struck {
+                struck.forget_before(pruned.first)?;
+            }
+            self.first = pruned.first;
+            self.bytes = self.bytes.saturating_sub(pruned.frame_bytes);
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn is_full(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.is_full)
+    }
+
+    fn strike(&mut self, position: u64) -> Result<(), Cause> {
+        let live = self.live()?;
+        match &mut live.struck {
+            Some(struck) if live.is_full => Ok(struck.insert(position)?),
+            _ => Err("only a full disk makes it necessary to strike records out".into()),
+        }
+    }
+
+    fn is_struck(&self, position: u64) -> bool {
+        let struck = self.live.as_ref().and_then(|live| live.struck.as_ref());
+        struck.is_some_and(|struck| struck.contains(position))
+    }
+
+    fn begin_anew(&mut self) -> Result<bool, Cause> {
+        let live = self.live()?;
+        match live.writer.reserved() {
+            Ok(_) if live.writer.segment_bytes()? > KEPT_BYTES => {}
+            _ => return Ok(false),
+        }
+        live.writer.begin_segment()?;
+        live.look_for_spare()?;
+        Ok(true)
+    }
+
+    fn rest(&mut self) -> bool {
+        let Some(live) = self.live.as_ref().filter(|_| self.home.is_some()) else {
+            return false;
+        };
+        // A journal that a sync has failed must not be opened as if nothing had been.
+        if Arc::strong_count(&live.in_use) > 1 || live.journal.is_stopped() {
+            return false;
+        }
+        self.durable = live.journal.durable();
+        self.live = None;
+        true
+    }
+
+    fn is_resting(&self) -> bool {
+        self.live.is_none() || self.home.is_none()
+    }
+
+    fn exists(&self) -> bool {
+        self.exists
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        match &self.home {
+            Some(home) if self.exists => held_by(&home.folder),
+            Some(_) => 0,
+            None => self.bytes,
+        }
+    }
+}
+
+/// What the disk holds for a folder and all in it. A file that is removed meanwhile counts for nothing.
+fn held_by(folder: &std::path::Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let own = std::fs::metadata(folder).map_or(0, |folder| folder.blocks() * 512);
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return own;
+    };
+    let held = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => held_by(&entry.path()),
+        Ok(found) => found.blocks() * 512,
+        Err(_) => 0,
+    });
+    own + held.sum::<u64>()
+}

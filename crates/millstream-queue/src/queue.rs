@@ -308,6 +308,9 @@ impl<L: Log> Queue<L> {
         let bytes = length as u32;
         if self.owed.is_empty() && !self.log.is_full() {
             if self.append(&Operation::Remove { id, bytes }).is_ok() {
+                if self.items == 0 && self.log.was_full() {
+                    self.give_up_all();
+                }
                 return self.compact_if_due();
             }
         }

@@ -111,6 +111,11 @@ pub trait Log {
         false
     }
 
+    /// Whether an attempt to append has met a full disk since [`begin_anew`](Self::begin_anew), or since the log was opened.
+    fn was_full(&self) -> bool {
+        false
+    }
+
     /// Strike a record out: the item in it has left. That needs no room, so that it works on a full disk, and is as safe as a record.
     ///
     /// # Errors

@@ -177,7 +177,9 @@ impl<L: Log> Queue<L> {
             needed: self.moved.needed,
             bytes,
         };
-        if oldest <= self.log.first() || durable >= now.needed {
+        // An item that has left cannot become unsafe.
+        let needs_nothing = oldest == self.log.next();
+        if oldest <= self.log.first() || durable >= now.needed || needs_nothing {
             self.moved.deferred = None;
             return Some(oldest);
         }

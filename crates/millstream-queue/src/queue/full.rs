@@ -14,6 +14,7 @@ impl<L: Log> Queue<L> {
             self.pay_owed();
             return self.compact_if_due();
         }
+        self.hurry();
         self.prune();
         self.give_up_all();
     }
@@ -49,7 +50,9 @@ impl<L: Log> Queue<L> {
 
     /// If nothing in the log is needed, the disk gets back all but a little of it.
     pub(super) fn give_up_all(&mut self) {
-        if self.oldest() == self.log.next() && self.log.begin_anew().unwrap_or(false) {
+        if self.oldest() == self.log.next() {
+            // What the system refuses now is asked for again later.
+            let _tried = self.log.begin_anew();
             self.prune();
         }
     }

@@ -53,6 +53,7 @@ pub(super) struct Live<D: Disk> {
     /// A spare is wanted when the log has this size; the greatest number while there is one.
     spare_from: u64,
     is_full: bool,
+    was_full: bool,
     /// Shared with those that sync it.
     in_use: Arc<()>,
     /// Counts the logs that are open, this one too.
@@ -125,6 +126,7 @@ impl<D: Disk> Live<D> {
                 _ => u64::MAX,
             },
             is_full: false,
+            was_full: false,
             in_use: Arc::new(()),
             _count: None,
             journal,
@@ -290,6 +292,7 @@ impl<D: Disk> Log for JournalLog<D> {
             }
             Err(fault) => {
                 live.is_full = matches!(fault, Fault::DiskFull { .. });
+                live.was_full |= live.is_full;
                 Err(fault.into())
             }
         }
@@ -299,7 +302,7 @@ impl<D: Disk> Log for JournalLog<D> {
         let live = self.live()?;
         let position = match live.writer.write(record) {
             Err(Fault::DiskFull { .. }) => {
-                live.is_full = true;
+                (live.is_full, live.was_full) = (true, true);
                 let written = live.writer.write_reserved(record);
                 live.look_for_spare()?;
                 written?
@@ -380,6 +383,11 @@ impl<D: Disk> Log for JournalLog<D> {
         self.live.as_ref().is_some_and(|live| live.is_full)
     }
 
+    #[inline]
+    fn was_full(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.was_full)
+    }
+
     fn strike(&mut self, position: u64) -> Result<(), Cause> {
         let live = self.live()?;
         match &mut live.struck {
@@ -400,6 +408,7 @@ impl<D: Disk> Log for JournalLog<D> {
             _ => return Ok(false),
         }
         live.writer.begin_segment()?;
+        live.was_full = false;
         live.look_for_spare()?;
         Ok(true)
     }

@@ -158,6 +158,10 @@ impl Log for DiskLog {
         self.log.is_full()
     }
 
+    fn was_full(&self) -> bool {
+        self.log.was_full()
+    }
+
     fn strike(&mut self, position: u64) -> Result<(), Cause> {
         self.log.strike(position)
     }

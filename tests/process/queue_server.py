@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-START_SECONDS_MAX = 20
+START_SECONDS_MAX = 60
 
 
 class Line:

@@ -1,4 +1,4 @@
-"""Small file systems for tests, on tmpfs or on a loop device. They need root, as the tests of full disks in Rust do."""
+"""Small file systems for tests, on tmpfs or on a loop device. They need root."""
 
 import subprocess
 from collections.abc import Iterator

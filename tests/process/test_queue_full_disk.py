@@ -23,7 +23,9 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     """Mounts file systems until the end of the test: `disk("tmpfs", 24)`."""
     with ExitStack() as stack:
         count = iter(range(100))
-        yield lambda kind, megabytes: stack.enter_context(small_disk(kind, megabytes, tmp_path / str(next(count))))
+        yield lambda kind, megabytes: stack.enter_context(
+            small_disk(kind, megabytes, tmp_path / str(next(count)))
+        )
 
 
 @contextmanager
@@ -45,11 +47,13 @@ def item(number: int, length: int = ITEM) -> bytes:
 
 
 def fill(line: Line, key: str, first: int, length: int = ITEM) -> list[int]:
-    """Set items with numbers from `first` on until the disk is full; those that were stored. Space that is freed late lets some more in."""
+    """Set items with numbers from `first` on until the disk is full; those that were stored."""
     stored: list[int] = []
     while True:
         numbers = range(first, first + 32)
-        sets = [b"set %s 0 0 %d\r\n%s\r\n" % (key.encode(), length, item(number, length)) for number in numbers]
+        sets = [
+            b"set %s 0 0 %d\r\n%s\r\n" % (key.encode(), length, item(number, length)) for number in numbers
+        ]
         line.send(b"".join(sets))
         answers = dict(zip(numbers, [line.read() for _ in numbers], strict=True))
         good = [number for number, answer in answers.items() if answer == b"STORED"]
@@ -80,7 +84,9 @@ def used(disk: Path) -> int:
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
-def test_what_was_taken_from_a_queue_on_a_full_disk_stays_taken(kind: str, millstream_bin: Path, disk: Disk) -> None:
+def test_what_was_taken_from_a_queue_on_a_full_disk_stays_taken(
+    kind: str, millstream_bin: Path, disk: Disk
+) -> None:
     """The case that was seen: 80 MB, items of 4 KB; fill, take half, kill, take the rest."""
     mounted = disk(kind, 80)
     with server(millstream_bin, mounted, "--sync=never") as queues:
@@ -114,7 +120,7 @@ def test_what_was_taken_from_a_queue_on_a_full_disk_stays_taken(kind: str, mills
 def test_a_disk_is_filled_drained_and_filled_again_under_kills(
     kind: str, sync: str, rounds: int, millstream_bin: Path, disk: Disk
 ) -> None:
-    """Each round fills the disk, takes a random part of the items, and kills the server at a random moment of it."""
+    """Each round fills the disk, takes a random part of the items, and kills the server."""
     seed = int(os.environ.get("MILLSTREAM_SEED", "1"))
     choice = random.Random(seed)
     mounted = disk(kind, 8)
@@ -154,8 +160,10 @@ def test_a_disk_is_filled_drained_and_filled_again_under_kills(
                     assert head is not None and int(head[:10]) == waiting[0], said
 
 
-def test_items_that_are_confirmed_out_of_order_on_a_full_disk_stay_confirmed(millstream_bin: Path, disk: Disk) -> None:
-    """The first items stay open while all others are confirmed: no segment can go, and there is no room for a record."""
+def test_items_that_are_confirmed_out_of_order_on_a_full_disk_stay_confirmed(
+    millstream_bin: Path, disk: Disk
+) -> None:
+    """The first items stay open while all others are confirmed: no segment can go."""
     mounted = disk("tmpfs", 8)
     config = "[defaults]\nmax_opens = 100\n"
     with server(millstream_bin, mounted, "--sync=never", config=config) as queues:

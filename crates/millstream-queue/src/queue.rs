@@ -306,13 +306,14 @@ impl<L: Log> Queue<L> {
         let position = self.moved.position(id);
         self.moved.remove(id);
         let bytes = length as u32;
-        if self.owed.is_empty() && !self.log.is_full() {
-            if self.append(&Operation::Remove { id, bytes }).is_ok() {
-                if self.items == 0 && self.log.was_full() {
-                    self.give_up_all();
-                }
-                return self.compact_if_due();
+        if self.owed.is_empty()
+            && !self.log.is_full()
+            && self.append(&Operation::Remove { id, bytes }).is_ok()
+        {
+            if self.items == 0 && self.log.was_full() {
+                self.give_up_all();
             }
+            return self.compact_if_due();
         }
         self.finish_without_room(id, position, bytes);
     }
@@ -471,11 +472,7 @@ impl<L: Log> Queue<L> {
             .first()
             .map(|&(deadline_us, _)| deadline_us);
         let own = [self.sync_due(), self.deletion_due(), self.rest_due()];
-        [expiry, due, open]
-            .into_iter()
-            .chain(own)
-            .flatten()
-            .min()
+        [expiry, due, open].into_iter().chain(own).flatten().min()
     }
 
     /// Make all that was said durable.

@@ -154,8 +154,8 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     // The signals are taken before anybody is told that the server is there.
     let (send, commands) = mpsc::unbounded_channel();
     let listeners = Listeners::bind(&options.listen)?;
-    let queues =
-        Queues::open(storage, config, clock::now())?.with_limits(queues_limits(&live.limits, descriptors_max));
+    let queues = Queues::open(storage, config, clock::now())?
+        .with_limits(queues_limits(&live.limits, descriptors_max));
     for (queue, reason) in queues.closed() {
         error!("queue \"{queue}\" stays closed: {reason}");
     }

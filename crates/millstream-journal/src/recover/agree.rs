@@ -45,7 +45,8 @@ pub(crate) fn agree<S: Storage>(
         return Ok(None);
     }
     let segment = Segment::open(storage, number, Access::Read)?;
-    if control.segment_bytes() != segment.bytes_max() || !ends_at_tail(storage, control, &segment)? {
+    if control.segment_bytes() != segment.bytes_max() || !ends_at_tail(storage, control, &segment)?
+    {
         return Ok(None);
     }
     let Some((durable, _)) = durable(storage, control, listing.start, first, number)? else {

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod growing;
 mod support;
 
 mod append;

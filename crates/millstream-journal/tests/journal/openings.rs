@@ -182,11 +182,7 @@ fn a_newer_format_is_refused() {
     drop(journal);
     let file = path.join("segment-0000000000.log");
     let mut bytes = fs::read(&file).unwrap();
-    for (version, options) in [
-        (2, small()),
-        (4, small()),
-        (4, Options::read_only()),
-    ] {
+    for (version, options) in [(2, small()), (4, small()), (4, Options::read_only())] {
         bytes[8] = version;
         fs::write(&file, &bytes).unwrap();
         let error = Journal::open(&path, options).err().unwrap();

@@ -35,7 +35,8 @@ impl<L: Log> Queue<L> {
 
     /// Whether the log is open and could be closed.
     pub(crate) fn may_rest(&self) -> bool {
-        let waits_for_sync = matches!(self.settings.sync, Sync::Every(_)) && self.sync_due().is_some();
+        let waits_for_sync =
+            matches!(self.settings.sync, Sync::Every(_)) && self.sync_due().is_some();
         !self.log.is_resting() && !waits_for_sync
     }
 

@@ -43,7 +43,10 @@ impl<S: Storage> Queues<S> {
             .collect();
         open.sort_unstable();
         // Some more, so that it is not looked for at each request.
-        let too_many = self.storage.open_logs().saturating_sub(self.limits.open_logs);
+        let too_many = self
+            .storage
+            .open_logs()
+            .saturating_sub(self.limits.open_logs);
         let count = too_many + self.limits.open_logs / 8;
         for (_, slot) in open.into_iter().take(count) {
             if let Some(queue) = self.slots[slot].queue.as_mut() {

@@ -139,7 +139,9 @@ impl Core {
             let credentials = memcached.credentials.clone();
             loaded.live = Live::new(limits, tls, credentials, self.options.shutdown);
         }
-        state.queues.set_limits(queues_limits(&loaded.live.limits, state.descriptors_max));
+        state
+            .queues
+            .set_limits(queues_limits(&loaded.live.limits, state.descriptors_max));
         state.queues.configure(loaded.config, clock::now());
         state.live = loaded.live;
         // Every connection looks at what holds now, also one that waits.

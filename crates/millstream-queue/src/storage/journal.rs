@@ -159,4 +159,3 @@ impl Storage for JournalStorage {
         self.open_logs.load(Ordering::Relaxed)
     }
 }
-

@@ -461,13 +461,17 @@ impl<S: Storage> Queues<S> {
 
     /// Open a queue, or make a new one.
     fn open_one(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
-        let log = self
-            .storage
-            .open(name)
-            .map_err(|cause| QueueError::Storage {
-                queue: name.to_owned(),
-                cause,
-            })?;
+        let opened = self.storage.open(name).and_then(|mut log| {
+            // A fan-out queue is to get copies from its first mention on, after a restart too.
+            if name::parent(name).is_some() && !log.exists() {
+                log.make()?;
+            }
+            Ok(log)
+        });
+        let log = opened.map_err(|cause| QueueError::Storage {
+            queue: name.to_owned(),
+            cause,
+        })?;
         let name: Arc<str> = name.into();
         let queue = Queue::restore(
             Arc::clone(&name),

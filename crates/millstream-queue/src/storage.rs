@@ -152,6 +152,14 @@ pub trait Log {
         true
     }
 
+    /// Make the log now, also without a record.
+    ///
+    /// # Errors
+    /// The system refuses.
+    fn make(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+
     /// What the disk holds for this log, in bytes.
     fn disk_bytes(&self) -> u64 {
         self.bytes()

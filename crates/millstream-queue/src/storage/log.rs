@@ -434,6 +434,10 @@ impl<D: Disk> Log for JournalLog<D> {
         self.exists
     }
 
+    fn make(&mut self) -> Result<(), Cause> {
+        self.live().map(drop)
+    }
+
     fn disk_bytes(&self) -> u64 {
         match &self.home {
             Some(home) if self.exists => held_by(&home.folder),

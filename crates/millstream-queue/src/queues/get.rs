@@ -361,7 +361,7 @@ impl<S: Storage> Queues<S> {
             .and_then(|connection| connection.oldest_of(id))
             && let Some(queue) = self.queue_mut(id)
         {
-            queue.give_back(item);
+            queue.give_back(item, now);
             self.settle(id, now);
         }
     }

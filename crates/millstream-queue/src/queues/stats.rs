@@ -89,11 +89,12 @@ impl<S: Storage> Queues<S> {
     }
 
     /// One queue's numbers by the names that `stats` gives them; `None` if there is no such queue.
-    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 20]> {
+    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 23]> {
         let id = *self.names.get(name)?;
         let queue = self.queue_mut(id)?;
         let (oldest_age_ms, oldest_open_age_ms) =
             (queue.oldest_age_ms(now), queue.oldest_open_age_ms(now));
+        let failing = queue.failing(now);
         let counters = &queue.counters;
         let (mem_items, mem_bytes) = queue.held();
         let age_ms = if queue.items() == 0 {
@@ -112,6 +113,9 @@ impl<S: Storage> Queues<S> {
             ("age", age_ms),
             ("oldest_age", oldest_age_ms),
             ("oldest_open_age", oldest_open_age_ms),
+            ("failing_items", failing.items),
+            ("deliveries_max", failing.deliveries_max),
+            ("first_failure_age", failing.first_failure_age_ms),
             ("discarded", counters.discarded),
             ("failed_items", counters.failed_items),
             ("refused_items", counters.refused),

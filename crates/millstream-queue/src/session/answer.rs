@@ -46,9 +46,8 @@ impl Session {
                 let item = NewItem {
                     flags: set.flags,
                     expiry_ms: expiry_ms(set.expiry, now),
-                    due_ms: 0,
-                    from: None,
                     body: set.data,
+                    ..NewItem::default()
                 };
                 match queues.put(&key, &item, now) {
                     Ok(Put::Stored) => self.say(reply::STORED),

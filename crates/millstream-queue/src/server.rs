@@ -12,6 +12,7 @@
 //! # Ok::<(), millstream_queue::server::ServerError>(())
 //! ```
 
+mod attempts;
 mod awake;
 pub(crate) mod clock;
 mod commit;
@@ -145,6 +146,7 @@ pub fn run(options: ServerOptions, ready: impl FnMut(&str)) -> Result<(), Server
 
 async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<(), ServerError> {
     let Loaded { config, live } = Loaded::read(&options)?;
+    live.warn_of_rights();
     let file = |source| ServerError::File {
         path: options.dir.clone(),
         source,

@@ -8,8 +8,8 @@ use crate::protocol::reply;
 use crate::storage::Storage;
 
 impl<S: Storage> Queues<S> {
-    /// Append all numbers as `STAT` lines, without `END`.
-    pub fn stats(&mut self, out: &mut Vec<u8>, now: Moment) {
+    /// Append all numbers as `STAT` lines, without `END`; of the single queues those of the visible ones.
+    pub fn stats(&mut self, is_visible: impl Fn(&str) -> bool, out: &mut Vec<u8>, now: Moment) {
         let queues = || self.slots.iter().filter_map(|slot| slot.queue.as_ref());
         let counters = &self.counters;
         let connections = self.connections.iter().flatten().count();
@@ -54,16 +54,17 @@ impl<S: Storage> Queues<S> {
             ("queue_deletes", counters.queue_deletes),
             ("queue_expires", counters.queue_expires),
             ("auth_failures", counters.auth_failures),
+            ("denials", counters.denials),
         ] {
             reply::stat(out, name, &count);
         }
         self.latencies.tell(|name, us| reply::stat(out, name, &us));
-        for name in self.names() {
+        for name in self.names().into_iter().filter(|name| is_visible(name)) {
             self.queue_stats(&name, now, |key, value| {
                 reply::stat(out, &format!("queue_{name}_{key}"), &value)
             });
         }
-        for (name, _) in self.closed() {
+        for (name, _) in self.closed().filter(|(name, _)| is_visible(name)) {
             reply::stat(out, &format!("queue_{name}_closed"), &1);
         }
     }
@@ -73,12 +74,19 @@ impl<S: Storage> Queues<S> {
         self.queue_stats(name, now, |key, value| reply::stat(out, key, &value))
     }
 
-    /// Append the numbers of these queues, or of all, as `dump_stats` shows them, without `END`.
-    pub fn dump_stats(&mut self, names: &[&str], out: &mut Vec<u8>, now: Moment) {
+    /// Append the numbers of these queues, or of all, as far as they are visible, as `dump_stats` shows them, without `END`.
+    pub fn dump_stats(
+        &mut self,
+        names: &[&str],
+        is_visible: impl Fn(&str) -> bool,
+        out: &mut Vec<u8>,
+        now: Moment,
+    ) {
         let all = self.names();
         for name in all
             .iter()
             .filter(|name| names.is_empty() || names.contains(&&***name))
+            .filter(|name| is_visible(name))
         {
             out.extend_from_slice(format!("queue '{name}' {{\r\n").as_bytes());
             self.queue_stats(name, now, |key, value| {

@@ -22,6 +22,7 @@ mod limits;
 mod memory;
 mod reads;
 mod redrive;
+mod rights;
 mod salvage;
 mod simulation;
 mod waiting;

@@ -152,7 +152,7 @@ enum State {
     },
     /// A `reload` is under way: its answer comes before anything else.
     Reloading,
-    /// The password was wrong: the next request waits until the owner of the socket has let some time pass.
+    /// A password was wrong: the next request waits until the owner of the socket has let some time pass.
     Refused,
     /// Nothing more is read.
     Closed,
@@ -346,6 +346,13 @@ impl Session {
     #[inline]
     pub fn is_unknown(&self) -> bool {
         matches!(self.state, State::Unknown | State::Refused)
+    }
+
+    /// The password that comes next must wait until [`release`](Self::release).
+    pub fn hold(&mut self) {
+        if self.state == State::Unknown {
+            self.state = State::Refused;
+        }
     }
 
     /// Enough time has passed since a wrong password: another may be tried.

@@ -73,7 +73,7 @@ struct Connection<T> {
     place: attempts::Place,
     /// The output waits for this time to pass, since a password was wrong.
     penalty: Option<Pin<Box<tokio::time::Sleep>>>,
-    /// Nothing is read before this time, since a password from the same place was wrong.
+    /// No password is looked at before this time, since a password from the same place was wrong.
     gate: Option<Pin<Box<tokio::time::Sleep>>>,
     /// The output waits for this commit.
     commit: Option<u64>,
@@ -133,13 +133,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 return Poll::Ready(Ok(()));
             }
             if self.session.is_unknown() {
-                if self.must_wait(state, context) {
-                    return match self.core.is_stopping() {
-                        true => Poll::Ready(Ok(())),
-                        false => self.pause(state),
-                    };
+                if !self.must_wait(state, context) {
+                    self.session.release();
+                } else if self.core.is_stopping() {
+                    return Poll::Ready(Ok(()));
+                } else {
+                    // Reading goes on, so that a client that has gone does not keep its place in the line.
+                    self.session.hold();
                 }
-                self.session.release();
             }
             let Some(place) = state.place(self.session.id()) else {
                 return Poll::Ready(Ok(()));
@@ -265,7 +266,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             true => self.half_since_us.or(Some(now.steady_us)),
             false => None,
         };
-        if self.session.is_waiting() {
+        if self.session.is_waiting() || self.session.is_unknown() {
             // A wait is no latency: what counts is the time from its end.
             self.begun = None;
         }

@@ -124,6 +124,8 @@ pub enum Operation<'a> {
     },
 }
 
+const SHORT: &str = "the record of a queue is cut short";
+
 impl<'a> Operation<'a> {
     /// Append the record to `out`.
     #[inline]
@@ -150,17 +152,11 @@ impl<'a> Operation<'a> {
                 history,
                 body,
             } => {
-                let kind = match history {
-                    None => AGAIN,
-                    Some(_) => AGAIN_WITH_HISTORY,
-                };
-                encode_head(out, kind, head);
+                encode_head(out, again(history.is_some()), head);
                 out.extend_from_slice(&due_ms.to_le_bytes());
                 out.extend_from_slice(&id.to_le_bytes());
                 out.extend_from_slice(&deliveries.to_le_bytes());
-                if let Some(history) = history {
-                    history.encode(out);
-                }
+                history.inspect(|history| history.encode(out));
                 out.extend_from_slice(body);
             }
             Operation::Moved {
@@ -206,7 +202,6 @@ impl<'a> Operation<'a> {
     /// Says what is wrong with it.
     #[inline]
     pub fn decode(record: &'a [u8]) -> Result<Self, &'static str> {
-        const SHORT: &str = "the record of a queue is cut short";
         let (kind, number, rest) = match record {
             [kind, _, _, _, a, b, c, d, rest @ ..] => {
                 (*kind, u32::from_le_bytes([*a, *b, *c, *d]), rest)
@@ -241,6 +236,12 @@ impl<'a> Operation<'a> {
             added_ms: word,
             expiry_ms,
         };
+        Self::decode_item(kind, head, rest)
+    }
+
+    /// Read a record that has an item, behind its times.
+    #[inline]
+    fn decode_item(kind: u8, head: Head, rest: &'a [u8]) -> Result<Self, &'static str> {
         match kind {
             ADD => Ok(Operation::Add {
                 head,
@@ -248,12 +249,12 @@ impl<'a> Operation<'a> {
                 body: rest,
             }),
             DELAYED => {
-                let (due_ms, body) = self::word(rest).ok_or(SHORT)?;
+                let (due_ms, body) = word(rest).ok_or(SHORT)?;
                 Ok(Operation::Add { head, due_ms, body })
             }
             AGAIN | AGAIN_WITH_HISTORY => {
-                let (due_ms, rest) = self::word(rest).ok_or(SHORT)?;
-                let (id, rest) = self::word(rest).ok_or(SHORT)?;
+                let (due_ms, rest) = word(rest).ok_or(SHORT)?;
+                let (id, rest) = word(rest).ok_or(SHORT)?;
                 let (deliveries, rest) = rest.split_first_chunk().ok_or(SHORT)?;
                 let (history, body) = match kind {
                     AGAIN => (None, rest),
@@ -277,8 +278,8 @@ impl<'a> Operation<'a> {
                 })
             }
             FROM => {
-                let (source, rest) = self::word(rest).ok_or(SHORT)?;
-                let (index, body) = self::word(rest).ok_or(SHORT)?;
+                let (source, rest) = word(rest).ok_or(SHORT)?;
+                let (index, body) = word(rest).ok_or(SHORT)?;
                 Ok(Operation::From {
                     head,
                     source,
@@ -288,6 +289,13 @@ impl<'a> Operation<'a> {
             }
             _ => Err("the record of a queue has an unknown kind"),
         }
+    }
+}
+
+fn again(has_history: bool) -> u8 {
+    match has_history {
+        true => AGAIN_WITH_HISTORY,
+        false => AGAIN,
     }
 }
 

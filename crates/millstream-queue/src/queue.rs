@@ -174,21 +174,10 @@ impl<L: Log> Queue<L> {
         shared: &mut Option<Arc<[u8]>>,
         now: Moment,
     ) -> Result<u64, QueueError> {
-        let expiry_ms = match self.settings.max_age {
-            None => new.expiry_ms,
-            Some(age) => {
-                let latest = now.wall_ms.saturating_add((age.as_millis() as u64).max(1));
-                if new.expiry_ms == 0 {
-                    latest
-                } else {
-                    latest.min(new.expiry_ms)
-                }
-            }
-        };
         let head = Head {
             flags: new.flags,
             added_ms: now.wall_ms,
-            expiry_ms,
+            expiry_ms: self.bounded_expiry_ms(new.expiry_ms, now),
         };
         let at_once = new.from.is_some() || new.history.is_some();
         let due_ms = if new.due_ms > now.wall_ms && !at_once {
@@ -245,6 +234,19 @@ impl<L: Log> Queue<L> {
             self.ready.push(item);
         }
         Ok(id)
+    }
+
+    /// When an item that is added now expires, `max_age` included.
+    #[inline]
+    fn bounded_expiry_ms(&self, expiry_ms: u64, now: Moment) -> u64 {
+        let Some(age) = self.settings.max_age else {
+            return expiry_ms;
+        };
+        let latest_ms = now.wall_ms.saturating_add((age.as_millis() as u64).max(1));
+        match expiry_ms {
+            0 => latest_ms,
+            _ => latest_ms.min(expiry_ms),
+        }
     }
 
     /// The item that the last record added was not to be added after all.

@@ -17,6 +17,7 @@ mod awake;
 pub(crate) mod clock;
 mod commit;
 mod connection;
+mod contention;
 mod core;
 mod descriptors;
 mod limits;

@@ -137,9 +137,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                     self.session.release();
                 } else if self.core.is_stopping() {
                     return Poll::Ready(Ok(()));
-                } else {
-                    // Reading goes on, so that a client that has gone does not keep its place in the line.
-                    self.session.hold();
                 }
             }
             let Some(place) = state.place(self.session.id()) else {
@@ -174,7 +171,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self.pause(state)
     }
 
-    /// Whether a password must not be looked at now, since one from the same place was wrong.
+    /// Whether a password must not be looked at now, since one from the same place was wrong. The session is on hold then.
     #[cold]
     fn must_wait(&mut self, state: &mut State, context: &mut Context<'_>) -> bool {
         loop {
@@ -191,6 +188,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             };
             let left = Duration::from_micros(until_us - now_us);
             self.gate = Some(Box::pin(tokio::time::sleep(left)));
+            // Reading goes on, so that a client that has gone does not keep its place in the line.
+            self.session.hold();
         }
     }
 

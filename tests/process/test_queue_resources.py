@@ -1,6 +1,7 @@
 """What a server may take of the machine: memory for all queues and connections together, file descriptors, a
 burst of connects."""
 
+import re
 import socket
 from pathlib import Path
 
@@ -106,3 +107,33 @@ def test_a_burst_of_connects_waits_in_a_line_that_is_long_enough(serve: Serve, t
         client.sendall(b"mn\r\n")
         assert client.recv(10) == b"MN\r\n"
         client.close()
+
+
+def own_memory_bytes(server: QueueServer) -> int:
+    """Without mapped files, which the system can take back."""
+    assert server.process is not None
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.findall(r"RssAnon:\s+(\d+) kB", status)[0]) * 1024
+
+
+def test_the_process_keeps_within_its_limit_with_many_connections_queues_and_items(serve: Serve) -> None:
+    """The limit, and what docs/memcache.md says that comes on top: 8 KiB a connection, 24 KiB a queue."""
+    limits = f"[limits]\nmemory_bytes = {64 * MIB}\nconnections = 2000\n"
+    server = serve("--sync=never", config=limits)
+    lines = [server.connect() for _ in range(600)]
+    good = lines[0]
+    for _ in range(20):
+        for queue in range(100):
+            assert good.set(f"q{queue}", bytes(100_000)) == b"STORED"
+    for line in lines[1:]:
+        try:
+            line.send(b"set half 0 0 1000000\r\n" + bytes(300_000))
+        except ConnectionError:
+            pass
+    stats = good.stats()
+    assert int(stats["bytes"]) == 200_000_000
+    assert int(stats["memory_items"]) <= 48 * MIB and int(stats["memory_buffers"]) <= 17 * MIB
+    extra = 600 * 8 * 1024 + 100 * 24 * 1024 + 12 * MIB
+    assert own_memory_bytes(server) < 64 * MIB + extra
+    for line in lines:
+        line.close()

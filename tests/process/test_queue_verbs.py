@@ -4,9 +4,11 @@ letters, damage."""
 import base64
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from queue_server import QueueServer, Serve
@@ -156,6 +158,46 @@ def test_dead_letters_are_redriven_whole(serve: Serve, run: Run) -> None:
     flags = [json.loads(text)["flags"] for text in good(queue("drain", "work", "--json")).splitlines()]
     assert flags == list(range(2_500))
     assert 'there is no queue "none"' in bad(queue("redrive", "none", "work"))
+
+
+def test_dead_letters_tell_why_and_get_their_expiry_back(serve: Serve, run: Run, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_text("ann:secret\n")
+    certificate, key = certificate_and_key(tmp_path)
+    config = "[queue.work]\nmax_deliveries = 2\nerror_queue = 'dead'\n"
+    listen = f"--listen=unix:{tmp_path / 'socket'}"
+    tls = (f"--tls-cert={certificate}", f"--tls-key={key}")
+    server = serve("--sync=never", listen, *tls, f"--auth-file={known}", config=config)
+    options = ["--tls-ca", certificate, "--tls-name", "localhost", "--auth-file", known]
+    queue = verbs(run, server, *options)
+    good(queue("put", "work", "poison", "--expire", "3600"))
+    plain: dict[str, Any] = json.loads(good(queue("peek", "work", "--json")))
+    assert plain["deliveries"] == 0 and not {"origin", "first_failed_ms"} & set(plain)
+    with socket.socket(socket.AF_UNIX) as consumer:
+        consumer.settimeout(20)
+        consumer.connect(str(tmp_path / "socket"))
+        consumer.sendall(b"set auth 0 0 10\r\nann secret\r\n" + b"get work/open\r\nget work/abort\r\n" * 2)
+        consumer.sendall(b"quit\r\n")
+        while consumer.recv(1000):
+            pass
+    dead: dict[str, Any] = json.loads(good(queue("peek", "dead", "--json")))
+    assert (dead["text"], dead["deliveries"], dead.get("expires_ms")) == ("poison", 0, None)
+    origin = dead["origin"]
+    assert dead["first_failed_ms"] <= origin["left_ms"] == dead["added_ms"]
+    expected = {"queue": "work", "reason": "failed", "deliveries": 2, "expires_ms": plain["expires_ms"]}
+    assert {name: origin[name] for name in expected} == expected
+    assert "failing_items 0" in good(queue("stats", "dead"))
+    server.kill()
+    server.start()
+    good(queue("redrive", "dead", "work"))
+    again = json.loads(good(queue("peek", "work", "--json")))
+    assert again["expires_ms"] == plain["expires_ms"] and again["deliveries"] == 0
+    assert (again["origin"], again["first_failed_ms"]) == (origin, dead["first_failed_ms"])
+    drained = good(queue("drain", "work", "--json"))
+    good(queue("put", "work", "--json", input=drained))
+    put = json.loads(good(queue("get", "work", "--json")))
+    assert (put["text"], put["expires_ms"]) == ("poison", -(-plain["expires_ms"] // 1000) * 1000)
+    assert "origin" not in put
 
 
 def test_confirm_takes_all_or_none(serve: Serve, run: Run) -> None:

@@ -34,6 +34,7 @@ use serde::{Deserialize, Deserializer};
 use crate::error::QueueError;
 use crate::name;
 use crate::server::ServerLimits;
+use crate::session::Rights;
 
 /// Read a [`Sync`]: a word or a time.
 fn sync<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sync>, D::Error> {
@@ -201,6 +202,8 @@ pub struct Config {
     /// A name for several queues, for `set` only.
     alias: BTreeMap<String, Vec<String>>,
     limits: ServerLimits,
+    /// What the names of clients may do.
+    user: Rights,
 }
 
 impl Config {
@@ -255,12 +258,18 @@ impl Config {
         self.limits.clone()
     }
 
+    /// What each name may do, on a server.
+    pub fn rights(&self) -> &Rights {
+        &self.user
+    }
+
     /// The queues for which this name stands, if it is an alias.
     pub fn alias(&self, name: &str) -> Option<&[String]> {
         self.alias.get(name).map(Vec::as_slice)
     }
 
     fn check(&self) -> Result<(), String> {
+        self.user.check()?;
         let named = |place: &str, name: &str| {
             name::check(name.as_bytes())
                 .map(|_| ())
@@ -412,6 +421,11 @@ mod tests {
             (
                 "[queue.a]\non_full = \"skip\"\ndiscard_old = true",
                 "queue.a: discard_old and on_full say the same thing",
+            ),
+            ("[user.ann]\nreed = [\"a\"]", "line 2: unknown field `reed`"),
+            (
+                "[user.ann]\nread = [\"a/*\"]",
+                "user.ann.read: \"a/*\": queue name has a character",
             ),
             (
                 "[queue.a]\non_full = \"drop\"",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::history::{History, Origin, Reason};
 use crate::moment::Moment;
 use crate::operation::Head;
 
@@ -20,6 +21,8 @@ pub struct Item {
     pub deliveries: u32,
     /// The bytes.
     pub body: Arc<[u8]>,
+    /// What happened to it before; none for an item that never failed and comes from no other queue.
+    pub history: Option<Arc<History>>,
 }
 
 impl Item {
@@ -36,7 +39,72 @@ impl Item {
             flags,
             deliveries,
             body,
+            history: None,
         }
+    }
+
+    pub(crate) fn with_history(mut self, history: Option<History<&str>>) -> Self {
+        self.history = history.map(|history| Arc::new(history.owned()));
+        self
+    }
+
+    /// When it first came back after it was delivered, here or in a queue that it left; wall clock in milliseconds, 0 never.
+    pub fn first_failed_ms(&self) -> u64 {
+        let history = self.history.as_ref();
+        history.map_or(0, |history| history.first_failed_ms)
+    }
+
+    /// The queue that it left last, because it failed or expired there.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.history.as_ref()?.origin.as_ref()
+    }
+
+    /// It came back so often by now, for the first time at this moment, if that is known and not noted already.
+    pub(crate) fn came_back(&mut self, count: u32, first_ms: u64) {
+        self.deliveries = count;
+        if first_ms != 0 && self.first_failed_ms() == 0 {
+            let history = self.history.get_or_insert_default();
+            Arc::make_mut(history).first_failed_ms = first_ms;
+        }
+    }
+
+    /// The history that it has in the queue to which it goes now.
+    pub(crate) fn history_after(&self, queue: &str, reason: Reason, now: Moment) -> History {
+        let before = self.origin();
+        // A queue for dead letters keeps them without their expiry: it is still that of the queue before.
+        let expiry_ms = match before {
+            Some(before) if self.expiry_ms == 0 => before.expiry_ms,
+            _ => self.expiry_ms,
+        };
+        History {
+            first_failed_ms: self.first_failed_ms(),
+            origin: Some(Origin {
+                queue: queue.into(),
+                reason,
+                left_ms: now.wall_ms,
+                expiry_ms,
+                deliveries: self
+                    .deliveries
+                    .saturating_add(before.map_or(0, |before| before.deliveries)),
+            }),
+        }
+    }
+
+    /// When it expires once it has been redriven, wall clock in milliseconds; 0 never. A time that is over by then is no longer
+    /// meant: the item would be gone at once.
+    pub(crate) fn expiry_after_redrive_ms(&self, now: Moment) -> u64 {
+        match self.origin() {
+            None => self.expiry_ms,
+            Some(origin) if origin.expiry_ms > now.wall_ms => origin.expiry_ms,
+            Some(_) => 0,
+        }
+    }
+
+    /// What it costs in memory besides its bytes, if it has a history.
+    #[inline]
+    pub(crate) fn history_bytes(&self) -> u64 {
+        let history = self.history.as_ref();
+        history.map_or(0, |history| history.memory_bytes())
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -65,6 +133,8 @@ pub struct NewItem<'a> {
     /// The number that a source of items has given it, so that it comes in once: who numbers, and the number. Such an item
     /// is not delayed.
     pub from: Option<(u64, u64)>,
+    /// What happened to it before, in another queue. Such an item is neither numbered nor delayed.
+    pub history: Option<&'a Arc<History>>,
     /// The bytes.
     pub body: &'a [u8],
 }

@@ -9,6 +9,7 @@ pub mod config;
 mod connection;
 pub mod embedded;
 mod error;
+pub mod history;
 pub mod import;
 mod item;
 mod memory;

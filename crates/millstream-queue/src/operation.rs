@@ -10,13 +10,20 @@
 //! AGAIN     3   0      flags        added_ms   expiry_ms               due_ms (0: at once), id, deliveries u32, item...
 //! REMOVE    4   0      bytes u32    id
 //! FLUSH     5   0      0            from: every item last written before this position is gone
-//! DELIVERED 6   0      count u32    id
+//! DELIVERED 6   0      count u32    id         first_ms
 //! FROM      7   0      flags        added_ms   expiry_ms               source, index, item...
 //! MARK      8   0      0            source     index
+//! MOVED     9   0      flags        added_ms   expiry_ms               history, then item...
+//! AGAIN    10   0      flags        added_ms   expiry_ms               due_ms, id, deliveries u32, history, item...
 //! ```
+//!
+//! MOVED adds an item that has a [history](crate::history): it comes from another queue. Kind 10 is AGAIN for an item that has one.
+//! DELIVERED of earlier versions ends after the id: then it is not known when the item first came back.
 //!
 //! FROM adds an item that a source of items has numbered, so that it is put once: the queue has all of that source's items
 //! before `index` + 1. MARK says the same (all before `index`) when the records that said it are given up.
+
+use crate::history::History;
 
 const ADD: u8 = 1;
 const DELAYED: u8 = 2;
@@ -26,6 +33,8 @@ const FLUSH: u8 = 5;
 const DELIVERED: u8 = 6;
 const FROM: u8 = 7;
 const MARK: u8 = 8;
+const MOVED: u8 = 9;
+const AGAIN_WITH_HISTORY: u8 = 10;
 
 /// What is kept about an item, besides its id and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +69,17 @@ pub enum Operation<'a> {
         id: u64,
         /// How often it was delivered and came back.
         deliveries: u32,
+        /// What happened to it before.
+        history: Option<History<&'a str>>,
+        /// The item.
+        body: &'a [u8],
+    },
+    /// An item came from another queue.
+    Moved {
+        /// Flags and times.
+        head: Head,
+        /// What happened to it before.
+        history: History<&'a str>,
         /// The item.
         body: &'a [u8],
     },
@@ -99,8 +119,12 @@ pub enum Operation<'a> {
         id: u64,
         /// How often.
         count: u32,
+        /// When it first came back, wall clock in milliseconds; 0 if that is not known.
+        first_ms: u64,
     },
 }
+
+const SHORT: &str = "the record of a queue is cut short";
 
 impl<'a> Operation<'a> {
     /// Append the record to `out`.
@@ -125,12 +149,23 @@ impl<'a> Operation<'a> {
                 due_ms,
                 id,
                 deliveries,
+                history,
                 body,
             } => {
-                encode_head(out, AGAIN, head);
+                encode_head(out, again(history.is_some()), head);
                 out.extend_from_slice(&due_ms.to_le_bytes());
                 out.extend_from_slice(&id.to_le_bytes());
                 out.extend_from_slice(&deliveries.to_le_bytes());
+                history.inspect(|history| history.encode(out));
+                out.extend_from_slice(body);
+            }
+            Operation::Moved {
+                head,
+                history,
+                body,
+            } => {
+                encode_head(out, MOVED, head);
+                history.encode(out);
                 out.extend_from_slice(body);
             }
             Operation::From {
@@ -150,7 +185,14 @@ impl<'a> Operation<'a> {
             }
             Operation::Remove { id, bytes } => encode_short(out, REMOVE, bytes, id),
             Operation::Flush { from } => encode_short(out, FLUSH, 0, from),
-            Operation::Delivered { id, count } => encode_short(out, DELIVERED, count, id),
+            Operation::Delivered {
+                id,
+                count,
+                first_ms,
+            } => {
+                encode_short(out, DELIVERED, count, id);
+                out.extend_from_slice(&first_ms.to_le_bytes());
+            }
         }
     }
 
@@ -160,7 +202,6 @@ impl<'a> Operation<'a> {
     /// Says what is wrong with it.
     #[inline]
     pub fn decode(record: &'a [u8]) -> Result<Self, &'static str> {
-        const SHORT: &str = "the record of a queue is cut short";
         let (kind, number, rest) = match record {
             [kind, _, _, _, a, b, c, d, rest @ ..] => {
                 (*kind, u32::from_le_bytes([*a, *b, *c, *d]), rest)
@@ -178,6 +219,7 @@ impl<'a> Operation<'a> {
                 _ => Operation::Delivered {
                     id: word,
                     count: number,
+                    first_ms: self::word(rest).map_or(0, |(first_ms, _)| first_ms),
                 },
             });
         }
@@ -194,6 +236,12 @@ impl<'a> Operation<'a> {
             added_ms: word,
             expiry_ms,
         };
+        Self::decode_item(kind, head, rest)
+    }
+
+    /// Read a record that has an item, behind its times.
+    #[inline]
+    fn decode_item(kind: u8, head: Head, rest: &'a [u8]) -> Result<Self, &'static str> {
         match kind {
             ADD => Ok(Operation::Add {
                 head,
@@ -201,24 +249,37 @@ impl<'a> Operation<'a> {
                 body: rest,
             }),
             DELAYED => {
-                let (due_ms, body) = self::word(rest).ok_or(SHORT)?;
+                let (due_ms, body) = word(rest).ok_or(SHORT)?;
                 Ok(Operation::Add { head, due_ms, body })
             }
-            AGAIN => {
-                let (due_ms, rest) = self::word(rest).ok_or(SHORT)?;
-                let (id, rest) = self::word(rest).ok_or(SHORT)?;
-                let (deliveries, body) = rest.split_first_chunk().ok_or(SHORT)?;
+            AGAIN | AGAIN_WITH_HISTORY => {
+                let (due_ms, rest) = word(rest).ok_or(SHORT)?;
+                let (id, rest) = word(rest).ok_or(SHORT)?;
+                let (deliveries, rest) = rest.split_first_chunk().ok_or(SHORT)?;
+                let (history, body) = match kind {
+                    AGAIN => (None, rest),
+                    _ => History::decode(rest).map(|(history, body)| (Some(history), body))?,
+                };
                 Ok(Operation::Again {
                     head,
                     due_ms,
                     id,
                     deliveries: u32::from_le_bytes(*deliveries),
+                    history,
+                    body,
+                })
+            }
+            MOVED => {
+                let (history, body) = History::decode(rest)?;
+                Ok(Operation::Moved {
+                    head,
+                    history,
                     body,
                 })
             }
             FROM => {
-                let (source, rest) = self::word(rest).ok_or(SHORT)?;
-                let (index, body) = self::word(rest).ok_or(SHORT)?;
+                let (source, rest) = word(rest).ok_or(SHORT)?;
+                let (index, body) = word(rest).ok_or(SHORT)?;
                 Ok(Operation::From {
                     head,
                     source,
@@ -228,6 +289,13 @@ impl<'a> Operation<'a> {
             }
             _ => Err("the record of a queue has an unknown kind"),
         }
+    }
+}
+
+fn again(has_history: bool) -> u8 {
+    match has_history {
+        true => AGAIN_WITH_HISTORY,
+        false => AGAIN,
     }
 }
 
@@ -252,6 +320,7 @@ fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::{Origin, Reason};
 
     const HEAD: Head = Head {
         flags: 7,
@@ -259,7 +328,18 @@ mod tests {
         expiry_ms: 9,
     };
 
-    fn all() -> [Operation<'static>; 8] {
+    const HISTORY: History<&str> = History {
+        first_failed_ms: 77,
+        origin: Some(Origin {
+            queue: "work",
+            reason: Reason::Failed,
+            left_ms: 78,
+            expiry_ms: 79,
+            deliveries: 4,
+        }),
+    };
+
+    fn all() -> [Operation<'static>; 10] {
         [
             Operation::Add {
                 head: HEAD,
@@ -276,6 +356,7 @@ mod tests {
                 due_ms: 4,
                 id: 3,
                 deliveries: 2,
+                history: None,
                 body: b"x",
             },
             Operation::Remove {
@@ -286,6 +367,20 @@ mod tests {
             Operation::Delivered {
                 id: 3,
                 count: u32::MAX,
+                first_ms: 12,
+            },
+            Operation::Again {
+                head: HEAD,
+                due_ms: 0,
+                id: 3,
+                deliveries: 2,
+                history: Some(HISTORY),
+                body: b"with a history",
+            },
+            Operation::Moved {
+                head: HEAD,
+                history: HISTORY,
+                body: b"dead",
             },
             Operation::From {
                 head: HEAD,
@@ -326,7 +421,10 @@ mod tests {
             let body = match operation {
                 Operation::Add { body, .. }
                 | Operation::Again { body, .. }
+                | Operation::Moved { body, .. }
                 | Operation::From { body, .. } => body.len(),
+                // Records of earlier versions end here.
+                Operation::Delivered { .. } => 8,
                 _ => 0,
             };
             for length in 0..record.len() - body {
@@ -336,6 +434,18 @@ mod tests {
                 );
             }
         }
-        assert!(Operation::decode(&[9; 40]).is_err());
+        assert!(Operation::decode(&[11; 40]).is_err());
+    }
+
+    #[test]
+    fn a_delivery_of_an_earlier_version_does_not_say_when() {
+        let mut record = Vec::new();
+        encode_short(&mut record, DELIVERED, 2, 5);
+        let delivered = Operation::Delivered {
+            id: 5,
+            count: 2,
+            first_ms: 0,
+        };
+        assert_eq!(Operation::decode(&record), Ok(delivered));
     }
 }

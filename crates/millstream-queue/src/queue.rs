@@ -25,10 +25,11 @@ use self::compact::{Compaction, Moved};
 use self::delayed::Delayed;
 use self::gone::Gone;
 use self::marks::Marks;
-use self::ready::{ITEM_OVERHEAD_BYTES, Ready};
+use self::ready::{ITEM_OVERHEAD_BYTES, Ready, held_bytes};
 use crate::config::{Settings, Sync};
 use crate::connection::ConnectionId;
 use crate::error::{Cause, QueueError};
+use crate::history::Reason;
 use crate::item::{Item, NewItem};
 use crate::memory::Memory;
 use crate::moment::Moment;
@@ -79,7 +80,15 @@ struct Behind {
     items: u64,
     gone: Gone,
     /// How often items were delivered, where that is known.
-    deliveries: BTreeMap<u64, u32>,
+    deliveries: BTreeMap<u64, Deliveries>,
+}
+
+/// How often an item was delivered and came back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Deliveries {
+    count: u32,
+    /// The first time, wall clock in milliseconds; 0 if that is not known.
+    first_ms: u64,
 }
 
 #[derive(Debug)]
@@ -94,6 +103,7 @@ struct Open {
 pub(crate) struct Leaving {
     pub(crate) item: Item,
     pub(crate) to: String,
+    pub(crate) reason: Reason,
 }
 
 /// Whether an item may come in.
@@ -106,9 +116,9 @@ pub(crate) enum Admission {
 
 impl<L> Drop for Queue<L> {
     fn drop(&mut self) {
-        let lengths = self.opens.values().map(|open| open.item.body.len() as u64);
+        let opens = self.opens.values();
         self.memory
-            .remove(lengths.map(|length| length + ITEM_OVERHEAD_BYTES).sum());
+            .remove(opens.map(|open| held_bytes(&open.item)).sum());
     }
 }
 
@@ -167,34 +177,29 @@ impl<L: Log> Queue<L> {
         shared: &mut Option<Arc<[u8]>>,
         now: Moment,
     ) -> Result<u64, QueueError> {
-        let expiry_ms = match self.settings.max_age {
-            None => new.expiry_ms,
-            Some(age) => {
-                let latest = now.wall_ms.saturating_add((age.as_millis() as u64).max(1));
-                if new.expiry_ms == 0 {
-                    latest
-                } else {
-                    latest.min(new.expiry_ms)
-                }
-            }
-        };
         let head = Head {
             flags: new.flags,
             added_ms: now.wall_ms,
-            expiry_ms,
+            expiry_ms: self.bounded_expiry_ms(new.expiry_ms, now),
         };
-        let due_ms = if new.due_ms > now.wall_ms && new.from.is_none() {
+        let at_once = new.from.is_some() || new.history.is_some();
+        let due_ms = if new.due_ms > now.wall_ms && !at_once {
             new.due_ms
         } else {
             0
         };
-        let operation = match new.from {
-            None => Operation::Add {
+        let operation = match (new.from, new.history) {
+            (None, None) => Operation::Add {
                 head,
                 due_ms,
                 body: new.body,
             },
-            Some((source, index)) => Operation::From {
+            (None, Some(history)) => Operation::Moved {
+                head,
+                history: history.borrowed(),
+                body: new.body,
+            },
+            (Some((source, index)), _) => Operation::From {
                 head,
                 source,
                 index,
@@ -227,9 +232,24 @@ impl<L: Log> Queue<L> {
             self.behind.items += 1;
         } else {
             let body = shared.get_or_insert_with(|| new.body.into()).clone();
-            self.ready.push(Item::new(id, head, 0, body));
+            let mut item = Item::new(id, head, 0, body);
+            item.history = new.history.cloned();
+            self.ready.push(item);
         }
         Ok(id)
+    }
+
+    /// When an item that is added now expires, `max_age` included.
+    #[inline]
+    fn bounded_expiry_ms(&self, expiry_ms: u64, now: Moment) -> u64 {
+        let Some(age) = self.settings.max_age else {
+            return expiry_ms;
+        };
+        let latest_ms = now.wall_ms.saturating_add((age.as_millis() as u64).max(1));
+        match expiry_ms {
+            0 => latest_ms,
+            _ => latest_ms.min(expiry_ms),
+        }
     }
 
     /// The item that the last record added was not to be added after all.
@@ -343,25 +363,25 @@ impl<L: Log> Queue<L> {
     }
 
     /// An open item takes its place again, unless it has come back too often.
-    pub(crate) fn give_back(&mut self, id: u64) {
+    pub(crate) fn give_back(&mut self, id: u64, now: Moment) {
         let Some(mut item) = self.take_open(id) else {
             return;
         };
         self.counters.canceled_transactions += 1;
-        item.deliveries += 1;
-        let Some(limit) = self.settings.max_deliveries else {
-            return self.put_back(item);
-        };
+        item.came_back(item.deliveries.saturating_add(1), now.wall_ms.max(1));
+        let limit = self.settings.max_deliveries.unwrap_or(u32::MAX);
         if item.deliveries < limit {
             // If it cannot be written, a restart will give the item some more chances.
             let _ = self.append(&Operation::Delivered {
                 id,
                 count: item.deliveries,
+                first_ms: item.first_failed_ms(),
             });
-            return self.put_back(item);
+            self.put_back(item);
+            return self.compact_if_due();
         }
         self.counters.failed_items += 1;
-        self.leave(item, self.settings.error_queue.clone());
+        self.leave(item, self.settings.error_queue.clone(), Reason::Failed);
     }
 
     /// An open item takes its place as if it had never been delivered.
@@ -503,15 +523,13 @@ impl<L: Log> Queue<L> {
     }
 
     fn insert_open(&mut self, open: Open) {
-        self.memory
-            .add(open.item.body.len() as u64 + ITEM_OVERHEAD_BYTES);
+        self.memory.add(held_bytes(&open.item));
         self.opens.insert(open.item.id, open);
     }
 
     fn take_open(&mut self, id: u64) -> Option<Item> {
         let open = self.opens.remove(&id)?;
-        self.memory
-            .remove(open.item.body.len() as u64 + ITEM_OVERHEAD_BYTES);
+        self.memory.remove(held_bytes(&open.item));
         if let Some(deadline_us) = open.deadline_us {
             self.open_deadlines.remove(&(deadline_us, id));
         }
@@ -520,12 +538,12 @@ impl<L: Log> Queue<L> {
 
     fn expire(&mut self, item: Item) {
         self.counters.expired_items += 1;
-        self.leave(item, self.settings.expire_to.clone());
+        self.leave(item, self.settings.expire_to.clone(), Reason::Expired);
     }
 
-    fn leave(&mut self, item: Item, to: Option<String>) {
+    fn leave(&mut self, item: Item, to: Option<String>, reason: Reason) {
         match to {
-            Some(to) => self.leaving.push(Leaving { item, to }),
+            Some(to) => self.leaving.push(Leaving { item, to, reason }),
             None => self.finish(item.id, item.body.len()),
         }
     }
@@ -563,8 +581,13 @@ impl<L: Log> Queue<L> {
             if due_ms != 0 || item.id != position || self.behind.gone.contains(item.id) {
                 continue;
             }
-            item.deliveries = self.behind.deliveries.remove(&item.id).unwrap_or(0);
-            self.ready.push(item);
+            match self.behind.deliveries.remove(&item.id) {
+                None => self.ready.push(item),
+                Some(deliveries) => {
+                    item.came_back(deliveries.count, deliveries.first_ms);
+                    self.ready.insert(item);
+                }
+            }
             self.behind.items -= 1;
             read += 1;
         }
@@ -595,8 +618,20 @@ impl<L: Log> Queue<L> {
                 due_ms,
                 id,
                 deliveries,
+                history,
                 body,
-            }) => Ok(Some((Item::new(id, head, deliveries, body.into()), due_ms))),
+            }) => {
+                let item = Item::new(id, head, deliveries, body.into());
+                Ok(Some((item.with_history(history), due_ms)))
+            }
+            Ok(Operation::Moved {
+                head,
+                history,
+                body,
+            }) => {
+                let item = Item::new(position, head, 0, body.into());
+                Ok(Some((item.with_history(Some(history)), 0)))
+            }
             Ok(_) => Ok(None),
             Err(what) => Err(QueueError::Record {
                 queue: self.name.to_string(),

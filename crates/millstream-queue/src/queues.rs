@@ -284,7 +284,7 @@ impl<S: Storage> Queues<S> {
         }
         for (queue, item) in connection.opens {
             if let Some(queue) = self.queue_mut(queue) {
-                queue.give_back(item);
+                queue.give_back(item, now);
             }
             self.settle(queue, now);
         }

@@ -27,6 +27,7 @@ use std::path::Path;
 use millstream_journal::{Error, Journal, Options, Reader};
 
 use crate::error::QueueError;
+use crate::history::History;
 use crate::item::Item;
 use crate::operation::{Head, Operation};
 
@@ -64,8 +65,8 @@ pub struct Salvaged {
 /// The items of a damaged queue, as far as they can be read.
 pub struct Salvage {
     reader: Reader,
-    /// Position of the last record of each item that is left, by its id, with how often it was delivered.
-    left: BTreeMap<u64, (u64, u32)>,
+    /// Position of the last record of each item that is left, by its id, with how often it was delivered and when it first came back.
+    left: BTreeMap<u64, (u64, u32, u64)>,
     lost: Vec<Lost>,
     item_bytes_max: usize,
 }
@@ -148,9 +149,12 @@ impl Salvage {
 
     /// The next item, in the order of the queue; `None` after the last one.
     pub fn next_item(&mut self) -> Option<Salvaged> {
-        while let Some((id, (position, deliveries))) = self.left.pop_first() {
-            match item_at(&mut self.reader, id, position, deliveries) {
-                Ok(Some(item)) => return Some(item),
+        while let Some((id, (position, count, first_ms))) = self.left.pop_first() {
+            match item_at(&mut self.reader, id, position) {
+                Ok(Some(mut found)) => {
+                    found.item.came_back(count, first_ms);
+                    return Some(found);
+                }
                 Ok(None) => {}
                 Err(why) => self.note(position, why),
             }
@@ -165,9 +169,13 @@ impl Salvage {
             Err(error) => Err(error.to_string()),
         };
         match operation {
-            Ok(Operation::Add { body, .. } | Operation::From { body, .. }) => {
+            Ok(
+                Operation::Add { body, .. }
+                | Operation::From { body, .. }
+                | Operation::Moved { body, .. },
+            ) => {
                 self.item_bytes_max = self.item_bytes_max.max(body.len());
-                self.left.insert(position, (position, 0));
+                self.left.insert(position, (position, 0, 0));
             }
             Ok(Operation::Again {
                 id,
@@ -176,17 +184,21 @@ impl Salvage {
                 ..
             }) => {
                 self.item_bytes_max = self.item_bytes_max.max(body.len());
-                self.left.insert(id, (position, deliveries));
+                self.left.insert(id, (position, deliveries, 0));
             }
             Ok(Operation::Remove { id, .. }) => {
                 self.left.remove(&id);
             }
             Ok(Operation::Flush { from }) => {
-                self.left.retain(|_, (position, _)| *position >= from);
+                self.left.retain(|_, (position, _, _)| *position >= from);
             }
-            Ok(Operation::Delivered { id, count }) => {
-                if let Some((_, deliveries)) = self.left.get_mut(&id) {
-                    *deliveries = count;
+            Ok(Operation::Delivered {
+                id,
+                count,
+                first_ms,
+            }) => {
+                if let Some(known) = self.left.get_mut(&id) {
+                    *known = (known.0, count, first_ms);
                 }
             }
             Ok(Operation::Mark { .. }) => {}
@@ -221,25 +233,29 @@ impl Salvage {
     }
 }
 
-fn item_at(
-    reader: &mut Reader,
-    id: u64,
-    position: u64,
-    deliveries: u32,
-) -> Result<Option<Salvaged>, String> {
+fn item_at(reader: &mut Reader, id: u64, position: u64) -> Result<Option<Salvaged>, String> {
     let record = reader.read(position).map_err(|error| error.to_string())?;
-    let made = |head: Head, body: &[u8], due_ms| {
+    let made = |head: Head, body: &[u8], due_ms, history: Option<History<&str>>| {
         Some(Salvaged {
-            item: Item::new(id, head, deliveries, body.into()),
+            item: Item::new(id, head, 0, body.into()).with_history(history),
             due_ms,
         })
     };
     match Operation::decode(record.body)? {
-        Operation::Add { head, due_ms, body } => Ok(made(head, body, due_ms)),
-        Operation::From { head, body, .. } => Ok(made(head, body, 0)),
+        Operation::Add { head, due_ms, body } => Ok(made(head, body, due_ms, None)),
+        Operation::From { head, body, .. } => Ok(made(head, body, 0, None)),
+        Operation::Moved {
+            head,
+            history,
+            body,
+        } => Ok(made(head, body, 0, Some(history))),
         Operation::Again {
-            head, due_ms, body, ..
-        } => Ok(made(head, body, due_ms)),
+            head,
+            due_ms,
+            history,
+            body,
+            ..
+        } => Ok(made(head, body, due_ms, history)),
         _ => Ok(None),
     }
 }

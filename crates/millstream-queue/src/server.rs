@@ -12,10 +12,12 @@
 //! # Ok::<(), millstream_queue::server::ServerError>(())
 //! ```
 
+mod attempts;
 mod awake;
 pub(crate) mod clock;
 mod commit;
 mod connection;
+mod contention;
 mod core;
 mod descriptors;
 mod limits;
@@ -145,6 +147,7 @@ pub fn run(options: ServerOptions, ready: impl FnMut(&str)) -> Result<(), Server
 
 async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<(), ServerError> {
     let Loaded { config, live } = Loaded::read(&options)?;
+    live.warn_of_rights();
     let file = |source| ServerError::File {
         path: options.dir.clone(),
         source,

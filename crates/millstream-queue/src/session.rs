@@ -22,16 +22,19 @@
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
 
+mod allowed;
 mod answer;
 mod converse;
 mod credentials;
 mod expiry;
 mod reads;
+mod rights;
 
 use std::sync::Arc;
 
 pub use self::converse::converse;
 pub use self::credentials::{Credential, Credentials};
+pub use self::rights::{Grants, Right, Rights};
 
 use crate::connection::ConnectionId;
 use crate::moment::Moment;
@@ -75,6 +78,8 @@ pub struct SessionOptions {
     pub output_bytes: usize,
     /// Names and passwords, one of which must be set before anything else, as memcached does it.
     pub credentials: Option<Credentials>,
+    /// What each name may do.
+    pub rights: Rights,
     /// Whether `shutdown` is obeyed.
     pub shutdown: bool,
 }
@@ -86,6 +91,7 @@ impl Default for SessionOptions {
             limits: Limits::default(),
             output_bytes: 1 << 20,
             credentials: None,
+            rights: Rights::default(),
             shutdown: false,
         }
     }
@@ -117,6 +123,12 @@ pub struct Session {
     demand: Option<Demand>,
     /// Who the client has said it is.
     user: Option<Credential>,
+    /// What it may do; everything without.
+    grants: Option<Arc<Grants>>,
+    /// The first request that was refused for want of rights, and how many were since they were asked for.
+    denied: Option<String>,
+    denials: u64,
+    has_told_denial: bool,
     /// The name that came with a wrong password.
     refused: Option<String>,
 }
@@ -140,7 +152,7 @@ enum State {
     },
     /// A `reload` is under way: its answer comes before anything else.
     Reloading,
-    /// The password was wrong: the next request waits until the owner of the socket has let some time pass.
+    /// A password was wrong: the next request waits until the owner of the socket has let some time pass.
     Refused,
     /// Nothing more is read.
     Closed,
@@ -177,6 +189,10 @@ impl Session {
             answered: 0,
             demand: None,
             user: None,
+            grants: None,
+            denied: None,
+            denials: 0,
+            has_told_denial: false,
             refused: None,
         }
     }
@@ -317,6 +333,28 @@ impl Session {
         self.refused.take()
     }
 
+    /// How many requests were refused for want of rights since the last call, and why the first of the connection was, told once.
+    #[inline]
+    pub fn take_denials(&mut self) -> (u64, Option<&str>) {
+        let is_first = self.denials > 0 && !self.has_told_denial;
+        self.has_told_denial |= is_first;
+        let why = self.denied.as_deref().filter(|_| is_first);
+        (std::mem::take(&mut self.denials), why)
+    }
+
+    /// Whether the client must say who it is before anything else, and has not.
+    #[inline]
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.state, State::Unknown | State::Refused)
+    }
+
+    /// The password that comes next must wait until [`release`](Self::release).
+    pub fn hold(&mut self) {
+        if self.state == State::Unknown {
+            self.state = State::Refused;
+        }
+    }
+
     /// Enough time has passed since a wrong password: another may be tried.
     pub fn release(&mut self) {
         if self.state == State::Refused {
@@ -331,7 +369,7 @@ impl Session {
     }
 
     /// Other options hold from now on; if the connection waits for an item, from the end of the wait on. It is closed when its
-    /// name and password are no longer among the credentials.
+    /// name and password are no longer among the credentials, or when it waits and its rights have changed.
     #[cold]
     pub fn set_options(&mut self, options: &Arc<SessionOptions>) {
         if let (Some(credentials), Some(user)) = (&options.credentials, &self.user) {
@@ -339,6 +377,14 @@ impl Session {
                 Some(user) => self.user = Some(user.clone()),
                 None => return self.state = State::Closed,
             }
+        }
+        let user = self.user.as_ref();
+        let grants = user.and_then(|user| options.rights.of(user.name()));
+        if grants != self.grants {
+            if self.is_waiting() {
+                return self.state = State::Closed;
+            }
+            self.grants = grants;
         }
         // A request that waits is parsed again: the limits that it was parsed with hold until then.
         if !self.is_waiting() {
@@ -429,6 +475,7 @@ impl Session {
         };
         match credentials.find(set.data).cloned() {
             Some(user) => {
+                self.grants = self.options.rights.of(user.name());
                 self.user = Some(user);
                 self.state = State::Ready;
                 self.say(reply::STORED);

@@ -49,6 +49,8 @@ pub struct Counters {
     pub total_items: u64,
     /// Wrong passwords.
     pub auth_failures: u64,
+    /// Requests that were refused for want of rights.
+    pub denials: u64,
     /// What the buffers of all connections hold at present, in bytes. The owner of the connections tells.
     pub memory_buffers: u64,
 }

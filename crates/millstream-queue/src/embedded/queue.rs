@@ -120,9 +120,8 @@ impl Queue {
             expiry_ms: options
                 .expires
                 .map_or(0, |after| now.wall_ms.saturating_add(millis(after))),
-            due_ms: 0,
-            from: None,
             body,
+            ..NewItem::default()
         };
         let (queue, bytes) = (self.name.to_string(), body.len());
         if bytes > self.queues.shared().item_bytes_max {

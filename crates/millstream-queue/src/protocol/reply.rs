@@ -77,7 +77,8 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, id: Option<u64>, body: &
     out.extend_from_slice(b"\r\n");
 }
 
-/// Append `VALUE KEY FLAGS BYTES ID ADDED_MS EXPIRY_MS DELIVERIES` and the item, without `END`.
+/// Append `VALUE KEY FLAGS BYTES ID ADDED_MS EXPIRY_MS DELIVERIES FIRST_FAILED_MS` and the item, without `END`. The line of an item that
+/// comes from another queue goes on: `QUEUE REASON LEFT_MS DELIVERIES EXPIRY_MS`, as it was there.
 pub fn value_with_details(out: &mut Vec<u8>, key: &[u8], item: &Item) {
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
@@ -88,9 +89,24 @@ pub fn value_with_details(out: &mut Vec<u8>, key: &[u8], item: &Item) {
         item.added_ms,
         item.expiry_ms,
         u64::from(item.deliveries),
+        item.first_failed_ms(),
     ] {
         out.push(b' ');
         number(out, word);
+    }
+    if let Some(origin) = item.origin() {
+        out.push(b' ');
+        out.extend_from_slice(origin.queue.as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(origin.reason.as_str().as_bytes());
+        for word in [
+            origin.left_ms,
+            u64::from(origin.deliveries),
+            origin.expiry_ms,
+        ] {
+            out.push(b' ');
+            number(out, word);
+        }
     }
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(&item.body);

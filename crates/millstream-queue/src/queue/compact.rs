@@ -279,6 +279,7 @@ impl<L: Log> Queue<L> {
             due_ms,
             id,
             deliveries,
+            history: item.history.as_ref().map(|history| history.borrowed()),
             body: &item.body,
         })?;
         self.moved.insert(id, position);

@@ -7,6 +7,16 @@ use super::{Log, Queue};
 use crate::moment::Moment;
 use crate::operation::Operation;
 
+/// What is known about items that were delivered and came back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Failing {
+    pub(crate) items: u64,
+    /// How often one of them came back, at most.
+    pub(crate) deliveries_max: u64,
+    /// How long ago the first of them first came back.
+    pub(crate) first_failure_age_ms: u64,
+}
+
 impl<L: Log> Queue<L> {
     /// The age in milliseconds of the oldest item that waits to be taken, since it was added; 0 if none waits. Delayed
     /// items do not wait yet. An item whose record cannot be read counts as none.
@@ -28,6 +38,25 @@ impl<L: Log> Queue<L> {
         oldest.map_or(0, |added_ms| now.wall_ms.saturating_sub(added_ms))
     }
 
+    /// The items of the queue that were delivered and came back, open ones too.
+    pub(crate) fn failing(&self, now: Moment) -> Failing {
+        let opens = self.opens.values().map(|open| &open.item);
+        let held = opens.chain(self.ready.returned());
+        let held = held.map(|item| (item.deliveries, item.first_failed_ms()));
+        let behind = self.behind.deliveries.values();
+        let behind = behind.map(|known| (known.count, known.first_ms));
+        let mut failing = Failing::default();
+        for (count, first_ms) in held.chain(behind).filter(|(count, _)| *count > 0) {
+            failing.items += 1;
+            failing.deliveries_max = failing.deliveries_max.max(u64::from(count));
+            if first_ms != 0 {
+                let age_ms = now.wall_ms.saturating_sub(first_ms);
+                failing.first_failure_age_ms = failing.first_failure_age_ms.max(age_ms);
+            }
+        }
+        failing
+    }
+
     /// When the first item was added that is in the log only. Records before it that are no items are skipped once.
     fn first_behind_added_ms(&mut self) -> Option<u64> {
         while self.behind.items > 0 {
@@ -38,6 +67,7 @@ impl<L: Log> Queue<L> {
                     head, due_ms: 0, ..
                 }
                 | Operation::From { head, .. }
+                | Operation::Moved { head, .. }
                     if !self.behind.gone.contains(position) =>
                 {
                     Some(head.added_ms)

@@ -16,6 +16,12 @@ use crate::moment::Moment;
 pub(super) const ITEM_OVERHEAD_BYTES: u64 = 96;
 const GAPS_MIN: usize = 1024;
 
+/// What an item takes of memory, about.
+#[inline]
+pub(super) fn held_bytes(item: &Item) -> u64 {
+    item.body.len() as u64 + ITEM_OVERHEAD_BYTES + item.history_bytes()
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     early: BTreeMap<u64, Item>,
@@ -153,6 +159,11 @@ impl Ready {
         })
     }
 
+    /// The items that have come back, among others that took their places again.
+    pub(super) fn returned(&self) -> impl Iterator<Item = &Item> {
+        self.early.values()
+    }
+
     /// When the first item expires, on the wall clock.
     #[inline]
     pub(super) fn next_expiry(&self) -> Option<u64> {
@@ -188,7 +199,7 @@ impl Ready {
 
     #[inline]
     fn count(&mut self, item: &Item) {
-        let bytes = item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
+        let bytes = held_bytes(item);
         self.held_bytes += bytes;
         self.memory.add(bytes);
         if item.expiry_ms != 0 {
@@ -198,7 +209,7 @@ impl Ready {
 
     #[inline]
     fn uncount(&mut self, item: &Item) {
-        let bytes = item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
+        let bytes = held_bytes(item);
         self.held_bytes -= bytes;
         self.memory.remove(bytes);
         if item.expiry_ms != 0 {
@@ -258,7 +269,7 @@ mod tests {
             "{} slots for 2 items",
             ready.line.len()
         );
-        assert_eq!(size_of::<Slot>(), 48);
+        assert_eq!(size_of::<Slot>(), 56);
         assert_eq!(ids(&mut ready), [0, 3001]);
     }
 }

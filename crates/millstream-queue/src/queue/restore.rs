@@ -11,7 +11,7 @@ use super::delayed::Delayed;
 use super::gone::Gone;
 use super::marks::Marks;
 use super::ready::Ready;
-use super::{Behind, Log, Queue};
+use super::{Behind, Deliveries, Log, Queue};
 use crate::config::Settings;
 use crate::error::QueueError;
 use crate::memory::Memory;
@@ -30,7 +30,7 @@ struct Replay {
     /// Items written again: position and length.
     moved: BTreeMap<u64, (u64, u64)>,
     delayed: Delayed,
-    deliveries: BTreeMap<u64, u32>,
+    deliveries: BTreeMap<u64, Deliveries>,
     marks: Marks,
 }
 
@@ -96,11 +96,13 @@ impl Replay {
                 self.count(body.len());
                 self.marks.set(source, index + 1, position);
             }
+            Operation::Moved { body, .. } => self.count(body.len()),
             Operation::Mark { source, index } => self.marks.set(source, index, position),
             Operation::Again {
                 due_ms,
                 id,
                 deliveries,
+                history,
                 body,
                 ..
             } => {
@@ -117,12 +119,22 @@ impl Replay {
                 } else {
                     self.delayed.remove(id);
                 }
-                self.deliveries.insert(id, deliveries);
+                if deliveries > 0 {
+                    let deliveries = Deliveries {
+                        count: deliveries,
+                        first_ms: history.map_or(0, |history| history.first_failed_ms),
+                    };
+                    self.deliveries.insert(id, deliveries);
+                }
             }
             Operation::Remove { id, bytes } => self.remove(id, u64::from(bytes)),
             Operation::Flush { from } => self.flush(position, from),
-            Operation::Delivered { id, count } => {
-                self.deliveries.insert(id, count);
+            Operation::Delivered {
+                id,
+                count,
+                first_ms,
+            } => {
+                self.deliveries.insert(id, Deliveries { count, first_ms });
             }
         }
     }
@@ -216,11 +228,9 @@ impl<L: Log> Queue<L> {
         };
         for id in held {
             if let Some((mut item, _)) = queue.read_item(queue.moved.position(id))? {
-                item.deliveries = queue
-                    .behind
-                    .deliveries
-                    .remove(&id)
-                    .unwrap_or(item.deliveries);
+                if let Some(known) = queue.behind.deliveries.remove(&id) {
+                    item.came_back(known.count, known.first_ms);
+                }
                 queue.ready.insert(item);
             }
         }

@@ -77,6 +77,7 @@ impl<S: Storage> Queues<S> {
             None if (begins && self.config.alias(key.name).is_none())
                 || self.may_reopen(key.name, now) =>
             {
+                self.warn_of_group(key.name);
                 self.create(key.name, now)?
             }
             None => {
@@ -117,11 +118,13 @@ impl<S: Storage> Queues<S> {
         }
     }
 
-    /// In Siberite `work.group` is a consumer group of the queue `work`. Here it is a queue that has nothing.
+    /// In Siberite `work.group`, in its first versions `work:group`, is a consumer group of the queue `work`. Here it is a queue that has
+    /// nothing.
     #[cold]
     fn warn_of_group(&mut self, name: &str) {
-        if let Some((queue, _)) = name.split_once('.')
+        if let Some((queue, _)) = name.split_once(['.', ':'])
             && !self.has_warned
+            && crate::name::parent(name).is_none()
             && self.names.contains_key(queue)
         {
             self.has_warned = true;
@@ -361,7 +364,7 @@ impl<S: Storage> Queues<S> {
             .and_then(|connection| connection.oldest_of(id))
             && let Some(queue) = self.queue_mut(id)
         {
-            queue.give_back(item);
+            queue.give_back(item, now);
             self.settle(id, now);
         }
     }

@@ -255,15 +255,16 @@ impl<S: Storage> Queues<S> {
         };
         let durable = source.settings.sync != Sync::Never;
         let leaving = source.take_leaving();
+        let name = Arc::clone(&source.name);
         let mut targets = Vec::new();
         let mut arrived = Vec::with_capacity(leaving.len());
         for leaving in &leaving {
+            let history = Arc::new(leaving.item.history_after(&name, leaving.reason, now));
             let new = NewItem {
                 flags: leaving.item.flags,
-                expiry_ms: 0,
-                due_ms: 0,
-                from: None,
+                history: Some(&history),
                 body: &leaving.item.body,
+                ..NewItem::default()
             };
             let mut shared = Some(Arc::clone(&leaving.item.body));
             let target = self.ensure(&leaving.to, now).ok();

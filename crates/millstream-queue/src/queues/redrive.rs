@@ -15,8 +15,8 @@ use crate::storage::Storage;
 pub const REDRIVE_ITEMS_MAX: u64 = 1_000;
 
 impl<S: Storage> Queues<S> {
-    /// Move the oldest items of the queue `from` to the end of the queue `to`, whole: bytes, flags and expiry. They count as never
-    /// delivered there. At most `items_max` and [`REDRIVE_ITEMS_MAX`] are moved; how many were. Fan-out queues of `to` get no copies: they have had theirs.
+    /// Move the oldest items of the queue `from` to the end of the queue `to`, whole: bytes, flags, history, and the expiry that they had
+    /// before they failed, unless that is over. They count as never delivered there. At most `items_max` and [`REDRIVE_ITEMS_MAX`] are moved; how many were. Fan-out queues of `to` get no copies: they have had theirs.
     ///
     /// An item is as safe in its new queue as `from` promises before it leaves the old one: a crash may double it, not lose it.
     ///
@@ -101,10 +101,10 @@ impl<S: Storage> Queues<S> {
         };
         let new = NewItem {
             flags: item.flags,
-            expiry_ms: item.expiry_ms,
-            due_ms: 0,
-            from: None,
+            expiry_ms: item.expiry_after_redrive_ms(now),
+            history: item.history.as_ref(),
             body: &item.body,
+            ..NewItem::default()
         };
         let mut shared = Some(Arc::clone(&item.body));
         let queue = target.name.to_string();

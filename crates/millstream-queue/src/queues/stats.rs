@@ -8,8 +8,8 @@ use crate::protocol::reply;
 use crate::storage::Storage;
 
 impl<S: Storage> Queues<S> {
-    /// Append all numbers as `STAT` lines, without `END`.
-    pub fn stats(&mut self, out: &mut Vec<u8>, now: Moment) {
+    /// Append all numbers as `STAT` lines, without `END`; of the single queues those of the visible ones.
+    pub fn stats(&mut self, is_visible: impl Fn(&str) -> bool, out: &mut Vec<u8>, now: Moment) {
         let queues = || self.slots.iter().filter_map(|slot| slot.queue.as_ref());
         let counters = &self.counters;
         let connections = self.connections.iter().flatten().count();
@@ -54,16 +54,17 @@ impl<S: Storage> Queues<S> {
             ("queue_deletes", counters.queue_deletes),
             ("queue_expires", counters.queue_expires),
             ("auth_failures", counters.auth_failures),
+            ("denials", counters.denials),
         ] {
             reply::stat(out, name, &count);
         }
         self.latencies.tell(|name, us| reply::stat(out, name, &us));
-        for name in self.names() {
+        for name in self.names().into_iter().filter(|name| is_visible(name)) {
             self.queue_stats(&name, now, |key, value| {
                 reply::stat(out, &format!("queue_{name}_{key}"), &value)
             });
         }
-        for (name, _) in self.closed() {
+        for (name, _) in self.closed().filter(|(name, _)| is_visible(name)) {
             reply::stat(out, &format!("queue_{name}_closed"), &1);
         }
     }
@@ -73,12 +74,19 @@ impl<S: Storage> Queues<S> {
         self.queue_stats(name, now, |key, value| reply::stat(out, key, &value))
     }
 
-    /// Append the numbers of these queues, or of all, as `dump_stats` shows them, without `END`.
-    pub fn dump_stats(&mut self, names: &[&str], out: &mut Vec<u8>, now: Moment) {
+    /// Append the numbers of these queues, or of all, as far as they are visible, as `dump_stats` shows them, without `END`.
+    pub fn dump_stats(
+        &mut self,
+        names: &[&str],
+        is_visible: impl Fn(&str) -> bool,
+        out: &mut Vec<u8>,
+        now: Moment,
+    ) {
         let all = self.names();
         for name in all
             .iter()
             .filter(|name| names.is_empty() || names.contains(&&***name))
+            .filter(|name| is_visible(name))
         {
             out.extend_from_slice(format!("queue '{name}' {{\r\n").as_bytes());
             self.queue_stats(name, now, |key, value| {
@@ -89,11 +97,12 @@ impl<S: Storage> Queues<S> {
     }
 
     /// One queue's numbers by the names that `stats` gives them; `None` if there is no such queue.
-    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 20]> {
+    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 23]> {
         let id = *self.names.get(name)?;
         let queue = self.queue_mut(id)?;
         let (oldest_age_ms, oldest_open_age_ms) =
             (queue.oldest_age_ms(now), queue.oldest_open_age_ms(now));
+        let failing = queue.failing(now);
         let counters = &queue.counters;
         let (mem_items, mem_bytes) = queue.held();
         let age_ms = if queue.items() == 0 {
@@ -112,6 +121,9 @@ impl<S: Storage> Queues<S> {
             ("age", age_ms),
             ("oldest_age", oldest_age_ms),
             ("oldest_open_age", oldest_open_age_ms),
+            ("failing_items", failing.items),
+            ("deliveries_max", failing.deliveries_max),
+            ("first_failure_age", failing.first_failure_age_ms),
             ("discarded", counters.discarded),
             ("failed_items", counters.failed_items),
             ("refused_items", counters.refused),

@@ -93,7 +93,7 @@ impl<S: Storage> Queues<S> {
             let Some((connection, item)) = queue.overdue(now) else {
                 break;
             };
-            queue.give_back(item);
+            queue.give_back(item, now);
             if let Some(connection) = self.connection(connection) {
                 connection.opens.retain(|open| *open != (id, item));
             }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tracing::{debug, info, warn};
 
+use super::attempts::{self, PENALTY};
 use super::clock;
 use super::core::{Core, Place, State};
 use crate::address::Address;
@@ -24,15 +25,12 @@ const ROUNDS_MAX: usize = 4;
 /// A connection that keeps no more than this in memory is not ended for want of memory.
 const BUFFER_BYTES_SMALL: usize = 128 << 10;
 
-/// How long the answer to a wrong password takes.
-const PENALTY: Duration = Duration::from_secs(1);
-
 /// Serve a connection until it ends.
 pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     core: Rc<Core>,
     stream: T,
     session: Session,
-    peer: Address,
+    (peer, place): (Address, attempts::Place),
 ) {
     let mut connection = Connection {
         core,
@@ -40,7 +38,9 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         session,
         buffer_bytes: 0,
         peer,
+        place,
         penalty: None,
+        gate: None,
         commit: None,
         begun: None,
         half_since_us: None,
@@ -69,8 +69,12 @@ struct Connection<T> {
     /// What the session kept in memory when it was counted last.
     buffer_bytes: usize,
     peer: Address,
+    /// Where the client is.
+    place: attempts::Place,
     /// The output waits for this time to pass, since a password was wrong.
     penalty: Option<Pin<Box<tokio::time::Sleep>>>,
+    /// No password is looked at before this time, since a password from the same place was wrong.
+    gate: Option<Pin<Box<tokio::time::Sleep>>>,
     /// The output waits for this commit.
     commit: Option<u64>,
     /// When the requests came whose output is to be sent, and whether there is a `set` among them.
@@ -114,11 +118,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         }
         for _ in 0..ROUNDS_MAX {
             if let Some(penalty) = &mut self.penalty {
-                if penalty.as_mut().poll(context).is_pending() {
+                if penalty.as_mut().poll(context).is_pending() && !self.core.is_stopping() {
                     return self.pause(state);
                 }
                 self.penalty = None;
-                self.session.release();
             }
             if !self.session.output().is_empty() {
                 match self.poll_send(state, context) {
@@ -128,6 +131,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             }
             if self.session.is_closed() {
                 return Poll::Ready(Ok(()));
+            }
+            if self.session.is_unknown() {
+                if !self.must_wait(state, context) {
+                    self.session.release();
+                } else if self.core.is_stopping() {
+                    return Poll::Ready(Ok(()));
+                }
             }
             let Some(place) = state.place(self.session.id()) else {
                 return Poll::Ready(Ok(()));
@@ -159,6 +169,28 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         // There is more to do, after the others.
         context.waker().wake_by_ref();
         self.pause(state)
+    }
+
+    /// Whether a password must not be looked at now, since one from the same place was wrong. The session is on hold then.
+    #[cold]
+    fn must_wait(&mut self, state: &mut State, context: &mut Context<'_>) -> bool {
+        loop {
+            if let Some(gate) = &mut self.gate {
+                if gate.as_mut().poll(context).is_pending() {
+                    return true;
+                }
+                self.gate = None;
+            }
+            // Others that waited may have tried before.
+            let now_us = clock::steady_us();
+            let Some(until_us) = state.attempts.wait_until(self.place, now_us) else {
+                return false;
+            };
+            let left = Duration::from_micros(until_us - now_us);
+            self.gate = Some(Box::pin(tokio::time::sleep(left)));
+            // Reading goes on, so that a client that has gone does not keep its place in the line.
+            self.session.hold();
+        }
     }
 
     /// Count what this connection keeps in memory; false if it is among those that keep too much.
@@ -206,9 +238,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             self.core.commit_wanted.notify_one();
         }
         if let Some(name) = self.session.take_refused() {
-            warn!("{}: wrong password for {name:?}", self.peer);
+            warn!(
+                "{}: wrong password for {name:?}; the next one from there is looked at in {PENALTY:?}",
+                self.peer
+            );
             state.queues.counters().auth_failures += 1;
+            state.attempts.failed(self.place, now.steady_us);
             self.penalty = Some(Box::pin(tokio::time::sleep(PENALTY)));
+        }
+        let (denials, why) = self.session.take_denials();
+        if denials > 0 {
+            state.queues.counters().denials += denials;
+            if let Some(why) = why {
+                warn!("{}: {why}", self.peer);
+            }
         }
         match self.session.take_demand() {
             None => {}
@@ -222,7 +265,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             true => self.half_since_us.or(Some(now.steady_us)),
             false => None,
         };
-        if self.session.is_waiting() {
+        if self.session.is_waiting() || self.session.is_unknown() {
             // A wait is no latency: what counts is the time from its end.
             self.begun = None;
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tracing::error;
 
+use super::attempts::Attempts;
 use super::reload::Live;
 use super::{ServerOptions, clock, descriptors};
 use crate::connection::ConnectionId;
@@ -65,6 +66,8 @@ pub(super) struct State {
     pub(super) reads_before: u64,
     /// Nobody waits to be told that something was read: somebody looks for it, or is not to.
     pub(super) awake: bool,
+    /// From where wrong passwords came.
+    pub(super) attempts: Attempts,
     /// For when the timer is set.
     pub(super) timer_us: Option<u64>,
 }
@@ -105,6 +108,7 @@ impl Core {
                 reads: 0,
                 reads_before: 0,
                 awake: true,
+                attempts: Attempts::default(),
                 timer_us: None,
             }),
             options,

@@ -14,6 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::ServerError;
+use super::attempts::Place;
 use super::connection::{serve, turned_away};
 use super::core::Core;
 use crate::address::Address;
@@ -191,7 +192,10 @@ fn bind_unix(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
 async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
     loop {
         match listener.accept().await {
-            Ok((client, peer)) => begin(client, peer, &core, compat),
+            Ok((client, peer)) => {
+                let place = client.place();
+                begin(client, (peer, place), &core, compat);
+            }
             // A connection that is gone already, or no file descriptor for it: others will come.
             Err(error) => {
                 warn!("cannot take a connection: {error}");
@@ -201,14 +205,14 @@ async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
     }
 }
 
-fn begin(client: Client, peer: Address, core: &Rc<Core>, compat: Compat) {
+fn begin(client: Client, peer: (Address, Place), core: &Rc<Core>, compat: Compat) {
     let room = core.with(|state| {
         let room = state.connections < state.connections_max();
         state.connections += usize::from(room);
         room
     });
     if !room {
-        turned_away(&peer, "too many connections");
+        turned_away(&peer.0, "too many connections");
         // If it does not fit into the socket's buffer, the peer has sent nothing and reads nothing: let it be.
         let _ = client.try_write(b"SERVER_ERROR too many open connections\r\n");
         return;
@@ -231,7 +235,7 @@ fn begin(client: Client, peer: Address, core: &Rc<Core>, compat: Compat) {
         Client::Tcp(stream) => {
             let tls = core.with(|state| state.live.tls.clone());
             if let Err(error) = stream.set_nodelay(true) {
-                debug!("{peer}: {error}");
+                debug!("{}: {error}", peer.0);
             }
             tokio::task::spawn_local(async move {
                 match tls {
@@ -248,19 +252,30 @@ async fn serve_tls(
     stream: TcpStream,
     tls: &TlsAcceptor,
     session: impl FnOnce() -> Session,
-    peer: Address,
+    peer: (Address, Place),
 ) {
     let why = match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
         Ok(Ok(stream)) => return serve(core, stream, session(), peer).await,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no handshake in time".to_owned(),
     };
-    turned_away(&peer, &why);
+    turned_away(&peer.0, &why);
     core.with(|state| state.connections -= 1);
     core.has_ended();
 }
 
 impl Client {
+    /// Where it is, for the passwords that it tries.
+    fn place(&self) -> Place {
+        match self {
+            Client::Tcp(stream) => {
+                let address = stream.peer_addr();
+                address.map_or(Place::User(None), |address| Place::of(address.ip()))
+            }
+            Client::Unix(stream) => Place::User(stream.peer_cred().ok().map(|user| user.uid())),
+        }
+    }
+
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Client::Tcp(stream) => stream.try_write(bytes),

@@ -16,7 +16,7 @@ use super::{ServerError, ServerOptions, tls};
 use crate::config::Config;
 use crate::protocol::Limits;
 use crate::queues::QueuesLimits;
-use crate::session::{Compat, Credentials, SessionOptions};
+use crate::session::{Compat, Credentials, Rights, SessionOptions};
 
 /// What all files said, checked.
 pub(super) struct Loaded {
@@ -33,6 +33,31 @@ pub(super) struct Live {
 }
 
 impl Live {
+    /// Say in the log whose rights are not as somebody may think.
+    pub(super) fn warn_of_rights(&self) {
+        let SessionOptions {
+            credentials,
+            rights,
+            ..
+        } = &*self.memcached;
+        let Some(credentials) = credentials else {
+            return;
+        };
+        if rights.names().next().is_none() {
+            return;
+        }
+        for name in credentials.names() {
+            if !rights.names().any(|known| known == name) {
+                warn!("\"{name}\" has no rights, since there is no [user.{name:?}]");
+            }
+        }
+        for name in rights.names() {
+            if !credentials.names().any(|known| known == name) {
+                warn!("user.{name}: there is no such name in the file of passwords");
+            }
+        }
+    }
+
     /// The options of connections whose clients expect these replies.
     #[inline]
     pub(super) fn session(&self, compat: Compat) -> &Arc<SessionOptions> {
@@ -56,8 +81,21 @@ impl Loaded {
             .as_ref()
             .map(|(certificates, key)| tls::acceptor(certificates, key))
             .transpose()?;
-        let credentials = options.credentials.as_deref().map(credentials);
-        let live = Live::new(limits, tls, credentials.transpose()?, options.shutdown);
+        let credentials = options
+            .credentials
+            .as_deref()
+            .map(credentials)
+            .transpose()?;
+        let rights = config.rights().clone();
+        if let (None, Some(name), Some(path)) =
+            (&credentials, rights.names().next(), &options.config)
+        {
+            return Err(ServerError::Secret {
+                path: path.clone(),
+                message: format!("user.{name}: rights need names and passwords (--auth-file)"),
+            });
+        }
+        let live = Live::new(limits, tls, (credentials, rights), options.shutdown);
         Ok(Loaded { config, live })
     }
 }
@@ -66,7 +104,7 @@ impl Live {
     fn new(
         limits: ServerLimits,
         tls: Option<TlsAcceptor>,
-        credentials: Option<Credentials>,
+        (credentials, rights): (Option<Credentials>, Rights),
         shutdown: bool,
     ) -> Self {
         let session = |compat| {
@@ -78,6 +116,7 @@ impl Live {
                 },
                 output_bytes: limits.output_bytes,
                 credentials: credentials.clone(),
+                rights: rights.clone(),
                 shutdown,
             })
         };
@@ -136,8 +175,8 @@ impl Core {
                 memcached,
                 ..
             } = loaded.live;
-            let credentials = memcached.credentials.clone();
-            loaded.live = Live::new(limits, tls, credentials, self.options.shutdown);
+            let who = (memcached.credentials.clone(), memcached.rights.clone());
+            loaded.live = Live::new(limits, tls, who, self.options.shutdown);
         }
         state
             .queues
@@ -151,6 +190,7 @@ impl Core {
         self.settle(state);
         self.spin_changed.notify_one();
         info!("configuration read");
+        state.live.warn_of_rights();
         fixed.iter().for_each(|line| warn!("{line}"));
         Ok(fixed)
     }

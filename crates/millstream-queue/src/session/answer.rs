@@ -22,6 +22,7 @@ impl Session {
             _ if self.state == State::Unknown && *request != Request::Quit => {
                 self.authenticate(request)
             }
+            _ if self.grants.is_some() && self.refuses(request) => {}
             Request::Set(set) => self.set(queues, set, now),
             Request::Get(get) => return self.get(queues, *get, now),
             Request::Monitor {
@@ -46,9 +47,8 @@ impl Session {
                 let item = NewItem {
                     flags: set.flags,
                     expiry_ms: expiry_ms(set.expiry, now),
-                    due_ms: 0,
-                    from: None,
                     body: set.data,
+                    ..NewItem::default()
                 };
                 match queues.put(&key, &item, now) {
                     Ok(Put::Stored) => self.say(reply::STORED),
@@ -187,7 +187,11 @@ impl Session {
 
     fn stats<S: Storage>(&mut self, queues: &mut Queues<S>, queue: Option<&[u8]>, now: Moment) {
         match queue {
-            None => queues.stats(&mut self.output, now),
+            None => {
+                let grants = self.grants.clone();
+                let is_visible = |name: &str| grants.as_ref().is_none_or(|may| may.may_see(name));
+                queues.stats(is_visible, &mut self.output, now);
+            }
             Some(queue) => {
                 // `stats items`, `stats slabs` and the like are about memcached's own memory: there is nothing to tell.
                 if let Ok(name) = name::check(queue)
@@ -203,7 +207,9 @@ impl Session {
 
     fn dump_stats<S: Storage>(&mut self, queues: &mut Queues<S>, names: Tokens<'_>, now: Moment) {
         let names: Vec<&str> = names.filter_map(|name| name::check(name).ok()).collect();
-        queues.dump_stats(&names, &mut self.output, now);
+        let grants = self.grants.clone();
+        let is_visible = |name: &str| grants.as_ref().is_none_or(|may| may.may_see(name));
+        queues.dump_stats(&names, is_visible, &mut self.output, now);
         self.say(reply::END);
     }
 

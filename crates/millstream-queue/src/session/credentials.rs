@@ -30,6 +30,11 @@ impl Credential {
 }
 
 impl Credentials {
+    /// All names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(Credential::name)
+    }
+
     /// The entry that a client proves to know with `NAME PASSWORD`.
     pub(super) fn find(&self, said: &[u8]) -> Option<&Credential> {
         self.0

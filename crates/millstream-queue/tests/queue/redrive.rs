@@ -17,7 +17,7 @@ fn dead_letters_go_back_whole_and_in_order() {
          a> get work|redrive dead work|get dead|
          a< END|2|END|
          a> get work/details|get work/details|get work|
-         a< VALUE work/details 1 3 4 1700000000000 0 0|one|END|VALUE work/details 2 3 5 1700000000000 0 0|two|END|END|
+         a< VALUE work/details 1 3 4 1700000000000 0 0 1700000000000 work failed 1700000000000 1 0|one|END|VALUE work/details 2 3 5 1700000000000 0 0 1700000000000 work failed 1700000000000 1 0|two|END|END|
          crash
          a> get work|get dead|redrive dead work|
          a< END|END|0|",
@@ -31,7 +31,7 @@ fn flags_and_expiry_go_along() {
         "a> set dead 7 60 3|one|redrive dead work|
          a< STORED|1|
          a> get work/peek/details|
-         a< VALUE work/peek/details 7 3 0 1700000000000 1700000060000 0|one|END|
+         a< VALUE work/peek/details 7 3 0 1700000000000 1700000060000 0 0|one|END|
          power
          a> get work/peek|get dead|
          a< VALUE work/peek 7 3|one|END|END|

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 
 use millstream_queue::address::{Address, Stream};
+use serde::{Deserialize, Serialize};
 
 use super::super::{Failure, address};
 use super::secure;
@@ -62,25 +63,41 @@ const AUTH_VARIABLE: &str = "MILLSTREAM_QUEUE_AUTH";
 pub(super) struct Item {
     pub(super) body: Vec<u8>,
     /// The words of the line before it: flags, length, and what else the server tells.
-    words: Vec<u64>,
+    words: Vec<String>,
 }
 
 impl Item {
     pub(super) fn flags(&self) -> u64 {
-        self.words.first().copied().unwrap_or(0)
+        self.number(0).unwrap_or(0)
     }
 
     /// What only a server of Millstream tells, when it is asked for details.
     pub(super) fn details(&self) -> Option<Details> {
-        match self.words.as_slice() {
-            [_, _, id, added_ms, expiry_ms, deliveries] => Some(Details {
-                id: *id,
-                added_ms: *added_ms,
-                expiry_ms: *expiry_ms,
-                deliveries: *deliveries,
+        let [_, _, _, _, _, _, more @ ..] = self.words.as_slice() else {
+            return None;
+        };
+        let origin = match more {
+            [_, queue, reason, _, _, _, ..] => Some(Origin {
+                queue: queue.clone(),
+                reason: reason.clone(),
+                left_ms: self.number(9)?,
+                deliveries: self.number(10)?,
+                expires_ms: self.number(11).filter(|&at| at != 0),
             }),
             _ => None,
-        }
+        };
+        Some(Details {
+            id: self.number(2)?,
+            added_ms: self.number(3)?,
+            expiry_ms: self.number(4)?,
+            deliveries: self.number(5)?,
+            first_failed_ms: self.number(6).filter(|&at| at != 0),
+            origin,
+        })
+    }
+
+    fn number(&self, at: usize) -> Option<u64> {
+        self.words.get(at)?.parse().ok()
     }
 }
 
@@ -93,6 +110,26 @@ pub(super) struct Details {
     pub(super) expiry_ms: u64,
     /// How often it was delivered and came back.
     pub(super) deliveries: u64,
+    /// When it first came back, here or in the queue that it left; wall clock in milliseconds.
+    pub(super) first_failed_ms: Option<u64>,
+    /// The queue that it left.
+    pub(super) origin: Option<Origin>,
+}
+
+/// The queue that an item left because it failed or expired there, and how it was then.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Origin {
+    queue: String,
+    /// `failed` or `expired`.
+    reason: String,
+    /// When it left, in milliseconds since 1970.
+    left_ms: u64,
+    /// How often it had been delivered and come back.
+    deliveries: u64,
+    /// When it was to expire, in milliseconds since 1970; without it never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_ms: Option<u64>,
 }
 
 /// A connection, plain or not.
@@ -219,14 +256,11 @@ impl Client {
         if line == "END" {
             return Ok(None);
         }
-        let words: Option<Vec<u64>> = line.strip_prefix("VALUE ").and_then(|value| {
-            let words = value.split(' ').skip(1);
-            words.map(|word| word.parse().ok()).collect()
-        });
-        let Some(words) = words else {
+        let Some(value) = line.strip_prefix("VALUE ") else {
             return Err(self.lost(&line));
         };
-        let bytes = words.get(1).and_then(|&bytes| usize::try_from(bytes).ok());
+        let words: Vec<String> = value.split(' ').skip(1).map(str::to_owned).collect();
+        let bytes = words.get(1).and_then(|bytes| bytes.parse::<usize>().ok());
         let Some(bytes) = bytes.filter(|&bytes| bytes <= ITEM_BYTES_MAX) else {
             return Err(self.lost(&line));
         };

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::client::Item;
+use super::client::{Item, Origin};
 
 /// Up to here `set` takes an expiry for seconds from now: 30 days.
 const RELATIVE_MAX_S: u64 = 2_592_000;
@@ -34,6 +34,12 @@ pub(super) struct Line<'a> {
     /// How often it was delivered and came back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deliveries: Option<u64>,
+    /// When it first came back, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_failed_ms: Option<u64>,
+    /// The queue that it left because it failed or expired there. An item that is put again has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<Origin>,
 }
 
 impl<'a> Line<'a> {
@@ -49,6 +55,8 @@ impl<'a> Line<'a> {
             id: details.map(|it| it.id),
             added_ms: details.map(|it| it.added_ms),
             deliveries: details.map(|it| it.deliveries),
+            first_failed_ms: details.and_then(|it| it.first_failed_ms),
+            origin: details.and_then(|it| it.origin.clone()),
         }
     }
 

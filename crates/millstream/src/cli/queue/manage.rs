@@ -85,8 +85,8 @@ pub(super) struct ReloadArgs {
 /// The options of `millstream queue redrive`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Items keep their bytes, flags and expiry, and count as never delivered. They go to the end of the other queue, those that are in the
-first queue now.
+Items keep their bytes and flags, and count as never delivered. They expire when they were to expire before they failed, unless that is over;
+then they do not expire. They go to the end of the other queue, those that are in the first queue now.
 
 Example:
   millstream queue redrive bad-orders orders")]

@@ -21,7 +21,8 @@ const ITEM_BYTES_MIN: usize = 1 << 20;
 /// The options of `millstream queue salvage`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-All items whose records are sound go to a new queue, in their order, with flags, expiry and delay. The damaged queue is only read, and stays
+All items whose records are sound go to a new queue, in their order, with flags, expiry and delay; without --live also where they come
+from and since when they failed. The damaged queue is only read, and stays
 until it is deleted. What a lost record said is unknown: an item may be missing, and one that had been taken may be there again.
 
 Examples:
@@ -144,8 +145,9 @@ fn store(args: &Args, salvage: &mut Salvage, report: &mut Report) -> Result<(), 
             flags: found.item.flags,
             expiry_ms: found.item.expiry_ms,
             due_ms: found.due_ms,
-            from: None,
+            history: found.item.history.as_ref(),
             body: &found.item.body,
+            ..NewItem::default()
         };
         match queues.put(&key, &new, now).map_err(Failure::failed)? {
             Put::Stored => {}

@@ -1,0 +1,132 @@
+//! Whether other programs want the cores that this thread uses.
+//!
+//! A thread that stays awake while others want its core gets its share of it, and then waits for some milliseconds while they have theirs; one that
+//! sleeps is let in as soon as it is woken. So staying awake helps on a machine with a core to spare only, and hurts on a busy one. Linux tells how
+//! long a thread was ready to run and did not: the second number of `/proc/thread-self/schedstat`.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// How often the system is asked.
+const LOOK_EVERY_US: u64 = 1_000;
+/// A thread that waits for so long in all, and for such a part of the time, is kept from its core by others.
+const WAITED_US_MIN: u64 = 1_000;
+const WAITED_PART: u64 = 10;
+/// How long it is not tried again to stay awake: from the first to the second, doubled each time.
+const REST_US_MIN: u64 = 250_000;
+const REST_US_MAX: u64 = 4_000_000;
+/// Without contention for so long while awake, the next rest is a short one again.
+const CALM_US: u64 = 1_000_000;
+
+/// How long this thread has waited for a core.
+pub(super) struct Contention<W> {
+    waited_us: W,
+    /// What it was at this time.
+    last_us: Option<(u64, u64)>,
+    /// Time awake since there was contention.
+    calm_us: u64,
+    rest_us: u64,
+}
+
+/// What the system says of this thread, in microseconds; `None` where it says nothing.
+pub(super) fn waited_by_this_thread() -> impl FnMut() -> Option<u64> {
+    let file = File::open("/proc/thread-self/schedstat").ok();
+    move || {
+        let mut text = [0; 64];
+        let length = file.as_ref()?.read_at(&mut text, 0).ok()?;
+        let text = str::from_utf8(text.get(..length)?).ok()?;
+        let waited_ns: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        Some(waited_ns / 1_000)
+    }
+}
+
+impl<W: FnMut() -> Option<u64>> Contention<W> {
+    pub(super) fn new(waited_us: W) -> Self {
+        Contention {
+            waited_us,
+            last_us: None,
+            calm_us: 0,
+            rest_us: REST_US_MIN,
+        }
+    }
+
+    /// The thread is awake: for how many microseconds it had better sleep between requests, because others want its core.
+    #[inline]
+    pub(super) fn look(&mut self, now_us: u64) -> Option<u64> {
+        match self.last_us {
+            Some((at_us, _)) if now_us.saturating_sub(at_us) < LOOK_EVERY_US => None,
+            _ => self.look_now(now_us),
+        }
+    }
+
+    fn look_now(&mut self, now_us: u64) -> Option<u64> {
+        let waited_us = (self.waited_us)()?;
+        let (at_us, before_us) = self.last_us.replace((now_us, waited_us))?;
+        let (passed_us, waited_us) = (
+            now_us.saturating_sub(at_us),
+            waited_us.saturating_sub(before_us),
+        );
+        if waited_us < WAITED_US_MIN || waited_us * WAITED_PART < passed_us {
+            self.calm_us += passed_us;
+            if self.calm_us >= CALM_US {
+                self.rest_us = REST_US_MIN;
+            }
+            return None;
+        }
+        let rest_us = self.rest_us;
+        self.rest_us = (rest_us * 2).min(REST_US_MAX);
+        self.calm_us = 0;
+        // What is waited for during the rest says nothing.
+        self.last_us = None;
+        Some(rest_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_kept_from_its_core_rests_longer_each_time_until_it_is_calm() {
+        let waited = Cell::new(Some(0));
+        let mut contention = Contention::new(|| waited.get());
+        let wait = |us: u64| waited.set(waited.get().map(|before| before + us));
+        let mut now_us = 0;
+        let mut step = |contention: &mut Contention<_>, us: u64| {
+            now_us += us;
+            contention.look(now_us)
+        };
+        assert_eq!(step(&mut contention, 5), None);
+        // Some waiting is usual, and so is a long wait now and then.
+        wait(900);
+        assert_eq!(step(&mut contention, 2_000), None);
+        wait(1_500);
+        assert_eq!(step(&mut contention, 20_000), None);
+        wait(4_000);
+        assert_eq!(step(&mut contention, 500), None, "too soon to ask");
+        assert_eq!(step(&mut contention, 3_500), Some(REST_US_MIN));
+        // What comes during the rest does not count, and the next rest is longer.
+        wait(100_000);
+        assert_eq!(step(&mut contention, REST_US_MIN), None);
+        for rest_us in [500_000, 1_000_000, 2_000_000, REST_US_MAX, REST_US_MAX] {
+            wait(4_000);
+            assert_eq!(step(&mut contention, 5_000), Some(rest_us));
+            assert_eq!(step(&mut contention, rest_us), None);
+        }
+        assert_eq!(step(&mut contention, CALM_US), None);
+        wait(4_000);
+        assert_eq!(step(&mut contention, 5_000), Some(REST_US_MIN));
+        waited.set(None);
+        assert_eq!(step(&mut contention, 5_000), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_system_says_how_long_this_thread_has_waited() {
+        let mut waited_us = waited_by_this_thread();
+        let first = waited_us().unwrap();
+        assert!(waited_us().unwrap() >= first);
+    }
+}

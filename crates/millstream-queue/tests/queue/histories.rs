@@ -1,0 +1,233 @@
+//! What is known of an item that failed: how often and since when, which queue it left and why, and what it brings back when it is
+//! redriven.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::Path;
+
+use millstream_queue::Moment;
+use millstream_queue::config::{Config, Sync};
+use millstream_queue::queues::Queues;
+use millstream_queue::salvage::Salvage;
+use millstream_queue::session::{Session, SessionOptions};
+use millstream_queue::storage::JournalStorage;
+
+use crate::script::{World, play};
+
+const CONFIG: &str = "
+    [queue.work]
+    max_deliveries = 2
+    error_queue = 'dead'
+    expire_to = 'late'
+";
+
+#[test]
+fn deliveries_and_the_first_failure_are_told_and_survive_a_crash() {
+    let mut world = World::new("");
+    world.play(
+        "a> set q 0 0 1|x|get q/peek/details|get q/open|
+         a< STORED|VALUE q/peek/details 0 1 0 1700000000000 0 0 0|x|END|VALUE q/open 0 1|x|END|
+         +1000
+         a> get q/abort|get q/peek/details|get q/open|
+         a< END|VALUE q/peek/details 0 1 0 1700000000000 0 1 1700000001000|x|END|VALUE q/open 0 1|x|END|
+         +1000
+         a!
+         b> get q/peek/details|
+         b< VALUE q/peek/details 0 1 0 1700000000000 0 2 1700000001000|x|END|
+         crash
+         b> get q/peek/details|
+         b< VALUE q/peek/details 0 1 0 1700000000000 0 2 1700000001000|x|END|",
+    );
+    world.pass(500);
+    let numbers: std::collections::BTreeMap<_, _> = world
+        .queues
+        .numbers_of("q", world.now)
+        .into_iter()
+        .flatten()
+        .collect();
+    assert_eq!(
+        ["failing_items", "deliveries_max", "first_failure_age"].map(|name| numbers[name]),
+        [1, 2, 1_500]
+    );
+    world.play("b> get q|\nb< VALUE q 0 1|x|END|");
+    let numbers: Vec<_> = world
+        .queues
+        .numbers_of("q", world.now)
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| ["failing_items", "deliveries_max", "first_failure_age"].contains(name))
+        .map(|(_, value)| value)
+        .collect();
+    assert_eq!(numbers, [0, 0, 0]);
+}
+
+#[test]
+fn stats_count_failing_items_that_are_open_or_only_on_disk() {
+    let mut world = World::new("[defaults]\nmax_opens = 3");
+    world.play(
+        "a> set q 0 0 1|1|set q 0 0 1|2|set q 0 0 1|3|get q/open|get q/open|
+         a< STORED|STORED|STORED|VALUE q/open 0 1|1|END|VALUE q/open 0 1|2|END|
+         a!
+         crash",
+    );
+    let failing = |world: &mut World| {
+        let numbers = world.queues.numbers_of("q", world.now).unwrap();
+        numbers
+            .iter()
+            .find(|(name, _)| *name == "failing_items")
+            .unwrap()
+            .1
+    };
+    assert_eq!(failing(&mut world), 2);
+    world.play("a> get q/open|\na< VALUE q/open 0 1|1|END|");
+    assert_eq!(failing(&mut world), 2);
+    world.play("a> get q/close|get q|get q|\na< END|VALUE q 0 1|2|END|VALUE q 0 1|3|END|");
+    assert_eq!(failing(&mut world), 0);
+}
+
+#[test]
+fn a_dead_letter_knows_where_it_comes_from_and_keeps_its_expiry_for_the_redrive() {
+    play(
+        CONFIG,
+        "a> set work 7 60 3|one|get work/open|
+         a< STORED|VALUE work/open 7 3|one|END|
+         +1000
+         a> get work/abort|get work/open|get work/abort|get dead/peek/details|
+         a< END|VALUE work/open 7 3|one|END|END|VALUE dead/peek/details 7 3 0 1700000001000 0 0 1700000001000 work failed 1700000001000 2 1700000060000|one|END|
+         crash
+         a> get dead/peek/details|redrive dead work|get work/peek/details|
+         a< VALUE dead/peek/details 7 3 0 1700000001000 0 0 1700000001000 work failed 1700000001000 2 1700000060000|one|END|1|VALUE work/peek/details 7 3 3 1700000001000 1700000060000 0 1700000001000 work failed 1700000001000 2 1700000060000|one|END|
+         crash
+         a> get work/peek|get dead|
+         a< VALUE work/peek 7 3|one|END|END|
+         +1000
+         a> get work/open|get work/abort|get work/open|get work/abort|get dead/details|
+         a< VALUE work/open 7 3|one|END|END|VALUE work/open 7 3|one|END|END|VALUE dead/details 7 3 2 1700000002000 0 0 1700000001000 work failed 1700000002000 4 1700000060000|one|END|",
+    );
+}
+
+#[test]
+fn a_redriven_item_expires_when_it_was_to_and_one_whose_time_is_over_no_more() {
+    play(
+        "[queue.work]\nmax_deliveries = 1\nerror_queue = 'dead'\n[queue.dead]\nmax_age = '1h'",
+        "a> set work 0 60 5|early|set work 0 120 4|late|get work/open|get work/abort|get work/open|get work/abort|
+         a< STORED|STORED|VALUE work/open 0 5|early|END|END|VALUE work/open 0 4|late|END|END|
+         +90000
+         a> redrive dead work|
+         a< 2|
+         +31000
+         a> get work|get work|
+         a< VALUE work 0 5|early|END|END|",
+    );
+}
+
+#[test]
+fn an_expired_item_says_so() {
+    play(
+        CONFIG,
+        "a> set work 0 2 1|x|
+         a< STORED|
+         +2000
+         a> get late/peek/details|redrive late work|get work/details|
+         a< VALUE late/peek/details 0 1 0 1700000002000 0 0 0 work expired 1700000002000 0 1700000002000|x|END|1|VALUE work/details 0 1 2 1700000002000 0 0 0 work expired 1700000002000 0 1700000002000|x|END|",
+    );
+}
+
+#[test]
+fn a_history_is_kept_when_an_item_is_written_again() {
+    let mut world = World::new(CONFIG);
+    world.play(
+        "a> set work 0 60 3|one|get work/open|get work/abort|get work/open|get work/abort|
+         a< STORED|VALUE work/open 0 3|one|END|END|VALUE work/open 0 3|one|END|END|",
+    );
+    let body = "x".repeat(5_000);
+    for _ in 0..9_000 {
+        world.send(
+            'b',
+            format!("set dead 0 0 5000\r\n{body}\r\nget dead/open\r\n").as_bytes(),
+        );
+        world.received('b');
+        // The old letter stays open while others come and go behind it.
+        world.send('c', b"get dead\r\n");
+        world.received('c');
+    }
+    let numbers = world.queues.numbers_of("dead", world.now).unwrap();
+    assert!(
+        numbers
+            .iter()
+            .any(|&(name, value)| name == "journal_rotations" && value > 0)
+    );
+    world.play(
+        "b!
+         crash
+         b> get dead/details|
+         b< VALUE dead/details 0 3 0 1700000000000 0 1 1700000000000 work failed 1700000000000 2 1700000060000|one|END|",
+    );
+}
+
+const NOW: Moment = Moment {
+    wall_ms: 1_700_000_000_000,
+    steady_us: 0,
+};
+
+/// A queue as the version before histories wrote it, with items in every kind of record.
+fn copy_of_v1(folder: &Path) {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1/jobs");
+    let to = folder.join("jobs");
+    fs::create_dir_all(to.join("cursors")).unwrap();
+    for name in ["control", "cursors/consumed", "segment-0000000000.log"] {
+        fs::copy(fixture.join(name), to.join(name)).unwrap();
+    }
+    // The end of the segment is zeros, which are not kept in the fixture.
+    let segment = to.join("segment-0000000000.log");
+    let file: File = OpenOptions::new().write(true).open(segment).unwrap();
+    file.set_len(16 << 20).unwrap();
+}
+
+#[test]
+fn a_queue_of_an_earlier_version_is_read_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    copy_of_v1(folder.path());
+    let mut salvage = Salvage::read(folder.path().join("jobs")).unwrap();
+    let salvaged: Vec<_> = std::iter::from_fn(|| salvage.next_item())
+        .map(|found| (found.item.body.to_vec(), found.item.deliveries))
+        .collect();
+    let expected: [(&[u8], u32); 4] = [(b"one", 1), (b"two", 0), (b"delayed", 0), (b"numbered", 0)];
+    assert_eq!(
+        salvaged,
+        expected.map(|(body, count)| (body.to_vec(), count))
+    );
+    drop(salvage);
+    for run in 0..2 {
+        let config: Config = "[queue.jobs]\nmax_deliveries = 9".parse().unwrap();
+        let storage = JournalStorage::open(folder.path(), 1 << 10).unwrap();
+        let mut queues = Queues::open(storage, config.or_sync(Sync::Always), NOW).unwrap();
+        assert_eq!(queues.closed().count(), 0);
+        let mut session = Session::new(&mut queues, SessionOptions::default());
+        let mut ask = |request: &str| {
+            session.receive(&mut queues, request.replace('|', "\r\n").as_bytes(), NOW);
+            let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
+            session.sent(usize::MAX);
+            answer
+        };
+        match run {
+            0 => {
+                let told = ask("get jobs/peek/details|");
+                assert!(
+                    told.ends_with(" 1700000000000 1700003600000 1 0|one|END|"),
+                    "{told}"
+                );
+                ask("get jobs/open|get jobs/abort|");
+            }
+            _ => {
+                let told = ask("get jobs/details|");
+                let end = " 1700000000000 1700003600000 2 1700000000000|one|END|";
+                assert!(told.ends_with(end), "{told}");
+                let rest = ask("get jobs|get jobs|get jobs|");
+                assert_eq!(
+                    rest,
+                    "VALUE jobs 2 3|two|END|VALUE jobs 0 8|numbered|END|END|"
+                );
+            }
+        }
+    }
+}

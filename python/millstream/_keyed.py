@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import _kernels, _logic, _millstream
+from . import _kernels, _logic, _millstream, _states
 from ._errors import FlowUsageError
 from ._flow import Stream, callable_or_raise, calling, collecting, same_times
 from ._time import nanos
@@ -174,8 +174,9 @@ class KeyedStream:
         is called when one fires.
 
         A *function* ``(state, value)`` with ``state=``, which makes the state of a key, an object that the
-        function changes. What it gives is the output; None is no output. The state keeps what the function
-        did to it before it failed.
+        function changes in place. What it gives is the output; None is no output. The state keeps what the
+        function did to it before it failed. A state that cannot be changed (a number, text, a tuple, a frozen
+        dataclass) is refused: :meth:`stateful_map` takes a function that returns the new state.
 
         ``ttl``: a key that has had no value for so long is forgotten; in event time where the stream has it.
 
@@ -198,6 +199,10 @@ class KeyedStream:
             callable_or_raise("state=", state)
         else:
             without_arguments_or_raise(logic)
+        if state is not None:
+            _states.own_state_or_raise(name, state)
+            _states.state_first_or_raise("stateful", logic, state)
+            state = _states.changeable(name, state)
         plain = state is not None or (isinstance(logic, type) and _logic.is_plain(logic))
         if plain and ttl is None and not self._timed:
             # Loops in Python beat calls from native code where time does not matter.
@@ -207,7 +212,50 @@ class KeyedStream:
             return self._keep("stateful", name, _kernels.stateful_function(logic, state, tolerant), on_error)
         life = None if ttl is None else nanos("ttl", ttl)
         make, function = (logic, None) if state is None else (state, logic)
-        pipe = self._home().stateful(name, make, function, self._timed, life, on_error)
+        pipe = self._home().stateful(name, make, function, False, self._timed, life, on_error)
+        return KeyedStream([pipe], True, self._timed)
+
+    def stateful_map(
+        self,
+        name: str,
+        f: Callable[[Any, Any], tuple[Any, Any]],
+        state: Callable[[], Any] | None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream:
+        """One output for each value, by a function ``(state, value)`` that returns ``(new state, output)``.
+
+        Args:
+            name: the name of the step, by which its state is found again.
+            f: the function. A new state of None forgets the key. The output is given as it is, None too.
+            state: makes the state of a key that has none; without it the function is given None.
+            on_error: what becomes of a value on which the function raises; the state stays as it was.
+            ttl: a key that has had no value for so many seconds is forgotten; in event time where the stream
+                has it.
+
+        Raises:
+            FlowUsageError: a name that is missing, no function, arguments in the other order.
+            StepError: while the flow runs, where the function gives something else than a pair.
+
+        >>> import millstream as ms
+        >>> def running(total: int, value: int) -> tuple[int, int]:
+        ...     return total + value, total + value
+        >>> flow, out = ms.Flow("totals"), ms.testing.collect()
+        >>> sales = flow.source("sales", ms.testing.items([("a", 1), ("b", 5), ("a", 2)]))
+        >>> keyed = sales.key_by(lambda sale: sale[0]).map(lambda sale: sale[1])
+        >>> keyed.stateful_map("totals", running, state=int).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [('a', 1), ('b', 5), ('a', 3)]
+        """
+        callable_or_raise("stateful_map", f)
+        named_or_raise("stateful_map", name)
+        if state is not None:
+            callable_or_raise("state=", state)
+        _states.state_first_or_raise("stateful_map", f, state)
+        life = None if ttl is None else nanos("ttl", ttl)
+        make = _states.nothing if state is None else state
+        pipe = self._home().stateful(name, make, f, True, self._timed, life, on_error)
         return KeyedStream([pipe], True, self._timed)
 
     def window(

@@ -260,6 +260,7 @@ class Pipe:
         name: str,
         make: Callable[[], object],
         function: Callable[[Any, Any], object] | None,
+        returns: bool,
         timed: bool,
         ttl: int | None,
         on_error: object,

@@ -120,12 +120,14 @@ impl Pipe {
     }
 
     /// State of the user's own for each key: objects that `make` gives, or states that it gives for
-    /// `function`. `ttl` in nanoseconds.
+    /// `function`, which changes them or, if it `returns` it, gives the next one. `ttl` in nanoseconds.
+    #[expect(clippy::too_many_arguments, reason = "each is a word of the description")]
     fn stateful(
         &self,
         name: &str,
         make: Py<PyAny>,
         function: Option<Py<PyAny>>,
+        returns: bool,
         timed: bool,
         ttl: Option<i64>,
         on_error: &Bound<'_, PyAny>,
@@ -138,7 +140,8 @@ impl Pipe {
             keyed: true,
         };
         let step = self.pipe.step("stateful", name, move |making| {
-            let logic = locked(|py| PyLogic::new(py, &make, function.as_ref(), timed, ttl));
+            let function = function.as_ref().map(|function| (function, returns));
+            let logic = locked(|py| PyLogic::new(py, &make, function, timed, ttl));
             let logic =
                 logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
             PyKeyed::make(logic, traits, &wish, making)

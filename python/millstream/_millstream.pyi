@@ -254,6 +254,7 @@ class Pipe:
         idle: int | None,
         on_error: object,
     ) -> Pipe: ...
+    def event_clock(self, name: str, make: Callable[[str], object], on_error: object) -> Pipe: ...
     def processing_time(self, name: str) -> Pipe: ...
     def stateful(
         self,
@@ -268,7 +269,8 @@ class Pipe:
     def window(
         self,
         name: str,
-        described: tuple[str, Sequence[int], int],
+        described: object,
+        windower: object | None,
         kind: str,
         functions: Sequence[Callable[..., Any] | None],
         timed: bool,

@@ -8,6 +8,7 @@ mod assign;
 mod batch;
 mod cli;
 mod clock;
+mod clocks;
 mod divide;
 mod error;
 mod flow;

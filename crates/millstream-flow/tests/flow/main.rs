@@ -37,4 +37,5 @@ mod tcp_sinks;
 mod timers;
 mod trials;
 mod watermarks;
+mod window_choices;
 mod windows;

@@ -416,7 +416,7 @@ impl KeyLogic<PyKey> for PyLogic {
     }
 
     fn codec(&self, _: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
-        let make = locked(|py| self.make.clone_ref(py));
-        Ok(Box::new(AttendedCodec(Made(make))))
+        let made = locked(|py| Made::by(py, &self.make));
+        Ok(Box::new(AttendedCodec(made)))
     }
 }

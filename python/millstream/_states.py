@@ -8,7 +8,6 @@ described if the type tells it, else at the first value of a key.
 from __future__ import annotations
 
 import enum
-import sys
 from functools import cache
 
 from ._errors import FlowUsageError
@@ -40,11 +39,8 @@ def atoms() -> tuple[type, ...]:
 
 def is_frozen(kind: type) -> bool:
     """True for a frozen dataclass or ``msgspec.Struct``."""
-    parameters = getattr(kind, "__dataclass_params__", None)
-    if parameters is not None:
-        return bool(parameters.frozen)
-    msgspec = sys.modules.get("msgspec")
-    return msgspec is not None and issubclass(kind, msgspec.Struct) and kind.__struct_config__.frozen
+    how = getattr(kind, "__dataclass_params__", None) or getattr(kind, "__struct_config__", None)
+    return how is not None and bool(how.frozen)
 
 
 def is_immutable(value: Any) -> bool:

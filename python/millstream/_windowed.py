@@ -42,10 +42,12 @@ class Windows:
         self._name = name
         self._window = window
         self._on_error = on_error
-        known = isinstance(window, Window)
-        kind, numbers = (window._kind, window._numbers) if known else ("chosen", (0, 0, 0))
-        self._described = Described(kind, numbers, *options)
-        self._windower = None if known else window
+        if isinstance(window, Window):
+            self._described = Described(window._kind, window._numbers, *options)
+            self._windower = None
+        else:
+            self._described = Described("chosen", (0, 0, 0), *options)
+            self._windower = window
 
     def _make(self, kind: str, *functions: Callable[..., Any] | None) -> LateStream:
         stream = self._stream

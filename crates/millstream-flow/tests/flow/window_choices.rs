@@ -38,6 +38,15 @@ fn items(seed: u64) -> Vec<Item> {
 
 fn timed(flow: &Flow, name: &str, items: &[Item], batch: usize) -> KeyedStream<u32, Timed<Item>> {
     let marks = items.iter().copied().map(Mark::Item).collect();
+    timed_marks(flow, name, marks, batch)
+}
+
+fn timed_marks(
+    flow: &Flow,
+    name: &str,
+    marks: Vec<Mark<Item>>,
+    batch: usize,
+) -> KeyedStream<u32, Timed<Item>> {
     flow.source(name, script([marks]).batch_size(batch))
         .event_time(
             |item: &Item| item.1,
@@ -177,7 +186,12 @@ fn a_silent_key_has_its_windows_closed_when_patience_has_run_out() {
     for (patience, first) in [(None, (0, 20)), (Some(9), (1, 0))] {
         let (flow, out) = (Flow::new("silent"), Collected::new());
         let window = Window::tumbling(ns(10)).per_key(ns(5), patience.map(ns));
-        let counts = timed(&flow, "in", &marks, 1).window("tens", window).count();
+        let mut marks = marks.map(Mark::Item).to_vec();
+        // A pause lets the watermark come to all keys.
+        marks.insert(2, Mark::Pause(Duration::from_millis(20)));
+        let counts = timed_marks(&flow, "in", marks, 1)
+            .window("tens", window)
+            .count();
         counts
             .results
             .items()

@@ -360,7 +360,9 @@ class KeyedStream:
                 raise FlowUsageError(
                     "window says how long a value is kept: within and ttl have no meaning with it"
                 )
-            return _windows.join(self, name, other, how, window)
+            from ._joined import join
+
+            return join(self, name, other, how, window)
         if within is None:
             return self._join(name, other, ("latest", how, 0), ttl)
         if not self._timed:

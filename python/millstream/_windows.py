@@ -1,6 +1,4 @@
-"""What ``window`` is told, checked; and joins within windows, which are windows over the values of both
-streams.
-"""
+"""What ``window`` is told, checked."""
 
 from __future__ import annotations
 
@@ -9,14 +7,7 @@ from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeAlias
-
-    from ._keyed import KeyedStream, LateStream
     from ._time import Seconds
-    from .windows import Bounds, Window, Windowed, Windower
-
-    Sides: TypeAlias = "tuple[list[Any], list[Any]]"
 
 
 def checked_or_raise(
@@ -49,47 +40,3 @@ def per_key(watermark: str, lateness: Seconds, patience: Seconds | None) -> tupl
     if watermark != "key":
         return None
     return nanos("lateness", lateness, 0), None if patience is None else nanos("patience", patience, 0)
-
-
-def no_values() -> Sides:
-    """The accumulator of a join: the values of a window, by their streams."""
-    return [], []
-
-
-def add(sides: Sides, value: tuple[int, Any]) -> Sides:
-    """Takes in a value, which has the number of its stream before it."""
-    sides[value[0]].append(value[1])
-    return sides
-
-
-def merge(sides: Sides, later: Sides) -> Sides:
-    """Takes in those of a later part of the window."""
-    for own, more in zip(sides, later, strict=True):
-        own.extend(more)
-    return sides
-
-
-def pairs(how: str) -> Callable[[Sides, Bounds], list[Windowed]]:
-    """What is made of the values of a window."""
-    from .windows import Windowed
-
-    def result(sides: Sides, bounds: Bounds) -> list[Windowed]:
-        left, right = sides
-        lefts: list[Any] = left or ([None] if how == "full" else [])
-        rights: list[Any] = right or ([None] if how != "inner" else [])
-        return [Windowed(bounds.start, bounds.end, (a, b), bounds.early) for a in lefts for b in rights]
-
-    return result
-
-
-def join(own: KeyedStream, name: str, other: KeyedStream, how: str, window: Window | Windower) -> LateStream:
-    """Pairs of the values of two streams that are in one window of their key."""
-    from ._keyed import KeyedStream, LateStream
-
-    if not isinstance(other, KeyedStream):
-        raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
-    both = own.map(lambda value: (0, value)).merge(other.map(lambda value: (1, value)))
-    windowed = both.window(name, window).aggregate(no_values, add, merge, pairs(how))
-    results = windowed.flat_map(lambda window: window.value)
-    late = windowed.late.map(lambda value: value[1])
-    return LateStream(results._pipes, results._timed, late._pipes)

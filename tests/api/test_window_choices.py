@@ -280,7 +280,7 @@ def test_windows_of_ones_own_and_joins_are_checked() -> None:
     with pytest.raises(ms.FlowUsageError, match="within and ttl have no meaning"):
         left.join("j", left, within=3, window=windows.tumbling(3))
     with pytest.raises(ms.FlowUsageError, match="needs times"):
-        flow.source("plain", testing.items([1])).key_by(str).window("w", Days())
+        ms.Flow("plain").source("in", testing.items([1])).key_by(str).window("w", Days())
     left.window("mine", Wrong()).count().sink("out", testing.collect())
     with pytest.raises(ms.StepError, match="does not hold its item, at 1") as failed:
         ms.run(flow)

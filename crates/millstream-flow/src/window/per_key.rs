@@ -51,22 +51,22 @@ impl<L> ByKey<L> {
 }
 
 impl<L> ByKey<L> {
-    /// Closes the windows whose end the watermark of the key has come to.
+    /// Closes the windows whose end the watermark `reached` has come to.
     fn close<K>(
         &mut self,
         key: &K,
         own: &mut Own<L::State>,
-        processing: i64,
+        (reached, processing): (i64, i64),
         out: &mut impl Outputs<K, L::Out, L::In>,
     ) -> Result<(), L::Error>
     where
         L: KeyLogic<K>,
     {
-        if self.inner.next(&own.windows).event > own.watermark {
+        if self.inner.next(&own.windows).event > reached {
             return Ok(());
         }
         let until = Moment {
-            event: own.watermark,
+            event: reached,
             processing,
         };
         self.inner.on_due(key, &mut own.windows, until, out)
@@ -98,7 +98,7 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
         let shared = self.follows(item.watermark.max(at.event));
         own.watermark = own.watermark.max(shared);
         own.forgotten = false;
-        self.close(key, own, at.processing, out)?;
+        self.close(key, own, (own.watermark, at.processing), out)?;
         let reached = item.time.saturating_sub(self.how.lateness);
         let (item, at) = (
             Timed {
@@ -114,7 +114,7 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
         // Time goes on with an item on which a function has failed, too.
         own.watermark = own.watermark.max(reached);
         added?;
-        self.close(key, own, at.processing, out)
+        self.close(key, own, (own.watermark, at.processing), out)
     }
 
     fn on_due(
@@ -126,8 +126,9 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
     ) -> Result<(), L::Error> {
         let shared = self.follows(until.event);
         own.forgotten = shared >= own.watermark;
-        own.watermark = own.watermark.max(shared);
-        self.close(key, own, until.processing, out)
+        // The shared watermark does not go back for the items to come: it need not be noted.
+        let reached = own.watermark.max(shared);
+        self.close(key, own, (reached, until.processing), out)
     }
 
     fn on_end(

@@ -381,6 +381,7 @@ GUIDES = (
     "queues.md",
     "testing.md",
     "replay.md",
+    "types.md",
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import sys
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from statistics import median
 from time import perf_counter, process_time
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._keyed import KeyedStream
+    from ._types import AnySource
     from ._windowed import Windows
 
 __all__ = ["bench_flow"]
 
 REPEATS = 5
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 IDLE_SECONDS = 3.0
 RUN_SECONDS = 3.5
 """How long a run with recovery is to take: several epochs."""
@@ -71,7 +74,7 @@ def stateful_flow(numbers: list[int]) -> Flow:
     return stateful_of(items(numbers, 1000))
 
 
-def stateful_of(source: object) -> Flow:
+def stateful_of(source: AnySource[int]) -> Flow:
     flow = Flow("stateful")
     keyed = flow.source("numbers", source).key_by(identity)
     keyed.stateful("sum", add, state=Sum).values().sink("out", discard())
@@ -117,7 +120,9 @@ def plus(total: int, reading: Reading) -> int:
     return total + 1
 
 
-def windows_of(source: object, time: Callable[[Reading], float]) -> tuple[Flow, Windows]:
+def windows_of(
+    source: AnySource[Reading], time: Callable[[Reading], float]
+) -> tuple[Flow, Windows[int, Reading]]:
     """Tumbling windows of ten seconds, in each of which a key of a thousand has ten readings."""
     flow = Flow("windows")
     timed = flow.source("readings", source).event_time(time)
@@ -128,7 +133,7 @@ def window_count_flow(readings: list[Reading]) -> Flow:
     return window_count_of(items(readings, 1000), time_of)
 
 
-def window_count_of(source: object, time: Callable[[Reading], float]) -> Flow:
+def window_count_of(source: AnySource[Reading], time: Callable[[Reading], float]) -> Flow:
     flow, windows = windows_of(source, time)
     windows.count().values().sink("out", discard())
     return flow
@@ -138,10 +143,45 @@ def window_fold_flow(readings: list[Reading]) -> Flow:
     return window_fold_of(items(readings, 1000), time_of)
 
 
-def window_fold_of(source: object, time: Callable[[Reading], float]) -> Flow:
+def window_fold_of(source: AnySource[Reading], time: Callable[[Reading], float]) -> Flow:
     flow, windows = windows_of(source, time)
     windows.fold(int, plus).values().sink("out", discard())
     return flow
+
+
+# A reading as before, with the moment itself.
+Dated = tuple[datetime, int]
+
+
+def moment_of(dated: Dated) -> datetime:
+    return dated[0]
+
+
+def key_of_dated(dated: Dated) -> int:
+    return dated[1]
+
+
+def dated_flow(dated: list[Dated]) -> Flow:
+    """As `window_count_flow`, of datetimes instead of numbers."""
+    flow = Flow("windows")
+    timed = flow.source("readings", items(dated, 1000)).event_time(moment_of)
+    timed.key_by(key_of_dated).window("tens", tumbling(10)).count().values().sink("out", discard())
+    return flow
+
+
+def dated_plain(dated: list[Dated]) -> None:
+    counts: dict[int, int] = {}
+    end = EPOCH
+    for item in dated:
+        time, key = moment_of(item), key_of_dated(item)
+        if time >= end:
+            counts = {}
+            end = time + timedelta(seconds=10) - (time - EPOCH) % timedelta(seconds=10)
+        counts[key] = counts.get(key, 0) + 1
+
+
+def dated_of(keys: int) -> list[Dated]:
+    return [(EPOCH + timedelta(milliseconds=time), key) for time, key in readings_of(keys)]
 
 
 def window_plain(readings: list[Reading]) -> None:
@@ -162,10 +202,12 @@ def join_flow(readings: list[Reading]) -> Flow:
     return join_of((left, time_of), (right, time_of))
 
 
-def join_of(*sides: tuple[object, Callable[[Reading], float]]) -> Flow:
+def join_of(*sides: tuple[AnySource[Reading], Callable[[Reading], float]]) -> Flow:
     flow = Flow("join")
 
-    def timed(name: str, source: object, time: Callable[[Reading], float]) -> KeyedStream:
+    def timed(
+        name: str, source: AnySource[Reading], time: Callable[[Reading], float]
+    ) -> KeyedStream[int, Reading]:
         return flow.source(name, source).event_time(time).key_by(key_of)
 
     left, right = timed("left", *sides[0]), timed("right", *sides[1])
@@ -247,6 +289,8 @@ def measure_steps() -> list[dict[str, Any]]:
         readings = readings_of(keys)
         cases.append((f"tumbling window, count, {keys:,} keys", window_count_flow, window_plain, readings))
         cases.append((f"tumbling window, fold, {keys:,} keys", window_fold_flow, window_plain, readings))
+    dated = dated_of(1_000)
+    cases.append(("tumbling window, count, datetimes, 1,000 keys", dated_flow, dated_plain, dated))
     cases.append(("join with the latest, 1,000 keys", join_flow, join_plain, readings_of(1_000)))
     results = []
     for what, flow, plain, numbers in cases:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._bench import Reading
+    from ._types import AnySource
 
 __all__ = ["costs", "resume"]
 
@@ -63,7 +64,7 @@ def stateful(keys: int, rounds: float) -> Flow:
     return stateful_of(Again(chosen_keys(keys), rounds))
 
 
-def windows(make: Callable[[object, Callable[[Reading], float]], Flow], rounds: float) -> Flow:
+def windows(make: Callable[[AnySource[Reading], Callable[[Reading], float]], Flow], rounds: float) -> Flow:
     source = Again(readings_of(1_000), rounds)
     return make(source, source.time_of)
 

@@ -8,7 +8,9 @@ from ._errors import FlowUsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import timedelta
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
+
+    from ._types import AnySource, U
 
     Keep: TypeAlias = "int | str | timedelta | None"
 
@@ -19,7 +21,7 @@ BYTES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 BYTES |= {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
-def durable(source: Any, keep: Keep = None) -> _millstream.DurableSource:
+def durable(source: AnySource[U], keep: Keep = None) -> _millstream.DurableSource[U]:
     """Any source, its input recorded in the state directory before it is processed.
 
     Recorded input is removed when no epoch needs it; ``keep`` says for how long it stays then: a timedelta or

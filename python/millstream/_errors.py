@@ -9,6 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._types import AnySink
+
 __all__ = [
     "DeadLetter",
     "FlowError",
@@ -58,10 +60,10 @@ class DeadLetter:
     __slots__ = ("error", "item", "key", "step")
 
     def __init__(self, step: str, key: Any, item: Any, error: BaseException) -> None:
-        self.step = step
-        self.key = key
-        self.item = item
-        self.error = error
+        self.step: str = step
+        self.key: Any = key
+        self.item: Any = item
+        self.error: BaseException = error
 
     def __repr__(self) -> str:
         where = f"step={self.step!r}, key={show(self.key)}, item={show(self.item)}"
@@ -89,7 +91,7 @@ class dead_letter:
     ([31, 27], ['x'])
     """
 
-    def __init__(self, sink: Any) -> None:
+    def __init__(self, sink: AnySink[DeadLetter]) -> None:
         self._dead_letter_sink = sink
 
 

@@ -6,19 +6,26 @@ A flow is described once and run any number of times. Each verb gives a new stre
 
 from __future__ import annotations
 
+from typing import Generic, overload
+
 from . import _kernels, _millstream
 from ._errors import FlowUsageError
+from ._misplaced import Verbs
 from ._time import nanos
+from ._types import T_co
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
-    from typing import Any, Literal, TypeAlias
+    from typing import Any, Literal, TypeAlias, TypeGuard
+
+    from typing_extensions import TypeIs
 
     from ._clocks import Clock
     from ._errors import dead_letter
     from ._keyed import KeyedStream
     from ._time import Seconds
+    from ._types import AnySink, AnySource, K, Time, U
 
     OnError: TypeAlias = "Literal['fail', 'skip'] | dead_letter"
 
@@ -60,7 +67,7 @@ def calling(
     return lambda: MapAsync(f, concurrency, ordered, limit, retries, first)
 
 
-class Flow:
+class Flow(Verbs):
     """Sources, steps and sinks under a name.
 
     >>> import millstream as ms
@@ -79,7 +86,7 @@ class Flow:
         """The flow's name."""
         return self._flow.name
 
-    def source(self, name: str, source: object, on_error: OnError = "fail") -> Stream:
+    def source(self, name: str, source: AnySource[U], on_error: OnError = "fail") -> Stream[U]:
         """Adds a source; ``on_error`` says what becomes of input that cannot be decoded.
 
         Sources are made by ``ms.tcp``, ``ms.files``, ``ms.generate`` and ``ms.testing``; own ones are
@@ -109,7 +116,7 @@ class Flow:
         return f"<flow {self.name}>"
 
 
-class Stream:
+class Stream(Verbs, Generic[T_co]):
     """A stream of objects. Steps take a function; ``name`` is what errors and metrics call the step.
 
     ``on_error`` is what happens to an item on which the function raises: ``"fail"`` ends the flow with a
@@ -125,7 +132,7 @@ class Stream:
 
     def _step(
         self, kind: str, f: Any, make: Callable[[Any, bool], Any], name: str | None, on_error: OnError
-    ) -> Stream:
+    ) -> Stream[Any]:
         callable_or_raise(kind, f)
         tolerant = on_error != "fail"
         if self._timed and (tolerant or kind not in ("map", "inspect")):
@@ -135,19 +142,31 @@ class Stream:
         pipe = self._pipe.step(kind, name or "", "values", make(f, tolerant), on_error)
         return Stream(pipe, self._timed)
 
-    def map(self, f: Callable[[Any], Any], name: str | None = None, on_error: OnError = "fail") -> Stream:
+    def map(self, f: Callable[[T_co], U], name: str | None = None, on_error: OnError = "fail") -> Stream[U]:
         """One item out for each item in."""
         return self._step("map", f, _kernels.map_values, name, on_error)
 
+    @overload
     def filter(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+        self, f: Callable[[T_co], TypeIs[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[U]: ...
+    @overload
+    def filter(
+        self, f: Callable[[T_co], TypeGuard[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[U]: ...
+    @overload
+    def filter(
+        self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[T_co]: ...
+    def filter(
+        self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[Any]:
         """The items for which ``f`` is true."""
         return self._step("filter", f, _kernels.filter_values, name, on_error)
 
     def flat_map(
-        self, f: Callable[[Any], Iterable[Any]], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+        self, f: Callable[[T_co], Iterable[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[U]:
         """Any number of items out for each item in.
 
         >>> import millstream as ms
@@ -160,20 +179,20 @@ class Stream:
         return self._step("flat_map", f, _kernels.flat_map_values, name, on_error)
 
     def filter_map(
-        self, f: Callable[[Any], Any | None], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+        self, f: Callable[[T_co], U | None], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[U]:
         """As ``map``, but nothing comes out where ``f`` gives None."""
         return self._step("filter_map", f, _kernels.filter_map_values, name, on_error)
 
     def inspect(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+        self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[T_co]:
         """Calls ``f`` with each item, which goes on as it is."""
         return self._step("inspect", f, _kernels.inspect_values, name, on_error)
 
     def map_batch(
-        self, f: Callable[[list[Any]], list[Any]], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+        self, f: Callable[[list[T_co]], list[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[U]:
         """A whole batch at once: ``f`` is given a list, which it may change and keep, and gives a list.
 
         How many items a batch has depends on the source and on how fast its input comes. ``on_error`` applies
@@ -183,15 +202,27 @@ class Stream:
         pipe = self._pipe.step("map_batch", name or "", "batch", _kernels.batch(f), on_error)
         return Stream(pipe, self._timed)
 
+    @overload
     def branch(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> tuple[Stream, Stream]:
+        self, f: Callable[[T_co], TypeIs[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[Stream[U], Stream[T_co]]: ...
+    @overload
+    def branch(
+        self, f: Callable[[T_co], TypeGuard[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[Stream[U], Stream[T_co]]: ...
+    @overload
+    def branch(
+        self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[Stream[T_co], Stream[T_co]]: ...
+    def branch(
+        self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[Stream[Any], Stream[T_co]]:
         """Two streams: the items for which ``f`` is true, and the others; one nobody reads is dropped."""
         callable_or_raise("branch", f)
         yes, no = self._pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
         return Stream(yes, self._timed), Stream(no, self._timed)
 
-    def merge(self, *others: Stream) -> Stream:
+    def merge(self, *others: Stream[U]) -> Stream[T_co | U]:
         """This stream and others as one. Order is kept within each of them."""
         pipes = [self._pipe]
         for other in others:
@@ -201,13 +232,21 @@ class Stream:
             pipes.append(other._pipe)
         return Stream(_millstream.Pipe.gather("merge", "", pipes, False), self._timed)
 
-    def redistribute(self) -> Stream:
+    def redistribute(self) -> Stream[T_co]:
         """Deals the batches to the workers in turn, so that work on them is shared. Order is lost."""
         return Stream(self._pipe.redistribute(), self._timed)
 
+    @overload
     def key_by(
-        self, f: Callable[[Any], Any] | str, name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[T_co], K], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K, T_co]: ...
+    @overload
+    def key_by(
+        self, f: str, name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[Any, T_co]: ...
+    def key_by(
+        self, f: Callable[[T_co], Any] | str, name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[Any, T_co]:
         """Gives each item a key: what ``f`` gives, or the field or attribute of that name.
 
         A key is ``str``, ``bytes``, ``int`` or a tuple of them. From the next step that keeps state on, all
@@ -226,12 +265,12 @@ class Stream:
 
     def event_time(
         self,
-        f: Callable[[Any], Any],
+        f: Callable[[T_co], Time],
         lateness: Seconds = 0,
         idle: Seconds | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
-    ) -> Stream:
+    ) -> Stream[T_co]:
         """Gives each item the time at which it happened, and lets event time follow the items.
 
         ``f`` gives a number of seconds since an epoch of your choice, or a datetime with a time zone. An item
@@ -251,7 +290,7 @@ class Stream:
 
     def event_clock(
         self, make: Callable[[str], Clock], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream:
+    ) -> Stream[T_co]:
         """Gives each item the time that a clock of one's own tells, which also says how far event time
         has come.
 
@@ -281,11 +320,11 @@ class Stream:
         callable_or_raise("event_clock", make)
         return Stream(self._pipe.event_clock(name or "", make, on_error), True)
 
-    def processing_time(self, name: str | None = None) -> Stream:
+    def processing_time(self, name: str | None = None) -> Stream[T_co]:
         """Gives each item the time at which it is read; time goes on without items."""
         return Stream(self._pipe.processing_time(name or ""), True)
 
-    def collect(self, max: int, wait: Seconds | None = None, name: str = "collect") -> Stream:
+    def collect(self, max: int, wait: Seconds | None = None, name: str = "collect") -> Stream[list[T_co]]:
         """Lists of at most ``max`` values.
 
         ``wait`` seconds of processing time after its first value a list is given as it is; unless told
@@ -302,7 +341,7 @@ class Stream:
 
     def map_async(
         self,
-        f: Callable[[Any], Coroutine[Any, Any, Any]],
+        f: Callable[[T_co], Coroutine[Any, Any, U]],
         concurrency: int = 16,
         ordered: bool = True,
         timeout: Seconds | None = None,
@@ -310,7 +349,7 @@ class Stream:
         retry_pause: Seconds = 0.1,
         name: str | None = None,
         on_error: OnError = "fail",
-    ) -> Stream:
+    ) -> Stream[U]:
         """As ``map``, with an asyncio function that calls the outside; at most ``concurrency`` calls at once.
 
         Results come in the order of their values, or as they are ready if not ``ordered``. A call that
@@ -321,7 +360,63 @@ class Stream:
         make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
         return Stream(self._pipe.ticking("map_async", name or "", make, on_error))
 
-    def sink(self, name: str, sink: object) -> None:
+    def enrich_cached(
+        self,
+        f: Callable[[Any], Any],
+        key: Callable[[Any], Any] | None = None,
+        ttl: Seconds | None = None,
+        size: int = 10_000,
+        stale: Seconds = 0,
+        retry: Seconds = 1,
+        clock: Callable[[], float] | None = None,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream:
+        """Pairs ``(item, answer)`` of each item and what ``f`` answers for it; answers are kept and used
+        again.
+
+        ``f`` is called with the item, or with what ``key`` makes of it, which must be hashable; each worker
+        keeps its own answers, at most ``size``, of which the one used longest ago goes first. An answer is
+        asked for again after ``ttl`` seconds of processing time (``None``: never). If ``f`` then raises, the
+        old answer serves for ``stale`` seconds more, and ``f`` is called again after ``retry`` seconds at the
+        earliest; if there is none, ``on_error`` says what becomes of the item. The worker waits for ``f``:
+        for many slow calls at once there is ``map_async``. Answers are not saved: after a crash they are
+        asked for again. ``clock`` gives seconds that never go back, for tests.
+
+        >>> import millstream as ms
+        >>> prices = {"tea": 3}
+        >>> flow, out = ms.Flow("prices"), ms.testing.collect()
+        >>> orders = flow.source("orders", ms.testing.items(["tea", "tea", "gold"]))
+        >>> orders.enrich_cached(prices.get, ttl=60).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [('tea', 3), ('tea', 3), ('gold', None)]
+        """
+        from ._lookups import enrich
+
+        how = f, key, ttl, size, stale, retry, clock, name
+        return Stream(enrich(self._pipe, self._timed, *how, on_error), self._timed)
+
+    def inspect_debug(self, label: str, to: Callable[[str], object] | None = None) -> Stream:
+        """Writes a line for each item to standard error, which goes on as it is: ``LABEL epoch=E worker=W:
+        ITEM``.
+
+        The epoch is that of the commit which the item belongs to, ``-`` without a state directory. ``to`` is
+        called with each line instead, ``logging.getLogger("orders").debug`` for instance.
+
+        >>> import millstream as ms
+        >>> flow, lines = ms.Flow("debug"), []
+        >>> numbers = flow.source("numbers", ms.testing.items([1, 2]))
+        >>> numbers.inspect_debug("seen", to=lines.append).sink("out", ms.testing.collect())
+        >>> _ = ms.run(flow)
+        >>> lines
+        ['seen epoch=- worker=0: 1', 'seen epoch=- worker=0: 2']
+        """
+        from ._lookups import debug
+
+        return Stream(debug(self._pipe, label, to), self._timed)
+
+    def sink(self, name: str, sink: AnySink[T_co]) -> None:
         """Ends the stream in a sink. A stream may have several sinks."""
         if not name:
             raise FlowUsageError("a sink needs a name")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from itertools import islice
 from time import monotonic
+from typing import Generic
+
+from ._types import T_co, T_contra
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,11 +16,12 @@ if TYPE_CHECKING:
 
     from ._durable import Keep
     from ._millstream import DurableSource
+    from ._types import U
 
 __all__ = ["Sink", "Source", "generate", "stdout"]
 
 
-class Source:
+class Source(Generic[T_co]):
     """A source: a description of which every worker opens its share of the partitions.
 
     ``open(partition, position)`` gives an object with three methods: ``next_batch()`` gives a list that is
@@ -26,7 +30,7 @@ class Source:
     a millisecond); ``position()`` is an int, behind which a partition opened at that position goes on.
 
     >>> import millstream as ms
-    >>> class Countdown(ms.Source):
+    >>> class Countdown(ms.Source[int]):
     ...     def open(self, partition, position):
     ...         self.left = 3
     ...         return self
@@ -52,7 +56,7 @@ class Source:
         """Opens a partition, at its start or behind ``position``."""
         raise NotImplementedError(f"{type(self).__name__} has no method open")
 
-    def durable(self, keep: Keep = None) -> DurableSource:
+    def durable(self, keep: Keep = None) -> DurableSource[T_co]:
         """This source, its input recorded in the state directory before it is processed: a run that goes on
         after a crash takes what it has not committed from there.
 
@@ -65,7 +69,7 @@ class Source:
         return durable(self, keep)
 
 
-class Sink:
+class Sink(Generic[T_contra]):
     """A sink: a description that every worker opens.
 
     ``open(worker)`` gives an object with ``write_batch(list)``, which may wait (that is what back-pressure
@@ -102,8 +106,8 @@ class _Generating:
         return self.made
 
 
-class _Generator(Source):
-    def __init__(self, make: Callable[[], Iterable[Any]], rate: float | None, batch_size: int) -> None:
+class _Generator(Source[T_co]):
+    def __init__(self, make: Callable[[], Iterable[T_co]], rate: float | None, batch_size: int) -> None:
         self.make = make
         self.rate = rate
         self.batch_size = batch_size
@@ -115,7 +119,7 @@ class _Generator(Source):
         return _Generating(items, self.rate, self.batch_size, position or 0)
 
 
-def generate(make: Callable[[], Iterable[Any]], rate: float | None = None, batch_size: int = 1024) -> Source:
+def generate(make: Callable[[], Iterable[U]], rate: float | None = None, batch_size: int = 1024) -> Source[U]:
     """The items of the iterable that ``make()`` gives, made anew in each run; at most ``rate`` a second.
 
     >>> import millstream as ms
@@ -142,11 +146,11 @@ class _Lines:
     close = flush
 
 
-class _Stdout(Sink):
+class _Stdout(Sink[object]):
     def open(self, worker: int) -> _Lines:
         return _Lines()
 
 
-def stdout() -> Sink:
+def stdout() -> Sink[object]:
     """Writes ``str`` of each item to ``sys.stdout``, one line an item."""
     return _Stdout()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ._errors import FlowUsageError
 from ._keyed import KeyedStream, LateStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
     from .windows import Bounds, Window, Windowed, Windower
 
@@ -17,17 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["WindowPairs", "join"]
 
 
-class WindowPairs(LateStream):
+class WindowPairs(LateStream[Any, Any, Any]):
     """What comes out of a join within windows; ``late`` are the values of both that came too late."""
 
     __slots__ = ("_numbered",)
 
-    def __init__(self, results: KeyedStream, numbered: KeyedStream) -> None:
+    def __init__(self, results: KeyedStream[Any, Any], numbered: KeyedStream[Any, Any]) -> None:
         KeyedStream.__init__(self, results._pipes, True, results._timed)
         self._numbered = numbered
 
     @property
-    def late(self) -> KeyedStream:  # type: ignore[override]
+    def late(self) -> KeyedStream[Any, Any]:  # type: ignore[override]
         """Made when it is asked for: a step that nobody reads is a mistake."""
         return self._numbered.map(lambda value: value[1])
 
@@ -50,11 +52,11 @@ def merge(sides: Sides, later: Sides) -> Sides:
     return sides
 
 
-def pairs(how: str) -> Callable[[Sides, Bounds], list[Windowed]]:
+def pairs(how: str) -> Callable[[Sides, Bounds], list[Windowed[Any]]]:
     """What is made of the values of a window."""
     from .windows import Windowed
 
-    def result(sides: Sides, bounds: Bounds) -> list[Windowed]:
+    def result(sides: Sides, bounds: Bounds) -> list[Windowed[Any]]:
         left, right = sides
         lefts: list[Any] = left or ([None] if how == "full" else [])
         rights: list[Any] = right or ([None] if how != "inner" else [])
@@ -63,7 +65,9 @@ def pairs(how: str) -> Callable[[Sides, Bounds], list[Windowed]]:
     return result
 
 
-def join(own: KeyedStream, name: str, other: KeyedStream, how: str, window: Window | Windower) -> LateStream:
+def join(
+    own: KeyedStream[Any, Any], name: str, other: KeyedStream[Any, Any], how: str, window: Window | Windower
+) -> LateStream[Any, Any, Any]:
     """Pairs of the values of two streams that are in one window of their key."""
     if not isinstance(other, KeyedStream):
         raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")

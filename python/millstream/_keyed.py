@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Generic, overload
+
 from . import _kernels, _logic, _millstream, _revival, _states, _windows
 from ._errors import FlowUsageError
 from ._flow import Stream, callable_or_raise, calling, collecting, same_times
+from ._misplaced import Verbs
 from ._time import nanos
+from ._types import K_co, L_co, V_co
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
-    from typing import Any, Literal
+    from typing import Any, Literal, TypeGuard
+
+    from typing_extensions import TypeIs
 
     from ._flow import OnError
     from ._revival import Aliases, Migrate
     from ._time import Seconds
+    from ._types import (
+        A,
+        Adds,
+        AnySink,
+        Compares,
+        Emit,
+        EndingLogic,
+        EndingTimedLogic,
+        Logic,
+        R,
+        S,
+        TimedLogic,
+        U,
+        W,
+    )
     from ._windowed import Windows
-    from .windows import Window, Windower
-
-    Emit = Literal["end", "each"]
+    from .windows import Window, Windowed, Windower
 
 __all__ = ["KeyedStream"]
 
@@ -30,29 +49,13 @@ def at_each(emit: str) -> bool:
     return emit == "each"
 
 
-def without_arguments_or_raise(logic: Callable[..., Any]) -> None:
-    """Raises when what is to make the logic of a key cannot be called for that."""
-    from inspect import signature
-
-    try:
-        signature(logic).bind()
-    except TypeError:
-        name = getattr(logic, "__name__", repr(logic))
-        raise FlowUsageError(
-            f"stateful calls {name} without arguments, which it does not take; "
-            "a function (state, value) needs state="
-        ) from None
-    except ValueError:
-        return  # a builtin that does not tell
-
-
 def named_or_raise(kind: str, name: object) -> None:
     """Raises for a step that keeps state and has no name."""
     if not isinstance(name, str) or not name:
         raise FlowUsageError(f"a {kind} step keeps state and needs a name")
 
 
-class KeyedStream:
+class KeyedStream(Verbs, Generic[K_co, V_co]):
     """A stream whose values have a key beside them. The verbs of :class:`Stream` work on the values.
 
     Steps that keep state need a name that stays the same: state is found by it. Where ``emit`` is asked for,
@@ -79,67 +82,93 @@ class KeyedStream:
             return self._pipes[0], self._placed
         return self._home(), True
 
-    def _step(self, kind: str, shape: str, kernel: Any, name: str | None, on_error: OnError) -> KeyedStream:
+    def _step(
+        self, kind: str, shape: str, kernel: Any, name: str | None, on_error: OnError
+    ) -> KeyedStream[K_co, Any]:
         pipe, placed = self._joined()
         return KeyedStream([pipe.step(kind, name or "", shape, kernel, on_error)], placed, self._timed)
 
     def _produce(
         self, kind: str, f: Callable[[Any], Any], name: str | None, on_error: OnError
-    ) -> KeyedStream:
+    ) -> KeyedStream[K_co, Any]:
         callable_or_raise(kind, f)
         kernel = _kernels.keyed(_kernels.PRODUCE[kind](f), on_error != "fail")
         return self._step(kind, "produce", kernel, name, on_error)
 
     def map(
-        self, f: Callable[[Any], Any], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[V_co], U], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]:
         """One value out for each value in."""
         if on_error == "fail":
             callable_or_raise("map", f)
             return self._step("map", "values", _kernels.map_values(f, False), name, on_error)
         return self._produce("map", f, name, on_error)
 
+    @overload
     def filter(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[V_co], TypeIs[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]: ...
+    @overload
+    def filter(
+        self, f: Callable[[V_co], TypeGuard[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]: ...
+    @overload
+    def filter(
+        self, f: Callable[[V_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]: ...
+    def filter(
+        self, f: Callable[[V_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, Any]:
         """The values for which ``f`` is true."""
         return self._produce("filter", f, name, on_error)
 
     def flat_map(
-        self, f: Callable[[Any], Iterable[Any]], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[V_co], Iterable[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]:
         """Any number of values out for each value in."""
         return self._produce("flat_map", f, name, on_error)
 
     def filter_map(
-        self, f: Callable[[Any], Any | None], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[V_co], U | None], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]:
         """As ``map``, but nothing comes out where ``f`` gives None."""
         return self._produce("filter_map", f, name, on_error)
 
     def inspect(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[V_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]:
         """Calls ``f`` with each value, which goes on as it is."""
         return self._produce("inspect", f, name, on_error)
 
     def map_batch(
-        self, f: Callable[[list[Any]], list[Any]], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, f: Callable[[list[V_co]], list[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, U]:
         """The values of a whole batch at once; ``f`` gives as many as it is given, or none."""
         callable_or_raise("map_batch", f)
         return self._step("map_batch", "batch", _kernels.batch(f), name, on_error)
 
+    @overload
     def branch(
-        self, f: Callable[[Any], object], name: str | None = None, on_error: OnError = "fail"
-    ) -> tuple[KeyedStream, KeyedStream]:
+        self, f: Callable[[V_co], TypeIs[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[KeyedStream[K_co, U], KeyedStream[K_co, V_co]]: ...
+    @overload
+    def branch(
+        self, f: Callable[[V_co], TypeGuard[U]], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[KeyedStream[K_co, U], KeyedStream[K_co, V_co]]: ...
+    @overload
+    def branch(
+        self, f: Callable[[V_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[KeyedStream[K_co, V_co], KeyedStream[K_co, V_co]]: ...
+    def branch(
+        self, f: Callable[[V_co], object], name: str | None = None, on_error: OnError = "fail"
+    ) -> tuple[KeyedStream[K_co, Any], KeyedStream[K_co, V_co]]:
         """Two streams: the values for which ``f`` is true, and the others; one nobody reads is dropped."""
         callable_or_raise("branch", f)
         pipe, placed = self._joined()
         yes, no = pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
         return KeyedStream([yes], placed, self._timed), KeyedStream([no], placed, self._timed)
 
-    def merge(self, *others: KeyedStream) -> KeyedStream:
+    def merge(self, *others: KeyedStream[K_co, U]) -> KeyedStream[K_co, V_co | U]:
         """This stream and others as one. Order is kept within each of them.
 
         The streams keep their own types: a stateful function tells them apart with ``isinstance``.
@@ -154,10 +183,65 @@ class KeyedStream:
             return KeyedStream([_millstream.Pipe.gather("merge", "", homes, False)], True, self._timed)
         return KeyedStream([pipe for stream in streams for pipe in stream._pipes], False, self._timed)
 
-    def _keep(self, kind: str, name: str, kernel: Any, on_error: OnError) -> KeyedStream:
+    def _keep(self, kind: str, name: str, kernel: Any, on_error: OnError) -> KeyedStream[K_co, Any]:
         named_or_raise(kind, name)
         return KeyedStream([self._home().step(kind, name, "pairs", kernel, on_error)], True, False)
 
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], EndingTimedLogic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], EndingLogic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], TimedLogic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], Logic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[S, V_co], R | None],
+        state: Callable[[], S],
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> KeyedStream[K_co, R]: ...
     def stateful(
         self,
         name: str,
@@ -167,7 +251,7 @@ class KeyedStream:
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
-    ) -> KeyedStream:
+    ) -> KeyedStream[K_co, Any]:
         """State of one's own for each key, in one of two ways.
 
         A *class*, or a function that makes an object: it is called without arguments for each key, at the
@@ -209,7 +293,7 @@ class KeyedStream:
             _states.state_first_or_raise("stateful", logic, state)
             made = _revival.reviving(_states.changeable(name, state), state, aliases, migrate)
         else:
-            without_arguments_or_raise(logic)
+            _states.without_arguments_or_raise(logic)
             made = _revival.reviving(logic, logic, aliases, migrate)
         plain = state is not None or (isinstance(logic, type) and _logic.is_plain(logic))
         if plain and ttl is None and not self._timed:
@@ -223,6 +307,28 @@ class KeyedStream:
         pipe = self._home().stateful(name, made, function, False, self._timed, life, on_error)
         return KeyedStream([pipe], True, self._timed)
 
+    @overload
+    def stateful_map(
+        self,
+        name: str,
+        f: Callable[[S | None, V_co], tuple[S | None, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful_map(
+        self,
+        name: str,
+        f: Callable[[S, V_co], tuple[S | None, R]],
+        state: Callable[[], S],
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> KeyedStream[K_co, R]: ...
     def stateful_map(
         self,
         name: str,
@@ -232,7 +338,7 @@ class KeyedStream:
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
-    ) -> KeyedStream:
+    ) -> KeyedStream[K_co, Any]:
         """One output for each value, by a function ``(state, value)`` that returns ``(new state, output)``.
 
         Args:
@@ -244,10 +350,6 @@ class KeyedStream:
                 has it.
             aliases: names that the class of saved states had, or a mapping from such names to classes.
             migrate: a function that makes of each saved state, when a run begins, the one to go on with.
-
-        Raises:
-            FlowUsageError: a name that is missing, no function, arguments in the other order.
-            StepError: while the flow runs, where the function gives something else than a pair.
 
         >>> import millstream as ms
         >>> def running(total: int, value: int) -> tuple[int, int]:
@@ -271,6 +373,40 @@ class KeyedStream:
         pipe = self._home().stateful(name, make, f, True, self._timed, life, on_error)
         return KeyedStream([pipe], True, self._timed)
 
+    def stateful_batch(
+        self,
+        name: str,
+        logic: Callable[..., Any],
+        state: Callable[[], Any] | None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream:
+        """As ``stateful``, called once with all values that a key has in a batch, a list of one or more.
+
+        A class has ``on_batch(key, values)`` where it would have ``on_item(key, value)``, with a context as a
+        third argument if it wants one, and ``on_end`` and ``on_timer`` as there; a function is ``(state,
+        values)``. How many values a batch has depends on the source and on how fast its input comes, as for
+        ``map_batch``: results that depend on it are others after a crash. ``on_error`` applies to all values
+        of the key in the batch. Behind ``event_time`` a list has the latest time of its values.
+
+        >>> import millstream as ms
+        >>> class Total:
+        ...     def __init__(self):
+        ...         self.total = 0
+        ...     def on_batch(self, key, values):
+        ...         self.total += sum(values)
+        ...         return [(len(values), self.total)]
+        >>> flow, out = ms.Flow("totals"), ms.testing.collect()
+        >>> numbers = flow.source("numbers", ms.testing.items(range(5))).key_by(lambda n: n % 2)
+        >>> numbers.stateful_batch("total", Total).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [(0, (3, 6)), (1, (2, 4))]
+        """
+        from ._batches import stateful_batch
+
+        return stateful_batch(self, name, logic, state, on_error, ttl)
+
     def window(
         self,
         name: str,
@@ -281,7 +417,7 @@ class KeyedStream:
         watermark: Literal["partition", "key"] = "partition",
         lateness: Seconds = 0,
         patience: Seconds | None = None,
-    ) -> Windows:
+    ) -> Windows[K_co, V_co]:
         """Groups the values of each key into windows, made by ``ms.windows``, or by an object of one's
         own with the method of :class:`millstream.windows.Windower`; the verbs of
         :class:`millstream.Windows` say what becomes of them.
@@ -321,15 +457,53 @@ class KeyedStream:
         options = early or 0, ordered, _windows.per_key(watermark, lateness, patience)
         return Windows(self, name, window, options, on_error)
 
+    @overload
     def join(
         self,
         name: str,
-        other: KeyedStream,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner", "left", "full"] = "inner",
+        within: None = None,
+        ttl: None = None,
+        *,
+        window: Window | Windower,
+    ) -> LateStream[K_co, Windowed[tuple[Any, Any]], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner"] = "inner",
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["left"],
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, W | None], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner", "left", "full"],
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co | None, W | None], V_co | W]: ...
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
         how: Literal["inner", "left", "full"] = "inner",
         within: Seconds | None = None,
         ttl: Seconds | None = None,
         window: Window | Windower | None = None,
-    ) -> LateStream:
+    ) -> LateStream[K_co, Any, V_co | W]:
         """Pairs ``(own, other)`` of the values of this stream and another with the same key.
 
         Without ``within`` each value of either stream is paired with the latest one of the other; with it,
@@ -371,13 +545,61 @@ class KeyedStream:
             raise FlowUsageError("within says how long a value is kept: ttl has no meaning with it")
         return self._join(name, other, ("within", how, nanos("within", within)), None)
 
+    def join_all(
+        self,
+        name: str,
+        *others: KeyedStream,
+        emit: Literal["complete", "running", "final"] = "complete",
+        insert: Literal["first", "last", "product"] = "last",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream:
+        """Joins this stream with any number of others: tuples of a value of each, this stream's first.
+
+        ``emit``: ``"complete"`` gives a tuple once each stream has given the key a value, and then forgets
+        these values; ``"running"`` after each value, with None for streams that have given none; ``"final"``
+        when all input has ended. ``insert`` says which values of one stream count: the ``"first"``, the
+        ``"last"``, or all (``"product"``: a tuple for each combination). Values take their turn as they come,
+        which between streams is no certain order. ``"running"`` and ``"final"`` keep every key; ``ttl`` as
+        for ``stateful``.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("orders"), ms.testing.collect()
+        >>> def source(name, items):
+        ...     return flow.source(name, ms.testing.items(items)).key_by(lambda item: item[0])
+        >>> orders = source("orders", [(1, "tea"), (2, "coffee")])
+        >>> paid, sent = source("paid", [(2, "card"), (1, "cash")]), source("sent", [(1, "post")])
+        >>> orders.join_all("done", paid, sent).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [(1, ((1, 'tea'), (1, 'cash'), (1, 'post')))]
+        """
+        from ._join_all import join_all
+
+        return join_all(self, name, others, emit, insert, ttl)
+
+    @overload
     def lookup(
         self,
         name: str,
-        table: KeyedStream,
+        table: KeyedStream[K_co, W],
+        how: Literal["inner"],
+        ttl: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
+    @overload
+    def lookup(
+        self,
+        name: str,
+        table: KeyedStream[K_co, W],
         how: Literal["inner", "left"] = "left",
         ttl: Seconds | None = None,
-    ) -> LateStream:
+    ) -> LateStream[K_co, tuple[V_co, W | None], V_co | W]: ...
+    def lookup(
+        self,
+        name: str,
+        table: KeyedStream[K_co, W],
+        how: Literal["inner", "left"] = "left",
+        ttl: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, Any], V_co | W]:
         """Pairs ``(value, row)`` of each value and the latest value of ``table`` with its key, or None.
 
         ``table`` is a keyed stream that changes slowly: its values bring about nothing themselves. Behind
@@ -389,14 +611,16 @@ class KeyedStream:
         return self._join(name, table, ("lookup", how, 0), ttl)
 
     def _join(
-        self, name: str, other: KeyedStream, described: tuple[str, str, int], ttl: Seconds | None
-    ) -> LateStream:
+        self, name: str, other: KeyedStream[K_co, W], described: tuple[str, str, int], ttl: Seconds | None
+    ) -> LateStream[K_co, Any, V_co | W]:
         named_or_raise("join", name)
         if not isinstance(other, KeyedStream):
             raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
         if ttl is not None and not self._timed:
             raise FlowUsageError("ttl of a join needs times: put event_time before key_by")
-        right = KeyedStream([pipe.to_the_right() for pipe in other._pipes], other._placed, other._timed)
+        right: KeyedStream[K_co, W] = KeyedStream(
+            [pipe.to_the_right() for pipe in other._pipes], other._placed, other._timed
+        )
         life = None if ttl is None else nanos("ttl", ttl)
         both = self.merge(right)._home()
         results, late = both.join(name, (*described, life), self._timed, "fail")
@@ -405,13 +629,13 @@ class KeyedStream:
     def fold(
         self,
         name: str,
-        init: Callable[[], Any],
-        f: Callable[[Any, Any], Any],
+        init: Callable[[], A],
+        f: Callable[[A, V_co], A],
         emit: Emit = "end",
         on_error: OnError = "fail",
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
-    ) -> KeyedStream:
+    ) -> KeyedStream[K_co, A]:
         """``acc = f(acc, value)`` for each key, from ``init()``; ``aliases`` and ``migrate`` as for
         ``stateful``.
         """
@@ -423,14 +647,14 @@ class KeyedStream:
         return self._keep("fold", name, kernel, on_error)
 
     def reduce(
-        self, name: str, f: Callable[[Any, Any], Any], emit: Emit = "end", on_error: OnError = "fail"
-    ) -> KeyedStream:
+        self, name: str, f: Callable[[V_co, V_co], V_co], emit: Emit = "end", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]:
         """The first value of each key, combined with the later ones by ``f``."""
         callable_or_raise("reduce", f)
         kernel = _kernels.aggregate(f, lambda value: value, at_each(emit), on_error != "fail")
         return self._keep("reduce", name, kernel, on_error)
 
-    def count(self, emit: Emit = "end", name: str = "count") -> KeyedStream:
+    def count(self, emit: Emit = "end", name: str = "count") -> KeyedStream[K_co, int]:
         """How many values each key has.
 
         >>> import millstream as ms
@@ -442,11 +666,23 @@ class KeyedStream:
         """
         return self._keep("count", name, _kernels.count(at_each(emit)), "fail")
 
-    def sum(self, emit: Emit = "end", name: str = "sum", on_error: OnError = "fail") -> KeyedStream:
+    @overload
+    def sum(
+        self: KeyedStream[K_co, bool], emit: Emit = "end", name: str = "sum", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, int]: ...
+    @overload
+    def sum(
+        self: KeyedStream[K_co, Adds], emit: Emit = "end", name: str = "sum", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]: ...
+    def sum(
+        self, emit: Emit = "end", name: str = "sum", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, Any]:
         """The sum of each key's values."""
         return self._keep("sum", name, _kernels.sum_values(at_each(emit), on_error != "fail"), on_error)
 
-    def min(self, emit: Emit = "end", name: str = "min", on_error: OnError = "fail") -> KeyedStream:
+    def min(
+        self: KeyedStream[K_co, Compares], emit: Emit = "end", name: str = "min", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]:
         """The least of each key's values; the earlier of two equal ones."""
 
         def least(a: Any, b: Any) -> Any:
@@ -455,7 +691,9 @@ class KeyedStream:
         kernel = _kernels.aggregate(least, lambda value: value, at_each(emit), on_error != "fail")
         return self._keep("min", name, kernel, on_error)
 
-    def max(self, emit: Emit = "end", name: str = "max", on_error: OnError = "fail") -> KeyedStream:
+    def max(
+        self: KeyedStream[K_co, Compares], emit: Emit = "end", name: str = "max", on_error: OnError = "fail"
+    ) -> KeyedStream[K_co, V_co]:
         """The greatest of each key's values; the earlier of two equal ones."""
 
         def greatest(a: Any, b: Any) -> Any:
@@ -464,7 +702,9 @@ class KeyedStream:
         kernel = _kernels.aggregate(greatest, lambda value: value, at_each(emit), on_error != "fail")
         return self._keep("max", name, kernel, on_error)
 
-    def collect(self, max: int, wait: Seconds | None = None, name: str = "collect") -> KeyedStream:
+    def collect(
+        self, max: int, wait: Seconds | None = None, name: str = "collect"
+    ) -> KeyedStream[K_co, list[V_co]]:
         """Lists of at most ``max`` values of a key.
 
         ``wait`` seconds of processing time after its first value a list is given as it is; unless told
@@ -483,7 +723,7 @@ class KeyedStream:
 
     def map_async(
         self,
-        f: Callable[[Any], Coroutine[Any, Any, Any]],
+        f: Callable[[V_co], Coroutine[Any, Any, U]],
         concurrency: int = 16,
         ordered: bool = True,
         timeout: Seconds | None = None,
@@ -491,7 +731,7 @@ class KeyedStream:
         retry_pause: Seconds = 0.1,
         name: str | None = None,
         on_error: OnError = "fail",
-    ) -> KeyedStream:
+    ) -> KeyedStream[K_co, U]:
         """As ``map``, with an asyncio function that calls the outside; at most ``concurrency`` calls at once.
 
         Results come in the order of their values, or as they are ready if not ``ordered``. A call that
@@ -504,24 +744,55 @@ class KeyedStream:
         # What is asked again after a crash may be on another worker than that of its key.
         return KeyedStream([pipe.ticking("map_async", name or "", make, on_error)], False, False)
 
-    def items(self) -> Stream:
+    def enrich_cached(
+        self,
+        f: Callable[[Any], Any],
+        key: Callable[[Any], Any] | None = None,
+        ttl: Seconds | None = None,
+        size: int = 10_000,
+        stale: Seconds = 0,
+        retry: Seconds = 1,
+        clock: Callable[[], float] | None = None,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> KeyedStream:
+        """Pairs ``(value, answer)``: as ``enrich_cached`` of streams without keys, with the values."""
+        from ._lookups import enrich
+
+        pipe, placed = self._joined()
+        how = f, key, ttl, size, stale, retry, clock, name
+        return KeyedStream([enrich(pipe, True, *how, on_error)], placed, self._timed)
+
+    def inspect_debug(self, label: str, to: Callable[[str], object] | None = None) -> KeyedStream:
+        """Writes a line for each value to standard error, which goes on as it is: ``LABEL epoch=E worker=W
+        key=K: ITEM``.
+
+        The epoch is that of the commit which the value belongs to, ``-`` without a state directory. ``to`` is
+        called with each line instead, ``logging.getLogger("orders").debug`` for instance.
+        """
+        from ._lookups import debug
+
+        pipe, placed = self._joined()
+        return KeyedStream([debug(pipe, label, to)], placed, self._timed)
+
+    def items(self) -> Stream[tuple[K_co, V_co]]:
         """Keys and values as pairs."""
         return Stream(self._joined()[0].step("items", "", "unkey", _kernels.pairs, "fail"), self._timed)
 
-    def values(self) -> Stream:
+    def values(self) -> Stream[V_co]:
         """The values without their keys."""
         return Stream(self._joined()[0].step("values", "", "unkey", _kernels.values, "fail"), self._timed)
 
-    def sink(self, name: str, sink: object) -> None:
+    def sink(self, name: str, sink: AnySink[tuple[K_co, V_co]]) -> None:
         """Ends the stream in a sink, which is given pairs of key and value."""
         self.items().sink(name, sink)
 
 
-class LateStream(KeyedStream):
+class LateStream(KeyedStream[K_co, V_co], Generic[K_co, V_co, L_co]):
     """What comes out of a window or a join; ``late`` are the values that came too late for it."""
 
     __slots__ = ("late",)
 
     def __init__(self, pipes: list[_millstream.Pipe], timed: bool, late: list[_millstream.Pipe]) -> None:
         super().__init__(pipes, True, timed)
-        self.late = KeyedStream(late, True, timed)
+        self.late: KeyedStream[K_co, L_co] = KeyedStream(late, True, timed)

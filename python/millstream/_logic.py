@@ -27,20 +27,21 @@ def takes(logic: type, method: str, without: int) -> bool:
         try:
             signature.bind(*arguments, None)
         except TypeError:
-            names = "key, value, ctx" if method == "on_item" else "key, ctx"
+            names = {"on_item": "key, value, ctx", "on_batch": "key, values, ctx"}.get(method, "key, ctx")
             raise FlowUsageError(f"{logic.__name__}.{method} takes ({names}), the last if it wants") from None
         return True
     return False
 
 
-def face(logic: type) -> tuple[bool, bool | None, bool]:
-    """Whether ``on_item`` takes a context; whether ``on_end`` does (None: there is none); ``on_timer``."""
-    if not hasattr(logic, "on_item"):
-        raise FlowUsageError(f"{logic.__name__} has no method on_item(key, value)")
+def face(logic: type, method: str = "on_item") -> tuple[bool, bool | None, bool]:
+    """Whether ``method`` takes a context; whether ``on_end`` does (None: there is none); ``on_timer``."""
+    if not hasattr(logic, method):
+        value = "values" if method == "on_batch" else "value"
+        raise FlowUsageError(f"{logic.__name__} has no method {method}(key, {value})")
     end = takes(logic, "on_end", 1) if hasattr(logic, "on_end") else None
-    return takes(logic, "on_item", 2), end, hasattr(logic, "on_timer")
+    return takes(logic, method, 2), end, hasattr(logic, "on_timer")
 
 
-def is_plain(logic: type) -> bool:
+def is_plain(logic: type, method: str = "on_item") -> bool:
     """True for a class that has nothing to do with time."""
-    return face(logic) in ((False, None, False), (False, False, False))
+    return face(logic, method) in ((False, None, False), (False, False, False))

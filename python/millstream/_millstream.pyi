@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, final, overload
+from typing import Any, Generic, Literal, TypeAlias, final, overload
 
 # Read by type checkers only, which bring typing_extensions along; nothing imports it at run time.
 if sys.version_info >= (3, 11):
@@ -19,10 +19,13 @@ if sys.version_info >= (3, 15):
 else:
     from typing_extensions import disjoint_base
 
+from typing_extensions import TypeVar
+
 __all__ = [
     "ByteSink",
     "ByteSource",
     "Clock",
+    "CsvSource",
     "DurableSource",
     "Field",
     "Flow",
@@ -32,6 +35,7 @@ __all__ = [
     "JournalReader",
     "JournalRecord",
     "KeyContext",
+    "KeyedSink",
     "Layout",
     "OpenItem",
     "Meter",
@@ -49,8 +53,12 @@ __all__ = [
     "Trial",
     "VirtualClock",
     "cli_main",
+    "csv_directory",
+    "csv_read",
+    "directory_read",
     "file_read",
     "file_write",
+    "file_write_by_key",
     "journal_append",
     "journal_read",
     "key_hash",
@@ -69,6 +77,10 @@ __all__ = [
     "tcp_listen",
     "tcp_send_to",
 ]
+
+# What a source gives and what a sink takes: known to type checkers only.
+_T_co = TypeVar("_T_co", covariant=True, default=Any)
+_T_contra = TypeVar("_T_contra", contravariant=True, default=Any)
 
 _Body: TypeAlias = bytes | bytearray | memoryview | str | Record | JournalRecord
 
@@ -266,6 +278,13 @@ class Pipe:
         ttl: int | None,
         on_error: object,
     ) -> Pipe: ...
+    def debug(
+        self, show: Callable[[int | None, int, list[Any] | None, list[Any] | None], object]
+    ) -> Pipe: ...
+    def batches(self, name: str) -> Pipe: ...
+    def stateful_batch(
+        self, name: str, make: Callable[[], object], timed: bool, ttl: int | None, on_error: object
+    ) -> Pipe: ...
     def window(
         self,
         name: str,
@@ -335,7 +354,7 @@ class Stopper:
 class Rehearsal:
     def __new__(
         cls,
-        inputs: Sequence[tuple[str, Script]],
+        inputs: Sequence[tuple[str, Script[Any]]],
         make_sink: Callable[[str], object],
         replay: tuple[
             Sequence[tuple[str | None, str, bool]],
@@ -348,20 +367,26 @@ class Rehearsal:
     def told(self) -> dict[str, int]: ...
 
 @final
-class Script:
+class Script(Generic[_T_co]):
     def __new__(cls, partitions: Sequence[Sequence[object]], batch_size: int) -> Self: ...
-    def durable(self, keep: int | str | timedelta | None = None) -> DurableSource: ...
+    def durable(self, keep: int | str | timedelta | None = None) -> DurableSource[_T_co]: ...
 
 @final
-class ByteSource:
-    def durable(self, keep: int | str | timedelta | None = None) -> DurableSource: ...
+class ByteSource(Generic[_T_co]):
+    def durable(self, keep: int | str | timedelta | None = None) -> DurableSource[_T_co]: ...
 
 @final
-class DurableSource:
+class DurableSource(Generic[_T_co]):
     def __new__(cls, source: object, all: bool, bytes: int | None, seconds: float | None) -> Self: ...
 
 @final
-class ByteSink: ...
+class ByteSink(Generic[_T_contra]): ...
+
+@final
+class CsvSource: ...
+
+@final
+class KeyedSink: ...
 
 @final
 class Field:
@@ -414,8 +439,8 @@ def tcp_listen(
     max_connections: int,
     decode: object,
     on_bound: Callable[[str, int], object] | None,
-) -> ByteSource: ...
-def tcp_connect(address: str, *, framing: str, max_frame: int, decode: object) -> ByteSource: ...
+) -> ByteSource[Any]: ...
+def tcp_connect(address: str, *, framing: str, max_frame: int, decode: object) -> ByteSource[Any]: ...
 def tcp_send_to(
     address: str,
     *,
@@ -423,13 +448,51 @@ def tcp_send_to(
     encode: Callable[[Any], object] | None,
     reconnect: float | None,
     numbered: bool,
-) -> ByteSink: ...
+) -> ByteSink[Any]: ...
 def file_read(
     paths: Sequence[str | PathLike[str]], *, framing: str, max_frame: int, decode: object, position: int
-) -> ByteSource: ...
+) -> ByteSource[Any]: ...
 def file_write(
-    path: str | PathLike[str], *, framing: str, encode: Callable[[Any], object] | None
-) -> ByteSink: ...
+    path: str | PathLike[str],
+    *,
+    framing: str | None,
+    encode: Callable[[Any], object] | None,
+    preamble: bytes | None = None,
+) -> ByteSink[Any]: ...
+def file_write_by_key(
+    path: str | PathLike[str],
+    *,
+    suffix: str,
+    framing: str | None,
+    encode: Callable[[Any], object] | None,
+    preamble: bytes,
+    max_open: int,
+) -> KeyedSink: ...
+def directory_read(
+    path: str | PathLike[str],
+    pattern: str,
+    *,
+    partitions: int,
+    follow: float | None,
+    framing: str,
+    max_frame: int,
+    decode: object,
+) -> ByteSource[Any]: ...
+def csv_read(
+    paths: Sequence[str | PathLike[str]],
+    *,
+    dialect: tuple[str, str | None, bool | list[str]],
+    max_record: int,
+) -> CsvSource: ...
+def csv_directory(
+    path: str | PathLike[str],
+    pattern: str,
+    *,
+    partitions: int,
+    follow: float | None,
+    dialect: tuple[str, str | None, bool | list[str]],
+    max_record: int,
+) -> CsvSource: ...
 def journal_read(
     path: str | PathLike[str],
     *,
@@ -439,16 +502,16 @@ def journal_read(
     follow: bool,
     cursor: str | None,
     decode: object,
-) -> ByteSource: ...
+) -> ByteSource[Any]: ...
 def journal_append(
     path: str | PathLike[str], *, encode: Callable[[Any], object] | None, sync: float | None
-) -> ByteSink: ...
+) -> ByteSink[Any]: ...
 def queue_read(
     place: str | PathLike[str], names: Sequence[str], *, decode: object, until_empty: bool
-) -> ByteSource: ...
+) -> ByteSource[Any]: ...
 def queue_write(
     place: str | PathLike[str], name: str, *, encode: Callable[[Any], object] | None
-) -> ByteSink: ...
+) -> ByteSink[Any]: ...
 def key_hash(key: object) -> int: ...
 def cli_main(argv: Sequence[str | PathLike[str]]) -> int: ...
 

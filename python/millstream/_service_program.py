@@ -390,10 +390,11 @@ def latency(options: Any) -> int:
         print(text)
         return 0
     found = json.loads(text)
-    rows = [("hop", "part", "count", "p50", "p90", "p99", "p99.9", "max", "in us")]
+    rows = [("hop", "part", "count", "measured", "p50", "p90", "p99", "p99.9", "max", "in us")]
     for hop in found["hops"]:
         times = (f"{hop[name]:,.1f}" for name in ("p50_us", "p90_us", "p99_us", "p999_us", "max_us"))
-        rows.append((f"{hop['from']} -> {hop['to']}", hop["part"], f"{hop['count']:,}", *times, ""))
+        counts = (f"{hop[name]:,}" for name in ("count", "measured"))
+        rows.append((f"{hop['from']} -> {hop['to']}", hop["part"], *counts, *times, ""))
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     for row in rows:
         left = (cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True))

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["changeable", "is_immutable", "own_state_or_raise", "state_first_or_raise"]
+__all__ = [
+    "changeable",
+    "is_immutable",
+    "own_state_or_raise",
+    "state_first_or_raise",
+    "without_arguments_or_raise",
+]
 
 VALUE_NAMES = frozenset(
     {"item", "value", "val", "v", "x", "data", "event", "msg", "message", "record", "row"}
@@ -147,3 +153,19 @@ def differs(annotation: Any, state: type) -> bool:
     from inspect import Parameter
 
     return annotation is not Parameter.empty and state.__name__ not in str(annotation)
+
+
+def without_arguments_or_raise(logic: Callable[..., Any]) -> None:
+    """Raises when what is to make the logic of a key cannot be called for that."""
+    from inspect import signature
+
+    try:
+        signature(logic).bind()
+    except TypeError:
+        name = getattr(logic, "__name__", repr(logic))
+        raise FlowUsageError(
+            f"stateful calls {name} without arguments, which it does not take; "
+            "a function (state, value) needs state="
+        ) from None
+    except ValueError:
+        return  # a builtin that does not tell

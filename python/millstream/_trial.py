@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any, TypeAlias
 
-    Inputs: TypeAlias = "Mapping[str, _millstream.Script | Iterable[Any]]"
+    Inputs: TypeAlias = "Mapping[str, _millstream.Script[Any] | Iterable[Any]]"
     Outputs: TypeAlias = "dict[str, list[Any]]"
 
 __all__ = ["crash_everywhere", "run_all"]
@@ -108,7 +108,7 @@ class Found:
 
 def one_trial(
     flow: Flow,
-    scripts: list[tuple[str, _millstream.Script]],
+    scripts: list[tuple[str, _millstream.Script[Any]]],
     workers: int,
     clock: _millstream.VirtualClock | None,
     crash: Callable[[int], tuple[str, int] | None],
@@ -183,7 +183,7 @@ def told_state(state: tuple[int, bytes] | None) -> str:
 
 def rehearse(
     flow: Flow,
-    scripts: list[tuple[str, _millstream.Script]],
+    scripts: list[tuple[str, _millstream.Script[Any]]],
     workers: int,
     clock: _millstream.VirtualClock | None,
 ) -> Outputs:
@@ -209,7 +209,7 @@ def is_one_line(flow: Flow) -> bool:
     return len(sources) == 1 and all(len(node["inputs"]) <= 1 for node in found)
 
 
-def scripts_of(flow: Flow, inputs: Inputs | None) -> list[tuple[str, _millstream.Script]]:
+def scripts_of(flow: Flow, inputs: Inputs | None) -> list[tuple[str, _millstream.Script[Any]]]:
     """The scripts that stand in for sources."""
     from .testing import items
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Generic, overload
+
 from ._errors import FlowUsageError
 from ._flow import callable_or_raise
 from ._keyed import LateStream
+from ._misplaced import Verbs
+from ._types import K_co, V_co
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,12 +17,13 @@ if TYPE_CHECKING:
 
     from ._flow import OnError
     from ._keyed import KeyedStream
-    from .windows import Bounds, Window, Windower
+    from ._types import A, Adds, Compares, R
+    from .windows import Bounds, Window, Windowed, Windower
 
 __all__ = ["Windows"]
 
 
-class Windows:
+class Windows(Verbs, Generic[K_co, V_co]):
     """The values of each key, grouped into windows: what is to be made of them?
 
     Each verb gives a stream of :class:`millstream.windows.Windowed`, with ``start``, ``end`` and ``value``,
@@ -30,7 +35,7 @@ class Windows:
 
     def __init__(
         self,
-        stream: KeyedStream,
+        stream: KeyedStream[K_co, V_co],
         name: str,
         window: Window | Windower,
         options: tuple[int, bool, tuple[int, int | None] | None],
@@ -49,7 +54,7 @@ class Windows:
             self._described = Described("chosen", (0, 0, 0), *options)
             self._windower = window
 
-    def _make(self, kind: str, *functions: Callable[..., Any] | None) -> LateStream:
+    def _make(self, kind: str, *functions: Callable[..., Any] | None) -> LateStream[K_co, Any, Any]:
         stream = self._stream
         outcome = stream._home().window(
             self._name, self._described, self._windower, kind, functions, stream._timed, self._on_error
@@ -66,7 +71,7 @@ class Windows:
             raise FlowUsageError(f"{verb} over {self._window!r} needs merge=, which joins two accumulators")
         return merge
 
-    def count(self) -> LateStream:
+    def count(self) -> LateStream[K_co, Windowed[int], V_co]:
         """How many values a window holds.
 
         >>> import millstream as ms
@@ -80,37 +85,45 @@ class Windows:
         """
         return self._make("count")
 
-    def sum(self) -> LateStream:
+    @overload
+    def sum(self: Windows[K_co, bool]) -> LateStream[K_co, Windowed[int], bool]: ...
+    @overload
+    def sum(self: Windows[K_co, Adds]) -> LateStream[K_co, Windowed[V_co], V_co]: ...
+    def sum(self) -> LateStream[Any, Any, Any]:
         """The sum of the values."""
         return self._make("sum")
 
-    def min(self) -> LateStream:
+    def min(self: Windows[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
         """The least of the values; the earlier of two equal ones."""
         return self._make("min")
 
-    def max(self) -> LateStream:
+    def max(self: Windows[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
         """The greatest of the values; the earlier of two equal ones."""
         return self._make("max")
 
-    def mean(self) -> LateStream:
+    @overload
+    def mean(self: Windows[K_co, float]) -> LateStream[K_co, Windowed[float], V_co]: ...
+    @overload
+    def mean(self: Windows[K_co, Adds]) -> LateStream[K_co, Windowed[Any], V_co]: ...
+    def mean(self) -> LateStream[K_co, Any, V_co]:
         """The mean of the values."""
         return self._make("mean")
 
-    def collect(self) -> LateStream:
+    def collect(self) -> LateStream[K_co, Windowed[list[V_co]], V_co]:
         """A list of the values."""
         return self._make("collect")
 
-    def reduce(self, f: Callable[[Any, Any], Any]) -> LateStream:
+    def reduce(self, f: Callable[[V_co, V_co], V_co]) -> LateStream[K_co, Windowed[V_co], V_co]:
         """The values combined by ``f``, for which the order of the calls must not matter."""
         callable_or_raise("reduce", f)
         return self._make("reduce", f)
 
     def fold(
         self,
-        init: Callable[[], Any],
-        f: Callable[[Any, Any], Any],
-        merge: Callable[[Any, Any], Any] | None = None,
-    ) -> LateStream:
+        init: Callable[[], A],
+        f: Callable[[A, V_co], A],
+        merge: Callable[[A, A], A] | None = None,
+    ) -> LateStream[K_co, Windowed[A], V_co]:
         """``acc = f(acc, value)`` from ``init()``.
 
         ``merge(acc, later)`` joins the accumulators of parts of a window: the panes of sliding windows, and
@@ -120,13 +133,38 @@ class Windows:
         callable_or_raise("fold", f)
         return self._make("functions", init, f, self._merge("fold", merge), None)
 
+    @overload
     def aggregate(
         self,
-        initial: Callable[[], Any],
-        add: Callable[[Any, Any], Any],
-        merge: Callable[[Any, Any], Any] | None = None,
-        result: Callable[[Any, Bounds], Any] | None = None,
-    ) -> LateStream:
+        initial: Callable[[], A],
+        add: Callable[[A, V_co], A],
+        merge: Callable[[A, A], A] | None = None,
+        result: None = None,
+    ) -> LateStream[K_co, Windowed[A], V_co]: ...
+    @overload
+    def aggregate(
+        self,
+        initial: Callable[[], A],
+        add: Callable[[A, V_co], A],
+        merge: Callable[[A, A], A] | None = None,
+        *,
+        result: Callable[[A, Bounds], R],
+    ) -> LateStream[K_co, Windowed[R], V_co]: ...
+    @overload
+    def aggregate(
+        self,
+        initial: Callable[[], A],
+        add: Callable[[A, V_co], A],
+        merge: Callable[[A, A], A] | None,
+        result: Callable[[A, Bounds], R],
+    ) -> LateStream[K_co, Windowed[R], V_co]: ...
+    def aggregate(
+        self,
+        initial: Callable[[], A],
+        add: Callable[[A, V_co], A],
+        merge: Callable[[A, A], A] | None = None,
+        result: Callable[[A, Bounds], Any] | None = None,
+    ) -> LateStream[K_co, Any, V_co]:
         """As ``fold``; ``result(acc, bounds)`` makes the result, knowing from when to when a window goes."""
         callable_or_raise("aggregate", initial)
         callable_or_raise("aggregate", add)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 from . import _millstream
 from ._errors import FlowUsageError
 
@@ -16,12 +18,33 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypeAlias
 
     from ._journal import Sync
+    from ._types import Decoder, Frame, U
 
     Path: TypeAlias = str | os.PathLike[str]
 
 __all__ = ["append", "read"]
 
 
+@overload
+def read(
+    path: Path,
+    start: int | Literal["first", "next"] = "first",
+    stop: int | None = None,
+    time: datetime | float | None = None,
+    follow: bool = False,
+    cursor: str | None = None,
+    decode: None = None,
+) -> _millstream.ByteSource[bytes]: ...
+@overload
+def read(
+    path: Path,
+    start: int | Literal["first", "next"] = "first",
+    stop: int | None = None,
+    time: datetime | float | None = None,
+    follow: bool = False,
+    cursor: str | None = None,
+    decode: Decoder[U] = ...,
+) -> _millstream.ByteSource[U]: ...
 def read(
     path: Path,
     start: int | Literal["first", "next"] = "first",
@@ -30,7 +53,7 @@ def read(
     follow: bool = False,
     cursor: str | None = None,
     decode: type | Callable[[bytes], Any] | None = None,
-) -> _millstream.ByteSource:
+) -> _millstream.ByteSource[Any]:
     """The records of a journal, to its end as it is when the flow begins; with ``follow`` for ever.
 
     Begins with the oldest record that is kept, with number ``start``, with what comes ``"next"``, or with the
@@ -72,9 +95,15 @@ def read(
     )
 
 
+@overload
+def append(path: Path, encode: None = None, sync: Sync = "never") -> _millstream.ByteSink[Frame]: ...
+@overload
+def append(
+    path: Path, encode: Callable[[U], Frame] = ..., sync: Sync = "never"
+) -> _millstream.ByteSink[U]: ...
 def append(
     path: Path, encode: Callable[[Any], Any] | None = None, sync: Sync = "never"
-) -> _millstream.ByteSink:
+) -> _millstream.ByteSink[Any]:
     """Appends each item as a record: bytes, str or records, or what ``encode`` makes of them.
 
     With a state directory nobody else may write to the journal while the flow runs: it is cut back to the

@@ -15,6 +15,8 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 from . import _millstream
 
 TYPE_CHECKING = False
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
     from typing import Any, TypeAlias
+
+    from ._types import Decoder, Frame, U
 
     Place: TypeAlias = _millstream.Queues | str | os.PathLike[str]
 
@@ -32,12 +36,26 @@ def _path(place: Place) -> str | os.PathLike[str]:
     return place.path if isinstance(place, _millstream.Queues) else place
 
 
+@overload
+def read(
+    place: Place,
+    *names: str,
+    decode: None = None,
+    until_empty: bool = False,
+) -> _millstream.ByteSource[bytes]: ...
+@overload
+def read(
+    place: Place,
+    *names: str,
+    decode: Decoder[U] = ...,
+    until_empty: bool = False,
+) -> _millstream.ByteSource[U]: ...
 def read(
     place: Place,
     *names: str,
     decode: type | Callable[[bytes], Any] | None = None,
     until_empty: bool = False,
-) -> _millstream.ByteSource:
+) -> _millstream.ByteSource[Any]:
     """Takes the items of queues, each a partition; waits for more, or ends when one has none.
 
     ``place`` is the folder: a path, or a :class:`millstream.Queues`, whose settings then hold. Items are
@@ -49,7 +67,11 @@ def read(
     return _millstream.queue_read(_path(place), names, decode=decode, until_empty=until_empty)
 
 
-def write(place: Place, name: str, encode: Callable[[Any], Any] | None = None) -> _millstream.ByteSink:
+@overload
+def write(place: Place, name: str, encode: None = None) -> _millstream.ByteSink[Frame]: ...
+@overload
+def write(place: Place, name: str, encode: Callable[[U], Frame] = ...) -> _millstream.ByteSink[U]: ...
+def write(place: Place, name: str, encode: Callable[[Any], Any] | None = None) -> _millstream.ByteSink[Any]:
     """Puts bytes, str or records, or what ``encode`` makes of an item, into a queue, whatever its limits say.
 
     In a flow with a state directory the items of an epoch are in the queue once it is committed, each of them

@@ -6,12 +6,16 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 from . import _millstream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Literal
+
+    from ._types import Decoder, Frame, U
 
 __all__ = ["connect", "listen", "send_to"]
 
@@ -19,6 +23,26 @@ MAX_FRAME = 1 << 20
 MAX_CONNECTIONS = 1024
 
 
+@overload
+def listen(
+    address: str,
+    framing: str = "u32",
+    max_frame: int = MAX_FRAME,
+    connections: int | None = None,
+    max_connections: int = MAX_CONNECTIONS,
+    decode: None = None,
+    on_bound: Callable[[str, int], object] | None = None,
+) -> _millstream.ByteSource[bytes]: ...
+@overload
+def listen(
+    address: str,
+    framing: str = "u32",
+    max_frame: int = MAX_FRAME,
+    connections: int | None = None,
+    max_connections: int = MAX_CONNECTIONS,
+    decode: Decoder[U] = ...,
+    on_bound: Callable[[str, int], object] | None = None,
+) -> _millstream.ByteSource[U]: ...
 def listen(
     address: str,
     framing: str = "u32",
@@ -27,7 +51,7 @@ def listen(
     max_connections: int = MAX_CONNECTIONS,
     decode: type | Callable[[bytes], Any] | None = None,
     on_bound: Callable[[str, int], object] | None = None,
-) -> _millstream.ByteSource:
+) -> _millstream.ByteSource[Any]:
     """Frames from all who connect to ``address``; ends when ``connections`` have come and gone, or never.
 
     ``decode`` makes an object of a frame: a subclass of :class:`millstream.Record`, ``str``, or any function
@@ -46,23 +70,61 @@ def listen(
     )
 
 
+@overload
+def connect(
+    address: str,
+    framing: str = "u32",
+    max_frame: int = MAX_FRAME,
+    decode: None = None,
+) -> _millstream.ByteSource[bytes]: ...
+@overload
+def connect(
+    address: str,
+    framing: str = "u32",
+    max_frame: int = MAX_FRAME,
+    decode: Decoder[U] = ...,
+) -> _millstream.ByteSource[U]: ...
 def connect(
     address: str,
     framing: str = "u32",
     max_frame: int = MAX_FRAME,
     decode: type | Callable[[bytes], Any] | None = None,
-) -> _millstream.ByteSource:
+) -> _millstream.ByteSource[Any]:
     """Connects to ``address`` and reads frames until the other side closes."""
     return _millstream.tcp_connect(address, framing=framing, max_frame=max_frame, decode=decode)
 
 
+@overload
+def send_to(
+    address: str,
+    framing: Literal["lines"],
+    encode: None = None,
+    reconnect: float | None = None,
+    numbered: bool = False,
+) -> _millstream.ByteSink[object]: ...
+@overload
+def send_to(
+    address: str,
+    framing: str = "u32",
+    encode: None = None,
+    reconnect: float | None = None,
+    numbered: bool = False,
+) -> _millstream.ByteSink[Frame]: ...
+@overload
+def send_to(
+    address: str,
+    framing: str = "u32",
+    encode: Callable[[U], Frame] = ...,
+    reconnect: float | None = None,
+    numbered: bool = False,
+) -> _millstream.ByteSink[U]: ...
 def send_to(
     address: str,
     framing: str = "u32",
     encode: Callable[[Any], Any] | None = None,
     reconnect: float | None = None,
     numbered: bool = False,
-) -> _millstream.ByteSink:
+) -> _millstream.ByteSink[Any]:
     """Connects to ``address`` and writes frames; each worker has a connection of its own.
 
     Items are bytes, str or records, or what ``encode`` makes of them. A lost connection is an error, or is

@@ -8,9 +8,11 @@ replays of recorded input (``replay``, ``diff``).
 from __future__ import annotations
 
 from . import _millstream
+from ._io import Sink
 from ._replay import Difference, SinkDifference, diff, replay
 from ._time import nanos
 from ._trial import crash_everywhere, run_all
+from ._types import T
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._time import Seconds
+    from ._types import U
 
 __all__ = [
     "ABORT",
@@ -52,9 +55,9 @@ class _Mark:
         return self.name
 
 
-END = _Mark("END", False)
+END: Any = _Mark("END", False)
 """The end of the input; what follows is never read."""
-ABORT = _Mark("ABORT", None)
+ABORT: Any = _Mark("ABORT", None)
 """The flow fails here, as if the input had broken off."""
 
 
@@ -92,7 +95,7 @@ def _pieces(script: Iterable[Any]) -> list[Any]:
     return [piece for piece in pieces if piece != []]
 
 
-def items(items: Iterable[Any], batch_size: int = 10) -> _millstream.Script:
+def items(items: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
     """A source of the given items, of which END, ABORT and pause(...) are marks.
 
     >>> import millstream as ms
@@ -106,18 +109,18 @@ def items(items: Iterable[Any], batch_size: int = 10) -> _millstream.Script:
     return _millstream.Script([_pieces(items)], batch_size)
 
 
-def partitions(*scripts: Iterable[Any], batch_size: int = 10) -> _millstream.Script:
+def partitions(*scripts: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
     """A source of several partitions, which are spread over the workers."""
     return _millstream.Script([_pieces(script) for script in scripts], batch_size)
 
 
-class Collected(list):  # type: ignore[type-arg]
+class Collected(list[T], Sink[T]):
     """A list that is a sink: each run appends what it wrote."""
 
     __slots__ = ()
 
 
-def collect() -> Collected:
+def collect() -> Collected[Any]:
     """An empty list to end a stream in."""
     return Collected()
 
@@ -132,11 +135,11 @@ class _Nothing:
     close = flush
 
 
-class _Discard:
+class _Discard(Sink[object]):
     def open(self, worker: int) -> _Nothing:
         return _Nothing()
 
 
-def discard() -> Any:
+def discard() -> Sink[object]:
     """A sink that drops what it is given."""
     return _Discard()

@@ -14,9 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
-    from typing import TypeAlias
+    from typing import Generic, TypeAlias
 
     from ._time import Seconds
+    from ._types import V_co
 
     Time: TypeAlias = "float | datetime"
 
@@ -35,13 +36,25 @@ class Bounds(NamedTuple):
     """True for a result so far, of a window that is still open."""
 
 
-class Windowed(NamedTuple):
-    """A result with the window that it is of; see :class:`Bounds`."""
+if TYPE_CHECKING:
 
-    start: float | None
-    end: float | None
-    value: Any
-    early: bool = False
+    class Windowed(NamedTuple, Generic[V_co]):
+        """A result with the window that it is of; see :class:`Bounds`."""
+
+        start: float | None
+        end: float | None
+        value: V_co
+        early: bool = False
+
+else:
+    # Python 3.10 has no generic named tuples. `Windowed[int]` is understood all the same: a tuple is generic.
+    class Windowed(NamedTuple):
+        """A result with the window that it is of; see :class:`Bounds`."""
+
+        start: float | None
+        end: float | None
+        value: Any
+        early: bool = False
 
 
 class Windower(Protocol):

@@ -34,7 +34,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "emit": (lambda: stream().key_by(int).count(emit="never"), "not 'never'"),
     "merge kinds": (lambda: stream().merge(stream().key_by(int)), "without keys merges"),
     "two flows": (lambda: stream().merge(stream()), "two different flows"),
-    "no source": (lambda: ms.Flow("f").source("in", 3), "3 is no source"),
+    "no source": (lambda: ms.Flow("f").source("in", 3), "3 is no source"),  # type: ignore[arg-type]
     "no sink": (lambda: stream().sink("out", 3), "3 is no sink"),
     "framing": (lambda: ms.tcp.listen("a:1", framing="u64"), "u64"),
     "workers": (lambda: ms.run(ms.Flow("f"), workers=0), "workers is a number from 1 to 256, not 0"),

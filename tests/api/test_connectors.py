@@ -133,7 +133,8 @@ def test_files(tmp_path: Path) -> None:
 def test_a_sink_names_the_item_it_cannot_take() -> None:
     flow = ms.Flow("f")
     server = socket.create_server(("127.0.0.1", 0))
-    flow.source("in", testing.items([1])).sink("out", ms.tcp.send_to(f"127.0.0.1:{server.getsockname()[1]}"))
+    numbers = flow.source("in", testing.items([1]))
+    numbers.sink("out", ms.tcp.send_to(f"127.0.0.1:{server.getsockname()[1]}"))  # type: ignore[arg-type]
     with pytest.raises(ms.StepError, match='step "out", item 1: TypeError: the sink takes bytes'):
         ms.run(flow)
     server.close()

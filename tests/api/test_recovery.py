@@ -18,7 +18,7 @@ class Seen:
     times: int = 0
 
 
-def see(seen: Seen, word: str) -> int:
+def see(seen: Seen, word: object) -> int:
     seen.times += 1
     return seen.times
 

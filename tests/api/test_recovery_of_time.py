@@ -94,7 +94,7 @@ async def twice(value: int) -> int:
     return 2 * value
 
 
-def both(outcome: ms.KeyedStream) -> list[ms.KeyedStream]:
+def both(outcome: ms.LateStream) -> list[ms.KeyedStream]:
     """What comes out, and what is late."""
     return [outcome, outcome.late.map(number)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -262,6 +263,25 @@ def test_timers_come_and_go(tmp_path: Path) -> None:
     )
     booked = [given for method, given in calls(out) if method == "booked"]
     assert len(booked) == 4  # the fifth entry is quiet
+
+
+def test_ticks_that_a_snapshot_is_without_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    book(source, 1, 2, 3)
+    drain(desk.Ledger, source, out, rebuild="snapshot")
+    run_for("Timed", [source], out, "--rebuild", "snapshot")  # and no snapshot before it is killed
+    ticks = ticks_of(out)
+    capfd.readouterr()
+    drain(desk.Timed, source, out, rebuild="snapshot")  # repeats them, and makes one
+    assert "tick" not in capfd.readouterr().err
+    run_for("Timed", [source], out, "--rebuild", "snapshot")
+    again = len(ticks_of(out)) - len(ticks)
+    capfd.readouterr()
+    drain(desk.Ledger, source, out, rebuild="snapshot")
+    told = capfd.readouterr().err
+    counts = re.findall(r"without the (\d+) tick\(s\) of the timer (\w+) after the last snapshot", told)
+    assert again >= 3 and sum(int(count) for count, _ in counts) >= again, told
+    assert {timer for _, timer in counts} <= {"beat", "tock"}
 
 
 def test_a_timer_is_renamed(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ BAD_TIMES = {
 
 
 @pytest.mark.parametrize("bad", BAD_TIMES)
-def test_what_is_no_time(bad: object) -> None:
+def test_what_is_no_time(bad: Any) -> None:
     flow, out = ms.Flow("times"), testing.collect()
     timed = flow.source("in", testing.items([1, bad, 2])).event_time(lambda time: time, name="when")
     timed.sink("out", out)

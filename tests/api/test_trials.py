@@ -32,7 +32,7 @@ def test_nothing_outside_is_touched() -> None:
 def test_each_sink_is_there_by_its_name_and_dead_letters_too() -> None:
     flow = ms.Flow("two")
     numbers = flow.source("in", ms.testing.items(["1", "x", "2"]))
-    dead = ms.dead_letter(ms.tcp.send_to("127.0.0.1:1"))
+    dead = ms.dead_letter(ms.tcp.send_to("127.0.0.1:1", "lines"))
     ints = numbers.map(int, name="int", on_error=dead)
     ints.sink("ints", ms.tcp.send_to("127.0.0.1:1", encode=lambda n: n.to_bytes(1, "big")))
     ints.map(lambda n: -n).sink("negative", [])

@@ -84,6 +84,15 @@ class Renamed(Books):
 '''
 
 
+#: The versions of the service, and which timers each has.
+TIMERS: dict[str, set[str]] = {
+    "Books": set(),
+    "Timed": {"minute"},
+    "More": {"minute", "alarm"},
+    "Renamed": {"minute"},
+}
+
+
 class Entries(Protocol):
     """What is booked, for the publisher."""
 
@@ -98,6 +107,7 @@ class Life:
         self.root = folder
         self.folder.mkdir()
         self.numbers = {"a": 0, "b": 0}
+        self.kind, self.next_kind = "Books", chance.choice([*TIMERS])
 
     def move(self) -> None:
         """Copies the folder, or moves it; what is left behind is not used again."""
@@ -118,14 +128,18 @@ class Life:
         )
 
     def command(self, cwd: Path, rebuild: str) -> list[str]:
-        kind = self.chance.choice(["Books", "Timed", "More", "Renamed"])
+        self.kind, self.next_kind = self.next_kind, self.chance.choice([*TIMERS])
         inputs = ["a", "b"] if self.several else ["a"]
         self.chance.shuffle(inputs)
-        command = [sys.executable, "-m", "millstream", "service", "run", f"{self.root}/books.py:{kind}"]
+        command = [sys.executable, "-m", "millstream", "service", "run", f"{self.root}/books.py:{self.kind}"]
         for name in inputs:
             command += ["--in", self.spell(name, cwd)]
         command += ["--out", self.spell("out", cwd), "--rebuild", rebuild]
         return [*command, "--snapshot-every", "150"]
+
+    def loses_timers(self) -> bool:
+        """Whether the next version lacks a timer of this one."""
+        return bool(TIMERS[self.kind] - TIMERS[self.next_kind])
 
     def feed(self, seconds: float) -> None:
         names = ["a", "b"] if self.several else ["a"]
@@ -199,8 +213,10 @@ def test_a_service_goes_on_from_any_copy_in_any_version(tmp_path: Path, rebuild:
         life.feed(0.8 + chance.random() * 0.5)
         if running.poll() is None:
             kills += 1
-        # One in four ends by itself.
-        how = signal.SIGTERM if chance.random() < 0.25 else signal.SIGKILL
+        # One in four ends by itself, and each before a timer is taken away: nothing repeats the ticks after
+        # the last snapshot then.
+        ends = chance.random() < 0.25 or (rebuild == "snapshot" and life.loses_timers())
+        how = signal.SIGTERM if ends else signal.SIGKILL
         running.send_signal(how)
         _, told = running.communicate(timeout=TIMEOUT)
         assert running.returncode in (0, -how), f"seed {SEED}: {told}"

@@ -175,7 +175,8 @@ pub fn escape(name: &str) -> String {
     folder
 }
 
-fn unescape(folder: &str) -> Option<String> {
+/// The name of which `escape` made this.
+pub(crate) fn unescape(folder: &str) -> Option<String> {
     let mut name = Vec::new();
     let mut bytes = folder.bytes();
     while let Some(byte) = bytes.next() {

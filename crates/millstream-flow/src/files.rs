@@ -1,5 +1,9 @@
 //! Files as sources and sinks: lines or frames, read from any position.
 
+mod by_key;
+mod index;
+mod key_name;
+
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -7,12 +11,15 @@ use std::sync::{Arc, Mutex, Weak};
 
 use crate::codec::{self, Decoded};
 use crate::control::{Control, lock};
+use crate::directory::Format;
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::poller::Io;
 use crate::sink::{Sink, Token, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
 use crate::together::{Log, Together};
+
+pub use by_key::{ByKey, KeyedFrames, WriteByKey, by_key, write_by_key};
 
 /// How much of a file is read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -92,16 +99,23 @@ impl Source<Frames> for ReadFiles {
         resume: Option<Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
-        let path = self.paths[partition].clone();
+        self.open_file(&self.paths[partition], resume.unwrap_or(self.from))
+    }
+}
+
+impl Format<Frames> for ReadFiles {
+    fn describe_format(&self) -> String {
+        self.framing.to_string()
+    }
+    fn open_file(&self, path: &Path, start: Position) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let named = |error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
-        let mut file = File::open(&path).map_err(named)?;
-        let start = resume.unwrap_or(self.from);
+        let mut file = File::open(path).map_err(named)?;
         file.seek(SeekFrom::Start(start)).map_err(named)?;
         Ok(Box::new(FilePartition {
             file,
-            path,
+            path: path.to_owned(),
             start,
             cutter: Cutter::new(self.framing.clone(), self.max_frame_bytes),
             tail: Vec::new(),
@@ -179,7 +193,10 @@ impl Partition<Frames> for FilePartition {
 /// A sink of frames into a file. See [`write()`].
 pub struct WriteFile {
     path: PathBuf,
-    framing: Framing,
+    /// None: frames are written as they are.
+    framing: Option<Framing>,
+    /// What the file begins with.
+    preamble: Vec<u8>,
     /// The file as the workers of the current run share it.
     file: Mutex<Weak<Mutex<Together<Written>>>>,
     /// Where a run that resumes goes on.
@@ -192,7 +209,8 @@ pub struct WriteFile {
 pub fn write(path: impl AsRef<Path>) -> WriteFile {
     WriteFile {
         path: path.as_ref().to_owned(),
-        framing: Framing::Lines,
+        framing: Some(Framing::Lines),
+        preamble: Vec::new(),
         file: Mutex::default(),
         resume: Mutex::default(),
     }
@@ -202,7 +220,19 @@ impl WriteFile {
     /// How frames are told apart.
     #[must_use]
     pub fn framing(mut self, framing: Framing) -> Self {
-        self.framing = framing;
+        self.framing = Some(framing);
+        self
+    }
+    /// Frames are written as they are, with nothing between them.
+    #[must_use]
+    pub fn raw(mut self) -> Self {
+        self.framing = None;
+        self
+    }
+    /// What the file begins with.
+    #[must_use]
+    pub fn preamble(mut self, bytes: &[u8]) -> Self {
+        self.preamble = bytes.to_owned();
         self
     }
 
@@ -221,7 +251,11 @@ impl WriteFile {
 
 impl Sink<Frames> for WriteFile {
     fn describe(&self) -> String {
-        format!("file {}, {}", self.path.display(), self.framing)
+        let path = self.path.display();
+        match &self.framing {
+            Some(framing) => format!("file {path}, {framing}"),
+            None => format!("file {path}"),
+        }
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
         let mut shared = lock(&self.file);
@@ -233,7 +267,7 @@ impl Sink<Frames> for WriteFile {
                     Some(length) => self.cut(length),
                     None => File::create(&self.path),
                 };
-                let written = Written {
+                let mut written = Written {
                     file: BufWriter::with_capacity(
                         READ_BYTES,
                         file.map_err(|error| self.named(&error))?,
@@ -241,6 +275,9 @@ impl Sink<Frames> for WriteFile {
                     length: resume.unwrap_or(0),
                     path: self.path.clone(),
                 };
+                if written.length == 0 {
+                    written.append(&mut self.preamble.clone())?;
+                }
                 let open = Arc::new(Mutex::new(Together::new(written, control)));
                 *shared = Arc::downgrade(&open);
                 open
@@ -327,7 +364,7 @@ impl Log for Written {
 struct FileWriter {
     file: Arc<Mutex<Together<Written>>>,
     share: usize,
-    framing: Framing,
+    framing: Option<Framing>,
     buffer: Vec<u8>,
 }
 
@@ -335,7 +372,10 @@ impl Writer<Frames> for FileWriter {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
         self.buffer.clear();
         for frame in batch.iter() {
-            encode(&self.framing, frame, &mut self.buffer)?;
+            match &self.framing {
+                Some(framing) => encode(framing, frame, &mut self.buffer)?,
+                None => self.buffer.extend_from_slice(frame),
+            }
         }
         lock(&self.file).write(self.share, &mut self.buffer)
     }

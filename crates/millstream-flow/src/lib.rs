@@ -5,15 +5,19 @@
 //! threads and the channels between them are those of the `timely` crate.
 //!
 //! Start with [`Flow`]; the verbs are on [`Stream`] and [`KeyedStream`]; connectors are the
-//! modules [`tcp`], [`files`], [`journals`], [`generator`], [`stdout`] and [`testing`]; own ones implement
+//! modules [`tcp`], [`files`], [`csv`], [`directory`], [`journals`], [`generator`], [`stdout`] and [`testing`]; own ones implement
 //! [`Source`](source::Source) and [`Sink`](sink::Sink).
 pub mod assign;
 pub mod batch;
+mod batches;
 pub mod calls;
 pub mod clock;
 pub mod codec;
 pub mod collect;
 pub mod control;
+pub mod csv;
+mod debug;
+pub mod directory;
 pub mod durable;
 pub mod error;
 pub mod files;

@@ -77,6 +77,13 @@ impl Context {
         before + 1 + epoch
     }
 
+    /// The number of an epoch among all epochs of the flow, of which this run has seen `ended`; none without a state
+    /// directory, where there are no epochs.
+    #[must_use]
+    pub fn epoch_after(&self, ended: u64) -> Option<u64> {
+        self.keeping.as_ref().map(|_| self.epoch_number(ended))
+    }
+
     /// Processing time when this turn of the operator began; nanoseconds since 1970. It is read for
     /// steps that [keep time](Step::keeps_time), and never goes back.
     #[must_use]

@@ -24,6 +24,13 @@ pub trait Log: Send {
     /// # Errors
     /// What the system says.
     fn flush(&mut self) -> Result<u64, Cause>;
+    /// An epoch ends: hands on what is buffered; gives where the log ends, so that it can be cut back to there.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn prepare(&mut self) -> Result<u64, Cause> {
+        self.flush()
+    }
 }
 
 /// One writer of a log that several share.
@@ -57,6 +64,11 @@ impl<L: Log> Together<L> {
     #[must_use]
     pub fn log(&self) -> &L {
         &self.log
+    }
+
+    /// The log, to be changed.
+    pub fn log_mut(&mut self) -> &mut L {
+        &mut self.log
     }
 
     /// Another writer; gives its number.
@@ -115,7 +127,7 @@ impl<L: Log> Together<L> {
         if earliest == self.epoch {
             return Ok(None);
         }
-        let end = self.log.flush()?;
+        let end = self.log.prepare()?;
         self.epoch = earliest;
         for share in &mut self.shares {
             for (epoch, mut piece) in std::mem::take(&mut share.held) {

@@ -8,15 +8,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::batch::PyBatch;
+use crate::datetime::Moments;
 use crate::error::cause;
 use crate::gil::locked;
 use crate::policy::Wish;
 use crate::step::{Given, Kernel, Shape, is_failed};
-use crate::time::to_nanos;
+use crate::time::to_nanos_with;
 
 /// Times by a function of the user's.
 pub(crate) struct ByKernel {
     kernel: Kernel,
+    moments: Moments,
 }
 
 impl ByKernel {
@@ -26,7 +28,10 @@ impl ByKernel {
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
         let kernel = Kernel::make(make, Shape::Values, wish, making)?;
-        Ok(ByKernel { kernel })
+        Ok(ByKernel {
+            kernel,
+            moments: Moments::default(),
+        })
     }
 
     fn work(
@@ -45,7 +50,7 @@ impl ByKernel {
         let mut times = Vec::with_capacity(values.len());
         let mut failed = Vec::new();
         for (at, time) in given.iter().enumerate() {
-            match to_nanos(&time) {
+            match to_nanos_with(&mut self.moments, &time) {
                 Ok(time) => times.push(Timed {
                     time,
                     watermark: partition.pass(time),

@@ -6,9 +6,12 @@
 
 mod assign;
 mod batch;
+mod batches;
 mod cli;
 mod clock;
 mod clocks;
+mod datetime;
+mod debug;
 mod divide;
 mod error;
 mod flow;
@@ -70,10 +73,13 @@ mod _millstream {
         service_has_input, service_history, service_latency, service_test, service_variants,
     };
     #[pymodule_export]
-    use crate::sink::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
+    use crate::sink::{
+        ByteSink, KeyedSink, file_write, file_write_by_key, journal_append, queue_write,
+        tcp_send_to,
+    };
     #[pymodule_export]
     use crate::source::{
-        ByteSource, DurableSource, Script, file_read, journal_read, queue_read, tcp_connect,
-        tcp_listen,
+        ByteSource, CsvSource, DurableSource, Script, csv_directory, csv_read, directory_read,
+        file_read, journal_read, queue_read, tcp_connect, tcp_listen,
     };
 }

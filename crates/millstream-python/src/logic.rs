@@ -163,9 +163,19 @@ pub(crate) struct PyLogic {
     calls: Calls,
     context: Py<KeyContext>,
     ttl: Option<Ttl>,
+    /// The method that is called with an item.
+    method: &'static str,
 }
 
 impl PyLogic {
+    /// Items are lists of values, which `on_batch` is called with.
+    pub(crate) fn by_batch(self) -> Self {
+        PyLogic {
+            method: "on_batch",
+            ..self
+        }
+    }
+
     pub(crate) fn new(
         py: Python<'_>,
         make: &Py<PyAny>,
@@ -187,6 +197,7 @@ impl PyLogic {
             calls,
             context: Py::new(py, KeyContext::new(timed))?,
             ttl,
+            method: "on_item",
         })
     }
 
@@ -199,7 +210,7 @@ impl PyLogic {
             return Ok(*face);
         }
         let face = py.import("millstream._logic")?.getattr("face")?;
-        let (item_context, end_context, timer) = face.call1((&class,))?.extract()?;
+        let (item_context, end_context, timer) = face.call1((&class, self.method))?.extract()?;
         let face = Face {
             item_context,
             end_context,
@@ -343,10 +354,14 @@ impl KeyLogic<PyKey> for PyLogic {
             });
         }
         let when = (item.time, item.watermark, at, None);
-        let value = item.value;
+        let (value, method) = (item.value, self.method);
         self.call(key, held, when, out, |logic, context, face| {
             let py = logic.py();
-            let (name, key) = (intern!(py, "on_item"), key.bind(py));
+            let name = match method {
+                "on_batch" => intern!(py, "on_batch"),
+                _ => intern!(py, "on_item"),
+            };
+            let key = key.bind(py);
             if face.item_context {
                 logic.call_method1(name, (key, value, context)).map(Some)
             } else {

@@ -15,7 +15,9 @@ use pyo3::types::PyList;
 
 use crate::assign::{ByClock, ByKernel};
 use crate::batch::PyBatch;
+use crate::batches::Gather;
 use crate::clocks::ByClocks;
+use crate::debug::Debug;
 use crate::divide::Divide;
 use crate::error::{cause, to_python};
 use crate::gil::locked;
@@ -215,6 +217,51 @@ impl Pipe {
         .checked(py)
     }
 
+    /// Calls `show` with the epoch, the worker, the keys and the values of each batch.
+    fn debug(&self, py: Python<'_>, show: Py<PyAny>) -> PyResult<Pipe> {
+        let show = Arc::new(show);
+        let pipe = self.pipe.step("inspect_debug", "", move |_| {
+            let show = Arc::clone(&show);
+            Ok(Debug { show, ended: 0 })
+        });
+        Pipe { pipe }.checked(py)
+    }
+
+    /// All values of each key in a batch as one list.
+    fn batches(&self, py: Python<'_>, name: &str) -> PyResult<Pipe> {
+        let pipe = self.pipe.step("batches", name, |_| Ok(Gather));
+        Pipe { pipe }.checked(py)
+    }
+
+    /// State of the user's own for each key, of objects that `make` gives and whose `on_batch` is called.
+    fn stateful_batch(
+        &self,
+        name: &str,
+        make: Py<PyAny>,
+        timed: bool,
+        ttl: Option<i64>,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<Pipe> {
+        let py = on_error.py();
+        let wish = Wish::read(on_error)?;
+        let traits = Traits {
+            waits: true,
+            timed,
+            keyed: true,
+        };
+        let step = self.pipe.step("stateful_batch", name, move |making| {
+            let logic = locked(|py| PyLogic::new(py, &make, None, timed, ttl));
+            let logic = logic.map(PyLogic::by_batch);
+            let logic =
+                logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
+            PyKeyed::make(logic, traits, &wish, making)
+        });
+        Pipe {
+            pipe: step.halves().0,
+        }
+        .checked(py)
+    }
+
     /// Windows of the values of each key, described as `window` reads it, and what is made of them. Gives the results and
     /// what came late. A `windower` says which windows hold a value.
     #[expect(
@@ -363,7 +410,9 @@ impl Pipe {
 
 /// The kinds of steps, as the engine wants them: names that live for ever.
 fn known(kind: &str) -> &'static str {
-    const KINDS: [&str; 19] = [
+    const KINDS: [&str; 21] = [
+        "enrich_cached",
+        "stateful_batch",
         "map_async",
         "map",
         "filter",

@@ -1,5 +1,6 @@
 //! Sinks as Python sees them: byte sinks of the engine, lists, and objects of the user's own.
 
+mod by_key;
 mod bytes;
 mod encode;
 mod list;
@@ -13,6 +14,7 @@ use millstream_flow::sink::{Sink, Token, Writer};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+pub(crate) use by_key::{KeyedSink, file_write_by_key};
 pub(crate) use bytes::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
 pub(crate) use encode::append_frame;
 pub(crate) use list::ListSink;
@@ -29,6 +31,7 @@ pub(crate) type Opened = Box<dyn Writer<PyBatch>>;
 #[derive(Clone)]
 pub(crate) enum AnySink {
     Bytes(Arc<ByteSink>),
+    Keyed(Arc<KeyedSink>),
     List(Arc<ListSink>),
     Object(Arc<Py<PyAny>>),
 }
@@ -38,6 +41,9 @@ impl AnySink {
     pub(crate) fn read(sink: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(bytes) = sink.cast::<ByteSink>() {
             return Ok(AnySink::Bytes(Arc::new(bytes.get().clone())));
+        }
+        if let Ok(keyed) = sink.cast::<KeyedSink>() {
+            return Ok(AnySink::Keyed(Arc::new(keyed.get().clone())));
         }
         if let Ok(list) = sink.cast::<PyList>() {
             return Ok(AnySink::List(Arc::new(ListSink::new(list))));
@@ -55,6 +61,7 @@ impl AnySink {
     pub(crate) fn describe(&self) -> String {
         match self {
             AnySink::Bytes(sink) => sink.describe(),
+            AnySink::Keyed(sink) => sink.engine().describe(),
             AnySink::List(_) => "collected in a list".to_owned(),
             AnySink::Object(object) => locked(|py| crate::show::type_name(object.bind(py))),
         }
@@ -69,6 +76,7 @@ impl AnySink {
     ) -> Result<Opened, Cause> {
         match self {
             AnySink::Bytes(sink) => sink.open(name, worker, control),
+            AnySink::Keyed(sink) => sink.open(name, worker, control),
             AnySink::List(list) => Ok(list.open(control)),
             AnySink::Object(object) => object::open(object, name, worker),
         }
@@ -102,6 +110,7 @@ impl Sink<PyBatch> for Named {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match &self.sink {
             AnySink::Bytes(sink) => sink.engine().resume(tokens),
+            AnySink::Keyed(sink) => sink.engine().resume(tokens),
             AnySink::List(list) => list.resume(tokens),
             AnySink::Object(object) => object::resume(object, tokens),
         }
@@ -109,12 +118,14 @@ impl Sink<PyBatch> for Named {
     fn sync(&self) -> Result<(), Cause> {
         match &self.sink {
             AnySink::Bytes(sink) => sink.engine().sync(),
+            AnySink::Keyed(sink) => sink.engine().sync(),
             AnySink::List(_) | AnySink::Object(_) => Ok(()),
         }
     }
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
         match &self.sink {
             AnySink::Bytes(sink) => sink.engine().commit(epoch, tokens),
+            AnySink::Keyed(sink) => sink.engine().commit(epoch, tokens),
             AnySink::List(list) => list.commit(tokens),
             AnySink::Object(object) => object::commit(object, epoch, tokens),
         }

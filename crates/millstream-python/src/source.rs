@@ -2,6 +2,7 @@
 //! user's own.
 
 mod bytes;
+mod csv;
 mod decode;
 mod durable;
 mod object;
@@ -14,7 +15,10 @@ use millstream_flow::{Flow, Pipe};
 use pyo3::prelude::*;
 
 use bytes::Unlocked;
-pub(crate) use bytes::{ByteSource, file_read, journal_read, queue_read, tcp_connect, tcp_listen};
+pub(crate) use bytes::{
+    ByteSource, directory_read, file_read, journal_read, queue_read, tcp_connect, tcp_listen,
+};
+pub(crate) use csv::{CsvSource, csv_directory, csv_read};
 pub(crate) use durable::DurableSource;
 pub(crate) use script::Script;
 
@@ -42,6 +46,9 @@ pub(crate) fn add(
     }
     if let Ok(bytes) = source.cast::<ByteSource>() {
         return bytes.get().add(flow, name, None, wish);
+    }
+    if let Ok(rows) = source.cast::<CsvSource>() {
+        return Ok(rows.get().add(flow, name, wish));
     }
     if let Ok(script) = source.cast::<Script>() {
         return Ok(flow.source(name, script.get().clone()));

@@ -8,8 +8,9 @@ use millstream_flow::Timed;
 use millstream_flow::time::{BEFORE_ALL, NEVER};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt};
+use pyo3::types::{PyDateTime, PyFloat, PyInt};
 
+use crate::datetime::Moments;
 use crate::show::show;
 
 /// The times of an item without time.
@@ -19,9 +20,16 @@ pub(crate) const TIMELESS: Timed<()> = Timed {
     value: (),
 };
 
+/// Beyond this, in 1678 and 2261 if times are since 1970, nanoseconds do not fit.
+const MICROS_MAX: i64 = 9_200_000_000_000_000;
+
 /// Nanoseconds of what a user gives as a time.
 pub(crate) fn to_nanos(time: &Bound<'_, PyAny>) -> PyResult<i64> {
-    let py = time.py();
+    to_nanos_with(&mut Moments::default(), time)
+}
+
+/// As `to_nanos`, for many times one after the other.
+pub(crate) fn to_nanos_with(moments: &mut Moments, time: &Bound<'_, PyAny>) -> PyResult<i64> {
     if let Ok(seconds) = time.cast::<PyFloat>() {
         return from_seconds(seconds.value())
             .ok_or_else(|| PyValueError::new_err(format!("{} is no time", show(time))));
@@ -32,15 +40,13 @@ pub(crate) fn to_nanos(time: &Bound<'_, PyAny>) -> PyResult<i64> {
             .and_then(|seconds| seconds.checked_mul(1_000_000_000))
             .ok_or_else(|| PyValueError::new_err(format!("{} s is out of range", show(time))));
     }
-    let datetime = py.import("datetime")?.getattr("datetime")?;
-    if time.is_instance(&datetime)? {
-        if time.getattr("tzinfo")?.is_none() {
-            return Err(PyValueError::new_err(format!(
-                "{} has no time zone",
+    if let Ok(datetime) = time.cast::<PyDateTime>() {
+        return from_micros(moments.micros_since_1970(datetime)?).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "{} is out of range: as a time a datetime is one from 1678-06-19 to 2261-07-15",
                 show(time)
-            )));
-        }
-        return to_nanos(&time.call_method0("timestamp")?);
+            ))
+        });
     }
     Err(PyTypeError::new_err(format!(
         "a time is a number of seconds or a datetime, not {}",
@@ -50,8 +56,12 @@ pub(crate) fn to_nanos(time: &Bound<'_, PyAny>) -> PyResult<i64> {
 
 fn from_seconds(seconds: f64) -> Option<i64> {
     let micros = (seconds * 1e6).round();
-    // Beyond this nanoseconds do not fit; it is false for what is not a number, too.
-    (micros.abs() < 9.2e15).then(|| micros as i64 * 1000)
+    // It is false for what is not a number, too.
+    (micros.abs() < MICROS_MAX as f64).then(|| micros as i64 * 1000)
+}
+
+fn from_micros(micros: i64) -> Option<i64> {
+    (micros.abs() < MICROS_MAX).then(|| micros * 1000)
 }
 
 /// Seconds of nanoseconds.

@@ -37,7 +37,7 @@ pub use error::{Misfit, Result, WireError};
 pub use interface::{CallError, Cause, Dispatch, Interface, Publisher, Recorder, Transport};
 pub use millstream_macros::{Wire, interface};
 pub use pack::{Packer, pack};
-pub use record::{Head, InputName, Lineage, Note, Record};
+pub use record::{Head, InputName, Lineage, Note, Record, Take};
 pub use scalars::{Decimal, Timestamp};
 pub use schema::{
     Definition, Field, Method, NAME_LEN_MAX, NAMES_MAX, Schema, Shape, Type, Types, Variant,

@@ -1,6 +1,7 @@
 //! What the body of a record is: two MessagePack values, one after the other.
 //!
-//! 1. Where it comes from: nil, or `[input, sequence]` of the record that made the component make this call ([`Lineage`]).
+//! 1. Where it comes from: nil, or `[input, sequence]` of the record that made the component make this call ([`Lineage`]). In some calls
+//!    `[input, sequence, after ns, calls]`, which also says when that record was taken ([`Take`]).
 //! 2. What it is. A call is `[schema, method, argument...]`: the [`id`](Schema::id) of the schema, the number of the
 //!    method in it, and the arguments. A [`Note`] is `[0, kind, ...]`.
 //!
@@ -22,6 +23,9 @@ use crate::pack::{Packer, pack_growing};
 use crate::schema::Schema;
 use crate::unpack::Unpacker;
 
+/// The length of a lineage with a [`Take`].
+const LINEAGE_AND_TAKE: usize = 4;
+
 /// Which record of which input a call is an effect of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lineage {
@@ -29,6 +33,15 @@ pub struct Lineage {
     pub input: u32,
     /// The sequence number of the record in it.
     pub sequence: u64,
+}
+
+/// When a component was called with the record that a call is an effect of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Take {
+    /// The time from the record's own to the call of the component, in ns.
+    pub after_ns: u64,
+    /// How many calls this measurement stands for: not each one is measured.
+    pub calls: u32,
 }
 
 /// A journal as records refer to it.
@@ -92,7 +105,20 @@ pub enum Record<'a> {
 
 impl Lineage {
     /// How many bytes a lineage takes at most.
-    pub const SIZE_MAX: usize = 1 + 5 + 9;
+    pub const SIZE_MAX: usize = 1 + 5 + 9 + 9 + 5;
+
+    /// Writes the first part of a record, and when its cause was taken.
+    ///
+    /// # Errors
+    /// No space.
+    #[inline]
+    pub fn pack_taken(lineage: Self, take: Take, out: &mut Packer<'_>) -> Result<()> {
+        out.array(4)?;
+        out.uint(lineage.input.into())?;
+        out.uint(lineage.sequence)?;
+        out.uint(take.after_ns)?;
+        out.uint(take.calls.into())
+    }
 
     /// Writes the first part of a record.
     ///
@@ -106,6 +132,25 @@ impl Lineage {
         out.array(2)?;
         out.uint(input.into())?;
         out.uint(sequence)
+    }
+}
+
+impl Take {
+    /// Reads the body of a record as far as the take of its cause. Nothing where it is not measured.
+    ///
+    /// # Errors
+    /// The first part is not one of a record.
+    pub fn read(body: &[u8]) -> Result<Option<Self>> {
+        let mut values = Unpacker::new(body);
+        if values.take_nil()? || values.array()? != LINEAGE_AND_TAKE {
+            return Ok(None);
+        }
+        let _input = values.uint()?;
+        let _sequence = values.uint()?;
+        Ok(Some(Self {
+            after_ns: values.uint()?,
+            calls: values.narrow_int("u32")?,
+        }))
     }
 }
 
@@ -167,9 +212,19 @@ impl<'a> Record<'a> {
         let lineage = if values.take_nil()? {
             None
         } else {
-            values.array_of(2)?;
+            let len = values.array()?;
+            if len != 2 && len != LINEAGE_AND_TAKE {
+                return Err(values.misfit(Misfit::Length {
+                    expected: 2,
+                    found: len,
+                }));
+            }
             let input = values.narrow_int("u32")?;
             let sequence = values.uint()?;
+            if len == LINEAGE_AND_TAKE {
+                values.uint()?;
+                values.uint()?;
+            }
             Some(Lineage { input, sequence })
         };
         let second = values.rest();

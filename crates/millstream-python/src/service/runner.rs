@@ -315,11 +315,9 @@ impl Service {
     }
 }
 
-/// Says on standard error which inputs hold no cursor.
-fn warn_of_unheld(py: Python<'_>, runner: &Runner<()>) -> PyResult<()> {
-    for input in runner.unheld_inputs() {
-        let text =
-            format!("{input}: may only be read, so no cursor keeps its records from being pruned");
+/// Says on standard error what the start has found.
+fn warn(py: Python<'_>, runner: &Runner<()>) -> PyResult<()> {
+    for text in runner.warnings() {
         py.import("sys")?
             .getattr("stderr")?
             .call_method1("write", (format!("millstream service: {text}\n"),))?;
@@ -338,7 +336,7 @@ struct Running<'a> {
 
 impl Running<'_> {
     fn run(mut self, py: Python<'_>, drain: bool, until: Option<u64>) -> PyResult<native::Report> {
-        warn_of_unheld(py, &self.runner)?;
+        warn(py, &self.runner)?;
         let mut calls = 0u32;
         let mut taken = Taken::Nothing;
         self.write_meter();

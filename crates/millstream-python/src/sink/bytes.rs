@@ -117,21 +117,22 @@ pub(crate) fn journal_append(
     Ok(ByteSink::with(sink, encode, false))
 }
 
-/// A file to write frames to.
+/// A file to write frames to, which begins with `preamble`; without a framing they are written as they are.
 #[pyfunction]
-#[pyo3(signature = (path, *, framing, encode))]
+#[pyo3(signature = (path, *, framing, encode, preamble=None))]
 pub(crate) fn file_write(
     py: Python<'_>,
     path: PathBuf,
-    framing: &str,
+    framing: Option<&str>,
     encode: Option<Py<PyAny>>,
+    preamble: Option<&[u8]>,
 ) -> PyResult<ByteSink> {
+    let sink = files::write(path).preamble(preamble.unwrap_or_default());
+    let Some(framing) = framing else {
+        return Ok(ByteSink::with(sink.raw(), encode, false));
+    };
     let rule = self::framing(py, framing)?;
-    Ok(ByteSink::new(
-        files::write(path).framing(rule.clone()),
-        &rule,
-        encode,
-    ))
+    Ok(ByteSink::new(sink.framing(rule.clone()), &rule, encode))
 }
 
 /// A queue to put items into.

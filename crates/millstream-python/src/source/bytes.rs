@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream::queues;
 use millstream_flow::batch::Batch;
+use millstream_flow::directory::{self, ReadDirectory};
 use millstream_flow::durable::{self, Keep};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
@@ -24,6 +26,7 @@ use crate::policy::Wish;
 enum Kind {
     Tcp(tcp::TcpSource),
     Files(files::ReadFiles),
+    Directory(ReadDirectory<files::ReadFiles>),
     Journal(journals::ReadJournal),
     Queues(queues::ReadQueues),
 }
@@ -52,6 +55,11 @@ impl ByteSource {
                 "a queue is durable already: with a state directory each item is processed once";
             return Err(usage(source.py(), what));
         }
+        if let Kind::Directory(_) = source.get().kind {
+            let what =
+                "files are durable already: with a state directory each is read on where it was";
+            return Err(usage(source.py(), what));
+        }
         super::durable::of(source, keep)
     }
 }
@@ -61,6 +69,7 @@ impl ByteSource {
         match &self.kind {
             Kind::Tcp(source) => source.describe(),
             Kind::Files(source) => source.describe(),
+            Kind::Directory(source) => source.describe(),
             Kind::Journal(source) => source.describe(),
             Kind::Queues(source) => source.describe(),
         }
@@ -77,6 +86,7 @@ impl ByteSource {
         let frames = match &self.kind {
             Kind::Tcp(source) => add(flow, name, source.clone(), durable),
             Kind::Files(source) => add(flow, name, source.clone(), durable),
+            Kind::Directory(source) => add(flow, name, source.clone(), durable),
             Kind::Journal(source) => add(flow, name, source.clone(), durable),
             Kind::Queues(source) => add(flow, name, source.clone(), durable),
         };
@@ -223,6 +233,33 @@ pub(crate) fn file_read(
         .from_position(position);
     Ok(ByteSource {
         kind: Kind::Files(source),
+        decode: Decode::read(decode)?,
+    })
+}
+
+/// The files of a directory; `follow` in seconds.
+#[pyfunction]
+#[pyo3(signature = (path, pattern, *, partitions, follow, framing, max_frame, decode))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+pub(crate) fn directory_read(
+    py: Python<'_>,
+    path: PathBuf,
+    pattern: &str,
+    partitions: usize,
+    follow: Option<f64>,
+    framing: &str,
+    max_frame: usize,
+    decode: Option<&Bound<'_, PyAny>>,
+) -> PyResult<ByteSource> {
+    let mut source = directory::frames(path, pattern)
+        .partitions(partitions)
+        .framing(self::framing(py, framing)?)
+        .max_frame(max_frame);
+    if let Some(poll) = follow {
+        source = source.follow(Duration::try_from_secs_f64(poll)?);
+    }
+    Ok(ByteSource {
+        kind: Kind::Directory(source),
         decode: Decode::read(decode)?,
     })
 }

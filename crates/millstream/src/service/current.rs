@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_journal::Journal;
-use millstream_wire::{InputName, Lineage};
+use millstream_wire::{InputName, Lineage, Take};
 
 use super::error::ServiceError;
 use super::names::name_of;
@@ -19,6 +19,9 @@ pub(super) struct Current {
     input: AtomicU32,
     sequence: AtomicU64,
     time_ns: AtomicI64,
+    /// The time until the input was taken, and for how many calls that stands; 0 where it is not measured.
+    take_after_ns: AtomicU64,
+    take_calls: AtomicU32,
     /// How many calls are there already and must not be recorded again.
     held_back: AtomicU64,
     failure: Mutex<Option<String>>,
@@ -33,6 +36,8 @@ impl Default for Current {
             input: AtomicU32::new(OUTSIDE),
             sequence: AtomicU64::new(0),
             time_ns: AtomicI64::new(0),
+            take_after_ns: AtomicU64::new(0),
+            take_calls: AtomicU32::new(0),
             held_back: AtomicU64::new(0),
             failure: Mutex::new(None),
             failed: AtomicU32::new(0),
@@ -47,6 +52,23 @@ impl Current {
         self.sequence.store(lineage.sequence, Relaxed);
         self.time_ns.store(time_ns, Relaxed);
         self.held_back.store(held_back, Relaxed);
+    }
+
+    /// When the input was taken, if that is measured.
+    #[inline]
+    pub fn set_take(&self, take: Option<Take>) {
+        if let Some(take) = take {
+            self.take_after_ns.store(take.after_ns, Relaxed);
+        }
+        self.take_calls
+            .store(take.map_or(0, |take| take.calls), Relaxed);
+    }
+
+    #[inline]
+    pub fn take(&self) -> Option<Take> {
+        let calls = self.take_calls.load(Relaxed);
+        let after_ns = self.take_after_ns.load(Relaxed);
+        (calls > 0).then_some(Take { after_ns, calls })
     }
 
     pub fn lineage(&self) -> Option<Lineage> {

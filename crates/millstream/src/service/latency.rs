@@ -1,9 +1,9 @@
 //! How long the messages of a production journal took, hop by hop, from the times and the lineage that are recorded anyway.
 //!
 //! A record has the time at which it was appended, and a service's output the input that it is an effect of. So each hop is measured
-//! from an input's record to the output's. A service with several inputs or timers also records each input as it takes it, in its
-//! [schedule](super::schedule): there the hop has two parts, *publish to take* and *take to output*. A service with one input and no
-//! timer has no schedule: the moment at which it takes a record is not recorded, and the hop is *publish to output*.
+//! from an input's record to the output's, and has two parts, *publish to take* and *take to output*. A service with several inputs or
+//! timers records each input as it takes it, in its [schedule](super::schedule). One with one input and no timer measures the
+//! [take](Take) of some of its calls, each of which stands for as many as it says; there *publish to output* is that of all calls.
 //!
 //! Times are those of the machine's clock, not of a monotonic one: an effect before its cause is counted, and taken as no time at all.
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use hdrhistogram::Histogram;
 use millstream_journal::{Error as JournalError, Journal, Options, Reader};
-use millstream_wire::{InputName, Lineage, Note, Record};
+use millstream_wire::{InputName, Lineage, Note, Record, Take};
 use serde::Serialize;
 
 use self::takes::Takes;
@@ -46,8 +46,10 @@ pub struct HopLatency {
     pub to: String,
     /// `publish to take`, `take to output`, `publish to output`, or `origin to output`, which is all hops together.
     pub part: &'static str,
-    /// How many messages were measured.
+    /// How many messages this is about.
     pub count: u64,
+    /// How many of them were measured: each stands for itself, or for several that followed each other without a pause.
+    pub measured: u64,
     /// Percentiles, in microseconds.
     pub p50_us: f64,
     /// As `p50_us`.
@@ -154,6 +156,8 @@ struct Event {
     time_ns: u64,
     is_call: bool,
     cause: Option<(usize, u32, u64)>,
+    /// When its cause was taken.
+    take: Option<Take>,
     /// What led to it has been measured.
     traced: bool,
 }
@@ -166,7 +170,7 @@ struct Way<'a> {
     /// Where journals are looked for that are not where they were.
     folders: &'a [PathBuf],
     nodes: Vec<Node>,
-    histograms: Vec<(Place, Histogram<u64>)>,
+    histograms: Vec<(Place, Histogram<u64>, u64)>,
     calls: u64,
     origins: u64,
     pruned: u64,
@@ -221,8 +225,8 @@ impl Way<'_> {
                 0,
                 (at, root),
                 "origin to output",
-                event.time_ns,
-                found.time_ns,
+                [event.time_ns, found.time_ns],
+                1,
             ),
         }
         Ok(())
@@ -240,7 +244,7 @@ impl Way<'_> {
         let [published, output] = [earlier.time_ns, later.time_ns];
         if !earlier.is_call {
             // The tick of a timer is recorded as it is taken.
-            self.record(distance, nodes, "take to output", published, output);
+            self.record(distance, nodes, "take to output", [published, output], 1);
             return Ok(());
         }
         let Node { takes, inputs, .. } = &mut self.nodes[to];
@@ -250,33 +254,50 @@ impl Way<'_> {
         };
         match taken {
             Some(taken) => {
-                self.record(distance, nodes, "publish to take", published, taken);
-                self.record(distance, nodes, "take to output", taken, output);
+                self.record(distance, nodes, "publish to take", [published, taken], 1);
+                self.record(distance, nodes, "take to output", [taken, output], 1);
             }
-            None => self.record(distance, nodes, "publish to output", published, output),
+            None => {
+                let whole = [published, output];
+                self.record(distance, nodes, "publish to output", whole, 1);
+                if let Some(Take { after_ns, calls }) = later.take {
+                    let taken = published.saturating_add(after_ns);
+                    self.record(
+                        distance,
+                        nodes,
+                        "publish to take",
+                        [published, taken],
+                        calls,
+                    );
+                    self.record(distance, nodes, "take to output", [taken, output], calls);
+                }
+            }
         }
         Ok(())
     }
 
+    /// Adds a measurement, which stands for so many messages.
     fn record(
         &mut self,
         distance: usize,
         (from, to): (usize, usize),
         part: &'static str,
-        begin_ns: u64,
-        end_ns: u64,
+        [begin_ns, end_ns]: [u64; 2],
+        messages: u32,
     ) {
         self.backwards += u64::from(end_ns < begin_ns);
         let key = (distance, from, to, part);
-        let known = self.histograms.iter().position(|(of, _)| *of == key);
+        let known = self.histograms.iter().position(|(of, ..)| *of == key);
         let at = known.unwrap_or_else(|| {
             // Three digits; it grows with its values.
             if let Ok(histogram) = Histogram::new(3) {
-                self.histograms.push((key, histogram));
+                self.histograms.push((key, histogram, 0));
             }
             self.histograms.len() - 1
         });
-        self.histograms[at].1 += end_ns.saturating_sub(begin_ns);
+        let (_, histogram, measured) = &mut self.histograms[at];
+        let ns = end_ns.saturating_sub(begin_ns);
+        *measured += u64::from(histogram.record_n(ns, messages.into()).is_ok());
     }
 
     /// A record of a journal; nothing when it has been pruned.
@@ -292,8 +313,12 @@ impl Way<'_> {
             Err(error) => return Err(error.into()),
         };
         let time_ns = record.time_ns;
+        let mut take = None;
         let (is_call, lineage) = match Record::read(record.body) {
-            Ok(Record::Call(lineage, ..)) => (true, lineage),
+            Ok(Record::Call(lineage, ..)) => {
+                take = Take::read(record.body).ok().flatten();
+                (true, lineage)
+            }
             Ok(Record::Note(note)) => {
                 let told = node.calls.learn(sequence, note);
                 if let Ok(Note::Input { .. }) = told {
@@ -322,6 +347,7 @@ impl Way<'_> {
             time_ns,
             is_call,
             cause,
+            take,
             traced: false,
         };
         self.nodes[at].last = Some((sequence, event));
@@ -345,25 +371,29 @@ impl Way<'_> {
     }
 
     fn latencies(mut self) -> Latencies {
-        // Far hops first; the whole way last.
+        // Far hops first; the whole way last. A part follows the hop that it is of.
         let whole = |part: &str| part == "origin to output";
         self.histograms
-            .sort_by_key(|((distance, .., part), _)| (whole(part), usize::MAX - distance));
+            .sort_by_key(|((distance, .., part), ..)| (whole(part), usize::MAX - distance));
         let name = |at: usize| self.nodes[at].path.display().to_string();
-        let hops = self.histograms.iter().map(|((_, from, to, part), of)| {
-            let us = |quantile| of.value_at_quantile(quantile) as f64 / 1e3;
-            HopLatency {
-                from: name(*from),
-                to: name(*to),
-                part,
-                count: of.len(),
-                p50_us: us(0.5),
-                p90_us: us(0.9),
-                p99_us: us(0.99),
-                p999_us: us(0.999),
-                max_us: of.max() as f64 / 1e3,
-            }
-        });
+        let hops = self
+            .histograms
+            .iter()
+            .map(|((_, from, to, part), of, measured)| {
+                let us = |quantile| of.value_at_quantile(quantile) as f64 / 1e3;
+                HopLatency {
+                    from: name(*from),
+                    to: name(*to),
+                    part,
+                    count: of.len(),
+                    measured: *measured,
+                    p50_us: us(0.5),
+                    p90_us: us(0.9),
+                    p99_us: us(0.99),
+                    p999_us: us(0.999),
+                    max_us: of.max() as f64 / 1e3,
+                }
+            });
         Latencies {
             calls: self.calls,
             origins: self.origins,

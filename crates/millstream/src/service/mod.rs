@@ -65,6 +65,7 @@ mod outlet;
 mod progress;
 mod resume;
 mod runner;
+mod sampler;
 mod schedule;
 mod snapshot;
 pub mod system;

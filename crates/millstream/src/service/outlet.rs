@@ -144,7 +144,10 @@ impl Outlet {
                 continue;
             }
             let mut out = Packer::new(&mut claim);
-            Lineage::pack(self.current.lineage(), &mut out)?;
+            match (self.current.lineage(), self.current.take()) {
+                (Some(lineage), Some(take)) => Lineage::pack_taken(lineage, take, &mut out)?,
+                (lineage, _) => Lineage::pack(lineage, &mut out)?,
+            }
             write(&mut out)?;
             let len = out.len();
             self.last = Some(claim.commit(len)?);

@@ -9,6 +9,7 @@ use super::dead::DeadLetters;
 use super::error::ServiceError;
 use super::resume::Resume;
 use super::runner::{OnError, Report};
+use super::sampler::Sampler;
 
 pub(super) struct Progress {
     pub current: Arc<Current>,
@@ -18,6 +19,8 @@ pub(super) struct Progress {
     on_error: OnError,
     dead: Option<DeadLetters>,
     time_ns: i64,
+    /// Measures when inputs are taken, where nothing else records it.
+    pub sampler: Option<Sampler>,
 }
 
 impl Progress {
@@ -34,6 +37,7 @@ impl Progress {
             on_error,
             dead,
             time_ns: 0,
+            sampler: None,
         }
     }
 
@@ -61,6 +65,9 @@ impl Progress {
             }
         };
         self.current.begin(lineage, self.time_ns, held_back);
+        if let Some(sampler) = &mut self.sampler {
+            self.current.set_take(sampler.take(time_ns));
+        }
     }
 
     /// The component has returned.

@@ -25,6 +25,7 @@ use super::inlet::{Inlet, Taken};
 use super::names::Names;
 use super::progress::Progress;
 use super::resume::Resume;
+use super::sampler::Sampler;
 use super::schedule::{Entry, Legacy, Place, Schedule};
 use super::snapshot::{Keeper, Position, Snapshots};
 use super::timers::{self, Timer};
@@ -67,8 +68,8 @@ pub struct Runner<C> {
     kept: Option<Vec<Place>>,
     /// Inputs that the service had before.
     gone: Vec<Place>,
-    /// Inputs without a cursor.
-    unheld: Vec<String>,
+    /// What the start found that users should know.
+    warnings: Vec<String>,
     /// What is done again, if that is all.
     replay: Option<Replay>,
     /// How often a runner that spins has found nothing.
@@ -97,6 +98,10 @@ impl<C> Runner<C> {
             keeper.since = self.progress.report.calls + self.progress.report.ticks;
         }
         self.announce()?;
+        // With several inputs or timers the schedule says when each was taken.
+        if self.inlets.len() == 1 && self.timers.is_empty() && self.replay.is_none() {
+            self.progress.sampler = Some(Sampler::new(self.host.clone()));
+        }
         self.hold_inputs()
     }
 
@@ -110,10 +115,11 @@ impl<C> Runner<C> {
         named(name).or_else(renamed)
     }
 
-    /// Inputs that may only be read: no cursor keeps their records from being pruned before the service has taken them.
+    /// What the start found that is no error, a sentence each: an input that may only be read, so that no cursor keeps its records from being
+    /// pruned; ticks of a timer that was taken away, which the state is without.
     #[must_use]
-    pub fn unheld_inputs(&self) -> &[String] {
-        &self.unheld
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     fn tick(&mut self, timer: usize, lineage: Lineage, time_ns: i64) -> Result<(), ServiceError> {
@@ -146,7 +152,11 @@ impl<C> Runner<C> {
                 if self.durable {
                     inlet.make_durable()?;
                 }
-                inlet.take(&mut self.component, &mut self.progress)?
+                let taken = inlet.take(&mut self.component, &mut self.progress)?;
+                if let (Taken::Nothing, Some(sampler)) = (taken, &mut self.progress.sampler) {
+                    sampler.idle();
+                }
+                taken
             }
             _ => self.turn_of_several()?,
         };

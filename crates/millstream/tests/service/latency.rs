@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use millstream::journal::{Journal, Options};
-use millstream::service::{Latencies, Service, Settings, history, latency};
+use millstream::service::{Latencies, Service, Settings, Taken, history, latency};
 use millstream::wire::{Cause, Timestamp};
 
-use crate::desk::{Desk, Folder, Limits, Orders, Replies};
+use crate::desk::{Desk, Folder, Limits, Order, Orders, Replies};
 
 /// Takes the answers of the desk, and says something of each.
 struct Watch<R>(R);
@@ -103,12 +103,25 @@ fn each_hop_is_what_the_records_say() {
         let found = latency(&folder.path("seen"), first, last, &[]).unwrap();
         let range = first..=last.unwrap_or(end - 1).min(end - 1);
         let parts = shown(&found);
+        let (parts, takes): (Vec<_>, Vec<_>) = parts
+            .into_iter()
+            .partition(|(name, ..)| !name.contains("take"));
         let expected = [
             ("orders replies publish to output", 1, 2),
             ("replies seen publish to output", 0, 1),
             ("orders seen origin to output", 0, 2),
         ];
         assert_eq!(parts.len(), expected.len(), "{parts:?}");
+        // Both parts of a hop are of the same calls, and no longer than the hop.
+        for (takes, whole) in takes.chunks(2).zip(&parts) {
+            let [(publish, count, longest_us), (output, also, work_us)] = takes else {
+                panic!("{takes:?}")
+            };
+            assert!(publish.ends_with("publish to take") && output.ends_with("take to output"));
+            assert_eq!(count, also);
+            assert!(*count > 0 && *count < whole.1 + 16, "{takes:?} {whole:?}");
+            assert!(longest_us.max(*work_us) <= whole.2 * 1.01);
+        }
         for ((part, count, max_us), (name, later, earlier)) in parts.into_iter().zip(expected) {
             let (messages, longest_us) = longest(&folder, range.clone(), later, earlier);
             assert_eq!((part.as_str(), count), (name, messages));
@@ -138,7 +151,7 @@ fn a_service_with_a_schedule_tells_when_it_took_an_input() {
     assert_eq!(parts[0].1, found.calls);
     // The two parts are the whole.
     let whole = latency(&folder.path("seen"), 0, None, &[]).unwrap();
-    assert_eq!(shown(&whole).len(), 4);
+    assert_eq!(shown(&whole).len(), 6);
     let schedule = Journal::open(folder.path("replies.schedule"), Options::read_only()).unwrap();
     std::fs::remove_dir_all(schedule.path()).unwrap();
     let without = latency(&folder.path("replies"), 0, None, &[]).unwrap();
@@ -150,6 +163,60 @@ fn a_service_with_a_schedule_tells_when_it_took_an_input() {
         ("orders replies publish to output", parts[0].1)
     );
     assert!(*max_us <= (parts[0].2 + parts[1].2) * 1.01 + 1.0);
+}
+
+/// Takes a while for each order.
+struct Slow<R>(R);
+
+impl<R: Replies> Orders for Slow<R> {
+    fn place(&mut self, order: &Order<'_>) -> Result<(), Cause> {
+        std::thread::sleep(Duration::from_millis(2));
+        self.0.accepted(order.id, 0);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_service_with_one_input_tells_waiting_from_working() {
+    let folder = Folder::new();
+    let service = Service::new(&folder.journal("replies")).unwrap();
+    let slow = Slow(service.publisher::<dyn Replies>().unwrap());
+    let orders = folder.journal("orders");
+    let setup = service
+        .component(slow)
+        .input::<dyn Orders>(&orders)
+        .unwrap();
+    let mut runner = setup.start(Settings::default()).unwrap();
+    // One by one: each is taken at once.
+    for id in 0..10 {
+        folder.orders(id..id + 1);
+        while runner.turn().unwrap() != Taken::Nothing {}
+    }
+    let one_by_one = latency(&folder.path("replies"), 0, None, &[]).unwrap();
+    let [whole, wait, work] = &one_by_one.hops[..] else {
+        panic!("{one_by_one:?}")
+    };
+    assert_eq!([whole.measured, wait.measured, work.measured], [10; 3]);
+    assert_eq!([whole.count, wait.count, work.count], [10; 3]);
+    assert!(work.p50_us >= 2_000.0 && work.max_us <= whole.max_us * 1.01);
+    // Many at once: they wait for each other.
+    folder.orders(10..330);
+    let from = folder.journal("replies").next().unwrap();
+    while runner.turn().unwrap() != Taken::Nothing {}
+    let at_once = latency(&folder.path("replies"), from, None, &[]).unwrap();
+    let [whole, wait, work] = &at_once.hops[..] else {
+        panic!("{at_once:?}")
+    };
+    assert_eq!((whole.count, whole.measured), (320, 320));
+    assert!(
+        (300..=320).contains(&wait.count) && wait.measured <= 21,
+        "{wait:?}"
+    );
+    assert_eq!(wait.count, work.count);
+    assert!(
+        wait.p50_us >= 100.0 * 2_000.0 && work.p50_us >= 2_000.0,
+        "{wait:?} {work:?}"
+    );
 }
 
 #[test]
@@ -201,7 +268,7 @@ fn causes_that_are_pruned_are_counted() {
     assert!(orders.first().unwrap() > 0);
     let found = latency(&folder.path("replies"), 0, None, &[]).unwrap();
     assert!(found.pruned > 0);
-    let counted: u64 = shown(&found).iter().map(|(_, count, _)| count).sum();
+    let counted = found.hops[0].count;
     assert!(
         counted > 0 && counted + found.pruned <= found.calls,
         "{found:?}"

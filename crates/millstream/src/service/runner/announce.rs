@@ -122,11 +122,10 @@ impl<C> Runner<C> {
                 .any(|cursor| cursor.name == name);
             let cursor = match inlet.journal.cursor(&name, Share::Shared) {
                 Err(JournalError::ReadOnly { .. }) => {
-                    self.unheld.push(inlet.name.clone());
-                    tracing::warn!(
+                    self.warnings.push(format!(
                         "{}: may only be read, so no cursor keeps its records from being pruned",
                         inlet.name
-                    );
+                    ));
                     continue;
                 }
                 cursor => cursor?,

@@ -4,6 +4,9 @@
 //! inputs, whose outputs are held back where they are there already. The [schedule](super::super::schedule) says in which order. Inputs
 //! and timers that the service has no longer are skipped: their outputs stay.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use millstream_wire::{InputName, Lineage};
 
 use super::super::error::ServiceError;
@@ -26,6 +29,23 @@ struct Past<'a> {
     at_gone: bool,
     /// Whether the state is that of a snapshot.
     is_restored: bool,
+    /// The ticks after the snapshot that are not repeated, by timer: the service does not have the timer any longer.
+    skipped_ticks: BTreeMap<String, u64>,
+}
+
+impl Past<'_> {
+    /// Which ticks are missing from a state that has earlier ones of the same timer.
+    fn warnings(&self, output: &Path) -> Vec<String> {
+        let skipped = self.skipped_ticks.iter().filter(|_| self.is_restored);
+        let warning = |(timer, count): (&String, &u64)| {
+            format!(
+                "{}: the state is without the {count} tick(s) of the timer {timer} after the last snapshot, for the service does not have this \
+                 timer any longer. Stop a service before you take a timer away",
+                output.display()
+            )
+        };
+        skipped.map(warning).collect()
+    }
 }
 
 /// A snapshot, the numbers that its inputs have now, its state, and its number.
@@ -47,6 +67,7 @@ impl<C> Runner<C> {
             is_implicit: None,
             at_gone: false,
             is_restored: kept.is_some(),
+            skipped_ticks: BTreeMap::new(),
         };
         let from = kept.as_ref().and_then(|kept| kept.schedule);
         let entries = match &self.schedule {
@@ -57,6 +78,9 @@ impl<C> Runner<C> {
             while let Some((number, time_ns, step)) = entries.next()? {
                 self.repeat(&mut past, &entries, names, (number, time_ns, step))?;
             }
+        }
+        if let Some(output) = &self.output {
+            self.warnings.extend(past.warnings(&output.journal.path()));
         }
         self.repeat_implicit(&past)?;
         self.end_replay(past.is_implicit != Some(false));
@@ -240,7 +264,12 @@ impl<C> Runner<C> {
                 };
                 let is_last = past.resume.is_some_and(|it| it.lineage == lineage);
                 let repeats = self.repeats() || !self.is_before(past.resume, lineage);
-                match past.timers.get(timer).copied().flatten() {
+                let number = past.timers.get(timer).copied().flatten();
+                if let (None, Some(name)) = (number, entries.timers().and_then(|it| it.get(timer)))
+                {
+                    *past.skipped_ticks.entry(name.clone()).or_default() += 1;
+                }
+                match number {
                     Some(timer) if repeats => {
                         self.fire_until(time_ns)?;
                         return self.tick(timer, lineage, time_ns);

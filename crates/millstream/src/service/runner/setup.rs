@@ -318,7 +318,7 @@ impl<C: 'static> Setup<C> {
             announced_ns: 0,
             kept: None,
             gone: Vec::new(),
-            unheld: Vec::new(),
+            warnings: Vec::new(),
             replay,
             spins: 0,
         };

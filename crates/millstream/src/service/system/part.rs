@@ -206,10 +206,8 @@ impl<C: 'static> Component<C> {
             ..Settings::default()
         };
         let mut runner = setup.start(settings)?;
-        for input in runner.unheld_inputs() {
-            eprintln!(
-                "{input}: may only be read, so no cursor keeps its records from being pruned"
-            );
+        for warning in runner.warnings() {
+            eprintln!("{warning}");
         }
         pin(&order.cores)?;
         runner.run_with(&shared.stop, &shared.meter)?;

@@ -1,0 +1,135 @@
+//! From rows to items: a source of rows with a decoder.
+
+use std::sync::Arc;
+
+use super::{Row, Rows};
+use crate::batch::Data;
+use crate::error::Cause;
+use crate::policy::{OnError, Policy};
+use crate::poller::Io;
+use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+
+/// A source of items: a source of rows with a decoder. Made by [`ReadCsv::decode`](super::ReadCsv::decode).
+pub struct DecodedRows<S, F> {
+    source: S,
+    decode: Arc<F>,
+    on_error: OnError,
+}
+
+/// Puts a decoder behind a source of rows.
+pub fn decode<S, F, T, E>(source: S, decode: F) -> DecodedRows<S, F>
+where
+    S: Source<Rows>,
+    F: Fn(Row<'_>) -> Result<T, E> + Send + Sync + 'static,
+    E: Into<Cause>,
+{
+    DecodedRows {
+        source,
+        decode: Arc::new(decode),
+        on_error: OnError::Fail,
+    }
+}
+
+impl<S, F> DecodedRows<S, F> {
+    /// What becomes of a row that cannot be decoded. The flow fails unless told otherwise.
+    #[must_use]
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.on_error = on_error;
+        self
+    }
+}
+
+impl<S, F, T, E> Source<Vec<T>> for DecodedRows<S, F>
+where
+    S: Source<Rows>,
+    F: Fn(Row<'_>) -> Result<T, E> + Send + Sync + 'static,
+    T: Data,
+    E: Into<Cause>,
+{
+    fn describe(&self) -> String {
+        self.source.describe()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        self.source.partitions()
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
+        Ok(Box::new(DecodedPartition {
+            inner: self.source.open(partition, resume, io)?,
+            decode: Arc::clone(&self.decode),
+            on_error: self.on_error.clone(),
+            policy: None,
+            rows: Rows::default(),
+        }))
+    }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        self.source.begin(run)
+    }
+}
+
+struct DecodedPartition<F> {
+    inner: Box<dyn Partition<Rows>>,
+    decode: Arc<F>,
+    on_error: OnError,
+    policy: Option<Policy>,
+    rows: Rows,
+}
+
+impl<F> DecodedPartition<F> {
+    fn poison(&mut self, cause: Cause, events: &mut Events<'_>) -> Result<(), Cause> {
+        let policy = match &mut self.policy {
+            Some(policy) => policy,
+            empty => {
+                let step = &events.cx.metrics[events.node].name;
+                let (worker, control) = (events.cx.worker, &events.cx.control);
+                empty.insert(Policy::open(
+                    &self.on_error,
+                    events.node,
+                    step,
+                    worker,
+                    control,
+                )?)
+            }
+        };
+        Ok(policy.settle(None, None, cause, events.cx)?)
+    }
+}
+
+impl<F, T, E> Partition<Vec<T>> for DecodedPartition<F>
+where
+    F: Fn(Row<'_>) -> Result<T, E>,
+    T: Data,
+    E: Into<Cause>,
+{
+    fn next_batch(&mut self, batch: &mut Vec<T>, events: &mut Events<'_>) -> Result<Next, Cause> {
+        crate::batch::Batch::clear(&mut self.rows);
+        let next = self.inner.next_batch(&mut self.rows, events)?;
+        if next == Next::Batch {
+            let rows = std::mem::take(&mut self.rows);
+            for row in rows.iter() {
+                let made = row
+                    .check()
+                    .and_then(|()| (self.decode)(row).map_err(Into::into));
+                match made {
+                    Ok(item) => batch.push(item),
+                    Err(error) => self.poison(error, events)?,
+                }
+            }
+            self.rows = rows;
+        }
+        if let (Next::End, Some(policy)) = (next, &mut self.policy) {
+            policy.close(events.cx)?;
+        }
+        Ok(next)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        self.inner.next_awake()
+    }
+    fn position(&self) -> Position {
+        self.inner.position()
+    }
+}

@@ -1,0 +1,266 @@
+//! A CSV file that is read.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+
+use super::{CsvFile, Dialect, Header, Rows, place};
+use crate::error::Cause;
+use crate::source::{Events, Next, Partition, Position};
+
+/// How much of a file is read at once.
+const READ_BYTES: usize = 64 << 10;
+/// A batch ends with this many rows, or with this many bytes.
+const ROWS_MAX: usize = 1024;
+const ROWS_BYTES: usize = 256 << 10;
+
+/// What parsing has found.
+enum Found {
+    /// A row, appended to the batch.
+    Row,
+    End,
+}
+
+/// Bytes of a file and how far they are parsed.
+struct Parsing {
+    file: File,
+    path: PathBuf,
+    dialect: Dialect,
+    max_record_bytes: usize,
+    reader: Reader,
+    buffer: Vec<u8>,
+    /// What of the buffer has been parsed.
+    at: usize,
+    /// The offset in the file of what is parsed next.
+    offset: u64,
+    /// The offset of the record that is parsed.
+    record: u64,
+    /// The fields of the record that is parsed: their bytes, where they end, and how many of both count.
+    fields: Vec<u8>,
+    ends: Vec<usize>,
+    used: (usize, usize),
+}
+
+impl Parsing {
+    fn open(
+        path: &Path,
+        from: Position,
+        dialect: Dialect,
+        max_record_bytes: usize,
+    ) -> Result<Self, Cause> {
+        let named = |error: std::io::Error| {
+            std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        };
+        let mut file = File::open(path).map_err(named)?;
+        file.seek(SeekFrom::Start(from)).map_err(named)?;
+        let mut builder = ReaderBuilder::new();
+        builder.delimiter(dialect.delimiter);
+        match dialect.quote {
+            Some(quote) => builder.quote(quote),
+            None => builder.quoting(false),
+        };
+        let mut reader = builder.build();
+        if from > 0 {
+            // What looks like a byte order mark is one at the start of a file only.
+            let _ = reader.read_record(b"\n", &mut [0; 8], &mut [0; 8]);
+        }
+        Ok(Parsing {
+            file,
+            path: path.to_owned(),
+            dialect,
+            max_record_bytes,
+            reader,
+            buffer: Vec::new(),
+            at: 0,
+            offset: from,
+            record: from,
+            fields: vec![0; 4096],
+            ends: vec![0; 64],
+            used: (0, 0),
+        })
+    }
+
+    /// Reads on; false at the end of the file.
+    fn refill(&mut self) -> Result<bool, Cause> {
+        self.buffer.clear();
+        self.at = 0;
+        let piece = (&mut self.file).take(READ_BYTES as u64);
+        let read = { piece }.read_to_end(&mut self.buffer);
+        let read = read.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        Ok(read > 0)
+    }
+
+    /// Skips line ends between records, so that a record is known to begin where it does. False at the end of the file.
+    fn begin(&mut self) -> Result<bool, Cause> {
+        loop {
+            while let Some(b'\n' | b'\r') = self.buffer.get(self.at) {
+                self.at += 1;
+                self.offset += 1;
+            }
+            if self.at < self.buffer.len() {
+                self.record = self.offset;
+                self.used = (0, 0);
+                return Ok(true);
+            }
+            if !self.refill()? {
+                self.record = self.offset;
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Parses the next record into `fields` and `ends`.
+    fn next(&mut self) -> Result<Found, Cause> {
+        if !self.begin()? {
+            return Ok(Found::End);
+        }
+        let mut is_over = false;
+        loop {
+            let input = match is_over {
+                true => &b"\n"[..],
+                false => &self.buffer[self.at..],
+            };
+            let (fields, ends) = (
+                &mut self.fields[self.used.0..],
+                &mut self.ends[self.used.1..],
+            );
+            let (result, read, bytes, count) = self.reader.read_record(input, fields, ends);
+            self.used = (self.used.0 + bytes, self.used.1 + count);
+            if !is_over {
+                self.at += read;
+                self.offset += read as u64;
+            }
+            match result {
+                ReadRecordResult::Record => return Ok(Found::Row),
+                ReadRecordResult::OutputFull => self.fields.resize(self.fields.len() * 2, 0),
+                ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
+                ReadRecordResult::End => return Ok(Found::End),
+                // The line end was taken for a part of the field.
+                ReadRecordResult::InputEmpty if is_over => {
+                    let what = "the quote is not closed before the end of the file";
+                    return Err(self.unclosed(what));
+                }
+                ReadRecordResult::InputEmpty => is_over = !self.refill()?,
+            }
+            let length = self.offset - self.record;
+            if length > self.max_record_bytes as u64 {
+                let what = format!(
+                    "the record is longer than {} bytes; is a quote not closed?",
+                    self.max_record_bytes
+                );
+                return Err(self.unclosed(&what));
+            }
+        }
+    }
+
+    fn unclosed(&self, what: &str) -> Cause {
+        place::unclosed(&self.path, self.dialect, self.record, what).into()
+    }
+
+    /// The fields of the record that was parsed last, as text.
+    fn names(&self) -> Result<Vec<String>, Cause> {
+        let mut names: Vec<String> = Vec::new();
+        let mut start = 0;
+        let wrong =
+            |index, what: &str| place::said(&self.path, self.dialect, self.record, index, what);
+        for (index, end) in self.ends[..self.used.1].iter().enumerate() {
+            let name = std::str::from_utf8(&self.fields[start..*end])
+                .map_err(|_| wrong(index, "the name of a field is not UTF-8"))?;
+            if names.iter().any(|other| other == name) {
+                return Err(wrong(index, &format!("two fields have the name {name:?}")).into());
+            }
+            names.push(name.to_owned());
+            start = *end;
+        }
+        Ok(names)
+    }
+}
+
+/// A CSV file as a partition.
+pub(super) struct CsvPartition {
+    parsing: Parsing,
+    file: Arc<CsvFile>,
+    /// Behind the last batch.
+    position: Position,
+    /// What went wrong behind the rows that were given last.
+    failed: Option<Cause>,
+}
+
+impl CsvPartition {
+    pub(super) fn open(
+        path: &Path,
+        from: Position,
+        dialect: Dialect,
+        header: &Header,
+        max_record_bytes: usize,
+    ) -> Result<Self, Cause> {
+        let mut parsing = Parsing::open(path, from, dialect, max_record_bytes)?;
+        let names = match header {
+            Header::None => None,
+            Header::Names(names) => Some(names.clone()),
+            Header::First if from == 0 => Some(match parsing.next()? {
+                Found::Row => parsing.names()?,
+                Found::End => Vec::new(),
+            }),
+            Header::First => {
+                let mut first = Parsing::open(path, 0, dialect, max_record_bytes)?;
+                first.next()?;
+                Some(first.names()?)
+            }
+        };
+        let file = CsvFile {
+            path: path.to_owned(),
+            dialect,
+            header: names,
+        };
+        Ok(CsvPartition {
+            position: parsing.offset,
+            parsing,
+            file: Arc::new(file),
+            failed: None,
+        })
+    }
+}
+
+impl Partition<Rows> for CsvPartition {
+    fn next_batch(&mut self, batch: &mut Rows, _: &mut Events<'_>) -> Result<Next, Cause> {
+        if let Some(failed) = self.failed.take() {
+            return Err(failed);
+        }
+        batch.file = Some(Arc::clone(&self.file));
+        while batch.rows.len() < ROWS_MAX && batch.data.len() < ROWS_BYTES {
+            match self.parsing.next() {
+                Ok(Found::End) => break,
+                Ok(Found::Row) => {}
+                // The rows before a broken one are good: they go first.
+                Err(error) if batch.rows.is_empty() => return Err(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return Ok(Next::Batch);
+                }
+            }
+            let (bytes, count) = self.parsing.used;
+            let base = batch.data.len() as u32;
+            batch.data.extend_from_slice(&self.parsing.fields[..bytes]);
+            let ends = self.parsing.ends[..count].iter();
+            batch.ends.extend(ends.map(|end| base + *end as u32));
+            batch
+                .rows
+                .push((self.parsing.record, batch.ends.len() as u32));
+            self.position = self.parsing.offset;
+        }
+        match batch.rows.is_empty() {
+            true => {
+                self.position = self.parsing.offset;
+                Ok(Next::End)
+            }
+            false => Ok(Next::Batch),
+        }
+    }
+    fn position(&self) -> Position {
+        self.position
+    }
+}

@@ -1,0 +1,233 @@
+//! A file for each key, with an encoder before it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millstream_flow::Failure;
+use millstream_flow::batch::Batch;
+use millstream_flow::control::Control;
+use millstream_flow::error::Cause;
+use millstream_flow::files::{self, KeyedFrames, WriteByKey};
+use millstream_flow::framing::Framing;
+use millstream_flow::sink::{Sink, Token, Writer};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
+
+use super::Opened;
+use super::encode::append_frame;
+use crate::batch::PyBatch;
+use crate::error::cause;
+use crate::gil::{locked, unlocked};
+use crate::show::{show, type_name};
+use crate::source::framing;
+
+/// A sink of pairs of key and value.
+#[pyclass(frozen, module = "millstream._millstream")]
+#[derive(Clone)]
+pub(crate) struct KeyedSink {
+    sink: Arc<WriteByKey>,
+    encode: Option<Arc<Py<PyAny>>>,
+    text: bool,
+}
+
+#[pymethods]
+impl KeyedSink {
+    fn __repr__(&self) -> String {
+        format!("<sink {}>", self.sink.describe())
+    }
+}
+
+impl KeyedSink {
+    /// The sink of the engine.
+    pub(crate) fn engine(&self) -> &dyn Sink<KeyedFrames> {
+        &*self.sink
+    }
+
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        worker: usize,
+        control: &Arc<Control>,
+    ) -> Result<Opened, Cause> {
+        let encode = self.encode.as_ref();
+        Ok(Box::new(KeyedWriter {
+            name: name.to_owned(),
+            inner: unlocked(|| self.sink.open(worker, control))?,
+            encode: encode.map(|encode| locked(|py| encode.clone_ref(py))),
+            text: self.text,
+            frames: KeyedFrames::default(),
+        }))
+    }
+}
+
+/// Such a sink with the encoder before it.
+struct KeyedWriter {
+    name: String,
+    inner: Box<dyn Writer<KeyedFrames>>,
+    encode: Option<Py<PyAny>>,
+    text: bool,
+    frames: KeyedFrames,
+}
+
+impl KeyedWriter {
+    fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
+        let pair = item.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
+        let pair = pair.ok_or_else(|| {
+            let found = type_name(item);
+            PyTypeError::new_err(format!(
+                "the sink takes pairs of key and value, as streams behind key_by have them, not {found}"
+            ))
+        })?;
+        let keys = &mut self.frames.keys;
+        let start = keys.data.len() as u32;
+        append_key(&pair.get_item(0)?, &mut keys.data)?;
+        keys.spans.push((start, keys.data.len() as u32));
+        let encode = self.encode.as_ref();
+        append_frame(
+            &pair.get_item(1)?,
+            encode,
+            self.text,
+            "sink",
+            &mut self.frames.frames,
+        )
+    }
+}
+
+impl Writer<PyBatch> for KeyedWriter {
+    fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
+        self.frames.clear();
+        locked(|py| {
+            let values = batch.take_values(py);
+            batch.clear();
+            for item in values.iter() {
+                self.append(&item).map_err(|error| {
+                    Box::new(Failure {
+                        step: self.name.clone(),
+                        key: None,
+                        item: Some(show(&item)),
+                        cause: cause(error),
+                    })
+                })?;
+            }
+            Ok::<(), Cause>(())
+        })?;
+        unlocked(|| self.inner.write_batch(&mut self.frames))
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        unlocked(|| self.inner.flush())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        unlocked(|| self.inner.prepare(epoch))
+    }
+    fn close(&mut self) -> Result<(), Cause> {
+        unlocked(|| self.inner.close())
+    }
+}
+
+/// Appends a key: a letter for its type, and its text, of which the name of its file is made.
+fn append_key(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+    if let Ok(text) = key.cast::<PyString>() {
+        out.push(b't');
+        out.extend_from_slice(text.to_str()?.as_bytes());
+    } else if let Ok(bytes) = key.cast::<PyBytes>() {
+        out.push(b'b');
+        out.extend_from_slice(bytes.as_bytes());
+    } else if key.is_instance_of::<PyInt>() {
+        out.push(b'i');
+        append_number(key, out)?;
+    } else if let Ok(members) = key.cast::<PyTuple>() {
+        out.push(b'm');
+        append_members(members, out)?;
+    } else {
+        return Err(not_a_key(key));
+    }
+    Ok(())
+}
+
+fn not_a_key(key: &Bound<'_, PyAny>) -> PyErr {
+    let found = type_name(key);
+    PyTypeError::new_err(format!(
+        "a key is str, bytes, int or a tuple of them, not {found}"
+    ))
+}
+
+/// Appends the digits of an integer; those of `True` are those of 1, to which it is equal.
+fn append_number(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+    let digits = key
+        .py()
+        .get_type::<PyInt>()
+        .call_method1("__repr__", (key,))?;
+    out.extend_from_slice(digits.cast::<PyString>()?.to_str()?.as_bytes());
+    Ok(())
+}
+
+/// Appends the members of a tuple with commas between them. What could be taken for something else has a backslash before it.
+fn append_members(members: &Bound<'_, PyTuple>, out: &mut Vec<u8>) -> PyResult<()> {
+    if members.is_empty() {
+        out.extend_from_slice(b"\\e");
+    }
+    for (index, member) in members.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        if member.is_instance_of::<PyInt>() {
+            append_number(&member, out)?;
+        } else if let Ok(text) = member.cast::<PyString>() {
+            let text = text.to_str()?.as_bytes();
+            let digits = text.strip_prefix(b"-").unwrap_or(text);
+            if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+                out.push(b'\\');
+            }
+            append_escaped(text, out);
+        } else if let Ok(bytes) = member.cast::<PyBytes>() {
+            out.extend_from_slice(b"\\b");
+            append_escaped(bytes.as_bytes(), out);
+        } else if let Ok(members) = member.cast::<PyTuple>() {
+            out.extend_from_slice(b"\\(");
+            append_members(members, out)?;
+            out.extend_from_slice(b"\\)");
+        } else {
+            return Err(not_a_key(&member));
+        }
+    }
+    Ok(())
+}
+
+fn append_escaped(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        if byte == b',' || byte == b'\\' {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+}
+
+/// A directory to write a file for each key to. Without a framing frames are written as they are.
+#[pyfunction]
+#[pyo3(signature = (path, *, suffix, framing, encode, preamble, max_open))]
+pub(crate) fn file_write_by_key(
+    py: Python<'_>,
+    path: PathBuf,
+    suffix: &str,
+    framing: Option<&str>,
+    encode: Option<Py<PyAny>>,
+    preamble: &[u8],
+    max_open: usize,
+) -> PyResult<KeyedSink> {
+    let framing = framing.map(|name| self::framing(py, name)).transpose()?;
+    let sink = files::write_by_key(path)
+        .suffix(suffix)
+        .preamble(preamble)
+        .max_open(max_open);
+    let text = framing == Some(Framing::Lines);
+    let sink = match framing {
+        Some(framing) => sink.framing(framing),
+        None => sink.raw(),
+    };
+    Ok(KeyedSink {
+        sink: Arc::new(sink),
+        encode: encode.map(Arc::new),
+        text,
+    })
+}

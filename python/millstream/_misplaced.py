@@ -1,0 +1,76 @@
+"""What a stream says when it is asked for a verb of another kind of stream.
+
+Streams are of several kinds, and a verb is where it has a meaning: `event_time` is a verb of `Stream` and has
+to come before `key_by`. An attribute that a class has costs nothing; one that it lacks is looked for here.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+
+__all__ = ["Verbs"]
+
+WAYS = {
+    ("Flow", "Stream"): "call source first",
+    ("Flow", "KeyedStream"): "call source and key_by first",
+    ("Flow", "Windows"): "call source, key_by and window first",
+    ("Stream", "KeyedStream"): "call key_by first",
+    ("Stream", "Windows"): "call key_by and window first",
+    ("KeyedStream", "Stream"): "call values() or items() first",
+    ("KeyedStream", "Windows"): "call window first",
+    ("Windows", "KeyedStream"): "make a result of each window first, as count() does",
+    (
+        "Windows",
+        "Stream",
+    ): "make a result of each window first, as count() does, then call values()",
+}
+"""How to come from a kind of stream to another; the nearest one first."""
+
+BEFORE_KEYS = {"event_clock", "event_time", "processing_time"}
+"""Verbs that are too late once there are keys."""
+
+
+def hint(kind: str, verb: str) -> str | None:
+    """Where ``verb`` belongs, for somebody who has looked for it on the class ``kind``.
+
+    >>> hint("KeyedStream", "event_time")
+    'event_time is a verb of Stream: call it before key_by'
+    >>> hint("Stream", "count")
+    'count is a verb of KeyedStream: call key_by first'
+    >>> hint("Stream", "colour")
+    """
+    from . import _flow, _keyed, _windowed
+
+    if verb.startswith("_"):
+        return None
+    if verb == "late":
+        return "late is an attribute of what windows and joins give"
+    if verb == "run" and kind == "Flow":
+        return "call ms.run(flow)"
+    if verb in BEFORE_KEYS and kind in ("KeyedStream", "Windows"):
+        return f"{verb} is a verb of Stream: call it before key_by"
+    kinds = {"Stream": _flow.Stream, "KeyedStream": _keyed.KeyedStream, "Windows": _windowed.Windows}
+    for (origin, home), way in WAYS.items():
+        if origin == kind and callable(getattr(kinds[home], verb, None)):
+            return f"{verb} is a verb of {home}: {way}"
+    if callable(getattr(_flow.Flow, verb, None)):
+        return f"{verb} is a verb of Flow"
+    return None
+
+
+class Verbs:
+    """A class with verbs, which says where a verb belongs that it does not have."""
+
+    __slots__ = ()
+
+    # Type checkers take a class with `__getattr__` for one that has every attribute.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            from . import _flow, _keyed, _windowed
+
+            said = f"{type(self).__name__!r} object has no attribute {name!r}"
+            for cls in (_flow.Flow, _flow.Stream, _keyed.KeyedStream, _windowed.Windows):
+                if isinstance(self, cls) and (told := hint(cls.__name__, name)):
+                    said = f"{said}: {told}"
+            raise AttributeError(said, name=name, obj=self)

@@ -1,0 +1,120 @@
+"""The type variables of streams, sources and sinks, and what is said with them more than once.
+
+Type checkers read all of it. At run time the variables are there because classes are declared with them;
+the rest is not. A class that is named without types has `Any` for each of them, so that `Stream` is
+`Stream[Any]`: also under `mypy --strict`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+    from typing import Any, Literal, Protocol, TypeAlias
+
+    from typing_extensions import TypeVar
+
+    from ._io import Sink, Source
+    from ._millstream import ByteSink, ByteSource, DurableSource, KeyContext, Record, Script
+elif sys.version_info >= (3, 13):
+    from typing import Any, TypeVar
+else:
+    from typing import Any
+    from typing import TypeVar as _TypeVar
+
+    def TypeVar(name, *, default, **kinds):
+        """Defaults are known to `typing` from Python 3.13 on."""
+        return _TypeVar(name, **kinds)
+
+
+# What a stream carries, its keys, and what came too late for it. Streams only give items, and a stream of
+# `bool` is a stream of `int`, too.
+T_co = TypeVar("T_co", covariant=True, default=Any)
+K_co = TypeVar("K_co", covariant=True, default=Any)
+V_co = TypeVar("V_co", covariant=True, default=Any)
+L_co = TypeVar("L_co", covariant=True, default=Any)
+# What a sink takes. A sink of `object` is a sink of anything.
+T_contra = TypeVar("T_contra", contravariant=True, default=Any)
+# The items of a list that is a sink, which a user reads and writes.
+T = TypeVar("T", default=Any)
+
+if TYPE_CHECKING:
+    from typing import TypeVar as Variable
+
+    Scalar: TypeAlias = str | bytes | int
+    Key: TypeAlias = Scalar | tuple[Any, ...]
+    """What can be a key. The members of a tuple are keys again, which is for the run to check."""
+
+    Time: TypeAlias = float | datetime
+    """A number of seconds since an epoch of the user's choice, or a datetime with a time zone."""
+
+    Frame: TypeAlias = bytes | bytearray | str | Record
+    """What can be written as it is."""
+
+    U = Variable("U")
+    Decoder: TypeAlias = type[U] | Callable[[bytes], U]
+    """`str`, `bytes`, a class of records, or a function of bytes."""
+
+    AnySource: TypeAlias = Source[T_co] | ByteSource[T_co] | DurableSource[T_co] | Script[T_co]
+    AnySink: TypeAlias = Sink[T_contra] | ByteSink[T_contra] | list[T_contra]
+    Emit: TypeAlias = Literal["end", "each"]
+
+    class Adds(Protocol):
+        """What can be summed up."""
+
+        def __add__(self, other: Any, /) -> Any: ...
+
+    class Compares(Protocol):
+        """What has a least and a greatest."""
+
+        def __lt__(self, other: Any, /) -> Any: ...
+
+    K = Variable("K", bound=Key)
+    A = Variable("A")
+    R = Variable("R")
+    S = Variable("S")
+    W = Variable("W")
+    K_contra = Variable("K_contra", contravariant=True)
+    V_contra = Variable("V_contra", contravariant=True)
+    R_co = Variable("R_co", covariant=True)
+
+    # What logic that is a class for each key has to be. A context as the last argument is optional, so that
+    # each method is one of two types of function; `on_end` and `on_timer` may be absent.
+
+    class Logic(Protocol[K_contra, V_contra, R_co]):
+        """An object that makes outputs of the values of one key."""
+
+        @property
+        def on_item(
+            self,
+        ) -> (
+            Callable[[K_contra, V_contra], Iterable[R_co] | None]
+            | Callable[[K_contra, V_contra, KeyContext], Iterable[R_co] | None]
+        ): ...
+
+    class EndingLogic(Logic[K_contra, V_contra, R_co], Protocol[K_contra, V_contra, R_co]):
+        """Logic that makes outputs at the end of all input, too."""
+
+        @property
+        def on_end(
+            self,
+        ) -> (
+            Callable[[K_contra], Iterable[R_co] | None]
+            | Callable[[K_contra, KeyContext], Iterable[R_co] | None]
+        ): ...
+
+    class TimedLogic(Logic[K_contra, V_contra, R_co], Protocol[K_contra, V_contra, R_co]):
+        """Logic that makes outputs when its timers fire, too."""
+
+        @property
+        def on_timer(self) -> Callable[[K_contra, float, KeyContext], Iterable[R_co] | None]: ...
+
+    class EndingTimedLogic(
+        EndingLogic[K_contra, V_contra, R_co],
+        TimedLogic[K_contra, V_contra, R_co],
+        Protocol[K_contra, V_contra, R_co],
+    ):
+        """Logic that makes outputs on all three occasions."""

@@ -1,0 +1,128 @@
+"""``join_all``: joins of any number of streams."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import millstream as ms
+import pytest
+from millstream import testing
+
+EMIT = ["complete", "running", "final"]
+INSERT = ["first", "last", "product"]
+
+
+def joined(
+    script: list[tuple[int, str, int]], emit: Any, insert: Any, out: list[Any], **options: Any
+) -> ms.Flow:
+    """Three streams out of one script of stream, key and value, which keeps their order."""
+    flow = ms.Flow("join")
+    items = flow.source("in", testing.items(script, batch_size=options.pop("batch_size", 1)))
+    keyed = items.key_by(lambda item: item[1])
+    # One after the other through one exchange, so that the order is that of the script.
+    sides = [
+        keyed.filter(lambda item, side=side: item[0] == side).map(lambda item: item[2]) for side in range(3)
+    ]
+    sides[0].join_all("all", *sides[1:], emit=emit, insert=insert, **options).sink("out", out)
+    return flow
+
+
+def model(script: list[tuple[int, str, int]], emit: str, insert: str) -> list[Any]:
+    seen: dict[str, list[list[int]]] = {}
+    out: list[Any] = []
+
+    def rows(key: str) -> list[Any]:
+        return [(key, row) for row in product(*[side or [None] for side in seen[key]])]
+
+    for side, key, value in script:
+        sides = seen.setdefault(key, [[], [], []])
+        if insert == "product":
+            sides[side].append(value)
+        elif insert == "last" or not sides[side]:
+            sides[side][:] = [value]
+        if emit == "running":
+            out += rows(key)
+        elif emit == "complete" and all(sides):
+            out += rows(key)
+            del seen[key]
+    return out + [row for key in seen if emit == "final" for row in rows(key)]
+
+
+SCRIPT = [(n * n % 7 % 3, "abc"[n * 5 % 11 % 3], n) for n in range(40)]
+
+
+@pytest.mark.parametrize("emit", EMIT)
+@pytest.mark.parametrize("insert", INSERT)
+def test_each_way_to_emit_and_to_insert(emit: str, insert: str) -> None:
+    out = testing.collect()
+    # Streams have no order between them, unless each item is through before the next one is read.
+    apart: list[Any] = [piece for item in SCRIPT for piece in (item, testing.pause(0.001))]
+    ms.run(joined(apart, emit, insert, out))
+    assert out == model(SCRIPT, emit, insert)
+    assert out
+
+
+@pytest.mark.parametrize(("emit", "workers"), [("complete", 1), ("running", 1), ("final", 1)])
+def test_a_crash_at_every_commit_changes_nothing(emit: str, workers: int) -> None:
+    flow = joined(SCRIPT, emit, "last", testing.collect(), batch_size=4)
+    assert testing.crash_everywhere(flow, workers=workers) >= 10
+
+
+def test_streams_of_several_sources_and_two_workers() -> None:
+    flow, out = ms.Flow("orders"), testing.collect()
+
+    def side(name: str) -> ms.KeyedStream:
+        pairs = [(key, f"{name}{key}") for key in range(100)]
+        source = flow.source(name, testing.items(pairs))
+        return source.key_by(lambda pair: pair[0]).map(lambda pair: pair[1])
+
+    side("a").join_all("all", side("b"), side("c"), side("d")).sink("out", out)
+    ms.run(flow, workers=2)
+    assert sorted(out) == [(key, (f"a{key}", f"b{key}", f"c{key}", f"d{key}")) for key in range(100)]
+
+
+@pytest.mark.parametrize(("ttl", "due"), [(10, (None, None, 60)), (100, (1, None, 60))])
+def test_a_key_is_forgotten_with_its_ttl(ttl: int, due: Any) -> None:
+    flow, out = ms.Flow("ttl"), testing.collect()
+    script = [(0, "k", 1), testing.pause(0.001), (1, "other", 30), testing.pause(0.001), (2, "k", 60)]
+    timed = flow.source("in", testing.items(script, batch_size=1)).event_time(lambda item: item[2])
+    keyed = timed.key_by(lambda item: item[1])
+    a, b, c = [
+        keyed.filter(lambda item, side=side: item[0] == side).map(lambda item: item[2]) for side in range(3)
+    ]
+    a.join_all("all", b, c, emit="final", ttl=ttl).sink("out", out)
+    ms.run(flow)
+    assert ("k", due) in out
+
+
+def test_a_join_of_another_number_of_streams_says_so(tmp_path: Any) -> None:
+    from millstream._run import Saving, run_saving
+
+    def build(count: int, out: list[Any]) -> ms.Flow:
+        flow = ms.Flow("join")
+        keyed = flow.source("in", testing.items(range(50))).key_by(lambda n: n % 2)
+        keyed.join_all("all", *[keyed] * count, emit="final").sink("out", out)
+        return flow
+
+    out: list[Any] = []
+    with pytest.raises(ms.SimulatedCrash):
+        run_saving(build(1, out), 1, Saving(str(tmp_path), 0.0, False, [], 3))
+    with pytest.raises(ms.FlowError, match="the state is of a join of 2 streams, not of 3"):
+        ms.run(build(2, out), state=tmp_path)
+
+
+def test_mistakes_are_told() -> None:
+    keyed = ms.Flow("f").source("in", testing.items([])).key_by(int)
+    for call, said in (
+        (lambda: keyed.join_all("j"), "join_all joins this stream with one or more others"),
+        (lambda: keyed.join_all("", keyed), "a join_all step keeps state and needs a name"),
+        (
+            lambda: keyed.join_all("j", keyed.values()),
+            "a keyed stream is joined with keyed streams, not with",
+        ),  # type: ignore[arg-type]
+        (lambda: keyed.join_all("j", keyed, emit="each"), 'emit is "complete", "running" or "final", not'),  # type: ignore[arg-type]
+        (lambda: keyed.join_all("j", keyed, insert="all"), 'insert is "first", "last" or "product", not'),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ms.FlowUsageError, match=said):
+            call()

@@ -308,7 +308,7 @@ def test_mistakes_are_told() -> None:
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: untimed.window("w", windows.tumbling(1)), "needs times: put event_time or processing_time"),
         (lambda: timed.window("", windows.tumbling(1)), "a window step keeps state and needs a name"),
-        (lambda: timed.window("w", 60), "window takes a window made by ms.windows, or an object 60"),  # type: ignore
+        (lambda: timed.window("w", 60), "window takes a window made by ms.windows, or an object"),  # type: ignore
         (lambda: timed.window("w", windows.tumbling(1), early=0), "early is a number of values"),
         (lambda: windows.tumbling(0), "length is a number of seconds above 0 to 200 years, not 0"),
         (lambda: windows.sliding(5, every=6), "begin at least as often as they are long, not every 6"),

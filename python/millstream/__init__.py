@@ -14,6 +14,7 @@
 """
 
 from . import files, journals, queues, service, tcp, testing, windows
+from ._clocks import Clock
 from ._errors import (
     DeadLetter,
     FlowError,
@@ -68,6 +69,7 @@ from ._windowed import Windows
 from .service import publisher, serve
 
 __all__ = [
+    "Clock",
     "DeadLetter",
     "Flow",
     "FlowError",

@@ -6,7 +6,8 @@ from __future__ import annotations
 from . import _kernels, _logic
 from ._errors import FlowUsageError
 from ._flow import callable_or_raise
-from ._keyed import KeyedStream, named_or_raise, without_arguments_or_raise
+from ._keyed import KeyedStream, named_or_raise
+from ._states import without_arguments_or_raise
 from ._time import nanos
 
 TYPE_CHECKING = False

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeIs
 
+    from ._clocks import Clock
     from ._errors import dead_letter
     from ._keyed import KeyedStream
     from ._time import Seconds
@@ -286,6 +287,38 @@ class Stream(Verbs, Generic[T_co]):
         kernel = _kernels.key_values(f, on_error != "fail")
         late, pause = nanos("lateness", lateness, 0), None if idle is None else nanos("idle", idle)
         return Stream(self._pipe.event_time(name or "", kernel, late, pause, on_error), True)
+
+    def event_clock(
+        self, make: Callable[[str], Clock], name: str | None = None, on_error: OnError = "fail"
+    ) -> Stream[T_co]:
+        """Gives each item the time that a clock of one's own tells, which also says how far event time
+        has come.
+
+        ``make`` is called with the name of each partition of the source and gives its clock, an object
+        with the methods of :class:`millstream.Clock`. Stands before the first ``merge`` and ``key_by``,
+        as ``event_time``.
+
+        >>> import millstream as ms
+        >>> class Marked:  # items are in order between marks, which say how far time has come
+        ...     watermark = None
+        ...     def on_item(self, item, now):
+        ...         if item[1] == "mark":
+        ...             self.watermark = item[0]
+        ...         return item[0], self.watermark
+        ...     def resume(self, watermark):
+        ...         self.watermark = watermark
+        >>> flow, out = ms.Flow("marks"), ms.testing.collect()
+        >>> items = flow.source("items", ms.testing.items([(5, "a"), (3, "b"), (20, "mark"), (4, "c")]))
+        >>> tens = items.event_clock(lambda partition: Marked()).key_by(lambda item: "k")
+        >>> counts = tens.window("tens", ms.windows.tumbling(10)).count()
+        >>> counts.values().map(lambda window: (window.start, window.value)).sink("out", out)
+        >>> counts.late.values().sink("late", out)
+        >>> _ = ms.run(flow)
+        >>> sorted(out, key=str)
+        [(0.0, 2), (20.0, 1), (4, 'c')]
+        """
+        callable_or_raise("event_clock", make)
+        return Stream(self._pipe.event_clock(name or "", make, on_error), True)
 
     def processing_time(self, name: str | None = None) -> Stream[T_co]:
         """Gives each item the time at which it is read; time goes on without items."""

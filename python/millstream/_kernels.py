@@ -358,13 +358,31 @@ def at_end(states: dict[Any, Any], last: Callable[[Any], Any], tolerant: bool, b
     return out_keys, out
 
 
+class _Revived(dict):  # type: ignore[type-arg]
+    """States of a step, with what makes them, which says how saved ones are taken up."""
+
+    __slots__ = ("make",)
+    make: Callable[[], Any]
+
+
+def revived(kernel: Callable[..., Any], make_state: Callable[[], Any]) -> Make:
+    """Adds to a kernel that keeps states what is done with those that were saved."""
+
+    def make() -> Any:
+        states = _Revived()
+        states.make = make_state
+        return kernel(states)
+
+    return make
+
+
 def aggregate(
     combine: Callable[[Any, Any], Any], first: Callable[[Any], Any], each_item: bool, tolerant: bool
 ) -> Make:
     """``acc = combine(acc, value)`` for each key; ``first`` makes the accumulator of a key's first value."""
 
-    def make() -> Any:
-        totals: dict[Any, Any] = {}
+    def make(totals: dict[Any, Any] | None = None) -> Any:
+        totals = {} if totals is None else totals
 
         def kernel(keys: list[Any], items: Items) -> Pairs:
             for key, item in zip(keys, items):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, overload
 
-from . import _kernels, _logic, _millstream
+from . import _kernels, _logic, _millstream, _revival, _states, _windows
 from ._errors import FlowUsageError
 from ._flow import Stream, callable_or_raise, calling, collecting, same_times
 from ._misplaced import Verbs
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from ._flow import OnError
+    from ._revival import Aliases, Migrate
     from ._time import Seconds
     from ._types import (
         A,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         W,
     )
     from ._windowed import Windows
-    from .windows import Window
+    from .windows import Window, Windowed, Windower
 
 __all__ = ["KeyedStream"]
 
@@ -46,22 +47,6 @@ def at_each(emit: str) -> bool:
     if emit not in ("end", "each"):
         raise FlowUsageError(f'emit is "end" or "each", not {emit!r}')
     return emit == "each"
-
-
-def without_arguments_or_raise(logic: Callable[..., Any]) -> None:
-    """Raises when what is to make the logic of a key cannot be called for that."""
-    from inspect import signature
-
-    try:
-        signature(logic).bind()
-    except TypeError:
-        name = getattr(logic, "__name__", repr(logic))
-        raise FlowUsageError(
-            f"stateful calls {name} without arguments, which it does not take; "
-            "a function (state, value) needs state="
-        ) from None
-    except ValueError:
-        return  # a builtin that does not tell
 
 
 def named_or_raise(kind: str, name: object) -> None:
@@ -210,6 +195,8 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         state: None = None,
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> KeyedStream[K_co, R]: ...
     @overload
     def stateful(
@@ -219,6 +206,8 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         state: None = None,
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> KeyedStream[K_co, R]: ...
     @overload
     def stateful(
@@ -228,6 +217,8 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         state: None = None,
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> KeyedStream[K_co, R]: ...
     @overload
     def stateful(
@@ -237,6 +228,8 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         state: None = None,
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> KeyedStream[K_co, R]: ...
     @overload
     def stateful(
@@ -246,6 +239,8 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         state: Callable[[], S],
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> KeyedStream[K_co, R]: ...
     def stateful(
         self,
@@ -254,6 +249,8 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         state: Callable[[], Any] | None = None,
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> KeyedStream[K_co, Any]:
         """State of one's own for each key, in one of two ways.
 
@@ -264,10 +261,16 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         is called when one fires.
 
         A *function* ``(state, value)`` with ``state=``, which makes the state of a key, an object that the
-        function changes. What it gives is the output; None is no output. The state keeps what the function
-        did to it before it failed.
+        function changes in place. What it gives is the output; None is no output. The state keeps what the
+        function did to it before it failed. A state that cannot be changed (a number, text, a tuple, a frozen
+        dataclass) is refused: :meth:`stateful_map` takes a function that returns the new state.
 
         ``ttl``: a key that has had no value for so long is forgotten; in event time where the stream has it.
+
+        ``aliases``, ``migrate``: what becomes of saved states when their class has changed. ``aliases`` are
+        names that the class had, or a mapping from such names to classes; ``migrate(state)`` is called with
+        each saved state when a run begins, and returns the state to go on with. It may be called again with
+        what it has returned.
 
         >>> import millstream as ms
         >>> def longest(state: dict, word: str) -> str | None:
@@ -286,18 +289,88 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         named_or_raise("stateful", name)
         if state is not None:
             callable_or_raise("state=", state)
+            _states.own_state_or_raise(name, state)
+            _states.state_first_or_raise("stateful", logic, state)
+            made = _revival.reviving(_states.changeable(name, state), state, aliases, migrate)
         else:
-            without_arguments_or_raise(logic)
+            _states.without_arguments_or_raise(logic)
+            made = _revival.reviving(logic, logic, aliases, migrate)
         plain = state is not None or (isinstance(logic, type) and _logic.is_plain(logic))
         if plain and ttl is None and not self._timed:
             # Loops in Python beat calls from native code where time does not matter.
             tolerant = on_error != "fail"
             if state is None:
-                return self._keep("stateful", name, _kernels.stateful_logic(logic, tolerant), on_error)
-            return self._keep("stateful", name, _kernels.stateful_function(logic, state, tolerant), on_error)
+                return self._keep("stateful", name, _kernels.stateful_logic(made, tolerant), on_error)
+            return self._keep("stateful", name, _kernels.stateful_function(logic, made, tolerant), on_error)
         life = None if ttl is None else nanos("ttl", ttl)
-        make, function = (logic, None) if state is None else (state, logic)
-        pipe = self._home().stateful(name, make, function, self._timed, life, on_error)
+        function = None if state is None else logic
+        pipe = self._home().stateful(name, made, function, False, self._timed, life, on_error)
+        return KeyedStream([pipe], True, self._timed)
+
+    @overload
+    def stateful_map(
+        self,
+        name: str,
+        f: Callable[[S | None, V_co], tuple[S | None, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful_map(
+        self,
+        name: str,
+        f: Callable[[S, V_co], tuple[S | None, R]],
+        state: Callable[[], S],
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> KeyedStream[K_co, R]: ...
+    def stateful_map(
+        self,
+        name: str,
+        f: Callable[[Any, Any], tuple[Any, Any]],
+        state: Callable[[], Any] | None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> KeyedStream[K_co, Any]:
+        """One output for each value, by a function ``(state, value)`` that returns ``(new state, output)``.
+
+        Args:
+            name: the name of the step, by which its state is found again.
+            f: the function. A new state of None forgets the key. The output is given as it is, None too.
+            state: makes the state of a key that has none; without it the function is given None.
+            on_error: what becomes of a value on which the function raises; the state stays as it was.
+            ttl: a key that has had no value for so many seconds is forgotten; in event time where the stream
+                has it.
+            aliases: names that the class of saved states had, or a mapping from such names to classes.
+            migrate: a function that makes of each saved state, when a run begins, the one to go on with.
+
+        >>> import millstream as ms
+        >>> def running(total: int, value: int) -> tuple[int, int]:
+        ...     return total + value, total + value
+        >>> flow, out = ms.Flow("totals"), ms.testing.collect()
+        >>> sales = flow.source("sales", ms.testing.items([("a", 1), ("b", 5), ("a", 2)]))
+        >>> keyed = sales.key_by(lambda sale: sale[0]).map(lambda sale: sale[1])
+        >>> keyed.stateful_map("totals", running, state=int).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [('a', 1), ('b', 5), ('a', 3)]
+        """
+        callable_or_raise("stateful_map", f)
+        named_or_raise("stateful_map", name)
+        if state is not None:
+            callable_or_raise("state=", state)
+        _states.state_first_or_raise("stateful_map", f, state)
+        life = None if ttl is None else nanos("ttl", ttl)
+        made = _states.nothing if state is None else state
+        make = _revival.reviving(made, made, aliases, migrate, strict=False)
+        pipe = self._home().stateful(name, make, f, True, self._timed, life, on_error)
         return KeyedStream([pipe], True, self._timed)
 
     def stateful_batch(
@@ -335,26 +408,66 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         return stateful_batch(self, name, logic, state, on_error, ttl)
 
     def window(
-        self, name: str, window: Window, early: int | None = None, on_error: OnError = "fail"
+        self,
+        name: str,
+        window: Window | Windower,
+        early: int | None = None,
+        on_error: OnError = "fail",
+        ordered: bool = False,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
     ) -> Windows[K_co, V_co]:
-        """Groups the values of each key into windows, made by ``ms.windows``; the verbs of
+        """Groups the values of each key into windows, made by ``ms.windows``, or by an object of one's
+        own with the method of :class:`millstream.windows.Windower`; the verbs of
         :class:`millstream.Windows` say what becomes of them.
 
         ``early``: the result so far is given too, after every so many values of a window (of a pane, where
         windows slide).
+
+        ``watermark="key"``: what is late, and when a window closes, is judged by the values of their
+        own key: a value is late only if its key has seen one that is more than ``lateness`` seconds
+        later. The windows of a key that goes silent stay open until the input ends, unless there is
+        ``patience``: then they close once the watermark of the partitions is so many seconds past their end.
+
+        ``ordered``: what is made of a window is made of its values in the order of their times, those of one
+        time as they came, for first, last and differences. The values are kept until their window closes, in
+        memory and in the saved state, instead of one accumulator, and are sorted then; the functions
+        are called for a whole window at once when it closes, once for each window that slides, and
+        again for each early result. A function that raises fails its window, not a value.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("firsts"), ms.testing.collect()
+        >>> prices = flow.source("prices", ms.testing.items([(3, "b"), (1, "a"), (12, "c")]))
+        >>> keyed = prices.event_time(lambda price: price[0], lateness=10).key_by(lambda price: "all")
+        >>> tens = keyed.window("tens", ms.windows.tumbling(10), ordered=True)
+        >>> tens.reduce(lambda first, _: first).values().map(lambda first: first.value[1]).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        ['a', 'c']
         """
         from ._windowed import Windows
-        from .windows import Window
 
         named_or_raise("window", name)
-        if not isinstance(window, Window):
-            raise FlowUsageError(f"window takes a window made by ms.windows, not {window!r}")
-        if not self._timed and window._kind != "count":
+        needs_times = _windows.checked_or_raise(window, early, watermark, lateness, patience)
+        if not self._timed and needs_times:
             raise FlowUsageError(f"{window!r} needs times: put event_time or processing_time before key_by")
-        if early is not None and (not isinstance(early, int) or early < 1):
-            raise FlowUsageError(f"early is a number of values, 1 or more, not {early!r}")
-        return Windows(self, name, window, early, on_error)
+        if ordered and not self._timed:
+            raise FlowUsageError("ordered=True needs times: put event_time before key_by")
+        options = early or 0, ordered, _windows.per_key(watermark, lateness, patience)
+        return Windows(self, name, window, options, on_error)
 
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner", "left", "full"] = "inner",
+        within: None = None,
+        ttl: None = None,
+        *,
+        window: Window | Windower,
+    ) -> LateStream[K_co, Windowed[tuple[Any, Any]], V_co | W]: ...
     @overload
     def join(
         self,
@@ -389,7 +502,8 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         how: Literal["inner", "left", "full"] = "inner",
         within: Seconds | None = None,
         ttl: Seconds | None = None,
-    ) -> LateStream[K_co, tuple[Any, Any], V_co | W]:
+        window: Window | Windower | None = None,
+    ) -> LateStream[K_co, Any, V_co | W]:
         """Pairs ``(own, other)`` of the values of this stream and another with the same key.
 
         Without ``within`` each value of either stream is paired with the latest one of the other; with it,
@@ -398,6 +512,9 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         of both. Behind ``event_time`` values take their turn in the order of their times, once the watermark
         has passed them; what comes later is in the stream ``late`` of the result. Otherwise they take it as
         they come. ``ttl``: the latest values are forgotten when a key has had none for so long in event time.
+
+        With ``window`` each value is paired with all values of the other stream in the same window of
+        their key, when the window closes; what comes out are :class:`millstream.windows.Windowed` pairs.
 
         >>> import millstream as ms
         >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
@@ -412,6 +529,14 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         """
         if how not in ("inner", "left", "full"):
             raise FlowUsageError(f'how is "inner", "left" or "full", not {how!r}')
+        if window is not None:
+            if within is not None or ttl is not None:
+                raise FlowUsageError(
+                    "window says how long a value is kept: within and ttl have no meaning with it"
+                )
+            from ._joined import join
+
+            return join(self, name, other, how, window)
         if within is None:
             return self._join(name, other, ("latest", how, 0), ttl)
         if not self._timed:
@@ -508,11 +633,17 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         f: Callable[[A, V_co], A],
         emit: Emit = "end",
         on_error: OnError = "fail",
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> KeyedStream[K_co, A]:
-        """``acc = f(acc, value)`` for each key, from ``init()``."""
+        """``acc = f(acc, value)`` for each key, from ``init()``; ``aliases`` and ``migrate`` as for
+        ``stateful``.
+        """
         callable_or_raise("fold", init)
         callable_or_raise("fold", f)
         kernel = _kernels.aggregate(f, lambda value: f(init(), value), at_each(emit), on_error != "fail")
+        if aliases is not None or migrate is not None:
+            kernel = _kernels.revived(kernel, _revival.reviving(init, init, aliases, migrate, strict=False))
         return self._keep("fold", name, kernel, on_error)
 
     def reduce(

@@ -266,12 +266,14 @@ class Pipe:
         idle: int | None,
         on_error: object,
     ) -> Pipe: ...
+    def event_clock(self, name: str, make: Callable[[str], object], on_error: object) -> Pipe: ...
     def processing_time(self, name: str) -> Pipe: ...
     def stateful(
         self,
         name: str,
         make: Callable[[], object],
         function: Callable[[Any, Any], object] | None,
+        returns: bool,
         timed: bool,
         ttl: int | None,
         on_error: object,
@@ -286,7 +288,8 @@ class Pipe:
     def window(
         self,
         name: str,
-        described: tuple[str, Sequence[int], int],
+        described: object,
+        windower: object | None,
         kind: str,
         functions: Sequence[Callable[..., Any] | None],
         timed: bool,

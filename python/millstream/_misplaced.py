@@ -26,7 +26,7 @@ WAYS = {
 }
 """How to come from a kind of stream to another; the nearest one first."""
 
-BEFORE_KEYS = {"event_time", "processing_time"}
+BEFORE_KEYS = {"event_clock", "event_time", "processing_time"}
 """Verbs that are too late once there are keys."""
 
 

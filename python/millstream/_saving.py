@@ -14,7 +14,7 @@ from types import MemberDescriptorType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 __all__ = ["dump", "read", "way"]
@@ -95,7 +95,8 @@ def dump(state: Any) -> tuple[int, bytes]:
 
 def read(how: int, written: bytes, make: Callable[[], Any] | None) -> Any:
     """The state that was written."""
-    value = read_items(written)
+    aliases = getattr(getattr(make, "revival", None), "aliases", None) or {}
+    value = Reader(io.BytesIO(written), aliases).load()
     if how == PICKLE:
         return value
     if how == STRUCT:
@@ -122,11 +123,26 @@ def read_items(written: bytes) -> Any:
 
 
 class Reader(pickle.Unpickler):
-    """Finds the classes of the flow's own file under whatever name it is run."""
+    """Finds the classes of the flow's own file under whatever name it is run, and renamed ones by their
+    aliases.
+    """
+
+    def __init__(self, file: io.BytesIO, aliases: Mapping[str, type] | None = None) -> None:
+        super().__init__(file)
+        self.aliases = aliases or {}
 
     def find_class(self, module: str, name: str) -> Any:
+        for known in (f"{module}.{name}", name):
+            if known in self.aliases:
+                return self.aliases[known]
         if module in PROGRAMS:
             for program in PROGRAMS:
                 if hasattr(sys.modules.get(program), name.partition(".")[0]):
                     return super().find_class(program, name)
-        return super().find_class(module, name)
+        try:
+            return super().find_class(module, name)
+        except (AttributeError, ImportError) as error:
+            raise type(error)(
+                f"its class {module}.{name} is not there any more; if it has another name now, give the step "
+                f'aliases={{"{module}.{name}": ...}} with the class of today'
+            ) from error

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._flow import OnError
     from ._keyed import KeyedStream
     from ._types import A, Adds, Compares, R
-    from .windows import Bounds, Window, Windowed
+    from .windows import Bounds, Window, Windowed, Windower
 
 __all__ = ["Windows"]
 
@@ -31,36 +31,44 @@ class Windows(Verbs, Generic[K_co, V_co]):
     that came too late.
     """
 
-    __slots__ = ("_early", "_name", "_on_error", "_stream", "_window")
+    __slots__ = ("_described", "_name", "_on_error", "_stream", "_window", "_windower")
 
     def __init__(
         self,
         stream: KeyedStream[K_co, V_co],
         name: str,
-        window: Window,
-        early: int | None,
+        window: Window | Windower,
+        options: tuple[int, bool, tuple[int, int | None] | None],
         on_error: OnError,
     ) -> None:
+        from .windows import Described, Window
+
         self._stream = stream
         self._name = name
         self._window = window
-        self._early = early
         self._on_error = on_error
+        if isinstance(window, Window):
+            self._described = Described(window._kind, window._numbers, *options)
+            self._windower = None
+        else:
+            self._described = Described("chosen", (0, 0, 0), *options)
+            self._windower = window
 
     def _make(self, kind: str, *functions: Callable[..., Any] | None) -> LateStream[K_co, Any, Any]:
-        stream, window = self._stream, self._window
-        described = window._kind, window._numbers, self._early or 0
-        outcome = stream._home().window(self._name, described, kind, functions, stream._timed, self._on_error)
+        stream = self._stream
+        outcome = stream._home().window(
+            self._name, self._described, self._windower, kind, functions, stream._timed, self._on_error
+        )
         return LateStream([outcome[0]], stream._timed, [outcome[1]])
 
     def _merge(self, verb: str, merge: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Any] | None:
         """The function that merges; sliding windows and sessions cannot do without."""
-        window = self._window
-        tumbling = window._kind == "aligned" and window._numbers[0] == window._numbers[1]
+        kind, numbers, _, ordered, _ = self._described
+        whole = kind in ("count", "chosen") or (kind == "aligned" and numbers[0] == numbers[1])
         if merge is not None:
             callable_or_raise("merge=", merge)
-        elif not tumbling and window._kind != "count":
-            raise FlowUsageError(f"{verb} over {window!r} needs merge=, which joins two accumulators")
+        elif not whole and not ordered:
+            raise FlowUsageError(f"{verb} over {self._window!r} needs merge=, which joins two accumulators")
         return merge
 
     def count(self) -> LateStream[K_co, Windowed[int], V_co]:
@@ -119,7 +127,7 @@ class Windows(Verbs, Generic[K_co, V_co]):
         """``acc = f(acc, value)`` from ``init()``.
 
         ``merge(acc, later)`` joins the accumulators of parts of a window: the panes of sliding windows, and
-        sessions that turn out to be one.
+        sessions that turn out to be one. Windows with ``ordered=True`` do without.
         """
         callable_or_raise("fold", init)
         callable_or_raise("fold", f)

@@ -5,19 +5,23 @@ Lengths and gaps are seconds or a ``timedelta``.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ._errors import FlowUsageError
 from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Generic
+    from collections.abc import Iterable
+    from datetime import datetime
+    from typing import Generic, TypeAlias
 
     from ._time import Seconds
     from ._types import V_co
 
-__all__ = ["Bounds", "Window", "Windowed", "count", "session", "sliding", "tumbling"]
+    Time: TypeAlias = "float | datetime"
+
+__all__ = ["Bounds", "Window", "Windowed", "Windower", "count", "session", "sliding", "tumbling"]
 
 
 class Bounds(NamedTuple):
@@ -53,6 +57,42 @@ else:
         early: bool = False
 
 
+class Windower(Protocol):
+    """Windows of one's own: months, trading days. Any object with this method is one.
+
+    >>> import millstream as ms
+    >>> class Weeks:  # of days that are numbered from a Monday on; a weekend is a window of its own
+    ...     def windows(self, time):
+    ...         monday = time - time % 7
+    ...         return [(monday, monday + 5)] if time < monday + 5 else [(monday + 5, monday + 7)]
+    >>> flow, out = ms.Flow("weeks"), ms.testing.collect()
+    >>> days = flow.source("days", ms.testing.items([0, 4, 5, 6, 7])).event_time(float)
+    >>> counts = days.key_by(lambda day: "all").window("weeks", Weeks()).count().values()
+    >>> counts.map(lambda week: (week.start, week.end, week.value)).sink("out", out)
+    >>> _ = ms.run(flow)
+    >>> out
+    [(0.0, 5.0, 2), (5.0, 7.0, 2), (7.0, 12.0, 1)]
+    """
+
+    def windows(self, time: float) -> Iterable[tuple[Time, Time]]:
+        """The windows that hold the moment ``time``, in seconds, each from its start to before its end.
+
+        They have to be the same for one moment each time. A value that no window holds is dropped; a
+        window that does not hold its value is an error.
+        """
+        ...
+
+
+class Described(NamedTuple):
+    """Windows, as the engine reads them."""
+
+    kind: str
+    numbers: tuple[int, ...]
+    early: int
+    ordered: bool
+    per_key: tuple[int, int | None] | None
+
+
 class Window:
     """How values are grouped; made by the functions of this module."""
 
@@ -85,7 +125,11 @@ def sliding(length: Seconds, every: Seconds, offset: Seconds = 0) -> Window:
 
 
 def session(gap: Seconds) -> Window:
-    """Values with less than ``gap`` from one to the next. A session ends ``gap`` behind its last value."""
+    """Values with at most ``gap`` from one to the next: two that are exactly ``gap`` apart are of one
+    session.
+
+    A session ends ``gap`` after its last value, and closes when the watermark is past that.
+    """
     return Window(f"session({gap})", "session", nanos("gap", gap))
 
 

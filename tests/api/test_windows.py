@@ -45,11 +45,11 @@ def aligned(items: list[Item], length: int, every: int) -> tuple[dict[str, list[
     for item, watermark in zip(items, watermarks(items), strict=True):
         key, time, number = item
         starts = range(time // every * every, time - length, -every)
-        if any(start + length <= watermark for start in starts):
-            late.append(item)
-            continue
         for start in starts:
-            open_windows[key, start].append(number)
+            if start + length <= watermark:
+                late.append(item)
+            else:
+                open_windows[key, start].append(number)
     out: dict[str, list[Result]] = defaultdict(list)
     for (key, start), numbers in sorted(open_windows.items()):
         out[key].append((start, start + length, sorted(numbers)))
@@ -61,7 +61,7 @@ def sessions(items: list[Item], gap: int) -> tuple[dict[str, list[Result]], list
     out: dict[str, list[Result]] = defaultdict(list)
     for key, time, number in sorted(set(items) - set(late)):
         last = out[key][-1] if out[key] else None
-        if last and time < last[1]:
+        if last and time <= last[1]:
             last[2].append(number)
             out[key][-1] = (last[0], time + gap, sorted(last[2]))
         else:
@@ -81,6 +81,42 @@ def numbered(items: list[Item], window: windows.Window, batch: int) -> tuple[ms.
     flow = ms.Flow("windows")
     timed = flow.source("in", testing.items(items, batch)).event_time(lambda i: i[1], lateness=LATENESS)
     return flow, timed.key_by(lambda i: i[0]).window("windows", window)
+
+
+@TOPOLOGIES
+@pytest.mark.parametrize("case", CASES)
+def test_windows_in_order_hold_them_by_time_and_arrival(case: str, workers: int, batch: int) -> None:
+    window, model = CASES[case]
+    for seed in range(2):
+        given = items(seed)
+        expected, _ = model(given)
+        flow = ms.Flow("ordered")
+        timed = flow.source("in", testing.items(given, batch)).event_time(lambda i: i[1], lateness=LATENESS)
+        out = testing.collect()
+        grouped = timed.key_by(lambda i: i[0]).window("windows", window, ordered=True)
+        # No merge=: it is one fold over the whole window.
+        grouped.fold(list, lambda acc, item: [*acc, item]).sink("out", out)
+        ms.run(flow, workers=workers)
+        seen: dict[str, list[Result]] = defaultdict(list)
+        for key, result in out:
+            assert result.value == sorted(result.value, key=lambda item: (item[1], item[2])), f"seed {seed}"
+            seen[key].append((result.start, result.end, sorted(item[2] for item in result.value)))
+        assert dict(seen) == expected, f"seed {seed}"
+
+
+def test_first_last_and_early_results_in_order() -> None:
+    flow, out = ms.Flow("ordered"), testing.collect()
+    timed = flow.source("in", testing.items([5, 2, 9, 1, 14])).event_time(float, lateness=20)
+    tens = timed.key_by(lambda value: "k").window("tens", windows.tumbling(10), early=2, ordered=True)
+    tens.collect().values().map(lambda r: (r.early, r.value)).sink("out", out)
+    ms.run(flow)
+    assert out == [(True, [2, 5]), (True, [1, 2, 5, 9]), (False, [1, 2, 5, 9]), (False, [14])]
+
+
+def test_order_needs_times() -> None:
+    _, keyed = ms.Flow("wrong"), ms.Flow("wrong").source("in", testing.items([1])).key_by(str)
+    with pytest.raises(ms.FlowUsageError, match="ordered=True needs times"):
+        keyed.window("w", windows.count(3), ordered=True)
 
 
 @TOPOLOGIES
@@ -272,7 +308,7 @@ def test_mistakes_are_told() -> None:
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: untimed.window("w", windows.tumbling(1)), "needs times: put event_time or processing_time"),
         (lambda: timed.window("", windows.tumbling(1)), "a window step keeps state and needs a name"),
-        (lambda: timed.window("w", 60), "window takes a window made by ms.windows, not 60"),  # type: ignore
+        (lambda: timed.window("w", 60), "window takes a window made by ms.windows, or an object"),  # type: ignore
         (lambda: timed.window("w", windows.tumbling(1), early=0), "early is a number of values"),
         (lambda: windows.tumbling(0), "length is a number of seconds above 0 to 200 years, not 0"),
         (lambda: windows.sliding(5, every=6), "begin at least as often as they are long, not every 6"),

@@ -4,7 +4,11 @@
 //! one partition, whose watermark follows its items. The joined watermark is sent on when the source
 //! pauses or has had its turn, behind the batches.
 
+mod clocks;
+
 use std::sync::Arc;
+
+pub use clocks::EventClock;
 
 use crate::batch::{Batch, Data};
 use crate::control::lock;
@@ -25,6 +29,8 @@ pub enum TimeSource {
     Event(EventTime),
     /// From the clock, when an item is read.
     Processing,
+    /// From a clock of the user's.
+    Clock,
 }
 
 /// The watermark of one partition.
@@ -44,6 +50,31 @@ impl PartitionTime {
         let before = self.watermark;
         self.watermark = before.max(time.saturating_sub(self.lateness));
         before
+    }
+
+    /// The watermark just before an item with which it comes to `reached`.
+    pub fn pass_to(&mut self, reached: i64) -> i64 {
+        let before = self.watermark;
+        self.watermark = before.max(reached);
+        before
+    }
+
+    /// The number of the partition in this run.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.partition
+    }
+
+    /// The name of the partition.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How far its time has come; before all times where it has not begun.
+    #[must_use]
+    pub fn watermark(&self) -> i64 {
+        self.watermark
     }
 
     fn mark(&self) -> Watermark {
@@ -68,6 +99,13 @@ pub trait Assign<I, O>: 'static {
         partition: &mut PartitionTime,
         cx: &mut Context,
     ) -> Result<(), Failure>;
+    /// Time may go on without items, with a clock of the user's: lets the partition's watermark [pass](PartitionTime::pass_to).
+    ///
+    /// # Errors
+    /// As for `assign`.
+    fn pause(&mut self, _: &mut PartitionTime, _: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
     /// All input has been seen.
     ///
     /// # Errors
@@ -112,11 +150,11 @@ impl<O, A> Assigner<O, A> {
                         cx.wake_at(until);
                     }
                 }
-                TimeSource::Event(_) => {}
+                TimeSource::Event(_) | TimeSource::Clock => {}
                 TimeSource::Processing => partition.watermark = partition.watermark.max(cx.now),
             }
         }
-        if matches!(self.source, TimeSource::Processing) {
+        if matches!(self.source, TimeSource::Processing | TimeSource::Clock) {
             cx.wake_at(cx.now.saturating_add(nanos(TICK)));
         }
         let mut joined = Watermark::join(self.partitions.iter().map(PartitionTime::mark));
@@ -173,6 +211,14 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
         Ok(())
     }
     fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if matches!(self.source, TimeSource::Clock) {
+            cx.current = self.node;
+            for partition in &mut self.partitions {
+                if cx.live.binary_search(&partition.partition).is_ok() {
+                    self.assign.pause(partition, cx)?;
+                }
+            }
+        }
         if let Some(mark) = self.join(cx) {
             cx.floor = mark.at;
             self.next.watermark(mark, cx)?;
@@ -212,7 +258,7 @@ impl<B: Batch> Pipe<B> {
         make: impl Fn(&Making<'_>) -> Result<A, FlowError> + Send + Sync + 'static,
     ) -> Pipe<O> {
         let kind = match source {
-            TimeSource::Event(_) => "event_time",
+            TimeSource::Event(_) | TimeSource::Clock => "event_time",
             TimeSource::Processing => "processing_time",
         };
         let (node, origin, nth) = {
@@ -242,7 +288,7 @@ impl<B: Batch> Pipe<B> {
                     partition,
                     lateness: match source {
                         TimeSource::Event(how) => how.lateness,
-                        TimeSource::Processing => 0,
+                        TimeSource::Processing | TimeSource::Clock => 0,
                     },
                     watermark: segment.watermark(origin, &name),
                     name,
@@ -254,7 +300,7 @@ impl<B: Batch> Pipe<B> {
             let next = after.build(segment)?;
             segment.keeps_time |= match source {
                 TimeSource::Event(how) => how.idle.is_some(),
-                TimeSource::Processing => true,
+                TimeSource::Processing | TimeSource::Clock => true,
             };
             let assigner: Box<dyn Push<B>> = Box::new(Assigner {
                 node,

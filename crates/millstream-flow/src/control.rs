@@ -59,6 +59,8 @@ pub struct Control {
     rehearsal: Option<Arc<Rehearsal>>,
     /// Whether the run has a state directory.
     keeps_state: AtomicBool,
+    /// The steps of which it was said that items were late.
+    late: Mutex<Vec<usize>>,
 }
 
 /// How far a run with recovery has come.
@@ -88,12 +90,23 @@ impl Control {
             bell: AtomicU64::new(0),
             rehearsal: None,
             keeps_state: AtomicBool::new(false),
+            late: Mutex::default(),
         }
     }
 
     /// A run in which others stand in for sources and sinks.
     pub(crate) fn rehearsing(self, rehearsal: Option<Arc<Rehearsal>>) -> Self {
         Control { rehearsal, ..self }
+    }
+
+    /// Whether these are the first late items of a step in this run, of all workers. They never are in a rehearsal.
+    pub(crate) fn first_late(&self, step: usize) -> bool {
+        let mut said = lock(&self.late);
+        if self.rehearsal.is_some() || said.contains(&step) {
+            return false;
+        }
+        said.push(step);
+        true
     }
 
     /// What stands in for sources and sinks, if the run is a rehearsal.

@@ -198,6 +198,11 @@ impl<B: crate::batch::Batch> Outlet<B> {
         lock(&self.0).push(reader);
     }
 
+    /// Whether anything follows.
+    pub(crate) fn is_read(&self) -> bool {
+        !lock(&self.0).is_empty()
+    }
+
     /// Makes all that follows, on one worker.
     pub(crate) fn build(
         &self,

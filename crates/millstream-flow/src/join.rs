@@ -25,6 +25,7 @@
 //! ```
 
 mod saved;
+mod windowed;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -38,6 +39,7 @@ use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::{NEVER, Timed, nanos};
 use crate::window::Outcome;
 use saved::JoiningCodec;
+pub use windowed::{Sides, WindowPairs};
 
 /// An item of one of two streams.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -371,7 +371,36 @@ impl<B: Batch> Push<B> for Tee<B> {
 }
 
 /// The two halves of a stream that was divided.
-pub(crate) struct Halves<A, B>(pub(crate) Box<dyn Push<A>>, pub(crate) Box<dyn Push<B>>);
+pub(crate) struct Halves<A, B>(
+    pub(crate) Box<dyn Push<A>>,
+    pub(crate) Box<dyn Push<B>>,
+    pub(crate) Unread,
+);
+
+/// What is said once of late items that nobody reads.
+pub(crate) struct Unread {
+    pub(crate) step: usize,
+    /// Nothing is to be said, or it was said.
+    pub(crate) told: bool,
+}
+
+impl Unread {
+    #[cold]
+    fn tell(&mut self, cx: &Context) {
+        let metrics = &cx.metrics[self.step];
+        if metrics.late == 0 {
+            return; // it is no step for which items are late
+        }
+        self.told = true;
+        if cx.control.first_late(self.step) {
+            eprintln!(
+                "millstream: step \"{}\": an item came too late and was dropped, as will be more of them, which are counted; \
+                 give the stream `late` of its result a sink to keep them, or allow for more lateness",
+                metrics.name
+            );
+        }
+    }
+}
 
 impl<A: Batch, B: Batch> Push<(A, B)> for Halves<A, B> {
     fn push(&mut self, batch: &mut (A, B), cx: &mut Context) -> Result<(), Failure> {
@@ -379,6 +408,9 @@ impl<A: Batch, B: Batch> Push<(A, B)> for Halves<A, B> {
             self.0.push(&mut batch.0, cx)?;
         }
         if !batch.1.is_empty() {
+            if !self.2.told {
+                self.2.tell(cx);
+            }
             self.1.push(&mut batch.1, cx)?;
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::error::{Failure, FlowError};
 use crate::graph::{Description, Graph, Mistake, Node, NodeId, Outlet, Shared};
 use crate::metrics::Report;
 use crate::policy::{OnError, Policy};
-use crate::push::{Context, Halves, Joined, Push, Step};
+use crate::push::{Context, Halves, Joined, Push, Step, Unread};
 use crate::reading::source_root;
 use crate::recovery::Codec;
 use crate::run::{Options, Running, run_here, start};
@@ -335,8 +335,14 @@ impl<A: Batch, B: Batch> Pipe<(A, B)> {
     pub fn halves(&self) -> (Pipe<A>, Pipe<B>) {
         let (first, second) = (Outlet::<A>::new(), Outlet::<B>::new());
         let (after_first, after_second) = (first.clone(), second.clone());
+        let step = self.node;
         self.outlet.read_by(Arc::new(move |segment| {
-            let halves = Halves(after_first.build(segment)?, after_second.build(segment)?);
+            let unread = Unread {
+                step,
+                told: after_second.is_read(),
+            };
+            let (first, second) = (after_first.build(segment)?, after_second.build(segment)?);
+            let halves = Halves(first, second, unread);
             let halves: Box<dyn Push<(A, B)>> = Box::new(halves);
             Ok(halves)
         }));

@@ -15,6 +15,8 @@ use millstream_flow::{Failure, FlowError};
 use millstream_journal::Error as JournalError;
 use pyo3::exceptions::{PyException, PyOSError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 
 use crate::gil::locked;
 use crate::show::type_name;
@@ -58,6 +60,13 @@ fn make(py: Python<'_>, name: &str, message: &str) -> PyErr {
 /// A mistake in how the flow is described or run.
 pub(crate) fn usage(py: Python<'_>, message: &str) -> PyErr {
     make(py, "FlowUsageError", message)
+}
+
+/// True for a mistake in how a flow is described, which some are found only while it runs.
+pub(crate) fn is_usage(error: &PyErr, py: Python<'_>) -> bool {
+    static USAGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = USAGE.import(py, "millstream._errors", "FlowUsageError");
+    class.is_ok_and(|class| error.is_instance(py, class))
 }
 
 /// The exception for an error of the engine.

@@ -17,7 +17,8 @@ use crate::gil::locked;
 use crate::pickled::Way;
 use crate::route::stable_hash;
 use crate::saving::{
-    PICKLE, dump_by_module, load_key, load_object, read, save_key, save_plain, uncollected, way_of,
+    Made, PICKLE, dump_by_module, load_key, load_object, read, save_key, save_plain, uncollected,
+    way_of,
 };
 use crate::show::show;
 
@@ -81,13 +82,15 @@ impl Keeper {
         let saved = from.keys()?;
         locked(|py| {
             let states = states.bind(py);
-            let make = states.getattr(intern!(py, "make")).ok().map(Bound::unbind);
+            let make = states.getattr(intern!(py, "make")).ok();
+            let make = make.or_else(|| states.getattr(intern!(py, "default_factory")).ok());
+            let made = make.map(|make| Made::by(py, &make.unbind()));
             let states = states.cast::<PyDict>();
             let states = states.map_err(|error| from.unsaved(cause(error.into())))?;
             let load = || {
                 saved
                     .iter()
-                    .try_for_each(|entry| load_into(states, entry, make.as_ref(), from))
+                    .try_for_each(|entry| load_into(states, entry, made.as_ref(), from))
             };
             uncollected(from, load)?;
             let changed = PySet::empty(py).map_err(|error| from.unsaved(cause(error)))?;
@@ -168,7 +171,7 @@ impl Keeper {
 fn load_into(
     states: &Bound<'_, PyDict>,
     entry: &SavedKey,
-    make: Option<&Py<PyAny>>,
+    made: Option<&Made>,
     from: &Restore<'_>,
 ) -> Result<(), FlowError> {
     let py = states.py();
@@ -176,8 +179,12 @@ fn load_into(
         let key = AnyKey::load(&mut &entry.key[..]).ok_or("it is no key")?;
         let key = load_key(py, &key).map_err(cause)?;
         let state = match entry.tag {
-            MESSAGE_PACK => load_object(py, &mut &entry.state[..], make)?,
-            how => read(py, how, &entry.state, make).map_err(cause)?,
+            MESSAGE_PACK => load_object(py, &mut &entry.state[..], made)?,
+            how => read(py, how, &entry.state, made).map_err(cause)?,
+        };
+        let state = match made {
+            Some(made) => made.finish(py, state).map_err(cause)?,
+            None => state,
         };
         states.set_item(key, state).map_err(cause)
     };

@@ -9,6 +9,7 @@ mod batch;
 mod batches;
 mod cli;
 mod clock;
+mod clocks;
 mod datetime;
 mod debug;
 mod divide;

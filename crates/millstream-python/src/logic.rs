@@ -9,7 +9,7 @@ use millstream_flow::recovery::{BoxedCodec, Codecs};
 use millstream_flow::state::{
     Attended, AttendedCodec, Due, KeyLogic, Moment, Outputs, Timer, Ttl, may_follow, times_of,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use pyo3::{PyTypeInfo, intern};
@@ -18,6 +18,7 @@ use crate::error::usage;
 use crate::gil::locked;
 use crate::keyed::PyKey;
 use crate::saving::Made;
+use crate::show::show;
 use crate::time::{seconds, seconds_or_none, to_nanos};
 
 /// What a key asks for while it is called.
@@ -150,7 +151,10 @@ struct Face {
 /// What the user gave: objects with methods, or a function on states.
 enum Calls {
     Methods(Option<(Py<PyAny>, Face)>),
+    /// It changes the state.
     Function(Py<PyAny>),
+    /// It gives the next state and an output.
+    Returning(Py<PyAny>),
 }
 
 /// The logic of a `stateful` step.
@@ -175,12 +179,13 @@ impl PyLogic {
     pub(crate) fn new(
         py: Python<'_>,
         make: &Py<PyAny>,
-        function: Option<&Py<PyAny>>,
+        function: Option<(&Py<PyAny>, bool)>,
         timed: bool,
         ttl: Option<i64>,
     ) -> PyResult<Self> {
         let calls = match function {
-            Some(function) => Calls::Function(function.clone_ref(py)),
+            Some((function, false)) => Calls::Function(function.clone_ref(py)),
+            Some((function, true)) => Calls::Returning(function.clone_ref(py)),
             None => Calls::Methods(None),
         };
         let ttl = ttl.map(|ttl| match timed {
@@ -262,6 +267,24 @@ impl PyLogic {
     }
 }
 
+/// Calls a function that gives the next state and an output.
+fn next_state(
+    state: &Py<PyAny>,
+    function: &Bound<'_, PyAny>,
+    value: &Py<PyAny>,
+) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
+    let made = function.call1((state, value))?;
+    if let Ok(pair) = made.cast::<PyTuple>()
+        && pair.len() == 2
+    {
+        return Ok((pair.get_item(0)?.unbind(), pair.get_item(1)?.unbind()));
+    }
+    Err(PyTypeError::new_err(format!(
+        "the function of stateful_map returns a pair (state, output), not {}",
+        show(&made)
+    )))
+}
+
 /// Hands on the outputs that an iterable holds; None is none.
 fn give(
     key: &PyKey,
@@ -321,6 +344,15 @@ impl KeyLogic<PyKey> for PyLogic {
                 Ok(())
             });
         }
+        if let Calls::Returning(function) = &self.calls {
+            return locked(|py| {
+                let (state, output) = next_state(&held.state, function.bind(py), &item.value)?;
+                held.discarded = state.is_none(py);
+                held.state = state;
+                out.result(key, item.map(|_| output));
+                Ok(())
+            });
+        }
         let when = (item.time, item.watermark, at, None);
         let (value, method) = (item.value, self.method);
         self.call(key, held, when, out, |logic, context, face| {
@@ -373,7 +405,7 @@ impl KeyLogic<PyKey> for PyLogic {
         at: Moment,
         out: &mut impl Outputs<PyKey, Py<PyAny>, Py<PyAny>>,
     ) -> PyResult<()> {
-        if matches!(self.calls, Calls::Function(_)) {
+        if matches!(self.calls, Calls::Function(_) | Calls::Returning(_)) {
             return Ok(());
         }
         // It has its last turn once, whether or not it fails.
@@ -399,7 +431,7 @@ impl KeyLogic<PyKey> for PyLogic {
     }
 
     fn codec(&self, _: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
-        let make = locked(|py| self.make.clone_ref(py));
-        Ok(Box::new(AttendedCodec(Made(make))))
+        let made = locked(|py| Made::by(py, &self.make));
+        Ok(Box::new(AttendedCodec(made)))
     }
 }

@@ -7,14 +7,16 @@ use millstream_flow::assign::TimeSource;
 use millstream_flow::collect::Collecting;
 use millstream_flow::join::JoinLogic;
 use millstream_flow::push::Context;
-use millstream_flow::window::WindowLogic;
-use millstream_flow::{EventTime, Failure, FlowError, Pipe as Engine};
+use millstream_flow::stream::Making;
+use millstream_flow::window::{Aggregate, ByKey as WindowsByKey, InOrder, WindowLogic};
+use millstream_flow::{EventTime, Failure, FlowError, Pipe as Engine, Window};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::assign::{ByClock, ByKernel};
 use crate::batch::PyBatch;
 use crate::batches::Gather;
+use crate::clocks::ByClocks;
 use crate::debug::Debug;
 use crate::divide::Divide;
 use crate::error::{cause, to_python};
@@ -27,7 +29,7 @@ use crate::route::ByKey;
 use crate::sink::{AnySink, Named};
 use crate::step::{Kernel, Shape};
 use crate::ticking::Ticking;
-use crate::window::{Make, PyAggregate, window};
+use crate::window::{Described, Make, PyAggregate, choosing, copy, window};
 
 /// A stream; `millstream.Stream` and `millstream.KeyedStream` are its faces.
 #[pyclass(frozen, module = "millstream._millstream")]
@@ -37,6 +39,49 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
+    /// Adds a step that makes of each window what the aggregate does.
+    fn windows<G>(
+        &self,
+        name: &str,
+        (window, windower): (Window, Option<Py<PyAny>>),
+        make: impl Fn() -> PyResult<G> + Send + Sync + 'static,
+        timed: bool,
+        wish: Wish,
+    ) -> Engine<(PyBatch, PyBatch)>
+    where
+        G: Aggregate<In = Py<PyAny>, Out = Py<PyAny>, Error = PyErr>,
+    {
+        let traits = Traits {
+            waits: false,
+            timed,
+            keyed: true,
+        };
+        let logic = move |making: &Making<'_>| -> Result<WindowLogic<G>, FlowError> {
+            let wrong = |error| Failure::new(making.info.name.clone(), cause(error));
+            let aggregate = make().map_err(wrong)?;
+            Ok(match &windower {
+                None => WindowLogic::new(window, aggregate, copy),
+                Some(windower) => {
+                    let choose = choosing(locked(|py| windower.clone_ref(py)));
+                    WindowLogic::chosen(window, aggregate, copy, choose)
+                }
+            })
+        };
+        match window.by_key() {
+            None => self.pipe.step("window", name, move |making| {
+                PyKeyed::make(logic(making)?, traits, &wish, making)
+            }),
+            Some(how) => self.pipe.step("window", name, move |making| {
+                PyKeyed::make(
+                    WindowsByKey::new(logic(making)?, how),
+                    traits,
+                    &wish,
+                    making,
+                )
+            }),
+        }
+    }
+
     fn checked(self, py: Python<'_>) -> PyResult<Self> {
         let checked = self.pipe.flow().check();
         checked.map_err(|error| to_python(py, error))?;
@@ -113,6 +158,21 @@ impl Pipe {
         Pipe { pipe }.checked(py)
     }
 
+    /// Gives each item the time that a clock of the user's tells: `make` makes one for each partition, by its name.
+    fn event_clock(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        make: Py<PyAny>,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<Pipe> {
+        let wish = Wish::read(on_error)?;
+        let pipe = self.pipe.assigned(name, TimeSource::Clock, move |making| {
+            ByClocks::make(&make, &wish, making)
+        });
+        Pipe { pipe }.checked(py)
+    }
+
     /// Gives each item the time at which it is read.
     fn processing_time(&self, py: Python<'_>, name: &str) -> PyResult<Pipe> {
         let pipe = self
@@ -122,12 +182,17 @@ impl Pipe {
     }
 
     /// State of the user's own for each key: objects that `make` gives, or states that it gives for
-    /// `function`. `ttl` in nanoseconds.
+    /// `function`, which changes them or, if it `returns` it, gives the next one. `ttl` in nanoseconds.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a word of the description"
+    )]
     fn stateful(
         &self,
         name: &str,
         make: Py<PyAny>,
         function: Option<Py<PyAny>>,
+        returns: bool,
         timed: bool,
         ttl: Option<i64>,
         on_error: &Bound<'_, PyAny>,
@@ -140,7 +205,8 @@ impl Pipe {
             keyed: true,
         };
         let step = self.pipe.step("stateful", name, move |making| {
-            let logic = locked(|py| PyLogic::new(py, &make, function.as_ref(), timed, ttl));
+            let function = function.as_ref().map(|function| (function, returns));
+            let logic = locked(|py| PyLogic::new(py, &make, function, timed, ttl));
             let logic =
                 logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
             PyKeyed::make(logic, traits, &wish, making)
@@ -196,30 +262,31 @@ impl Pipe {
         .checked(py)
     }
 
-    /// Windows of the values of each key, described as `window` reads it, and what is made of them. Gives
-    /// the results and what came late.
+    /// Windows of the values of each key, described as `window` reads it, and what is made of them. Gives the results and
+    /// what came late. A `windower` says which windows hold a value.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a word of the description"
+    )]
     fn window(
         &self,
         name: &str,
-        described: (String, [u64; 3], u64),
+        described: Described,
+        windower: Option<Py<PyAny>>,
         kind: String,
         functions: Vec<Option<Py<PyAny>>>,
         timed: bool,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
         let py = on_error.py();
-        let (wish, window) = (Wish::read(on_error)?, window(described)?);
-        let traits = Traits {
-            waits: false,
-            timed,
-            keyed: true,
+        let (wish, window) = (Wish::read(on_error)?, window(&described)?);
+        let make = move || Make::read(&kind, &functions).map(PyAggregate::new);
+        let step = if described.ordered {
+            let make = move || Ok(InOrder::new(make()?, copy));
+            self.windows(name, (window, windower), make, timed, wish)
+        } else {
+            self.windows(name, (window, windower), make, timed, wish)
         };
-        let step = self.pipe.step("window", name, move |making| {
-            let make = Make::read(&kind, &functions)
-                .map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
-            let logic = WindowLogic::new(window, PyAggregate::new(make));
-            PyKeyed::make(logic, traits, &wish, making)
-        });
         let (results, late) = step.halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }

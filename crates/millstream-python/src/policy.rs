@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::batch::PyBatch;
-use crate::error::{cause, usage};
+use crate::error::{cause, is_usage, usage};
 use crate::show::show;
 use crate::sink::{AnySink, Named, Opened};
 
@@ -128,6 +128,14 @@ impl Settling {
     ) -> Result<(), Failure> {
         if !error.is_instance_of::<pyo3::exceptions::PyException>(py) {
             return Err(Failure::new(self.step.clone(), cause(error)));
+        }
+        if is_usage(&error, py) {
+            // No item is to blame for a mistake in the flow.
+            return Err(Failure {
+                key: key.map(show),
+                item: said,
+                ..Failure::new(self.step.clone(), cause(error))
+            });
         }
         let again = error.clone_ref(py);
         let settled = self.policy.settle(key.map(show), said, cause(error), cx);

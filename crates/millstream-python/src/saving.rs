@@ -6,6 +6,7 @@ use millstream_flow::error::Cause;
 use millstream_flow::key::{AnyKey, save_bytes, save_integer, save_text, save_tuple};
 use millstream_flow::recovery::{Codec, Restore, StateCodec};
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
@@ -26,15 +27,55 @@ pub(crate) fn objects() -> Codec<Py<PyAny>> {
     }
 }
 
-/// How states are saved that `make` makes: one that restores itself is made by it first.
-pub(crate) struct Made(pub(crate) Py<PyAny>);
+/// How the states of a step are saved and read, by what makes them.
+pub(crate) struct Made {
+    /// It makes a state: one that restores itself is made first.
+    pub(crate) make: Py<PyAny>,
+    /// What `millstream/_revival.py` does with a state that was read.
+    finish: Option<Py<PyAny>>,
+    /// The type whose objects need nothing done.
+    plain: Option<Py<PyAny>>,
+    /// Classes have other names than when they were saved.
+    renamed: bool,
+}
+
+impl Made {
+    pub(crate) fn by(py: Python<'_>, make: &Py<PyAny>) -> Self {
+        let revival = make.bind(py).getattr(intern!(py, "revival")).ok();
+        let part = |name| {
+            let part = revival.as_ref()?.getattr(name).ok()?;
+            (!part.is_none()).then(|| part.unbind())
+        };
+        Made {
+            make: make.clone_ref(py),
+            finish: part("finish"),
+            plain: part("plain"),
+            renamed: part("aliases").is_some(),
+        }
+    }
+
+    /// What is to be the state, of what was read.
+    pub(crate) fn finish(&self, py: Python<'_>, state: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        let Some(finish) = &self.finish else {
+            return Ok(state);
+        };
+        let kind = state.bind(py).get_type();
+        if self.plain.as_ref().is_some_and(|plain| kind.is(plain)) {
+            return Ok(state);
+        }
+        finish.call1(py, (state,))
+    }
+}
 
 impl StateCodec<Py<PyAny>> for Made {
     fn save(&self, state: &Py<PyAny>, out: &mut Vec<u8>) -> Result<(), Cause> {
         locked(|py| save_object(state.bind(py), out)).map_err(cause)
     }
     fn load(&self, from: &mut &[u8]) -> Result<Py<PyAny>, Cause> {
-        locked(|py| load_object(py, from, Some(&self.0)))
+        locked(|py| {
+            let state = load_object(py, from, Some(self))?;
+            self.finish(py, state).map_err(cause)
+        })
     }
 }
 
@@ -114,17 +155,22 @@ pub(crate) fn read(
     py: Python<'_>,
     how: u8,
     written: &[u8],
-    make: Option<&Py<PyAny>>,
+    made: Option<&Made>,
 ) -> PyResult<Py<PyAny>> {
     static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static READ: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let bytes = PyBytes::new(py, written);
     // Classes of the flow's own file are looked for under all its names.
-    if how == PICKLE && memchr::memmem::find(written, b"__m").is_none() {
+    let renamed = made.is_some_and(|made| made.renamed);
+    if how == PICKLE && !renamed && memchr::memmem::find(written, b"__m").is_none() {
         let loads = LOADS.import(py, "pickle", "loads")?;
-        return loads.call1((bytes,)).map(Bound::unbind);
+        if let Ok(object) = loads.call1((&bytes,)) {
+            return Ok(object.unbind());
+        }
+        // The module says better what is wrong.
     }
     let read = READ.import(py, "millstream._saving", "read")?;
+    let make = made.map(|made| &made.make);
     read.call1((how, bytes, make)).map(Bound::unbind)
 }
 
@@ -132,7 +178,7 @@ pub(crate) fn read(
 pub(crate) fn load_object(
     py: Python<'_>,
     from: &mut &[u8],
-    make: Option<&Py<PyAny>>,
+    made: Option<&Made>,
 ) -> Result<Py<PyAny>, Cause> {
     use rmp::Marker;
     let take = |from: &mut &[u8], length: u32| {
@@ -168,7 +214,7 @@ pub(crate) fn load_object(
         | Marker::Ext32 => {
             let meta = rmp::decode::read_ext_meta(from)?;
             let written = take(from, meta.size)?;
-            read(py, meta.typeid as u8, &written, make).map(|object| object.into_bound(py))
+            read(py, meta.typeid as u8, &written, made).map(|object| object.into_bound(py))
         }
         _ => {
             let number: i64 = rmp::decode::read_int(from)?;

@@ -4,8 +4,9 @@
 use millstream_flow::Window;
 use millstream_flow::error::Cause;
 use millstream_flow::recovery::{Codec, pack};
-use millstream_flow::window::{Aggregate, Bounds};
+use millstream_flow::window::{Aggregate, Bounds, Choose};
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
@@ -14,20 +15,73 @@ use std::time::Duration;
 use crate::error::cause;
 use crate::gil::locked;
 use crate::saving::{objects, save_object};
-use crate::time::seconds_or_none;
+use crate::show::show;
+use crate::time::{seconds, seconds_or_none, to_nanos};
 
-/// Windows as Python describes them: the kind, its numbers (nanoseconds or items), and how often early
-/// results come.
-pub(crate) fn window((kind, numbers, early): (String, [u64; 3], u64)) -> PyResult<Window> {
-    let [first, second, third] = numbers;
+/// Windows as Python describes them: an object with these attributes.
+#[derive(FromPyObject)]
+pub(crate) struct Described {
+    kind: String,
+    /// Nanoseconds or items.
+    numbers: [u64; 3],
+    /// How often early results come.
+    early: u64,
+    pub(crate) ordered: bool,
+    /// Lateness and patience of a watermark for each key; nanoseconds.
+    per_key: Option<(u64, Option<u64>)>,
+}
+
+/// Windows as Python describes them.
+pub(crate) fn window(described: &Described) -> PyResult<Window> {
+    let [first, second, third] = described.numbers;
     let time = Duration::from_nanos;
-    let window = match kind.as_str() {
+    let window = match described.kind.as_str() {
         "aligned" => Window::sliding(time(first), time(second)).offset(time(third)),
         "session" => Window::session(time(first)),
         "count" => Window::count(first),
+        // Of those that are chosen the kind does not count.
+        "chosen" => Window::count(1),
         other => return Err(PyValueError::new_err(format!("no such window: {other}"))),
     };
-    Ok(window.early(early))
+    let window = window.early(described.early);
+    let window = match described.per_key {
+        Some((lateness, patience)) => window.per_key(time(lateness), patience.map(time)),
+        None => window,
+    };
+    Ok(match described.ordered {
+        true => window.ordered(),
+        false => window,
+    })
+}
+
+/// The windows that an object of the user's says hold a moment.
+pub(crate) fn choosing(windower: Py<PyAny>) -> Choose<PyErr> {
+    Box::new(move |time| {
+        locked(|py| {
+            let asked = intern!(py, "windows");
+            let made = windower.bind(py).call_method1(asked, (seconds(time),))?;
+            let mut windows = Vec::new();
+            for window in made.try_iter()? {
+                let window = window?;
+                let (start, end): (Bound<'_, PyAny>, Bound<'_, PyAny>) = window.extract()?;
+                let (start, end) = (to_nanos(&start)?, to_nanos(&end)?);
+                if !(start..end).contains(&time) {
+                    return Err(PyValueError::new_err(format!(
+                        "the window {} does not hold its item, at {}",
+                        show(&window),
+                        seconds(time)
+                    )));
+                }
+                windows.push((start, end));
+            }
+            Ok(windows)
+        })
+    })
+}
+
+/// Another reference to a value that is late for several windows.
+pub(crate) fn copy(value: &Py<PyAny>) -> Py<PyAny> {
+    locked(|py| value.clone_ref(py))
 }
 
 /// What is to be made of the values.

@@ -105,6 +105,9 @@ pub struct Commit {
     /// How far processing time had come; nanoseconds since 1970, 0 where nothing goes by it.
     #[serde(default)]
     pub processing_ns: i64,
+    /// The name of the flow; nothing in what earlier versions wrote.
+    #[serde(default)]
+    pub flow: String,
 }
 
 impl Commit {

@@ -188,6 +188,9 @@ pub(crate) fn resume(
     let mut store = Store::open(&options.dir, options.sync)?;
     let mut commit = store.saved().commit().cloned().unwrap_or_default();
     let first = store.saved().commit().is_none();
+    // What an earlier version wrote has no name, and is of the flow that opens it first.
+    let adopted = !first && commit.flow.is_empty();
+    own(flow, &mut commit, options)?;
     let mut changes = Vec::new();
     for step in &options.drop {
         changes.push(record::drop_step(step));
@@ -203,7 +206,7 @@ pub(crate) fn resume(
         commit.sinks = take_back(parts, &commit)?;
     }
     let moved = !first && workers != commit.workers;
-    if first || !changes.is_empty() {
+    if first || adopted || !changes.is_empty() {
         commit.epoch += 1;
         commit.time_ns = time_ns;
         commit.workers = workers;
@@ -317,6 +320,24 @@ fn begin(
         recordings.extend(recording.map(|recording| (*node, recording)));
     }
     Ok(recordings)
+}
+
+/// Finds whether the state is of another flow, which may have steps of the same names.
+fn own(flow: &str, commit: &mut Commit, options: &Recovery) -> Result<(), FlowError> {
+    if commit.flow.is_empty() {
+        flow.clone_into(&mut commit.flow);
+    }
+    if commit.flow == flow {
+        return Ok(());
+    }
+    let cause = format!(
+        "it is the state of flow \"{}\", not of \"{flow}\"; give each flow a directory of its own, or name this one as before",
+        commit.flow
+    );
+    Err(FlowError::State {
+        path: options.dir.clone(),
+        cause: cause.into(),
+    })
 }
 
 /// Finds what is saved and no longer in the flow.

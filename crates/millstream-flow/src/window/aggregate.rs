@@ -10,6 +10,8 @@ use super::{Outcome, Windows};
 use crate::batch::Data;
 use crate::error::Cause;
 use crate::key::Key;
+use crate::recovery::{BoxedCodec, Codecs};
+use crate::time::Timed;
 
 /// From when to when a window goes; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,13 @@ pub trait Aggregate: 'static {
     /// # Errors
     /// As for `initial`.
     fn add(&mut self, acc: &mut Self::Acc, value: Self::In) -> Result<(), Self::Error>;
+    /// Takes in an item with its time. Windows call this; unless told otherwise it leaves the time out.
+    ///
+    /// # Errors
+    /// As for `initial`.
+    fn add_timed(&mut self, acc: &mut Self::Acc, item: Timed<Self::In>) -> Result<(), Self::Error> {
+        self.add(acc, item.value)
+    }
     /// Takes in another accumulator, of later items.
     ///
     /// # Errors
@@ -79,6 +88,13 @@ pub trait Aggregate: 'static {
     /// # Errors
     /// As for `initial`.
     fn result(&mut self, acc: &mut Self::Acc, bounds: Bounds) -> Result<Self::Out, Self::Error>;
+    /// How accumulators are saved; unless told otherwise as their type is announced.
+    ///
+    /// # Errors
+    /// A type that cannot be saved.
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::Acc>, Cause> {
+        Ok(Box::new(codecs.get::<Self::Acc>()?))
+    }
 }
 
 /// A function that all workers share.

@@ -7,9 +7,9 @@
 
 use super::aggregate::{Aggregate, Bounds};
 use super::line::Line;
-use super::logic::Given;
+use super::logic::{Copier, Given};
 use crate::error::Cause;
-use crate::recovery::{Codec, StateCodec, pack};
+use crate::recovery::{StateCodec, pack};
 use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
 
@@ -26,7 +26,7 @@ pub(super) struct Grid {
 /// A piece of time and what was added in it.
 struct Pane<A> {
     start: i64,
-    /// The end of the first window that it belongs to.
+    /// The end of the first window that it counts in.
     first_end: i64,
     items: u64,
     acc: A,
@@ -54,7 +54,7 @@ impl<A> Panes<A> {
     }
 
     /// Appends `[next_end, [[start, first_end, items, accumulator]...]]`.
-    pub(super) fn save(&self, codec: &Codec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
+    pub(super) fn save(&self, codec: &dyn StateCodec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(2, out);
         pack::integer(self.next_end, out);
         pack::list(self.panes.len(), out);
@@ -68,7 +68,7 @@ impl<A> Panes<A> {
         Ok(())
     }
 
-    pub(super) fn load(codec: &Codec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
+    pub(super) fn load(codec: &dyn StateCodec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
         pack::take_members(2, from)?;
         let next_end = pack::take_integer(from)?;
         let mut panes = Line::default();
@@ -128,36 +128,51 @@ impl Grid {
         }
     }
 
-    /// Adds an item, unless the first of its windows has closed by the watermark `limit`.
+    /// The end of the last window that holds `time`.
+    fn last_end(&self, time: i64) -> i64 {
+        let phase = (self.offset + self.length % self.every) % self.every;
+        floor_to(time.saturating_add(self.length), self.every, phase)
+    }
+
+    /// Adds an item to those of its windows that have not closed by the watermark `limit`. It is late once for each that has.
     pub(super) fn add<K, G: Aggregate>(
         &self,
         held: &mut Panes<G::Acc>,
         item: Timed<G::In>,
         limit: i64,
-        (aggregate, key): (&mut G, &K),
+        (aggregate, key, copy): (&mut G, &K, Copier<G::In>),
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
         let time = item.time;
         let place = match held.panes.last() {
-            Some(last) if last.start <= time && time - last.start < self.pane => {
+            // No pane of late items: the last one of this piece of time, and not too late for any window.
+            Some(last)
+                if last.start <= time
+                    && time - last.start < self.pane
+                    && last.first_end > limit
+                    && last.first_end - last.start <= self.every =>
+            {
                 held.panes.len() - 1
             }
             _ => {
-                let first_end = self.first_end(time);
-                if first_end <= limit {
-                    out.late(key, item);
-                    return Ok(());
+                let mut first_open = self.first_end(time);
+                if first_open <= limit {
+                    let last_end = self.last_end(time);
+                    while first_open <= limit && first_open < last_end {
+                        out.late(key, item.copied(copy));
+                        first_open = first_open.saturating_add(self.every);
+                    }
+                    if first_open <= limit {
+                        out.late(key, item);
+                        return Ok(());
+                    }
                 }
-                self.open(held, time, first_end, aggregate)?
+                self.open(held, time, first_open, aggregate)?
             }
         };
         let pane = &mut held.panes[place];
-        if pane.first_end <= limit {
-            out.late(key, item);
-            return Ok(());
-        }
         let stamp = item.given();
-        aggregate.add(&mut pane.acc, item.value)?;
+        aggregate.add_timed(&mut pane.acc, item)?;
         pane.items += 1;
         if self.early > 0 && pane.items.is_multiple_of(self.early) {
             let ends = (pane.first_end.max(held.next_end), pane.start);
@@ -166,7 +181,7 @@ impl Grid {
         Ok(())
     }
 
-    /// The place of the pane of `time`, which is made if it is not there.
+    /// The place of the pane of `time` that counts from the window that ends at `first_end` on, which is made if it is not there.
     fn open<G: Aggregate>(
         &self,
         held: &mut Panes<G::Acc>,
@@ -175,9 +190,11 @@ impl Grid {
         aggregate: &mut G,
     ) -> Result<usize, G::Error> {
         let start = floor_to(time, self.pane, self.offset);
-        let behind = held.panes.iter().rev().take_while(|p| p.start > start);
+        let sought = (start, first_end);
+        let behind = held.panes.iter().rev();
+        let behind = behind.take_while(|p| (p.start, p.first_end) > sought);
         let place = held.panes.len() - behind.count();
-        if place > 0 && held.panes[place - 1].start == start {
+        if place > 0 && (held.panes[place - 1].start, held.panes[place - 1].first_end) == sought {
             return Ok(place - 1);
         }
         let pane = Pane {
@@ -256,9 +273,14 @@ impl Grid {
     fn look_on<A>(&self, held: &mut Panes<A>, end: i64) {
         let next_start = end.saturating_sub(self.length).saturating_add(self.every);
         held.panes.drop_while(|pane| pane.start < next_start);
-        held.next_end = held.panes.first().map_or(NEVER, |front| {
-            front.first_end.max(end.saturating_add(self.every))
-        });
+        let next = end.saturating_add(self.every);
+        let ends = |pane: &Pane<A>| pane.first_end.max(next);
+        held.next_end = match held.panes.first() {
+            None => NEVER,
+            // Panes are whole windows, or the first one is of no late items: no other has an earlier window.
+            Some(front) if front.first_end - front.start <= self.every => ends(front),
+            Some(_) => held.panes.iter().map(ends).min().unwrap_or(NEVER),
+        };
     }
 }
 
@@ -269,7 +291,9 @@ fn merged<G: Aggregate>(
     aggregate: &mut G,
 ) -> Result<G::Acc, G::Error> {
     let mut acc = aggregate.initial()?;
-    let inside = |pane: &&Pane<G::Acc>| bounds.start <= pane.start && pane.start < bounds.end;
+    let inside = |pane: &&Pane<G::Acc>| {
+        bounds.start <= pane.start && pane.start < bounds.end && pane.first_end <= bounds.end
+    };
     for pane in held.panes.iter().filter(inside) {
         aggregate.merge(&mut acc, &pane.acc)?;
     }

@@ -4,7 +4,7 @@ use super::aggregate::{Aggregate, Bounds};
 use super::group::Group;
 use super::logic::Given;
 use crate::error::Cause;
-use crate::recovery::{Codec, pack};
+use crate::recovery::{StateCodec, pack};
 use crate::state::Outputs;
 use crate::time::Timed;
 
@@ -23,12 +23,12 @@ impl<A> Counted<A> {
     }
 
     /// Appends `[[first, last, items, accumulator]]`.
-    pub(super) fn save(&self, codec: &Codec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
+    pub(super) fn save(&self, codec: &dyn StateCodec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(self.0.iter().len(), out);
         self.0.iter().try_for_each(|group| group.save(codec, out))
     }
 
-    pub(super) fn load(codec: &Codec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
+    pub(super) fn load(codec: &dyn StateCodec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
         Ok(Counted(match pack::take_list(from)? {
             0 => None,
             _ => Some(Group::load(codec, from)?),
@@ -62,7 +62,7 @@ impl Size {
                 acc: aggregate.initial()?,
             },
         };
-        let added = aggregate.add(&mut group.acc, item.value);
+        let added = aggregate.add_timed(&mut group.acc, item);
         if added.is_ok() {
             group.first = group.first.min(time);
             group.last = group.last.max(time);

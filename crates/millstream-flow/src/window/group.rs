@@ -1,7 +1,7 @@
 //! Items that belong together, by the times of the first and the last: a session, or so many items.
 
 use crate::error::Cause;
-use crate::recovery::{Codec, StateCodec, pack};
+use crate::recovery::{StateCodec, pack};
 
 /// What is made of them so far.
 pub(super) struct Group<A> {
@@ -13,7 +13,7 @@ pub(super) struct Group<A> {
 
 impl<A> Group<A> {
     /// Appends `[first, last, items, accumulator]`.
-    pub(super) fn save(&self, codec: &Codec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
+    pub(super) fn save(&self, codec: &dyn StateCodec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(4, out);
         for number in [self.first, self.last, self.items as i64] {
             pack::integer(number, out);
@@ -21,7 +21,7 @@ impl<A> Group<A> {
         codec.save(&self.acc, out)
     }
 
-    pub(super) fn load(codec: &Codec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
+    pub(super) fn load(codec: &dyn StateCodec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
         pack::take_members(4, from)?;
         Ok(Group {
             first: pack::take_integer(from)?,

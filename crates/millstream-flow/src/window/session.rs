@@ -1,4 +1,7 @@
-//! Sessions: items of a key with less than a gap between them.
+//! Sessions: items of a key with at most a gap between one and the next.
+//!
+//! Two items that are exactly one gap apart are of one session, as in Flink, Kafka Streams and Bytewax. So a session may
+//! close once no item at `last + gap` is expected any more: when the watermark is behind that moment, not at it.
 
 use std::collections::VecDeque;
 
@@ -6,11 +9,12 @@ use super::aggregate::{Aggregate, Bounds};
 use super::group::Group;
 use super::logic::Given;
 use crate::error::Cause;
-use crate::recovery::{Codec, pack};
+use crate::recovery::{StateCodec, pack};
 use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
 
-/// The open sessions of one key, in the order of time; at least a gap lies between them.
+/// The open sessions of one key, in the order of time; more than a gap lies between them, but for those that an earlier version
+/// has saved: they are joined when they close.
 pub(super) struct Sessions<A>(VecDeque<Group<A>>);
 
 impl<A> Default for Sessions<A> {
@@ -25,7 +29,7 @@ impl<A> Sessions<A> {
     }
 
     /// Appends `[[first, last, items, accumulator]...]`.
-    pub(super) fn save(&self, codec: &Codec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
+    pub(super) fn save(&self, codec: &dyn StateCodec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(self.0.len(), out);
         for session in &self.0 {
             session.save(codec, out)?;
@@ -33,7 +37,7 @@ impl<A> Sessions<A> {
         Ok(())
     }
 
-    pub(super) fn load(codec: &Codec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
+    pub(super) fn load(codec: &dyn StateCodec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
         let sessions = 0..pack::take_list(from)?;
         let sessions = sessions.map(|_| Group::load(codec, from));
         Ok(Sessions(sessions.collect::<Result<_, Cause>>()?))
@@ -48,9 +52,10 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    /// When the first session ends.
-    pub(super) fn next_end<A>(&self, held: &Sessions<A>) -> i64 {
-        held.0.front().map_or(NEVER, |first| self.end(first))
+    /// The watermark at which the first session closes.
+    pub(super) fn next_close<A>(&self, held: &Sessions<A>) -> i64 {
+        let first = held.0.front();
+        first.map_or(NEVER, |first| self.end(first).saturating_add(1))
     }
 
     fn end<A>(&self, session: &Group<A>) -> i64 {
@@ -82,8 +87,8 @@ impl Gap {
         let behind = held.0.iter().rev();
         let place = held.0.len() - behind.take_while(|s| s.first > time).count();
         let reaches = |session: &Group<G::Acc>| {
-            time.saturating_sub(session.last) < self.gap
-                && session.first.saturating_sub(time) < self.gap
+            time.saturating_sub(session.last) <= self.gap
+                && session.first.saturating_sub(time) <= self.gap
         };
         // It may belong to the session before it, to the one behind it, or join the two.
         let before = place > 0 && reaches(&held.0[place - 1]);
@@ -93,7 +98,7 @@ impl Gap {
                 let (left, right) = (place - 1, place);
                 let mut acc = aggregate.initial()?;
                 aggregate.merge(&mut acc, &held.0[left].acc)?;
-                aggregate.add(&mut acc, item.value)?;
+                aggregate.add_timed(&mut acc, item)?;
                 aggregate.merge(&mut acc, &held.0[right].acc)?;
                 if let Some(joined) = held.0.remove(right) {
                     let session = &mut held.0[left];
@@ -105,7 +110,7 @@ impl Gap {
             }
             (false, false) => {
                 let mut acc = aggregate.initial()?;
-                aggregate.add(&mut acc, item.value)?;
+                aggregate.add_timed(&mut acc, item)?;
                 let session = Group {
                     first: time,
                     last: time,
@@ -118,7 +123,7 @@ impl Gap {
             (before, _) => {
                 let place = if before { place - 1 } else { place };
                 let session = &mut held.0[place];
-                aggregate.add(&mut session.acc, item.value)?;
+                aggregate.add_timed(&mut session.acc, item)?;
                 session.first = session.first.min(time);
                 session.last = session.last.max(time);
                 session.items += 1;
@@ -134,7 +139,7 @@ impl Gap {
         Ok(())
     }
 
-    /// Closes the sessions whose end has come.
+    /// Closes the sessions whose end is behind the watermark `until`.
     pub(super) fn close<K, G: Aggregate>(
         &self,
         held: &mut Sessions<G::Acc>,
@@ -143,14 +148,25 @@ impl Gap {
         key: &K,
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
-        while self.next_end(held) <= until
+        while self.next_close(held) <= until
             && let Some(mut session) = held.0.pop_front()
         {
+            if let Some(next) = held.0.front_mut()
+                && next.first.saturating_sub(session.last) <= self.gap
+            {
+                // An earlier version held them apart.
+                aggregate.merge(&mut session.acc, &next.acc)?;
+                session.last = next.last;
+                session.items += next.items;
+                *next = session;
+                continue;
+            }
             let bounds = self.bounds(&session, false);
             let result = aggregate.result(&mut session.acc, bounds)?;
+            // Its last moment is its end: the watermark may have come to it before the session closed.
             let output = Timed {
-                time: bounds.end.saturating_sub(1),
-                watermark: bounds.end.saturating_sub(1),
+                time: bounds.end,
+                watermark: bounds.end,
                 value: result,
             };
             out.result(key, output);

@@ -41,4 +41,5 @@ mod timers;
 mod trials;
 mod verbs;
 mod watermarks;
+mod window_choices;
 mod windows;

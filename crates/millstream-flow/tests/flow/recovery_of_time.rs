@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use millstream_flow::assign::EventClock;
 use millstream_flow::join::{How, Join};
 use millstream_flow::recovery::Saved;
 use millstream_flow::testing::{Mark, script};
-use millstream_flow::window::{Outcome, Windowed};
+use millstream_flow::window::{Outcome, Windowed, Windower};
 use millstream_flow::{
     EventTime, Flow, FlowError, KeyContext, KeyedStream, Logic, Options, Recovery, Stream, Timed,
     Timer, Window, codec, files,
@@ -118,7 +119,33 @@ fn windows(flow: &Flow) -> KeyedStream<u32, Timed<Event>> {
     timed(flow, "in", 3, 2)
 }
 
-const STEPS: [(&str, Build); 12] = [
+/// Windows of 7 and 13.
+struct Uneven;
+
+impl Windower for Uneven {
+    fn windows(&self, time: i64) -> Vec<(i64, i64)> {
+        let start = time - time.rem_euclid(20);
+        match time - start {
+            0..7 => vec![(start, start + 7)],
+            _ => vec![(start + 7, start + 20)],
+        }
+    }
+}
+
+/// Time that is a little behind the latest item. It knows no more than that, and is told it when a run resumes.
+struct Behind(i64);
+
+impl EventClock<Event> for Behind {
+    fn on_item(&mut self, event: &Event, _: i64) -> (i64, i64) {
+        self.0 = self.0.max(event.time - 6);
+        (event.time, self.0)
+    }
+    fn resume(&mut self, watermark: i64) {
+        self.0 = watermark;
+    }
+}
+
+const STEPS: [(&str, Build); 18] = [
     ("timers", |flow| by_logic(&timed(flow, "in", 1, 1), None)),
     ("ttl", |flow| {
         by_logic(&timed(flow, "in", 2, 1), Some(ns(30)))
@@ -145,6 +172,43 @@ const STEPS: [(&str, Build); 12] = [
             a.number += b.number;
             a
         }))
+    }),
+    ("sliding in order", |flow| {
+        let window = Window::sliding(ns(15), ns(5)).ordered();
+        both(windows(flow).window("step", window).fold(
+            Vec::new(),
+            |all, event| all.push(event.number),
+            |all, more| all.extend_from_slice(more),
+        ))
+    }),
+    ("sessions in order", |flow| {
+        let sessions = windows(flow).window("step", Window::session(ns(12)).ordered());
+        both(sessions.reduce(|first, _| first))
+    }),
+    ("windows by the watermark of their key", |flow| {
+        let window = Window::tumbling(ns(10)).per_key(ns(3), Some(ns(40)));
+        both(timed(flow, "in", 3, 1).window("step", window).count())
+    }),
+    ("windows of one's own", |flow| {
+        both(timed(flow, "in", 3, 1).window_by("step", Uneven).count())
+    }),
+    ("a clock of one's own", |flow| {
+        let events = flow.source("in", script(events(3, 2)).batch_size(7));
+        let keyed = events
+            .event_clock(|_| Behind(i64::MIN))
+            .key_by(|event| event.key);
+        both(keyed.window("step", Window::tumbling(ns(10))).count())
+    }),
+    ("join within windows", |flow| {
+        let (left, right) = (timed(flow, "left", 4, 1), timed(flow, "right", 5, 1));
+        let outcome = left.join_windows("step", &right, Window::sliding(ns(20), ns(10)), How::Full);
+        let number = |event: &Option<Event>| event.as_ref().map(|event| event.number);
+        let pairs = outcome.results.map(move |pair| {
+            let Windowed { start, value, .. } = &pair.value;
+            format!("{start} {:?} {:?}", number(&value.0), number(&value.1))
+        });
+        let late = outcome.late.map(|late| format!("late {:?}", late.value));
+        pairs.items().merge(&[late.items()])
     }),
     ("count windows", |flow| {
         both(windows(flow).window("step", Window::count(5)).collect())

@@ -48,7 +48,7 @@ fn watermarks(items: &[Item]) -> Vec<i64> {
 
 type Model = (BTreeMap<u32, Vec<Result>>, Vec<Item>);
 
-/// Windows on a grid: an item is in all of its windows, or late.
+/// Windows on a grid: an item is in each of its windows that is open, and late once for each that is not.
 fn aligned(items: &[Item], length: i64, every: i64, offset: i64) -> Model {
     let mut windows: BTreeMap<(u32, i64), Vec<i64>> = BTreeMap::new();
     let mut late = Vec::new();
@@ -59,12 +59,11 @@ fn aligned(items: &[Item], length: i64, every: i64, offset: i64) -> Model {
             .map(|n| last - n * every)
             .take_while(|s| s + length > time)
             .collect();
-        if starts.iter().any(|start| start + length <= watermark) {
-            late.push(*item);
-            continue;
-        }
         for start in starts {
-            windows.entry((key, start)).or_default().push(number);
+            match start + length <= watermark {
+                true => late.push(*item),
+                false => windows.entry((key, start)).or_default().push(number),
+            }
         }
     }
     let mut out: BTreeMap<u32, Vec<Result>> = BTreeMap::new();
@@ -89,7 +88,7 @@ fn sessions(items: &[Item], gap: i64) -> Model {
     let mut out = BTreeMap::new();
     for (key, mut times) in kept {
         times.sort_unstable();
-        let cut = times.chunk_by(|a, b| b.0 - a.0 < gap);
+        let cut = times.chunk_by(|a, b| b.0 - a.0 <= gap);
         let made: Vec<Result> = cut
             .map(|group| {
                 let mut numbers: Vec<i64> = group.iter().map(|(_, number)| *number).collect();
@@ -102,11 +101,31 @@ fn sessions(items: &[Item], gap: i64) -> Model {
     (out, late)
 }
 
+/// What is said of the order of the items in a window.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// That in which they came.
+    Arrival,
+    /// That of their times, then that in which they came.
+    Time,
+    /// Nothing.
+    Any,
+}
+
 /// Runs windows that collect, with workers, batches and partitions; what comes out must be the model's.
-fn judge(window: Window, model: impl Fn(&[Item]) -> Model, sorted: bool) {
+/// `before_end`: so long before the end of a window is its last moment.
+fn judge(window: Window, before_end: i64, model: impl Fn(&[Item]) -> Model, order: Order) {
     for seed in 0..4 {
         let items = items(seed);
-        let due = model(&items);
+        let mut due = model(&items);
+        if order == Order::Time {
+            let results = due.0.values_mut().flatten();
+            results.for_each(|result| {
+                result
+                    .3
+                    .sort_by_key(|number| (items[*number as usize].1, *number));
+            });
+        }
         for workers in 1..=3 {
             for batch in [1, 10, 100_000] {
                 let (flow, out, late) = (Flow::new("windows"), Collected::new(), Collected::new());
@@ -124,8 +143,8 @@ fn judge(window: Window, model: impl Fn(&[Item]) -> Model, sorted: bool) {
                         early,
                         mut value,
                     } = result.value;
-                    assert_eq!(result.time, end - 1, "{place}");
-                    if sorted {
+                    assert_eq!(result.time, end - before_end, "{place}");
+                    if order == Order::Any {
                         value.sort_unstable();
                     }
                     (key, (start, end, early, value))
@@ -176,36 +195,83 @@ impl Numbers for Windows<u32, Item> {
 
 #[test]
 fn tumbling() {
-    judge(
+    let (window, offset) = (
         Window::tumbling(ns(10)),
-        |items| aligned(items, 10, 10, 0),
-        false,
+        Window::tumbling(ns(64)).offset(ns(5)),
     );
-    let window = Window::tumbling(ns(64)).offset(ns(5));
-    judge(window, |items| aligned(items, 64, 64, 5), false);
+    let (model, of_offset) = (
+        |items: &[Item]| aligned(items, 10, 10, 0),
+        |items: &[Item]| aligned(items, 64, 64, 5),
+    );
+    judge(window, 1, model, Order::Arrival);
+    judge(offset, 1, of_offset, Order::Arrival);
+    judge(window.ordered(), 1, model, Order::Time);
+    judge(offset.ordered(), 1, of_offset, Order::Time);
 }
 
 #[test]
 fn sliding() {
     // Panes are merged in the order of time: not in that of the items.
-    judge(
-        Window::sliding(ns(30), ns(10)),
-        |items| aligned(items, 30, 10, 0),
-        true,
-    );
-    let window = Window::sliding(ns(25), ns(10)).offset(ns(3));
-    judge(window, |items| aligned(items, 25, 10, 3), true);
-    judge(
-        Window::sliding(ns(7), ns(6)),
-        |items| aligned(items, 7, 6, 0),
-        true,
-    );
+    for (length, every, offset) in [(30, 10, 0), (25, 10, 3), (7, 6, 0), (12, 1, 0)] {
+        let window = Window::sliding(ns(length), ns(every)).offset(ns(offset));
+        let model = |items: &[Item]| aligned(items, length, every, offset);
+        judge(window, 1, model, Order::Any);
+        judge(window.ordered(), 1, model, Order::Time);
+    }
 }
 
 #[test]
 fn session() {
     for gap in [3, 20, 500] {
-        judge(Window::session(ns(gap)), |items| sessions(items, gap), true);
+        let model = |items: &[Item]| sessions(items, gap);
+        judge(Window::session(ns(gap)), 0, model, Order::Any);
+        judge(Window::session(ns(gap)).ordered(), 0, model, Order::Time);
+    }
+}
+
+/// Two items exactly one gap apart are of one session, whichever comes first, with a watermark that has come to the second.
+#[test]
+fn items_one_gap_apart_are_one_session() {
+    for times in [[0, 10, 21], [10, 0, 21]] {
+        let (flow, out) = (Flow::new("gap"), Collected::new());
+        let marks = times.map(Mark::Item).to_vec();
+        flow.source("in", script([marks]))
+            .event_time(
+                |time: &i64| *time,
+                EventTime::default().lateness(ns(if times[0] == 0 { 0 } else { 10 })),
+            )
+            .key_by(|_| 0u8)
+            .window("sessions", Window::session(ns(10)))
+            .count()
+            .results
+            .values()
+            .map(|r: Timed<Windowed<u64>>| (r.start, r.end, r.value.value))
+            .sink("out", out.sink());
+        run(&flow, 1).unwrap();
+        assert_eq!(out.take(), [(0, 20, 2), (21, 31, 1)]);
+    }
+}
+
+/// A session closes behind its end: what is made of it is not late for the windows behind it.
+#[test]
+fn windows_of_sessions_lose_none() {
+    for seed in 0..20 {
+        let (flow, out) = (Flow::new("twice"), Collected::new());
+        let items = items(seed);
+        let sessions: usize = sessions(&items, 7).0.values().map(Vec::len).sum();
+        let marks = items.into_iter().map(Mark::Item).collect();
+        let counts = windows(&flow, vec![marks], 1, Window::session(ns(7))).count();
+        let outer = counts
+            .results
+            .map(|count| count.map(|count| count.value))
+            .window("outer", Window::tumbling(ns(5)))
+            .count();
+        outer.results.values().sink("out", out.sink());
+        let report = run(&flow, 1).unwrap();
+        let held: Vec<Timed<Windowed<u64>>> = out.take();
+        let held: u64 = held.iter().map(|r| r.value.value).sum();
+        assert_eq!(held as usize, sessions, "seed {seed}");
+        assert_eq!(report.step("outer").unwrap().late, 0, "seed {seed}");
     }
 }
 
@@ -257,6 +323,7 @@ fn what_a_window_holds_does_not_depend_on_who_is_faster() {
         Window::tumbling(ns(40)),
         Window::sliding(ns(40), ns(10)),
         Window::session(ns(9)),
+        Window::sliding(ns(40), ns(10)).ordered(),
     ] {
         let mut first = None;
         for workers in 1..=3 {

@@ -1,0 +1,76 @@
+"""Joins within windows: windows over the values of both streams, each with the number of its stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._errors import FlowUsageError
+from ._keyed import KeyedStream, LateStream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from .windows import Bounds, Window, Windowed, Windower
+
+    Sides: TypeAlias = "tuple[list[Any], list[Any]]"
+
+__all__ = ["WindowPairs", "join"]
+
+
+class WindowPairs(LateStream[Any, Any, Any]):
+    """What comes out of a join within windows; ``late`` are the values of both that came too late."""
+
+    __slots__ = ("_numbered",)
+
+    def __init__(self, results: KeyedStream[Any, Any], numbered: KeyedStream[Any, Any]) -> None:
+        KeyedStream.__init__(self, results._pipes, True, results._timed)
+        self._numbered = numbered
+
+    @property
+    def late(self) -> KeyedStream[Any, Any]:  # type: ignore[override]
+        """Made when it is asked for: a step that nobody reads is a mistake."""
+        return self._numbered.map(lambda value: value[1])
+
+
+def no_values() -> Sides:
+    """The accumulator of a join: the values of a window, by their streams."""
+    return [], []
+
+
+def add(sides: Sides, value: tuple[int, Any]) -> Sides:
+    """Takes in a value, which has the number of its stream before it."""
+    sides[value[0]].append(value[1])
+    return sides
+
+
+def merge(sides: Sides, later: Sides) -> Sides:
+    """Takes in those of a later part of the window."""
+    for own, more in zip(sides, later):  # noqa: B905 - they are two
+        own.extend(more)
+    return sides
+
+
+def pairs(how: str) -> Callable[[Sides, Bounds], list[Windowed[Any]]]:
+    """What is made of the values of a window."""
+    from .windows import Windowed
+
+    def result(sides: Sides, bounds: Bounds) -> list[Windowed[Any]]:
+        left, right = sides
+        lefts: list[Any] = left or ([None] if how == "full" else [])
+        rights: list[Any] = right or ([None] if how != "inner" else [])
+        return [Windowed(bounds.start, bounds.end, (a, b), bounds.early) for a in lefts for b in rights]
+
+    return result
+
+
+def join(
+    own: KeyedStream[Any, Any], name: str, other: KeyedStream[Any, Any], how: str, window: Window | Windower
+) -> LateStream[Any, Any, Any]:
+    """Pairs of the values of two streams that are in one window of their key."""
+    if not isinstance(other, KeyedStream):
+        raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
+    both = own.map(lambda value: (0, value)).merge(other.map(lambda value: (1, value)))
+    windowed = both.window(name, window).aggregate(no_values, add, merge, pairs(how))
+    return WindowPairs(windowed.flat_map(lambda window: window.value), windowed.late)

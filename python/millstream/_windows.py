@@ -1,0 +1,42 @@
+"""What ``window`` is told, checked."""
+
+from __future__ import annotations
+
+from ._errors import FlowUsageError
+from ._time import nanos
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._time import Seconds
+
+
+def checked_or_raise(
+    window: object, early: object, watermark: object, lateness: object, patience: object
+) -> bool:
+    """Whether the windows need times; raises for what is no window, or no option of one."""
+    from .windows import Window
+
+    known = isinstance(window, Window)
+    if not known and (isinstance(window, type) or not callable(getattr(window, "windows", None))):
+        raise FlowUsageError(
+            "window takes a window made by ms.windows, or an object with a method windows(time), "
+            f"not {window!r}"
+        )
+    if early is not None and (not isinstance(early, int) or early < 1):
+        raise FlowUsageError(f"early is a number of values, 1 or more, not {early!r}")
+    if watermark not in ("partition", "key"):
+        raise FlowUsageError(f'watermark is "partition" or "key", not {watermark!r}')
+    if watermark == "partition" and (lateness != 0 or patience is not None):
+        raise FlowUsageError('lateness and patience of a window need watermark="key"; event_time has its own')
+    if isinstance(window, Window) and window._kind == "count":
+        if watermark == "key":
+            raise FlowUsageError("windows that count have no watermark")
+        return False
+    return True
+
+
+def per_key(watermark: str, lateness: Seconds, patience: Seconds | None) -> tuple[int, int | None] | None:
+    """Lateness and patience of a watermark for each key, in nanoseconds."""
+    if watermark != "key":
+        return None
+    return nanos("lateness", lateness, 0), None if patience is None else nanos("patience", patience, 0)

@@ -1,0 +1,290 @@
+"""Saved states and a program that has changed: found at the start, with step and key, or taken up as it
+says.
+"""
+
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import millstream as ms
+import pytest
+from millstream import testing
+from millstream._run import Saving, run_saving
+
+FIXTURES = Path(__file__).parent / "fixtures" / "flows"
+MODULE = "a_module_that_changes"
+
+
+@pytest.fixture
+def module() -> Iterator[ModuleType]:
+    made = sys.modules[MODULE] = ModuleType(MODULE)
+    yield made
+    del sys.modules[MODULE]
+
+
+def define(module: ModuleType, source: str) -> None:
+    """The module as this source has it, and nothing of what it had before."""
+    for name in [name for name in vars(module) if not name.startswith("__")]:
+        delattr(module, name)
+    exec(source, vars(module))
+
+
+def totals(stream: ms.KeyedStream, module: ModuleType, timed: bool, **options: Any) -> ms.KeyedStream:
+    """Adds to the state what it is called in each version of the program."""
+
+    def add(state: Any, value: int) -> str:
+        state.add(value)
+        return state.show()
+
+    return stream.stateful("totals", add, state=module.made, ttl=1e6 if timed else None, **options)
+
+
+def run(module: ModuleType, state: Path, values: list[int], timed: bool = False, **options: Any) -> list[Any]:
+    """Goes on with the values behind those of the run before; one that does not come to its end."""
+    flow, out = ms.Flow("upgraded"), testing.collect()
+    # What is behind the values gives the commits the time to come to them.
+    script = testing.items([*values, *[None] * 6], 1)
+    given = flow.source("in", script).filter(lambda value: value is not None)
+    keyed = given.key_by(lambda value: f"key {value % 2}")
+    totals(keyed, module, timed, **options).values().sink("out", out)
+    with pytest.raises(ms.SimulatedCrash):
+        run_saving(
+            flow, 1, Saving(str(state), 0.0, False, ["in", "out"] if state.exists() else [], len(values) + 3)
+        )
+    return list(out)
+
+
+FIRST = """
+class Stats:
+    def __init__(self): self.total = 0
+    def add(self, value): self.total += value
+    def show(self): return f"{self.total}"
+made = Stats
+"""
+GAINED = """
+class Stats:
+    def __init__(self): self.total, self.count = 0, 0
+    def add(self, value): self.total += value; self.count += 1
+    def show(self): return f"{self.total} {self.count}"
+made = Stats
+"""
+DATACLASS = """
+from dataclasses import dataclass, field
+@dataclass{arguments}
+class Stats:
+    total: int = 0
+    {field}
+    def add(self, value): self.total += value
+    def show(self): return f"{{self.total}} {{getattr(self, 'seen', None)}}"
+made = Stats
+"""
+STRUCT = """
+import msgspec
+class Stats(msgspec.Struct):
+    total: int = 0
+    {field}
+    def add(self, value): self.total += value
+    def show(self): return f"{{self.total}} {{getattr(self, 'seen', None)}}"
+made = Stats
+"""
+RENAMED = FIRST.replace("Stats", "Figures")
+BOTH = pytest.mark.parametrize("timed", [False, True])
+
+
+def started(module: ModuleType, state: Path, source: str, timed: bool) -> None:
+    define(module, source)
+    run(module, state, [1, 2, 3], timed)
+
+
+@BOTH
+@pytest.mark.parametrize("factory", ["Stats", "lambda: Stats()"])
+def test_an_attribute_that_was_gained_is_told_at_the_start(
+    module: ModuleType, tmp_path: Path, timed: bool, factory: str
+) -> None:
+    started(module, tmp_path / "s", FIRST, timed)
+    define(module, GAINED.replace("made = Stats", f"made = {factory}"))
+    flow, seen = ms.Flow("upgraded"), []
+    values = flow.source("in", testing.items([1, 2, 3, 5], 1)).key_by(lambda value: f"key {value % 2}")
+    totals(values.inspect(seen.append), module, timed).values().sink("out", testing.collect())
+    with pytest.raises(
+        ms.FlowError, match=r'step "totals", key "?\'?key \d\'?"?.*without the attribute \'count\'.*migrate='
+    ):
+        ms.run(flow, state=tmp_path / "s", epoch=0, drop_state=["in", "out"])
+    assert seen == [], "nothing was read"
+
+
+@BOTH
+def test_migrate_gives_each_saved_state_its_shape_of_today(
+    module: ModuleType, tmp_path: Path, timed: bool
+) -> None:
+    started(module, tmp_path / "s", FIRST, timed)
+    define(module, GAINED)
+
+    def migrate(state: Any) -> Any:
+        if not hasattr(state, "count"):
+            state.count = 10
+        return state
+
+    assert run(module, tmp_path / "s", [5, 6], timed, migrate=migrate) == ["9 11", "8 11"]
+    # Those that were written since are taken up as they are.
+    assert run(module, tmp_path / "s", [7, 8], timed, migrate=migrate) == ["16 12", "16 12"]
+
+
+@BOTH
+def test_another_class_can_be_made_of_what_was_saved(module: ModuleType, tmp_path: Path, timed: bool) -> None:
+    started(module, tmp_path / "s", FIRST, timed)
+    define(module, FIRST + GAINED.replace("Stats", "Better"))
+    with pytest.raises(
+        ms.FlowError, match=r'"totals", key .*of the class Stats, and the step has states of Better'
+    ):
+        run(module, tmp_path / "s", [5], timed)
+
+    def migrate(state: Any) -> Any:
+        better = module.Better()
+        better.total = state.total
+        return better
+
+    assert run(module, tmp_path / "s", [5], timed, migrate=migrate) == ["9 1"]
+
+
+@BOTH
+@pytest.mark.parametrize("aliases", ["names", "full names", "mapping"])
+def test_a_renamed_class_is_found_by_its_alias(
+    module: ModuleType, tmp_path: Path, timed: bool, aliases: str
+) -> None:
+    started(module, tmp_path / "s", FIRST, timed)
+    define(module, RENAMED)
+    with pytest.raises(ms.FlowError, match=rf'"totals", key .*aliases={{"{MODULE}.Stats": '):
+        run(module, tmp_path / "s", [5], timed)
+    given: dict[str, Any] = {
+        "names": ["Stats"],
+        "full names": (f"{MODULE}.Stats",),
+        "mapping": {"Stats": module.Figures},
+    }
+    assert run(module, tmp_path / "s", [5, 6], timed, aliases=given[aliases]) == ["9", "8"]
+    # What was written since has the name of today.
+    assert run(module, tmp_path / "s", [7, 8], timed) == ["16", "16"]
+
+
+@BOTH
+@pytest.mark.parametrize("arguments", ["", "(slots=True)"])
+@pytest.mark.parametrize(
+    ("field", "shown"), [("seen: int = 7", "7"), ("seen: list = field(default_factory=list)", "[]")]
+)
+def test_a_dataclass_gives_its_defaults(
+    module: ModuleType, tmp_path: Path, timed: bool, arguments: str, field: str, shown: str
+) -> None:
+    started(module, tmp_path / "s", DATACLASS.format(arguments=arguments, field=""), timed)
+    define(module, DATACLASS.format(arguments=arguments, field=field))
+    assert run(module, tmp_path / "s", [5, 6], timed) == [f"9 {shown}", f"8 {shown}"]
+
+
+@BOTH
+def test_a_struct_gives_its_defaults(module: ModuleType, tmp_path: Path, timed: bool) -> None:
+    started(module, tmp_path / "s", STRUCT.format(field=""), timed)
+    define(module, STRUCT.format(field="seen: int = 7"))
+    assert run(module, tmp_path / "s", [5, 6], timed) == ["9 7", "8 7"]
+
+
+def test_a_fold_is_migrated_too(tmp_path: Path) -> None:
+    def build(out: Any, values: list[int], add: Callable[[Any, int], Any], **options: Any) -> ms.Flow:
+        flow = ms.Flow("folded")
+        given = flow.source("in", testing.items([*values, *[None] * 6], 1))
+        keyed = given.filter(lambda value: value is not None).key_by(lambda value: "k")
+        keyed.fold("sum", dict, add, emit="each", **options).values().sink("out", out)
+        return flow
+
+    state = str(tmp_path)
+    first = build(testing.collect(), [1, 2], lambda acc, value: (acc or 0) + value)
+    with pytest.raises(ms.SimulatedCrash):
+        run_saving(first, 1, Saving(state, 0.0, False, [], 5))
+    out = testing.collect()
+    second = build(
+        out,
+        [3],
+        lambda acc, v: {"sum": acc["sum"] + v},
+        migrate=lambda s: s if isinstance(s, dict) else {"sum": s},
+    )
+    with pytest.raises(ms.SimulatedCrash):
+        run_saving(second, 1, Saving(state, 0.0, False, ["in", "out"], 4))
+    assert out == [{"sum": 6}]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"aliases": "Stats"}, "several names"),
+        ({"aliases": [3]}, "names and classes"),
+        ({"aliases": {"Stats": 3}}, "names and classes"),
+        ({"migrate": 3}, "takes a function"),
+    ],
+)
+def test_mistakes_are_told(options: Any, words: str) -> None:
+    flow = ms.Flow("wrong")
+    keyed = flow.source("in", testing.items([1])).key_by(str)
+    with pytest.raises(ms.FlowUsageError, match=words):
+        keyed.stateful("s", lambda state, value: None, state=dict, **options)
+    with pytest.raises(ms.FlowUsageError, match="a class that makes the states"):
+        keyed.stateful("t", lambda state, value: None, state=lambda: {}, aliases=["Old"])
+
+
+def counting(name: str, out: Any) -> ms.Flow:
+    flow = ms.Flow(name)
+    flow.source("in", testing.items([1, 2, 3], 1)).key_by(str).count("each").sink("out", out)
+    return flow
+
+
+def test_a_state_directory_belongs_to_a_flow(tmp_path: Path) -> None:
+    out = testing.collect()
+    with pytest.raises(ms.SimulatedCrash):
+        run_saving(counting("one", out), 1, Saving(str(tmp_path), 0.0, True, [], 2))
+    with pytest.raises(ms.FlowError, match='it is the state of flow "one", not of "two"'):
+        ms.run(counting("two", out), state=tmp_path)
+    ms.run(counting("one", out), state=tmp_path)
+    assert out == [("1", 1), ("2", 1), ("3", 1)]
+    with pytest.raises(ms.FlowError, match='it is the state of flow "one", not of "two"'):
+        ms.run(counting("two", out), state=tmp_path)
+
+
+def sessions(name: str, out: Any) -> ms.Flow:
+    flow = ms.Flow(name)
+    script = [("a", 0), ("a", 10), ("a", 20), ("b", 3), ("b", 30), ("c", 12), ("c", 31), ("a", 40)]
+    timed = flow.source("in", testing.items(script, 1)).event_time(lambda item: item[1], lateness=100)
+    keyed = timed.key_by(lambda item: item[0])
+    results = keyed.window("sessions", ms.windows.session(10)).collect()
+    results.map(lambda r: (r.start, r.end, [item[1] for item in r.value])).sink("out", out)
+    return flow
+
+
+def test_a_directory_of_an_earlier_version_is_of_the_flow_that_opens_it_first(tmp_path: Path) -> None:
+    """It was written when items one gap apart were two sessions, and states had no flow: see make.py
+    beside it.
+    """
+    with tarfile.open(FIXTURES / "sessions.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    with pytest.raises(ms.SimulatedCrash):
+        run_saving(
+            sessions("a name", testing.collect()),
+            1,
+            Saving(str(tmp_path / "state"), 0.0, True, [], ("before", 1)),
+        )
+    with pytest.raises(ms.FlowError, match='it is the state of flow "a name"'):
+        ms.run(sessions("sessions", testing.collect()), state=tmp_path / "state")
+
+
+def test_sessions_that_an_earlier_version_held_apart_are_joined(tmp_path: Path) -> None:
+    with tarfile.open(FIXTURES / "sessions.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    out = testing.collect()
+    ms.run(sessions("sessions", out), state=tmp_path / "state")
+    assert sorted(out) == [
+        ("a", (0, 30, [0, 10, 20])),
+        ("a", (40, 50, [40])),
+        ("b", (3, 13, [3])),
+        ("b", (30, 40, [30])),
+        ("c", (12, 22, [12])),
+        ("c", (31, 41, [31])),
+    ]

@@ -165,6 +165,13 @@ def lines_with(pattern: str, path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}: {found[0]}"
 
 
+def libraries_print_nothing(path: str, text: str) -> Iterator[str]:
+    """Clippy denies it where the root of a library says so; libraries speak through `tracing`."""
+    if re.fullmatch(r"crates/(?!millstream-sim/)[^/]+/src/lib\.rs", path):
+        if "#![deny(clippy::print_stdout, clippy::print_stderr)]" not in text:
+            yield f"{path}:1: clippy is not told to deny printing"
+
+
 # What each check must object to: path, text. A `~` is dropped; it keeps this file itself tidy.
 BAD: dict[Check, list[tuple[str, str]]] = {
     files_are_short: [("crates/x/src/a.rs", "//\n" * 801), ("tests/a.py", "\n" * 801)],
@@ -194,6 +201,7 @@ BAD: dict[Check, list[tuple[str, str]]] = {
         ("crates/x/tests/y/a.rs", '#[test]\n#[ignore = "slow"]\nfn slow() {}\n'),
         ("crates/x/tests/y/a.rs", '#[ignore]\n#[test]\nfn b() {}\nfn c() { in_own_process("a::bb") }\n'),
     ],
+    libraries_print_nothing: [("crates/x/src/lib.rs", "//! A.\n")],
     nothing_points_outside: [("docs/a.md", "see ../sha~red/notes.md")],
 }
 CHECKS = pytest.mark.parametrize("check", BAD, ids=lambda check: check.__name__)

@@ -50,7 +50,7 @@ from ._journal_errors import (
     RecordTooLargeError,
 )
 from ._keyed import KeyedStream, LateStream
-from ._millstream import JournalCursor, JournalReader, JournalRecord, KeyContext, OpenItem, Report
+from ._millstream import JournalCursor, JournalReader, JournalRecord, KeyContext, OpenItem, Report, SourceIo
 from ._queue_errors import (
     QueueDamageError,
     QueueError,
@@ -119,6 +119,7 @@ __all__ = [
     "SimulatedCrash",
     "Sink",
     "Source",
+    "SourceIo",
     "StepError",
     "Stream",
     "Windows",

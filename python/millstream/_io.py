@@ -24,10 +24,16 @@ __all__ = ["Sink", "Source", "generate", "stdout"]
 class Source(Generic[T_co]):
     """A source: a description of which every worker opens its share of the partitions.
 
-    ``open(partition, position)`` gives an object with three methods: ``next_batch()`` gives a list that is
-    the engine's from then on, ``[]`` for nothing now, None for the end, and never waits; ``next_awake()``
-    says, after an empty list, in how many seconds to ask again (None: when it suits the engine, within about
-    a millisecond); ``position()`` is an int, behind which a partition opened at that position goes on.
+    ``open(partition, position, io)`` gives an object with three methods. ``next_batch()`` gives a list that
+    is the engine's from then on, of any number of items, ``[]`` for nothing now, None for the end; it never
+    waits. ``next_awake()`` says, after an empty list, in how many seconds to ask again (None: when ``io``
+    wakes it). ``position()`` is any value that can be pickled, behind which a partition opened at that
+    position goes on. Positions of a durable source are ints from 0.
+
+    ``io`` is a :class:`SourceIo`: ``io.wake()``, which any thread may call, has ``next_batch`` called soon;
+    ``io.register(fd)`` has it called whenever the socket, pipe or other file descriptor has input;
+    ``io.worker`` and ``io.workers`` say who reads the partition. A source whose ``open`` takes no third
+    argument is asked again within about a millisecond where ``next_awake`` says None.
 
     >>> import millstream as ms
     >>> class Countdown(ms.Source[int]):
@@ -48,12 +54,16 @@ class Source(Generic[T_co]):
     [2, 1, 0]
     """
 
-    def partitions(self) -> list[str]:
-        """The names of the partitions; they are dealt to the workers in turn."""
+    def partitions(self, *args: Any, **kwargs: Any) -> list[str]:
+        """The names of the partitions; they are dealt to the workers in turn.
+
+        A method that takes an argument, ``partitions(self, workers)``, is given the number of workers.
+        """
         return ["0"]
 
-    def open(self, partition: str, position: int | None) -> Any:
-        """Opens a partition, at its start or behind ``position``."""
+    def open(self, partition: str, position: Any, *args: Any, **kwargs: Any) -> Any:
+        """Opens a partition, at its start or behind ``position``; ``open(self, partition, position, io)`` is
+        given a :class:`SourceIo`, too."""
         raise NotImplementedError(f"{type(self).__name__} has no method open")
 
     def durable(self, keep: Keep = None) -> DurableSource[T_co]:
@@ -67,6 +77,28 @@ class Source(Generic[T_co]):
         from ._durable import durable
 
         return durable(self, keep)
+
+
+def takes(function: Callable[..., Any], count: int, name: str) -> bool:
+    """Whether ``function`` takes ``count`` arguments by position, the last of which is called ``name`` or has
+    no default.
+
+    >>> takes(lambda partition, position, io: None, 3, "io")
+    True
+    >>> takes(lambda partition, position, limit=10: None, 3, "io")
+    False
+    """
+    import inspect
+
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    by_position = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(by_position) < count:
+        return False
+    last = by_position[count - 1]
+    return last.name == name or last.default is last.empty
 
 
 class Sink(Generic[T_contra]):

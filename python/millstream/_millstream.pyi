@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeAlias, final, overload
+from typing import Any, Generic, Literal, Protocol, TypeAlias, final, overload
 
 # Read by type checkers only, which bring typing_extensions along; nothing imports it at run time.
 if sys.version_info >= (3, 11):
@@ -49,6 +49,7 @@ __all__ = [
     "Report",
     "Script",
     "Service",
+    "SourceIo",
     "Stopper",
     "Trial",
     "VirtualClock",
@@ -441,6 +442,22 @@ def tcp_listen(
     on_bound: Callable[[str, int], object] | None,
 ) -> ByteSource[Any]: ...
 def tcp_connect(address: str, *, framing: str, max_frame: int, decode: object) -> ByteSource[Any]: ...
+
+class _HasFileno(Protocol):
+    def fileno(self) -> int: ...
+
+@final
+class SourceIo:
+    """What wakes a source of one's own; may be used by any thread."""
+
+    @property
+    def worker(self) -> int: ...
+    @property
+    def workers(self) -> int: ...
+    def wake(self) -> None: ...
+    def register(self, fd: int | _HasFileno) -> None: ...
+    def unregister(self, fd: int | _HasFileno) -> None: ...
+
 def tcp_send_to(
     address: str,
     *,
@@ -448,6 +465,7 @@ def tcp_send_to(
     encode: Callable[[Any], object] | None,
     reconnect: float | None,
     numbered: bool,
+    connect_timeout: float,
 ) -> ByteSink[Any]: ...
 def file_read(
     paths: Sequence[str | PathLike[str]], *, framing: str, max_frame: int, decode: object, position: int

@@ -1,8 +1,8 @@
 """``millstream run FILE.py[:name]``: runs the flow that a Python file describes, or replays input through it.
 
-Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage, 1 for a failure, with one
-line on standard error; if the user's code raised, its traceback stands above that line, without frames of
-ours.
+Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage and for a mistake in the
+description of the flow, 1 for a failure, with one line on standard error; if the user's code raised, its
+traceback stands above that line, without frames of ours.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ def run_file(arguments: list[str]) -> int:
         return told(str(error), 2)
     except (Exception, SystemExit) as error:
         return failed(error, f"{options.file}: cannot be loaded")
+    from ._logs import configure
     from ._run import run
 
+    configure(options.log_level, options.log_format)
     try:
         if options.replay:
             from ._replay_program import replay_file
@@ -54,6 +56,7 @@ def run_file(arguments: list[str]) -> int:
             epoch=options.epoch,
             sync=options.sync == "always",
             drop_state=options.drop_state,
+            fresh=options.fresh,
         )
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         return failed(error, f'flow "{flow.name}"')
@@ -95,6 +98,25 @@ def parse(arguments: list[str]) -> Any:
     parser.add_argument(
         "--drop-state", action="append", default=[], metavar="STEP", help="forget the saved state of a step"
     )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="forget all that is saved of this flow in the state directory, and begin anew",
+    )
+    from ._logs import LEVELS
+
+    parser.add_argument(
+        "--log-level",
+        choices=(*LEVELS, "off"),
+        default="info",
+        help="what is logged on standard error (default info)",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="how: text, or JSON objects with the fields flow, step, key (default text)",
+    )
     from ._replay_program import add_replay, check_replay
 
     add_replay(parser)
@@ -105,6 +127,8 @@ def parse(arguments: list[str]) -> Any:
     check_replay(options)
     if options.drop_state and options.state is None:
         raise UsageError("--drop-state needs --state")
+    if options.fresh and options.state is None:
+        raise UsageError("--fresh needs --state")
     if not 1 <= options.workers <= 256:
         raise UsageError(f"--workers is a number from 1 to 256, not {options.workers}")
     return options
@@ -178,7 +202,9 @@ def failed(error: BaseException, what: str, verb: str = "run") -> int:
     # A mistake found by ours is clear without the name of its type.
     if not isinstance(error, (RuntimeError, OSError, FlowUsageError)) or frames is not None:
         text = text if error.__cause__ is not None else f"{type(error).__name__}: {text}"
-    return told(f"{what}: {text}", 1, verb)
+    # Errors of the engine name the flow themselves.
+    message = text if text.startswith(what) else f"{what}: {text}"
+    return told(message, 2 if isinstance(error, FlowUsageError) else 1, verb)
 
 
 def users_frames(frames: TracebackType | None) -> TracebackType | None:

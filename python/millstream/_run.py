@@ -28,6 +28,7 @@ def run(
     epoch: float = 1.0,
     sync: bool = True,
     drop_state: Iterable[str] = (),
+    fresh: bool = False,
 ) -> _millstream.Report:
     """Runs ``flow`` until its sources have ended, and gives the metrics of its steps.
 
@@ -38,7 +39,8 @@ def run(
     ``state`` is a directory in which the flow keeps its state: every ``epoch`` seconds it commits where its
     sources are, what has changed, and what its sinks have; started again, it goes on from the last commit.
     ``sync=False`` leaves it to the system when that survives a loss of power. ``drop_state`` names steps
-    whose saved state is to be forgotten.
+    whose saved state is to be forgotten; ``fresh`` forgets all that is saved of this flow, and begins anew. A
+    directory with the state of another flow is an error, and is left as it is.
 
     SIGINT and SIGTERM drain the flow: its sources end, what was read is processed and flushed, and ``run``
     returns as usual. A second signal does not wait any longer: KeyboardInterrupt. In other threads than the
@@ -61,9 +63,10 @@ def run(
     if state is not None:
         if not epoch >= 0:
             raise FlowUsageError(f"epoch is a number of seconds, not {epoch!r}")
-        saving = Saving(os.fspath(state), epoch, sync, list(drop_state))
-    elif drop_state:
-        raise FlowUsageError("drop_state needs the directory that holds the state: state=")
+        saving = Saving(os.fspath(state), epoch, sync, list(drop_state), fresh=bool(fresh))
+    elif drop_state or fresh:
+        name = "drop_state" if drop_state else "fresh"
+        raise FlowUsageError(f"{name} needs the directory that holds the state: state=")
     return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock)
 
 
@@ -77,12 +80,14 @@ class Saving:
         sync: bool,
         drop: list[str],
         crash: int | tuple[str, int] | None = None,
+        fresh: bool = False,
     ) -> None:
         self.dir = dir
         self.epoch = epoch
         self.sync = sync
         self.drop = drop
         self.crash = crash
+        self.fresh = fresh
 
 
 def run_saving(

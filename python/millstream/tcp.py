@@ -101,6 +101,7 @@ def send_to(
     encode: None = None,
     reconnect: float | None = None,
     numbered: bool = False,
+    connect_timeout: float = 5.0,
 ) -> _millstream.ByteSink[object]: ...
 @overload
 def send_to(
@@ -109,6 +110,7 @@ def send_to(
     encode: None = None,
     reconnect: float | None = None,
     numbered: bool = False,
+    connect_timeout: float = 5.0,
 ) -> _millstream.ByteSink[Frame]: ...
 @overload
 def send_to(
@@ -117,6 +119,7 @@ def send_to(
     encode: Callable[[U], Frame] = ...,
     reconnect: float | None = None,
     numbered: bool = False,
+    connect_timeout: float = 5.0,
 ) -> _millstream.ByteSink[U]: ...
 def send_to(
     address: str,
@@ -124,16 +127,23 @@ def send_to(
     encode: Callable[[Any], Any] | None = None,
     reconnect: float | None = None,
     numbered: bool = False,
+    connect_timeout: float = 5.0,
 ) -> _millstream.ByteSink[Any]:
     """Connects to ``address`` and writes frames; each worker has a connection of its own.
 
     Items are bytes, str or records, or what ``encode`` makes of them. A lost connection is an error, or is
-    tried again for ``reconnect`` seconds; what the receiver had not read is lost then.
+    tried again for ``reconnect`` seconds; what the receiver had not read is lost then. At the start a
+    receiver that is not up yet is waited for, for ``connect_timeout`` seconds.
 
     With ``numbered`` each message has 8 bytes in front, inside the frame, little-endian: a count of the
     worker's messages, and above 48 bits the worker. What is sent again after a crash has the same numbers, so
     that ``millstream receive --dedupe`` drops it, if the flow gives its outputs in the same order again.
     """
     return _millstream.tcp_send_to(
-        address, framing=framing, encode=encode, reconnect=reconnect, numbered=numbered
+        address,
+        framing=framing,
+        encode=encode,
+        reconnect=reconnect,
+        numbered=numbered,
+        connect_timeout=connect_timeout,
     )

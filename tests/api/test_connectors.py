@@ -64,7 +64,7 @@ def test_records_over_tcp_in_and_out(workers: int) -> None:
     assert sorted(map(bytes, read)) == sorted(bytes(pair) for pair in pairs if pair.value % 2)
 
 
-def test_a_poison_message_is_skipped_with_its_offset(capfd: Any) -> None:
+def test_a_poison_message_is_skipped_with_its_offset(caplog: Any) -> None:
     data = framed(bytes(Pair.pack(1, 1)), b"short", bytes(Pair.pack(2, 2)))
     for on_error, expected in (("skip", [1, 2]), ("fail", None)):
         flow, out = ms.Flow("f"), testing.collect()
@@ -75,7 +75,7 @@ def test_a_poison_message_is_skipped_with_its_offset(capfd: Any) -> None:
                 ms.run(flow)
         else:
             ms.run(flow)
-            assert out == expected and "offset 14" in capfd.readouterr().err
+            assert out == expected and "offset 14" in caplog.text
 
 
 def test_connections_beyond_the_limit_wait_for_their_turn() -> None:
@@ -100,7 +100,7 @@ def test_connections_beyond_the_limit_wait_for_their_turn() -> None:
     assert out == ["0", "1", "2", "3", "4"]
 
 
-def test_a_wrong_constant_is_a_poison_message_for_each_policy(capfd: Any) -> None:
+def test_a_wrong_constant_is_a_poison_message_for_each_policy(caplog: Any) -> None:
     good = [Typed.pack(value) for value in (1, 2)]
     data = framed(bytes(good[0]), b"\1\0\7", bytes(good[1]))
     says = r"frame of 3 bytes at offset 11.*Typed.type is 2, not 1"
@@ -116,7 +116,7 @@ def test_a_wrong_constant_is_a_poison_message_for_each_policy(capfd: Any) -> Non
         run("fail")
     out, step = run("skip")
     assert out == good and step["skipped"] == 1
-    assert "at offset 11" in capfd.readouterr().err
+    assert "at offset 11" in caplog.text
     letters = testing.collect()
     out, step = run(ms.dead_letter(letters))
     assert out == good and step["skipped"] == 1 and [letter.item for letter in letters] == [b"\1\0\7"]

@@ -138,6 +138,10 @@ where
         self.give(key, list, out)
     }
 
+    fn gives_once(&self) -> bool {
+        true
+    }
+
     fn next(&self, list: &List<V>) -> Moment {
         Moment {
             processing: list.due,
@@ -267,6 +271,11 @@ impl<V: Data, S: Step<Vec<(u64, V)>, Vec<(u64, Vec<V>)>>> Step<Vec<V>, Vec<Vec<V
     }
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         self.step.restore(from)
+    }
+    fn settle(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
+        self.step.settle(&mut self.lists, cx)?;
+        self.give(output);
+        Ok(())
     }
     fn end(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
         self.step.end(&mut self.lists, cx)?;

@@ -32,7 +32,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// One worker, as the others see it.
 #[derive(Default)]
 struct Peer {
-    waker: OnceLock<Waker>,
+    waker: OnceLock<Arc<Waker>>,
     sleeping: AtomicBool,
     in_flight: AtomicUsize,
     /// How often something was sent to it.
@@ -61,6 +61,10 @@ pub struct Control {
     keeps_state: AtomicBool,
     /// The steps of which it was said that items were late.
     late: Mutex<Vec<usize>>,
+    /// The epoch of what the flow gives at its end; `u64::MAX` until that is known. Only with a state directory.
+    last_epoch: AtomicU64,
+    /// Whether a source has read anything in this run.
+    has_input: AtomicBool,
 }
 
 /// How far a run with recovery has come.
@@ -91,6 +95,8 @@ impl Control {
             rehearsal: None,
             keeps_state: AtomicBool::new(false),
             late: Mutex::default(),
+            last_epoch: AtomicU64::new(u64::MAX),
+            has_input: AtomicBool::new(false),
         }
     }
 
@@ -178,15 +184,56 @@ impl Control {
 
     pub(crate) fn source_ends(&self) {
         self.live_sources.fetch_sub(1, Ordering::SeqCst);
-        self.look_for_end();
     }
 
-    /// Ends the flow if there is no input left.
-    pub(crate) fn look_for_end(&self) {
-        if self.phase() == Phase::Running && self.live_sources.load(Ordering::SeqCst) == 0 {
-            self.enter(Phase::Ending);
-            self.ring();
+    /// True when there is no input left and the flow goes on as if there were.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.phase() == Phase::Running && self.live_sources.load(Ordering::SeqCst) == 0
+    }
+
+    /// Ends the flow at once, in a run that saves nothing.
+    pub(crate) fn end(&self) {
+        self.enter(Phase::Ending);
+        self.ring();
+    }
+
+    /// Ends the flow behind the current epoch: what it gives at its end belongs to the next one. Called by the thread
+    /// that raises epochs, while no epoch is under way.
+    pub(crate) fn end_after_epoch(&self) {
+        self.last_epoch.store(self.epoch() + 1, Ordering::SeqCst);
+        self.enter(Phase::Ending);
+        self.raise_epoch();
+    }
+
+    /// Ends the run, and not the flow: nothing is given at an end.
+    pub(crate) fn suspend(&self) {
+        self.enter(Phase::Suspended);
+        self.ring();
+    }
+
+    /// Whether `epoch` is the last before what the flow gives at its end.
+    pub(crate) fn settles(&self, epoch: u64) -> bool {
+        self.phase() == Phase::Ending
+            && self.last_epoch.load(Ordering::SeqCst) == epoch.saturating_add(1)
+    }
+
+    /// Whether an operator that is in `epoch` may end now. At its end a flow has an epoch for what was read, and one
+    /// more for what it gives at the end.
+    pub(crate) fn ends_in(&self, epoch: u64) -> bool {
+        match self.phase() {
+            Phase::Running => false,
+            Phase::Suspended => true,
+            Phase::Ending => !self.keeps_state() || self.last_epoch.load(Ordering::SeqCst) <= epoch,
         }
+    }
+
+    /// A source has read something.
+    pub(crate) fn note_input(&self) {
+        self.has_input.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has_input(&self) -> bool {
+        self.has_input.load(Ordering::SeqCst)
     }
 
     /// Asks the sources to end; what has been read is processed and flushed.
@@ -222,7 +269,7 @@ impl Control {
         lock(&self.failure).take()
     }
 
-    pub(crate) fn set_waker(&self, worker: usize, waker: Waker) {
+    pub(crate) fn set_waker(&self, worker: usize, waker: Arc<Waker>) {
         let _ = self.peers[worker].waker.set(waker);
     }
 

@@ -102,8 +102,15 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     fn partitions(&self) -> Result<Vec<String>, Cause> {
         self.source.partitions()
     }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.source.partitions_for(workers)
+    }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        let recorder = Arc::new(Recorder::begin(run, self.keep, self.source.partitions()?)?);
+        let recorder = Arc::new(Recorder::begin(
+            run,
+            self.keep,
+            self.source.partitions_for(run.workers)?,
+        )?);
         *lock(&self.recorder) = Arc::downgrade(&recorder);
         Ok(Some(recorder))
     }

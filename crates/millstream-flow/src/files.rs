@@ -75,6 +75,38 @@ impl ReadFiles {
         self.from = position;
         self
     }
+
+    /// Where a file that was read up to `position` is read on: behind the end of a line that has come since.
+    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause> {
+        // What cannot be opened is said by whoever opens it to read.
+        let Ok(mut file) = File::open(path) else {
+            return Ok(position);
+        };
+        let about = file.metadata()?;
+        if about.is_file() && about.len() < position {
+            return Err(format!(
+                "it has {} bytes, fewer than the {position} that were read; put it back, or begin it anew by forgetting the source",
+                about.len()
+            )
+            .into());
+        }
+        if self.framing != Framing::Lines || position == 0 {
+            return Ok(position);
+        }
+        let mut around = Vec::new();
+        file.seek(SeekFrom::Start(position - 1))?;
+        file.take(3).read_to_end(&mut around)?;
+        match around.as_slice() {
+            [b'\n', ..] | [_] | [] => Ok(position),
+            [_, b'\n', ..] => Ok(position + 1),
+            [_, b'\r', b'\n'] => Ok(position + 2),
+            _ => Err(format!(
+                "the line before byte {position} was read without its end, and has grown since; end lines with a line feed, or \
+                 begin it anew by forgetting the source"
+            )
+            .into()),
+        }
+    }
 }
 
 impl Source<Frames> for ReadFiles {
@@ -99,7 +131,14 @@ impl Source<Frames> for ReadFiles {
         resume: Option<Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
-        self.open_file(&self.paths[partition], resume.unwrap_or(self.from))
+        let path = &self.paths[partition];
+        let start = match resume {
+            Some(position) if position != self.from => self
+                .resumes_at(path, position)
+                .map_err(|error| format!("{}: {error}", path.display()))?,
+            _ => self.from,
+        };
+        self.open_file(path, start)
     }
 }
 

@@ -7,6 +7,8 @@
 //! Start with [`Flow`]; the verbs are on [`Stream`] and [`KeyedStream`]; connectors are the
 //! modules [`tcp`], [`files`], [`csv`], [`directory`], [`journals`], [`generator`], [`stdout`] and [`testing`]; own ones implement
 //! [`Source`](source::Source) and [`Sink`](sink::Sink).
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 pub mod assign;
 pub mod batch;
 mod batches;

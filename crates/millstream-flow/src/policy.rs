@@ -118,7 +118,12 @@ impl Policy {
         }
         cx.skipped(self.node);
         if cx.metrics[self.node].skipped <= TOLD_MAX {
-            eprintln!("millstream: skipped: {failure}");
+            tracing::warn!(
+                step = failure.step.as_str(),
+                key = failure.key.as_deref(),
+                item = failure.item.as_deref(),
+                "skipped: {failure}"
+            );
         }
         if let Some(dead) = &mut self.dead {
             let error = failure.to_string();

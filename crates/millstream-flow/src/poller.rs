@@ -6,10 +6,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::os::fd::RawFd;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mio::event::Source;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use timely::scheduling::Activator;
 
@@ -38,6 +42,24 @@ struct Slot {
 }
 
 type Slots = Rc<RefCell<Vec<Option<Slot>>>>;
+type Wakes = Rc<RefCell<Vec<(Arc<AtomicBool>, Rc<Activator>)>>>;
+
+/// Wakes a source from any thread: it is asked for a batch.
+#[derive(Clone)]
+pub struct Wake {
+    called: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+}
+
+impl Wake {
+    /// Has the source asked soon. Any number of calls before it is asked count as one.
+    pub fn wake(&self) {
+        if !self.called.swap(true, Ordering::SeqCst) {
+            // It fails only when the worker has gone, and the source with it.
+            let _ = self.waker.wake();
+        }
+    }
+}
 
 /// A source's hold on its worker's poller.
 #[derive(Clone)]
@@ -45,9 +67,53 @@ pub struct Io {
     registry: Rc<Registry>,
     slots: Slots,
     activator: Rc<Activator>,
+    waker: Arc<Waker>,
+    wakes: Wakes,
+    place: (usize, usize),
 }
 
 impl Io {
+    /// The number of the worker that opens the source, from 0, and how many there are.
+    #[must_use]
+    pub fn place(&self) -> (usize, usize) {
+        self.place
+    }
+
+    /// What wakes the source from another thread.
+    #[must_use]
+    pub fn wake(&self) -> Wake {
+        let called = Arc::new(AtomicBool::new(false));
+        let activator = Rc::clone(&self.activator);
+        self.wakes
+            .borrow_mut()
+            .push((Arc::clone(&called), activator));
+        let waker = Arc::clone(&self.waker);
+        Wake { called, waker }
+    }
+
+    /// As [`watch`](Self::watch), for a file descriptor: a socket, a pipe, an eventfd. Regular files cannot be watched.
+    ///
+    /// # Errors
+    /// It is not open, or of a kind that cannot be watched.
+    pub fn watch_fd(&self, fd: RawFd) -> io::Result<Readiness> {
+        self.watch(&mut SourceFd(&fd))
+    }
+
+    /// Has the source run again if the descriptor has input now, whether or not that is new.
+    ///
+    /// # Errors
+    /// It was closed.
+    pub fn watch_fd_again(&self, fd: RawFd, readiness: &Readiness) -> io::Result<()> {
+        let (token, readable) = (Token(readiness.token), Interest::READABLE);
+        self.registry
+            .reregister(&mut SourceFd(&fd), token, readable)
+    }
+
+    /// Stops watching a file descriptor.
+    pub fn forget_fd(&self, fd: RawFd, readiness: &Readiness) {
+        self.forget(&mut SourceFd(&fd), readiness);
+    }
+
     /// Watches `socket` for input; its source runs when there is some.
     ///
     /// # Errors
@@ -88,29 +154,36 @@ pub(crate) struct Poller {
     events: Events,
     registry: Rc<Registry>,
     slots: Slots,
+    waker: Arc<Waker>,
+    wakes: Wakes,
 }
 
 const WAKE: Token = Token(usize::MAX);
 
 impl Poller {
-    pub(crate) fn new() -> io::Result<(Self, Waker)> {
+    pub(crate) fn new() -> io::Result<(Self, Arc<Waker>)> {
         let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKE)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
         let registry = Rc::new(poll.registry().try_clone()?);
         let poller = Poller {
             poll,
             events: Events::with_capacity(256),
             registry,
             slots: Rc::default(),
+            waker: Arc::clone(&waker),
+            wakes: Rc::default(),
         };
         Ok((poller, waker))
     }
 
-    pub(crate) fn io(&self, activator: Activator) -> Io {
+    pub(crate) fn io(&self, activator: Activator, place: (usize, usize)) -> Io {
         Io {
             registry: Rc::clone(&self.registry),
             slots: Rc::clone(&self.slots),
             activator: Rc::new(activator),
+            waker: Arc::clone(&self.waker),
+            wakes: Rc::clone(&self.wakes),
+            place,
         }
     }
 
@@ -126,6 +199,11 @@ impl Poller {
             if let Some(Some(slot)) = slots.get(event.token().0) {
                 slot.ready.set(true);
                 slot.activator.activate();
+            }
+        }
+        for (called, activator) in self.wakes.borrow().iter() {
+            if called.load(Ordering::SeqCst) && called.swap(false, Ordering::SeqCst) {
+                activator.activate();
             }
         }
         Ok(())

@@ -217,10 +217,14 @@ pub trait Step<I, O>: 'static {
     fn end(&mut self, _output: &mut O, _cx: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
-    /// True for a step that keeps what it waits for, and waits for nothing once it has [ended](Step::end): what it knows then is
-    /// what is saved with the last epoch. Others save what they knew before.
-    fn waits_for_nothing_at_end(&self) -> bool {
-        false
+    /// There is no more input in this run, and its last epoch is about to be saved: append what is given once, whether or
+    /// not the flow goes on in another run. What [`end`](Step::end) appends later belongs to this run alone, and is
+    /// not part of any state. Only called in a run with recovery.
+    ///
+    /// # Errors
+    /// As for `apply`.
+    fn settle(&mut self, _output: &mut O, _cx: &mut Context) -> Result<(), Failure> {
+        Ok(())
     }
     /// The run ends before the input, to go on with the next start: close what is open.
     ///
@@ -279,25 +283,23 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
     }
     fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
         cx.current = self.node;
+        if cx.keeping.is_some() && cx.control.settles(epoch) {
+            self.step.settle(&mut self.output, cx)?;
+            self.send(cx)?;
+            cx.current = self.node;
+        }
         self.save(cx)?;
         self.next.epoch(epoch, cx)
     }
     fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
         cx.current = self.node;
-        let ends = !cx.suspended();
-        let behind = ends && self.step.waits_for_nothing_at_end();
-        if !behind {
+        if cx.suspended() {
             self.save(cx)?;
-        }
-        if ends {
+            self.step.suspend(cx)?;
+        } else {
+            // What is given at the end belongs to this run: the state that is kept is that of the epoch before.
             self.step.end(&mut self.output, cx)?;
             self.send(cx)?;
-            cx.current = self.node;
-        } else {
-            self.step.suspend(cx)?;
-        }
-        if behind {
-            self.save(cx)?;
         }
         self.next.end(epoch, cx)
     }

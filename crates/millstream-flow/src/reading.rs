@@ -12,15 +12,15 @@ use timely::scheduling::Activator;
 
 use crate::batch::Batch;
 use crate::clock::now_ns;
-use crate::control::Phase;
 use crate::error::{Cause, Failure, FlowError};
 use crate::graph::{Node, NodeId, Outlet, Root, open_error};
 use crate::poller::Io;
 use crate::push::{Context, Push};
+use crate::recovery::Standing;
 use crate::segment::{
     Capabilities, Epoch, Feed, WorkerBuild, end_epoch, finish, report, rest, segment, tick, turn,
 };
-use crate::source::{Events, Next, Partition, Position, Source};
+use crate::source::{Events, Next, Partition, Source};
 
 /// The root of a source.
 pub(crate) fn source_root<B: Batch>(
@@ -32,9 +32,10 @@ pub(crate) fn source_root<B: Batch>(
         let this = build.nodes[node].clone();
         let builder = OperatorBuilder::new(this.name.clone(), build.scope);
         let activator = build.scope.activator_for(builder.operator_info().address);
-        let io = build
-            .poller
-            .io(build.scope.activator_for(builder.operator_info().address));
+        let io = build.poller.io(
+            build.scope.activator_for(builder.operator_info().address),
+            (build.worker, build.workers),
+        );
         let (opened, feeding) = open(build, &this, &source, &io);
         let lockstep = {
             let cx = build.context.borrow();
@@ -62,6 +63,7 @@ pub(crate) fn source_root<B: Batch>(
             ended: false,
             lockstep,
             has_read: false,
+            noted: false,
             epoch: 0,
             closed: Vec::new(),
             capabilities: Rc::clone(&capabilities),
@@ -118,7 +120,7 @@ fn open_partitions<B: Batch>(
     source: &dyn Source<B>,
     io: &Io,
 ) -> (Result<Vec<Open<B>>, Cause>, usize) {
-    let names = source.partitions();
+    let names = source.partitions_for(build.workers);
     let feeding = names.as_ref().map_or(0, Vec::len).min(build.workers);
     let cx = build.context.borrow();
     let resume = cx.keeping.as_ref().map(|keeping| &keeping.resume);
@@ -127,7 +129,8 @@ fn open_partitions<B: Batch>(
         for (index, name) in names?.into_iter().enumerate() {
             if index % build.workers == build.worker {
                 let position = resume.and_then(|resume| resume.position(&this.name, &name));
-                let input = source.open(index, position, io)?;
+                let place = resume.and_then(|resume| resume.place(&this.name, &name));
+                let input = source.open_at(index, position, place, io)?;
                 opened.push(Open { index, name, input });
             }
         }
@@ -166,10 +169,12 @@ struct Reader<B> {
     /// True when no more than one batch belongs to an epoch.
     lockstep: bool,
     has_read: bool,
+    /// Whether the run knows that this source has read something.
+    noted: bool,
     /// The epoch that this source is in.
     epoch: Epoch,
     /// Where the partitions stood that have ended.
-    closed: Vec<(String, Position)>,
+    closed: Vec<Standing>,
     capabilities: Capabilities,
 }
 
@@ -192,7 +197,7 @@ impl<B: Batch> Reader<B> {
         let mut index = 0;
         while index < self.partitions.len() {
             match self.read(index, cx)? {
-                Next::End => self.close(index, cx),
+                Next::End => self.close(index, cx)?,
                 Next::Batch => {
                     self.activator.activate();
                     index += 1;
@@ -215,16 +220,20 @@ impl<B: Batch> Reader<B> {
     /// give at the end is to belong to one epoch, the last.
     fn keep_up(&mut self, cx: &mut Context) -> Result<(), Failure> {
         if cx.control.epoch() > self.epoch {
-            self.note_positions(cx);
+            self.note_positions(cx)?;
             let (chain, epoch) = (&mut *self.chain, &mut self.epoch);
             end_epoch(self.node, chain, epoch, &self.capabilities, cx)?;
             self.has_read = false;
         }
-        if self.partitions.is_empty() {
-            cx.control.look_for_end();
+        if self.partitions.is_empty() && cx.control.is_drained() {
+            match &cx.keeping {
+                // The committer ends the epoch first; it may be told more than once.
+                Some(keeping) if cx.control.keeps_state() => keeping.tell_drained(),
+                _ => cx.control.end(),
+            }
         }
-        if cx.control.phase() != Phase::Running {
-            self.note_positions(cx);
+        if cx.control.ends_in(self.epoch) {
+            self.note_positions(cx)?;
             return self.finish(cx);
         }
         Ok(())
@@ -236,23 +245,39 @@ impl<B: Batch> Reader<B> {
         finish(self.node, &mut *self.chain, self.epoch, cx)
     }
 
-    fn note_positions(&self, cx: &mut Context) {
-        if let Some(keeping) = &mut cx.keeping {
-            let open = self.partitions.iter();
-            let open = open.map(|open| (open.name.clone(), open.input.position()));
-            keeping.part.positions.extend(self.closed.iter().cloned());
-            keeping.part.positions.extend(open);
+    fn note_positions(&self, cx: &mut Context) -> Result<(), Failure> {
+        let mut positions = self.closed.clone();
+        for open in &self.partitions {
+            positions.push(self.stands(open, cx)?);
         }
+        if let Some(keeping) = &mut cx.keeping {
+            keeping.part.positions.extend(positions);
+        }
+        Ok(())
     }
 
-    fn close(&mut self, index: usize, cx: &mut Context) {
+    /// Where a partition stands.
+    fn stands(&self, open: &Open<B>, cx: &Context) -> Result<Standing, Failure> {
+        let place = open.input.place();
+        Ok(Standing {
+            partition: open.name.clone(),
+            position: open.input.position(),
+            place: place.map_err(|cause| self.failure(cause, cx))?,
+        })
+    }
+
+    fn close(&mut self, index: usize, cx: &mut Context) -> Result<(), Failure> {
         let ended = self.partitions.remove(index);
         if cx.keeping.is_some() {
-            self.closed.push((ended.name, ended.input.position()));
+            let standing = self.stands(&ended, cx)?;
+            self.closed.push(standing);
             if self.partitions.is_empty() {
                 cx.control.source_ends();
+                // The next turn looks whether it was the last of all.
+                cx.control.ring();
             }
         }
+        Ok(())
     }
 
     fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
@@ -291,6 +316,10 @@ impl<B: Batch> Reader<B> {
                     self.chain.push(&mut self.batch, cx)?;
                     items += size;
                     self.has_read = true;
+                    if !self.noted {
+                        self.noted = true;
+                        cx.control.note_input();
+                    }
                     if items >= ITEMS_PER_TURN || self.lockstep {
                         break;
                     }

@@ -67,6 +67,7 @@ pub struct Recovery {
     pub(crate) epoch: Duration,
     pub(crate) sync: bool,
     pub(crate) drop: Vec<String>,
+    pub(crate) fresh: bool,
     pub(crate) crash: Option<Crash>,
 }
 
@@ -105,6 +106,7 @@ impl Recovery {
             epoch: Duration::from_secs(1),
             sync: true,
             drop: Vec::new(),
+            fresh: false,
             crash: None,
         }
     }
@@ -132,6 +134,13 @@ impl Recovery {
         self.drop.push(step.to_owned());
         self
     }
+    /// Forgets all that is saved of the flow, and begins anew. A directory that holds the state of another flow is an
+    /// error, and nothing is forgotten.
+    #[must_use]
+    pub fn fresh(mut self) -> Self {
+        self.fresh = true;
+        self
+    }
     /// Ends the run with an error behind its n-th commit, as if the process had died. For tests.
     #[must_use]
     pub fn crash_after(self, commits: u64) -> Self {
@@ -145,6 +154,15 @@ impl Recovery {
     }
 }
 
+/// Where a partition of a source stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) partition: String,
+    pub(crate) position: u64,
+    /// What says it where a number cannot.
+    pub(crate) place: Option<Vec<u8>>,
+}
+
 /// What an operator hands over at the end of an epoch.
 #[derive(Default)]
 pub(crate) struct Part {
@@ -156,7 +174,7 @@ pub(crate) struct Part {
     /// True when no other will follow.
     pub(crate) last: bool,
     /// Positions of partitions of the source, if it is one.
-    pub(crate) positions: Vec<(String, u64)>,
+    pub(crate) positions: Vec<Standing>,
     /// How far event time has come, for steps and for partitions of sources.
     pub(crate) watermarks: Vec<TimeMark>,
     /// How far processing time has come on this worker.
@@ -175,6 +193,8 @@ pub(crate) enum Told {
     Part(Part),
     /// A worker has ended.
     Ended,
+    /// All sources have ended.
+    Drained,
 }
 
 /// A worker's hold on recovery.
@@ -187,6 +207,12 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
+    /// Says that all sources have ended.
+    pub(crate) fn tell_drained(&self) {
+        // A committer that has gone has failed the flow.
+        let _ = self.told.send(Told::Drained);
+    }
+
     /// Hands over the part of an operator.
     pub(crate) fn hand_over(
         &mut self,

@@ -217,7 +217,7 @@ fn prepare(
         options,
     };
     let (kept, committer) = keep(&running, &plan, &clock, replaying)?;
-    if kept.as_ref().is_some_and(|(resume, _)| resume.finished) {
+    if kept.as_ref().is_some_and(|(resume, _)| resume.ends_here) {
         (0..running.options.workers).for_each(|_| shared.worker_ended());
         return Ok((running, None));
     }
@@ -252,7 +252,7 @@ fn keep(
         return Ok((Some((resume, Mutex::new(told))), None));
     }
     let Some(recovery) = &running.options.recovery else {
-        begin_without(plan, clock)?;
+        begin_without(plan, running.options.workers, clock)?;
         return Ok((None, None));
     };
     running.control.keep_state();
@@ -267,18 +267,14 @@ fn keep(
     let begun = recovery::resume(&running.name, &parts, recovery, workers, time_ns)?;
     let Begun { resume, commit, .. } = begun;
     let (teller, told) = channel();
-    if resume.finished {
-        eprintln!(
-            "millstream: flow \"{}\" has come to its end; remove {} to run it anew",
-            running.name,
-            recovery.dir.display()
-        );
+    if resume.ends_here {
         return Ok((Some((Arc::new(resume), Mutex::new(teller))), None));
     }
     let committer = Committer {
         store: begun.store,
         base: commit.epoch,
         commit,
+        flow: running.name.clone(),
         nodes: plan.nodes.clone(),
         sinks: plan.sinks.clone(),
         recordings: begun.recordings,
@@ -299,7 +295,7 @@ fn keep(
 }
 
 /// Tells the sources that a run without a state directory begins.
-fn begin_without(plan: &Plan, clock: &Arc<dyn Clock>) -> Result<(), FlowError> {
+fn begin_without(plan: &Plan, workers: usize, clock: &Arc<dyn Clock>) -> Result<(), FlowError> {
     for (node, source) in &plan.sources {
         let this = &plan.nodes[*node];
         let run = Beginning {
@@ -307,6 +303,8 @@ fn begin_without(plan: &Plan, clock: &Arc<dyn Clock>) -> Result<(), FlowError> {
             recovery: None,
             committed: &[],
             recorded: &[],
+            workers,
+            had_ended: false,
             forget: false,
             time_ns: clock.time_ns(),
         };

@@ -477,7 +477,7 @@ impl<B: Batch> Arrival<B> {
     ) -> Result<bool, Failure> {
         self.flush(cx)?;
         while self.epoch_is_over(frontiers) {
-            if self.is_over(frontiers) {
+            if self.is_over(frontiers) && (cx.keeping.is_none() || cx.control.ends_in(self.epoch)) {
                 finish(self.node, &mut *self.chain, self.epoch, cx)?;
                 self.capabilities.borrow_mut().clear();
                 return Ok(true);

@@ -37,7 +37,14 @@ pub trait Source<B>: Send + Sync + 'static {
     fn partitions(&self) -> Result<Vec<String>, Cause> {
         Ok(vec!["0".to_owned()])
     }
-    /// Opens a partition, at its start or behind `resume`.
+    /// The same, by a source whose partitions depend on the number of workers: one for each, for instance.
+    ///
+    /// # Errors
+    /// As for [`partitions`](Self::partitions).
+    fn partitions_for(&self, _workers: usize) -> Result<Vec<String>, Cause> {
+        self.partitions()
+    }
+    /// Opens a partition, at its start or behind `resume`. [`Io::place`] says for which worker.
     ///
     /// # Errors
     /// A port in use, a file that cannot be read.
@@ -47,6 +54,20 @@ pub trait Source<B>: Send + Sync + 'static {
         resume: Option<Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause>;
+
+    /// As [`open`](Self::open), behind a position that is no number: what [`Partition::place`] gave at the last commit.
+    ///
+    /// # Errors
+    /// As for `open`.
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        _place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        self.open(partition, resume, io)
+    }
 
     /// A run begins, and nothing is open. A source that is to be told of commits gives what to tell. Where a flow was killed
     /// behind its last commit, before it was told of that, it is told now, and no partition is opened.
@@ -79,6 +100,9 @@ impl<B: 'static> Source<B> for Box<dyn Source<B>> {
     fn partitions(&self) -> Result<Vec<String>, Cause> {
         (**self).partitions()
     }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        (**self).partitions_for(workers)
+    }
     fn open(
         &self,
         partition: usize,
@@ -86,6 +110,15 @@ impl<B: 'static> Source<B> for Box<dyn Source<B>> {
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         (**self).open(partition, resume, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        (**self).open_at(partition, resume, place, io)
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         (**self).begin(run)
@@ -102,6 +135,10 @@ pub struct Beginning<'a> {
     pub committed: &'a [(&'a str, Position)],
     /// The same where they are those of records, because the source was durable then.
     pub recorded: &'a [(&'a str, Position)],
+    /// How many workers the run has.
+    pub workers: usize,
+    /// Whether the flow had come to its end: sources that have ended are asked for what is new.
+    pub had_ended: bool,
     /// Whether what was saved of the source is to be forgotten.
     pub forget: bool,
     /// Processing time; nanoseconds since 1970.
@@ -157,6 +194,13 @@ pub trait Partition<B> {
     }
     /// The position behind the last batch.
     fn position(&self) -> Position;
+    /// The same where a number cannot say it, as bytes of the source's own; it is what [`Source::open_at`] is given.
+    ///
+    /// # Errors
+    /// What ends the flow: it cannot be written.
+    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
+        Ok(None)
+    }
 }
 
 /// Where a partition reports what is no batch.
@@ -172,10 +216,14 @@ impl Events<'_> {
         self.cx.control.quiet()
     }
     /// Input was given up: a client sent a frame too long, or broke off inside one. Counted as a
-    /// fault of the source and said on standard error.
+    /// fault of the source, and logged as a warning.
     pub fn fault(&mut self, what: &str) {
         let step = &mut self.cx.metrics[self.node];
         step.faults += 1;
-        eprintln!("millstream: source \"{}\": {what}", step.name);
+        tracing::warn!(
+            source = step.name.as_str(),
+            "source \"{}\": {what}",
+            step.name
+        );
     }
 }

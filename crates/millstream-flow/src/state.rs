@@ -105,6 +105,11 @@ pub trait KeyLogic<K>: 'static {
         at: Moment,
         out: &mut impl Outputs<K, Self::Out, Self::In>,
     ) -> Result<(), Self::Error>;
+    /// Whether what `on_end` gives is given once, whether or not the flow goes on in another run: it leaves nothing in
+    /// the state. What others give at the end belongs to one run, and their states are kept as they were before.
+    fn gives_once(&self) -> bool {
+        false
+    }
     /// The next moments that the key waits for.
     fn next(&self, state: &Self::State) -> Moment;
     /// True when there is nothing to keep: the key is forgotten.

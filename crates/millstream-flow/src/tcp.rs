@@ -30,6 +30,8 @@ const READ_BYTES: usize = 64 << 10;
 const MAX_FRAME_BYTES: usize = 1 << 20;
 /// How long one attempt to connect may take.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
+/// How long a sink waits for a receiver that is not up when a run begins.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a listener that could not take a connection waits before it tries again.
 const ACCEPT_PAUSE_NS: u64 = 1_000_000_000;
 /// Connections that a listener takes at once unless told otherwise.
@@ -196,6 +198,7 @@ impl Source<Frames> for TcpSource {
             conns,
             turn: 0,
             gone: 0,
+            misread: None,
             frames: 0,
             accept_from: 0,
         }))
@@ -307,6 +310,8 @@ struct TcpPartition {
     conns: Vec<Conn>,
     turn: usize,
     gone: usize,
+    /// What was wrong with the first connection that broke the framing.
+    misread: Option<String>,
     frames: u64,
     /// When to take connections again after one could not be taken; 0 for now.
     accept_from: u64,
@@ -392,6 +397,7 @@ impl Partition<Frames> for TcpPartition {
                 ended => {
                     if let ReadOnce::Fault(what) = ended {
                         events.fault(&what);
+                        self.misread.get_or_insert(what);
                     }
                     // Another takes its place, and one that waits to be taken may come in.
                     self.drop_conn(self.turn);
@@ -400,7 +406,15 @@ impl Partition<Frames> for TcpPartition {
                 }
             }
         }
-        Ok(if self.over() { Next::End } else { Next::Idle })
+        match (&self.misread, self.over()) {
+            (_, false) => Ok(Next::Idle),
+            // Whoever sent has sent something, and it is lost: that is no good end.
+            (Some(first), true) if self.frames == 0 => {
+                let framing = &self.source.framing;
+                Err(format!("no message was understood in framing {framing}: {first}").into())
+            }
+            (_, true) => Ok(Next::End),
+        }
     }
     fn next_awake(&self) -> Option<u64> {
         (self.accept_from > 0).then_some(self.accept_from)
@@ -427,6 +441,7 @@ pub struct TcpSink {
     address: String,
     framing: Framing,
     reconnect: Option<Duration>,
+    connect_timeout: Duration,
 }
 
 /// Connects to `address` and writes frames, `u32` lengths in front unless told otherwise. Each
@@ -437,6 +452,7 @@ pub fn send_to(address: &str) -> TcpSink {
         address: address.to_owned(),
         framing: Framing::U32,
         reconnect: None,
+        connect_timeout: CONNECT_TIMEOUT,
     }
 }
 
@@ -453,6 +469,13 @@ impl TcpSink {
     #[must_use]
     pub fn reconnect(mut self, limit: Duration) -> Self {
         self.reconnect = Some(limit);
+        self
+    }
+    /// How long a run that begins waits for a receiver that is not up yet; 5 s unless told otherwise, not at all with
+    /// zero. An address that means nothing is an error at once.
+    #[must_use]
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
         self
     }
     /// Numbers the messages, so that a receiver can drop what is sent again after a crash: see
@@ -478,7 +501,7 @@ impl Sink<Frames> for TcpSink {
             stream: None,
             buffer: Vec::new(),
         };
-        writer.connect()?;
+        writer.connect(self.connect_timeout)?;
         Ok(Box::new(writer))
     }
 }
@@ -508,14 +531,26 @@ struct TcpWriter {
     buffer: Vec<u8>,
 }
 
+/// Whether a receiver may be there later.
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::TimedOut
+    )
+}
+
 impl TcpWriter {
-    fn connect(&mut self) -> Result<(), Cause> {
+    /// Connects; a receiver that is not up is tried again for as long as `limit`, and for as long as lost connections are.
+    fn connect(&mut self, limit: Duration) -> Result<(), Cause> {
         let address = &self.sink.address;
-        let give_up = now_ns()
-            + self
-                .sink
-                .reconnect
-                .map_or(0, |limit| limit.as_nanos() as u64);
+        let began = now_ns();
+        let until = |limit: Duration| began.saturating_add(limit.as_nanos() as u64);
+        let (lost, absent) = (until(self.sink.reconnect.unwrap_or_default()), until(limit));
         let mut pause = BACKOFF_FIRST;
         loop {
             match dial(address) {
@@ -525,7 +560,10 @@ impl TcpWriter {
                     self.stream = Some(stream);
                     return Ok(());
                 }
-                Err(error) if now_ns() >= give_up || self.control.stopping() => {
+                Err(error)
+                    if self.control.stopping()
+                        || now_ns() >= lost && (now_ns() >= absent || !is_absent(&error)) =>
+                {
                     return Err(format!("cannot connect to {address}: {error}").into());
                 }
                 Err(_) => {
@@ -543,7 +581,7 @@ impl TcpWriter {
         let mut progress = now_ns();
         while written < self.buffer.len() {
             let Some(stream) = &mut self.stream else {
-                self.connect()?;
+                self.connect(Duration::ZERO)?;
                 continue;
             };
             match stream.write(&self.buffer[written..]) {
@@ -561,8 +599,9 @@ impl TcpWriter {
                     }
                 }
                 Err(error) if self.sink.reconnect.is_some() && !self.control.aborted() => {
-                    eprintln!(
-                        "millstream: {}: {error}; connecting again",
+                    tracing::warn!(
+                        address = self.sink.address.as_str(),
+                        "{}: {error}; connecting again",
                         self.sink.address
                     );
                     self.stream = None;

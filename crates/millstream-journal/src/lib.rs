@@ -24,6 +24,8 @@
 //!
 //! The format on disk is drawn in `docs/journal-format.md`.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 #[cfg(target_endian = "big")]
 compile_error!("the format is little-endian, and words are mapped as they are");
 

@@ -3,6 +3,8 @@
 //! Each macro is there twice. One refers to `::millstream_wire`, for crates that use the wire crate itself; its twin
 //! refers to `::millstream::wire`, and the crate `millstream` re-exports it under the plain name.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod attributes;
 mod interface;
 mod shape;

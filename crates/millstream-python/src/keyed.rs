@@ -281,6 +281,23 @@ where
         Ok(())
     }
 
+    fn give_once(&mut self, py: Python<'_>, cx: &mut Context) -> Result<(), Failure> {
+        loop {
+            let mut out = Out {
+                py,
+                results: &mut self.results,
+                late: &mut self.late,
+            };
+            match self.keyed.settle_all(cx.now(), &mut out) {
+                Ok(()) => return Ok(()),
+                Err((key, error)) => {
+                    self.policy
+                        .settle(Some(key.bind(py)), None, error, cx, py)?;
+                }
+            }
+        }
+    }
+
     fn finish(&mut self, py: Python<'_>, cx: &mut Context) -> Result<(), Failure> {
         loop {
             let mut out = Out {
@@ -365,6 +382,12 @@ where
     }
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         uncollected(from, || self.keyed.restore(from))
+    }
+    fn settle(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
+        locked(|py| {
+            self.give_once(py, cx)?;
+            self.emit(py, output, cx)
+        })
     }
     fn end(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {

@@ -4,6 +4,8 @@
 //! the few verbs of `pipe`, and the engine of `millstream-flow` runs it. One file for each Python
 //! class; all handling of the interpreter lock is in `gil`, all mapping of errors in `error`.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod assign;
 mod batch;
 mod batches;
@@ -21,6 +23,7 @@ mod journal;
 mod keeper;
 mod keyed;
 mod logic;
+mod logs;
 mod pickled;
 mod pipe;
 mod policy;
@@ -79,7 +82,7 @@ mod _millstream {
     };
     #[pymodule_export]
     use crate::source::{
-        ByteSource, CsvSource, DurableSource, Script, csv_directory, csv_read, directory_read,
-        file_read, journal_read, queue_read, tcp_connect, tcp_listen,
+        ByteSource, CsvSource, DurableSource, Script, SourceIo, csv_directory, csv_read,
+        directory_read, file_read, journal_read, queue_read, tcp_connect, tcp_listen,
     };
 }

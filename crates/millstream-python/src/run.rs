@@ -17,6 +17,7 @@ use crate::clock::VirtualClock;
 use crate::error::{to_python, usage};
 use crate::flow::Flow;
 use crate::gil;
+use crate::logs;
 use crate::rehearsal::Rehearsal;
 use crate::report::Report;
 
@@ -77,6 +78,7 @@ pub(crate) struct Saving {
     sync: bool,
     drop: Vec<String>,
     crash: Option<Moment>,
+    fresh: bool,
 }
 
 /// Where a test wants the run to crash: behind a commit, or at a named moment of it.
@@ -110,6 +112,9 @@ impl Saving {
             .sync(self.sync);
         for step in &self.drop {
             recovery = recovery.drop_state(step);
+        }
+        if self.fresh {
+            recovery = recovery.fresh();
         }
         match self.crash {
             Some(at) => Ok(recovery.crash(at.read(py)?)),
@@ -152,10 +157,11 @@ pub(crate) fn run(
         clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
         rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
     };
+    logs::refresh(py)?;
     let engine = flow.get().engine.clone();
     if rehearsal.is_some() && workers == 1 {
         // On this thread a debugger sees the steps, and signals come as they always do.
-        let ended = gil::unlocked(|| engine.run_here(options));
+        let ended = logs::flushed(|| engine.run_here(options));
         return ended.map(Report::new).map_err(|error| to_python(py, error));
     }
     let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;
@@ -163,7 +169,7 @@ pub(crate) fn run(
     let mut raised: Option<PyErr> = None;
     let mut due = now_ns() + interval.as_nanos() as u64;
     while !gil::ended_within(&running, TICK.min(interval.max(Duration::from_millis(1)))) {
-        let mut outcome = py.check_signals();
+        let mut outcome = py.check_signals().and_then(|()| logs::refresh(py));
         if let (Some(call), Ok(()), true) = (&on_metrics, &outcome, now_ns() >= due) {
             due = now_ns() + interval.as_nanos() as u64;
             outcome = call.call1((Report::new(running.report()),)).map(drop);
@@ -180,7 +186,7 @@ pub(crate) fn run(
             }
         }
     }
-    let ended = gil::unlocked(|| running.wait());
+    let ended = logs::flushed(|| running.wait());
     match (raised, ended) {
         (Some(error), _) => Err(error),
         (None, Err(error)) => Err(to_python(py, error)),

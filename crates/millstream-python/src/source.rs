@@ -5,6 +5,7 @@ mod bytes;
 mod csv;
 mod decode;
 mod durable;
+mod io;
 mod object;
 mod script;
 
@@ -20,6 +21,7 @@ pub(crate) use bytes::{
 };
 pub(crate) use csv::{CsvSource, csv_directory, csv_read};
 pub(crate) use durable::DurableSource;
+pub(crate) use io::SourceIo;
 pub(crate) use script::Script;
 
 use crate::batch::PyBatch;

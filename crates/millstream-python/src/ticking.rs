@@ -58,7 +58,7 @@ impl Ticking {
     }
 
     /// Sends on what a call gave, settles what failed, and asks for the next tick.
-    fn settle<'py>(
+    fn send_on<'py>(
         &mut self,
         py: Python<'py>,
         made: PyResult<Bound<'py, PyAny>>,
@@ -146,20 +146,23 @@ impl Step<PyBatch, PyBatch> for Ticking {
             let (keys, values) = (input.take_keys(py), input.take_values(py));
             let object = self.object.bind(py);
             let made = object.call_method1(intern!(py, "take"), (keys, values, seconds(cx.now())));
-            self.settle(py, made, output, cx)
+            self.send_on(py, made, output, cx)
         })
     }
     fn keeps_time(&self) -> bool {
         true
     }
-    fn waits_for_nothing_at_end(&self) -> bool {
-        true
+    fn settle(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
+        locked(|py| {
+            let made = self.object.bind(py).call_method0("end");
+            self.send_on(py, made, output, cx)
+        })
     }
     fn tick(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
             let object = self.object.bind(py);
             let made = object.call_method1(intern!(py, "tick"), (seconds(cx.now()),));
-            self.settle(py, made, output, cx)
+            self.send_on(py, made, output, cx)
         })
     }
     fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
@@ -178,7 +181,7 @@ impl Step<PyBatch, PyBatch> for Ticking {
     fn end(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
             let made = self.object.bind(py).call_method0("end");
-            self.settle(py, made, output, cx)
+            self.send_on(py, made, output, cx)
         })?;
         self.policy.close(cx)
     }

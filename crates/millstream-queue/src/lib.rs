@@ -4,6 +4,8 @@
 //! are all queues and who waits for them; [`storage`] is the seam to where items are kept. The time is handed in as
 //! a [`Moment`]. So everything that clients can see runs in tests, simulations and fuzzers as it does in the server.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod address;
 pub mod config;
 mod connection;

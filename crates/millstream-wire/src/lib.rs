@@ -11,6 +11,8 @@
 //! - [`Adapter`]: records of another version of the interface.
 //! - [`Document`]: the calls of a YAML file, whose comments survive when it is rewritten.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod adapt;
 mod call;
 mod decode;

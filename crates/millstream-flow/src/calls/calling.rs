@@ -180,13 +180,22 @@ where
         Ok(())
     }
 
-    pub(super) fn end(
+    /// Waits for all answers.
+    pub(super) fn settle(
         &mut self,
         output: &mut Vec<(K, U)>,
         cx: &mut Context,
     ) -> Result<(), Failure> {
         self.take([], output, cx)?;
-        self.give(0, output, cx)?;
+        self.give(0, output, cx)
+    }
+
+    pub(super) fn end(
+        &mut self,
+        output: &mut Vec<(K, U)>,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        self.settle(output, cx)?;
         self.policy.close(cx)
     }
 

@@ -32,8 +32,8 @@ where
     fn keeps_time(&self) -> bool {
         true
     }
-    fn waits_for_nothing_at_end(&self) -> bool {
-        true
+    fn settle(&mut self, output: &mut Vec<(K, U)>, cx: &mut Context) -> Result<(), Failure> {
+        self.0.settle(output, cx)
     }
     fn tick(&mut self, output: &mut Vec<(K, U)>, cx: &mut Context) -> Result<(), Failure> {
         self.0.turn([], output, cx)
@@ -90,8 +90,10 @@ where
     fn keeps_time(&self) -> bool {
         true
     }
-    fn waits_for_nothing_at_end(&self) -> bool {
-        true
+    fn settle(&mut self, output: &mut Vec<U>, cx: &mut Context) -> Result<(), Failure> {
+        self.calling.settle(&mut self.answers, cx)?;
+        self.give(output);
+        Ok(())
     }
     fn tick(&mut self, output: &mut Vec<U>, cx: &mut Context) -> Result<(), Failure> {
         self.calling.turn([], &mut self.answers, cx)?;

@@ -69,6 +69,11 @@ impl<B: Raw> DurablePartition<B> {
     fn record(&mut self, batch: &B, ended: bool, events: &Events<'_>) -> Result<(), Cause> {
         let frames = batch.frames(&mut self.frames)?;
         let position = self.source.as_ref().map(|source| source.position());
+        if let Some(source) = &self.source
+            && source.place()?.is_some()
+        {
+            return Err("the positions of a durable source are whole numbers from 0".into());
+        }
         let head = Head {
             kind: B::KIND,
             partition: self.recorder.partition(self.index),
@@ -111,7 +116,7 @@ impl<B: Raw> Partition<B> for DurablePartition<B> {
     }
     fn position(&self) -> Position {
         match self.behind.ended && !self.replaying {
-            true => ENDED,
+            true => ENDED | self.behind.last,
             false => self.behind.last,
         }
     }

@@ -5,20 +5,26 @@
 //! frames now and then, so that it does not keep the journal from being pruned. The first record of each partition has no
 //! frames either: it is there before anything is processed.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use millstream_journal::{Cursor, Journal, Options, Retention, Share, Sync, Writer};
 
 use super::record::{Head, Kind};
 use super::{Keep, Recorded, place};
+use crate::control::lock;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::source::{Beginning, Position, Recording};
 
-/// The position of a partition that has come to its end.
-pub(super) const ENDED: Position = u64::MAX;
+/// Part of the position of a partition that has come to its end; the rest is the number of the record that says so.
+/// Earlier versions wrote `u64::MAX` for any end.
+pub(super) const ENDED: Position = 1 << 63;
 /// The size of a segment; about the largest batch that can be recorded.
 const SEGMENT_BYTES: u64 = 32 << 20;
+/// An end that is so far behind the newest record is recorded again, so that it does not keep the journal from being pruned.
+const END_RECORDS: u64 = 1024;
 /// The cursor that stands at the oldest record that is needed.
 const NEEDED: &str = "needed";
 
@@ -30,7 +36,20 @@ pub(super) struct Recorder {
     partitions: Vec<String>,
     /// Whether positions of the last commit are those of records, not the source's own.
     resumes: bool,
+    /// Whether partitions that have ended are asked again: the flow had come to its end, and may go on.
+    had_ended: bool,
+    /// The partitions that have ended, by name.
+    ends: Mutex<BTreeMap<String, End>>,
     began_ns: i64,
+}
+
+/// The end of a partition.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    /// The record that says so.
+    sequence: u64,
+    /// Where the source itself stood.
+    position: Option<Position>,
 }
 
 /// What a partition finds of itself when a run begins.
@@ -62,7 +81,7 @@ impl Recorder {
         let gone = run
             .recorded
             .iter()
-            .find(|(name, at)| *at != ENDED && !partitions.iter().any(|ours| ours == name));
+            .find(|(name, at)| at & ENDED == 0 && !partitions.iter().any(|ours| ours == name));
         if let Some((name, _)) = gone {
             return Err(format!(
                 "{}: input of its partition \"{name}\" was recorded, and the source does not have that any more; bring it back, or \
@@ -83,12 +102,15 @@ impl Recorder {
         };
         std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let journal = Journal::open(&path, options.with_sync(sync))?;
+        let ends = find_ends(&journal, run.recorded)?;
         Ok(Recorder {
             writer: journal.writer()?,
             needed: journal.cursor(NEEDED, Share::Exclusive)?,
             keep,
             partitions,
             resumes: !run.recorded.is_empty(),
+            had_ended: run.had_ended,
+            ends: Mutex::new(ends),
             began_ns: run.time_ns,
         })
     }
@@ -111,7 +133,27 @@ impl Recorder {
     ) -> Result<u64, Cause> {
         scratch.clear();
         head.write(frames, scratch)?;
-        Ok(self.writer.append_at(time_ns.max(0) as u64, scratch)?)
+        let sequence = self.writer.append_at(time_ns.max(0) as u64, scratch)?;
+        if head.ended {
+            let position = head.position;
+            let end = End { sequence, position };
+            lock(&self.ends).insert(head.partition.to_owned(), end);
+        }
+        Ok(sequence)
+    }
+
+    /// The oldest record that says where a source ended; old ones are written anew.
+    fn oldest_end(&self) -> Result<Option<u64>, Cause> {
+        let ends = lock(&self.ends).clone();
+        let mut oldest = None;
+        for (name, end) in ends {
+            let mut sequence = end.sequence;
+            if self.next()? > sequence + END_RECORDS {
+                sequence = self.end_partition(&name, end.position)?;
+            }
+            oldest = Some(oldest.map_or(sequence, |oldest: u64| oldest.min(sequence)));
+        }
+        Ok(oldest)
     }
 
     /// The number that the next record will get.
@@ -125,7 +167,7 @@ impl Recorder {
         let journal = self.writer.journal();
         let committed = resume.filter(|_| self.resumes);
         let next = journal.next()?;
-        if let Some(sequence) = committed.filter(|at| *at != ENDED && *at >= next) {
+        if let Some(sequence) = committed.filter(|at| at & ENDED == 0 && *at >= next) {
             return Err(format!(
                 "{}: it ends before record {sequence}, which was committed: a loss of power has taken its end; begin anew by \
                  forgetting the source",
@@ -138,25 +180,31 @@ impl Recorder {
             replay: open()?,
             last: next,
             position: resume.filter(|_| !self.resumes),
-            ended: committed == Some(ENDED),
+            ended: false,
         };
         let mut all = open()?;
-        match committed {
-            Some(ENDED) => {
+        let ended = committed.is_some_and(|at| at & ENDED != 0);
+        let end = lock(&self.ends).get(name).copied();
+        let committed = match (ended, end) {
+            (false, _) => committed,
+            (true, Some(end)) if self.had_ended => Some(end.sequence),
+            (true, end) => {
+                behind.ended = true;
+                behind.last = end.map_or(u64::MAX, |end| end.sequence);
                 behind.replay.seek(next)?;
                 return Ok(behind);
             }
-            Some(sequence) => {
-                all.seek(sequence)?;
-                behind.replay.seek(sequence + 1)?;
-            }
-            None => {}
+        };
+        if let Some(sequence) = committed {
+            all.seek(sequence)?;
+            behind.replay.seek(sequence + 1)?;
         }
-        let mut found = None;
+        let (mut found, mut last) = (None, next);
         while let Some(batch) = all.next_batch()? {
             found.get_or_insert((batch.sequence, batch.items().len()));
             behind.position = batch.position;
             behind.ended = batch.ended;
+            last = batch.sequence;
         }
         match (found, committed) {
             (Some((first, _)), Some(sequence)) if first == sequence => behind.last = first,
@@ -172,16 +220,42 @@ impl Recorder {
                 .into());
             }
         }
+        if behind.ended {
+            self.goes_on(name, &mut behind, last)?;
+        }
         Ok(behind)
+    }
+
+    /// Opens a partition again that has ended with the record `last`, where the flow had come to its end; else notes its end.
+    fn goes_on(&self, name: &str, behind: &mut Behind, last: u64) -> Result<(), Cause> {
+        if self.had_ended {
+            lock(&self.ends).remove(name);
+            behind.ended = false;
+            self.begin_partition(name, behind.position)?;
+        } else {
+            let (sequence, position) = (last, behind.position);
+            lock(&self.ends).insert(name.to_owned(), End { sequence, position });
+        }
+        Ok(())
     }
 
     /// Appends the first record of a partition.
     fn begin_partition(&self, name: &str, position: Option<Position>) -> Result<u64, Cause> {
+        self.mark(name, position, false)
+    }
+
+    /// Records the end of a partition once more.
+    fn end_partition(&self, name: &str, position: Option<Position>) -> Result<u64, Cause> {
+        self.mark(name, position, true)
+    }
+
+    /// Appends a record without frames.
+    fn mark(&self, name: &str, position: Option<Position>, ended: bool) -> Result<u64, Cause> {
         let head = Head {
             kind: Kind::Bytes,
             partition: name,
             position,
-            ended: false,
+            ended,
         };
         self.record(&head, &Frames::default(), self.began_ns, &mut Vec::new())
     }
@@ -206,6 +280,35 @@ impl Recorder {
     }
 }
 
+/// The records that say where partitions ended that have ended: the committed one, or where that has been removed the
+/// first of its copies.
+fn find_ends(
+    journal: &Journal,
+    recorded: &[(&str, Position)],
+) -> Result<BTreeMap<String, End>, Cause> {
+    let mut ends = BTreeMap::new();
+    let ended = recorded.iter().filter(|(_, at)| at & ENDED != 0);
+    let from = |at: Position| match at {
+        u64::MAX => 0,
+        at => at & !ENDED,
+    };
+    let wanted: BTreeMap<&str, u64> = ended.map(|(name, at)| (*name, from(*at))).collect();
+    let Some(first) = wanted.values().min() else {
+        return Ok(ends);
+    };
+    let mut all = Recorded::of(journal)?;
+    all.seek(journal.first()?.max(*first).min(journal.next()?))?;
+    while let Some(batch) = all.next_batch()? {
+        let from = wanted.get(batch.partition);
+        if batch.ended && from.is_some_and(|from| batch.sequence >= *from) {
+            let (sequence, position) = (batch.sequence, batch.position);
+            let end = End { sequence, position };
+            ends.entry(batch.partition.to_owned()).or_insert(end);
+        }
+    }
+    Ok(ends)
+}
+
 impl Recording for Recorder {
     fn is_durable(&self) -> bool {
         true
@@ -217,6 +320,7 @@ impl Recording for Recorder {
         let next = self.next()?;
         let needed = ours.map(|(_, position)| *position).min();
         let needed = needed.map_or(next, |needed| needed.min(next));
+        let needed = self.oldest_end()?.map_or(needed, |end| needed.min(end));
         if needed > self.needed.position()? {
             self.needed.set(needed)?;
             if let Some(retention) = self.retention() {

@@ -30,6 +30,8 @@ pub(crate) struct Committer {
     pub(crate) commit: Commit,
     /// The epoch before the first of this run.
     pub(crate) base: u64,
+    /// The name of the flow.
+    pub(crate) flow: String,
     pub(crate) nodes: Vec<Node>,
     pub(crate) sinks: Sinks,
     /// What sources keep that are to be told of commits.
@@ -48,6 +50,8 @@ struct Gathered {
     /// How many operators have no more to hand over.
     ended: usize,
     workers_ended: usize,
+    /// Whether all sources have ended.
+    drained: bool,
     /// The epoch that is to be committed next, counted from the beginning of the run.
     next: u64,
     commits: u64,
@@ -66,13 +70,18 @@ impl Committer {
             parts: BTreeMap::new(),
             ended: 0,
             workers_ended: 0,
+            drained: false,
             next: 0,
             commits: 0,
         };
         let mut since = now_ns();
+        let had_ended = self.commit.finished;
         while gathered.workers_ended < self.workers {
             let left = self.left(since);
-            if left.is_zero() && self.control.epoch() == gathered.next {
+            if gathered.drained && self.control.epoch() == gathered.next {
+                gathered.drained = false;
+                self.end(had_ended);
+            } else if left.is_zero() && self.control.epoch() == gathered.next {
                 since = now_ns();
                 self.control.raise_epoch();
             }
@@ -80,6 +89,7 @@ impl Committer {
             match told.recv_timeout(wait) {
                 Ok(Told::Part(part)) => gathered.take(part),
                 Ok(Told::Ended) => gathered.workers_ended += 1,
+                Ok(Told::Drained) => gathered.drained = self.control.is_drained(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -88,6 +98,21 @@ impl Committer {
             }
         }
         Ok(())
+    }
+
+    /// All sources have ended. Where the flow had come to its end before, and there was nothing new for it, it has
+    /// given what it gives at its end.
+    fn end(&self, had_ended: bool) {
+        if had_ended && !self.control.has_input() {
+            tracing::info!(
+                flow = self.flow.as_str(),
+                "flow \"{}\": nothing new since it came to its end",
+                self.flow
+            );
+            self.control.suspend();
+        } else {
+            self.control.end_after_epoch();
+        }
     }
 
     /// How long the running epoch still takes.
@@ -100,23 +125,18 @@ impl Committer {
     }
 
     fn commit(&mut self, gathered: &mut Gathered) -> Result<(), FlowError> {
-        let all = gathered.ended == self.roots * self.workers;
-        let mut parts = Vec::new();
-        // Behind the last part of all nothing is held back.
-        let until = if all { u64::MAX } else { gathered.next };
-        while let Some(entry) = gathered.parts.first_entry()
-            && *entry.key() <= until
-        {
-            parts.extend(entry.remove());
-        }
+        let parts = gathered.parts.remove(&gathered.next).unwrap_or_default();
+        let all = gathered.ended == self.roots * self.workers && gathered.parts.is_empty();
         let mut next = self.commit.clone();
         let mut changes = Vec::new();
         for part in parts {
             self.book(&part, &mut next);
             changes.extend(part.changes);
         }
-        next.finished = all && self.control.phase() == Phase::Ending;
-        next.unsettled = next.finished;
+        let ends = all && self.control.phase() == Phase::Ending;
+        // A flow that had come to its end has not gone on before there is something new for it.
+        next.finished = ends || (self.commit.finished && !self.control.has_input());
+        next.unsettled = ends;
         // Time that goes on where nothing else happens has brought about nothing.
         let same = changes.is_empty() && next.at_the_times_of(&self.commit) == self.commit;
         let epoch = self.base + 1 + gathered.next;
@@ -144,9 +164,6 @@ impl Committer {
             self.crash(Crash::Behind(gathered.commits))?;
             self.settle()?;
         }
-        if all {
-            gathered.ended = 0;
-        }
         Ok(())
     }
 
@@ -163,17 +180,21 @@ impl Committer {
         let source = &self.nodes[part.root].name;
         let mut recordings = self.recordings.iter();
         let recorded = recordings.any(|(node, this)| *node == part.root && this.is_durable());
-        for (name, position) in &part.positions {
+        for standing in &part.positions {
             let known = next
                 .sources
                 .iter_mut()
-                .find(|mark| mark.source == *source && mark.partition == *name);
+                .find(|mark| mark.source == *source && mark.partition == standing.partition);
             match known {
-                Some(mark) => (mark.position, mark.recorded) = (*position, recorded),
+                Some(mark) => {
+                    (mark.position, mark.recorded) = (standing.position, recorded);
+                    mark.place.clone_from(&standing.place);
+                }
                 None => next.sources.push(SourceMark {
                     source: source.clone(),
-                    partition: name.clone(),
-                    position: *position,
+                    partition: standing.partition.clone(),
+                    position: standing.position,
+                    place: standing.place.clone(),
                     recorded,
                 }),
             }
@@ -237,10 +258,13 @@ impl Gathered {
         self.parts.entry(part.epoch).or_default().push(part);
     }
 
-    /// Whether all operators have the next epoch behind them. Once the first has ended all will, and what
+    /// Whether all operators have the next epoch behind them. Once the first has ended in it all will end, and what
     /// they give at the end counts as a whole.
     fn is_whole(&self, operators: usize) -> bool {
-        let parts = self.parts.get(&self.next).map_or(0, Vec::len);
-        self.ended == operators || (self.ended == 0 && parts == operators)
+        let Some(parts) = self.parts.get(&self.next) else {
+            return false;
+        };
+        let lasts = parts.iter().any(|part| part.last);
+        self.ended == operators || (parts.len() == operators && !lasts)
     }
 }

@@ -55,6 +55,9 @@ pub struct SourceMark {
     /// True for a durable source: the position is that of a record of its input.
     #[serde(default)]
     pub recorded: bool,
+    /// Its position where a number cannot say it: bytes of the source's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Vec<u8>>,
 }
 
 /// What a sink had prepared on one worker.

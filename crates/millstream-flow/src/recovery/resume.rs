@@ -19,13 +19,14 @@ pub(crate) struct Resume {
     /// What is saved, in a run that saves what its steps know.
     saved: Option<Saved>,
     positions: HashMap<(String, String), u64>,
+    places: HashMap<(String, String), Vec<u8>>,
     watermarks: HashMap<(String, String), i64>,
     /// How far processing time had come: it does not go back from one run to the next.
     pub(crate) processing_ns: i64,
     /// The epoch before the first of this run.
     pub(crate) epoch: u64,
-    /// True when the flow had finished: there is nothing to do.
-    pub(crate) finished: bool,
+    /// True when the run before was killed between its last commit and its end: this one is its end.
+    pub(crate) ends_here: bool,
     /// True when shards are on other workers than before.
     pub(crate) moved: bool,
     /// True when each source reads one batch in an epoch.
@@ -40,10 +41,11 @@ impl Resume {
         Resume {
             saved: None,
             positions: HashMap::new(),
+            places: HashMap::new(),
             watermarks: HashMap::new(),
             processing_ns: BEFORE_ALL,
             epoch: 0,
-            finished: false,
+            ends_here: false,
             moved: false,
             lockstep: true,
             codecs,
@@ -66,6 +68,12 @@ impl Resume {
     pub(crate) fn position(&self, source: &str, partition: &str) -> Option<u64> {
         let key = (source.to_owned(), partition.to_owned());
         self.positions.get(&key).copied()
+    }
+
+    /// The same where a number cannot say it.
+    pub(crate) fn place(&self, source: &str, partition: &str) -> Option<&[u8]> {
+        let key = (source.to_owned(), partition.to_owned());
+        self.places.get(&key).map(Vec::as_slice)
     }
 
     /// How far event time had come for a step, or for a partition to which it gives times.
@@ -177,7 +185,7 @@ pub(crate) struct Begun {
 
 /// Opens the state directory, checks that it is of this flow, and takes the sinks back to the last commit.
 /// A first run commits an epoch of its own before it reads anything, so that sinks know where they began. A flow that was
-/// killed between its last commit and telling its sinks and sources is settled here: it does not run again.
+/// killed between its last commit and telling its sinks and sources is settled here, and that is its end.
 pub(crate) fn resume(
     flow: &str,
     parts: &Parts<'_>,
@@ -199,14 +207,15 @@ pub(crate) fn resume(
         commit.watermarks.retain(|mark| mark.step != *step);
     }
     check(flow, parts.nodes, &store, &commit, options)?;
-    let mut recordings = Vec::new();
-    if !commit.finished || commit.unsettled {
-        recordings = begin(parts, &commit, options, time_ns)?;
-        // A sink that has resumed has one state, whatever each worker had prepared.
-        commit.sinks = take_back(parts, &commit)?;
+    if options.fresh {
+        changes.extend(forget_all(&mut commit, store.saved().steps()));
     }
+    let recordings = begin(parts, &commit, options, (workers, time_ns))?;
+    // A sink that has resumed has one state, whatever each worker had prepared.
+    commit.sinks = take_back(parts, &commit)?;
+    let ends_here = commit.unsettled;
     let moved = !first && workers != commit.workers;
-    if first || adopted || !changes.is_empty() {
+    if first || adopted || options.fresh || !changes.is_empty() {
         commit.epoch += 1;
         commit.time_ns = time_ns;
         commit.workers = workers;
@@ -221,6 +230,10 @@ pub(crate) fn resume(
         .sources
         .iter()
         .map(|mark| ((mark.source.clone(), mark.partition.clone()), mark.position));
+    let places = commit.sources.iter().filter_map(|mark| {
+        let key = (mark.source.clone(), mark.partition.clone());
+        Some((key, mark.place.clone()?))
+    });
     let watermarks = commit
         .watermarks
         .iter()
@@ -228,10 +241,11 @@ pub(crate) fn resume(
     let resume = Resume {
         saved: Some(store.saved().clone()),
         positions: positions.collect(),
+        places: places.collect(),
         watermarks: watermarks.collect(),
         processing_ns: commit.processing_ns,
         epoch: commit.epoch,
-        finished: commit.finished,
+        ends_here,
         moved,
         lockstep: options.epoch.is_zero(),
         codecs: parts.codecs.clone(),
@@ -242,6 +256,16 @@ pub(crate) fn resume(
         commit,
         recordings,
     })
+}
+
+/// Forgets all that is saved; gives the records that say so.
+fn forget_all<'a>(commit: &mut Commit, steps: impl Iterator<Item = &'a str>) -> Vec<Vec<u8>> {
+    commit.sources.clear();
+    commit.sinks.clear();
+    commit.watermarks.clear();
+    (commit.finished, commit.unsettled) = (false, false);
+    commit.processing_ns = 0;
+    steps.map(record::drop_step).collect()
 }
 
 /// Takes the sinks back to the last commit; gives what each has prepared now.
@@ -290,7 +314,7 @@ fn begin(
     parts: &Parts<'_>,
     commit: &Commit,
     options: &Recovery,
-    time_ns: i64,
+    (workers, time_ns): (usize, i64),
 ) -> Result<Recordings, FlowError> {
     let mut recordings = Vec::new();
     for (node, source) in parts.sources {
@@ -304,7 +328,9 @@ fn begin(
             recovery: Some(options),
             committed: &committed,
             recorded: &recorded,
-            forget: options.drop.contains(&this.name),
+            workers,
+            had_ended: commit.finished,
+            forget: options.fresh || options.drop.contains(&this.name),
             time_ns,
         };
         let recording = source.begin(&run);

@@ -365,6 +365,9 @@ impl Store {
     /// Opens the directory, or makes it, and cuts off what follows the last commit.
     pub(crate) fn open(dir: &Path, sync: bool) -> Result<Self, FlowError> {
         let open = || {
+            if std::fs::metadata(dir).is_ok_and(|found| !found.is_dir()) {
+                return Err("it is a file; state is kept in a directory".into());
+            }
             std::fs::create_dir_all(dir)?;
             let options = Options {
                 exclusive: true,

@@ -34,6 +34,8 @@ pub(super) struct Input {
     from: From,
     kind: Kind,
     partitions: Vec<String>,
+    /// The last record of each partition that has items: an end before it was the end of a run only.
+    lasts: Vec<u64>,
     next: Option<Moment>,
 }
 
@@ -59,8 +61,8 @@ impl Input {
             what: format!("recorded input of \"{}\"", of.source),
             cause,
         };
-        let (kind, partitions) = match of.plain {
-            true => (Kind::Bytes, vec![ONLY.to_owned()]),
+        let (kind, partitions, lasts) = match of.plain {
+            true => (Kind::Bytes, vec![ONLY.to_owned()], vec![0]),
             false => look_through(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
         };
         let opened = match of.plain {
@@ -73,6 +75,7 @@ impl Input {
             from: opened.map_err(failed)?,
             kind,
             partitions,
+            lasts,
             next: None,
         };
         input.read()?;
@@ -107,7 +110,7 @@ impl Input {
 
     fn read(&mut self) -> Result<(), FlowError> {
         let next = match &mut self.from {
-            From::Recorded(recorded) => next_recorded(recorded, &self.partitions),
+            From::Recorded(recorded) => next_recorded(recorded, &self.partitions, &self.lasts),
             From::Plain(plain) => plain.next(),
         };
         self.next = next.map_err(|cause| FlowError::Open {
@@ -132,36 +135,49 @@ fn recorded(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Recorded
     })
 }
 
-/// How the items are written, and the partitions in the order in which they were met.
-fn look_through(mut recorded: Recorded) -> Result<(Kind, Vec<String>), Cause> {
+/// How the items are written, the partitions in the order in which they were met, and the last record with items of each.
+fn look_through(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<u64>), Cause> {
     let mut kind = None;
-    let mut partitions: Vec<String> = Vec::new();
+    let (mut partitions, mut lasts): (Vec<String>, Vec<u64>) = Default::default();
     while let Some(batch) = recorded.next_batch()? {
-        if !partitions.iter().any(|known| known == batch.partition) {
+        let known = partitions.iter().position(|known| known == batch.partition);
+        let partition = known.unwrap_or(partitions.len());
+        if known.is_none() {
             partitions.push(batch.partition.to_owned());
+            lasts.push(0);
+        }
+        if batch.items().len() > 0 {
+            lasts[partition] = batch.sequence;
         }
         if batch.items().len() > 0 && *kind.get_or_insert(batch.kind) != batch.kind {
             let sequence = batch.sequence;
             return Err(format!("from record {sequence} on the source gave items of another form; replay what is before or behind it").into());
         }
     }
-    Ok((kind.unwrap_or(Kind::Bytes), partitions))
+    Ok((kind.unwrap_or(Kind::Bytes), partitions, lasts))
 }
 
 /// The next batch that has items or ends its partition.
-fn next_recorded(recorded: &mut Recorded, partitions: &[String]) -> Result<Option<Moment>, Cause> {
+fn next_recorded(
+    recorded: &mut Recorded,
+    partitions: &[String],
+    lasts: &[u64],
+) -> Result<Option<Moment>, Cause> {
     while let Some(batch) = recorded.next_batch()? {
         let partition = partitions.iter().position(|name| name == batch.partition);
-        let Some(partition) = partition.filter(|_| batch.ended || batch.items().len() > 0) else {
+        let ended = |partition: usize| batch.ended && lasts.get(partition) <= Some(&batch.sequence);
+        let told = |partition: &usize| ended(*partition) || batch.items().len() > 0;
+        let Some(partition) = partition.filter(told) else {
             continue;
         };
+        let ended = ended(partition);
         let mut frames = Frames::default();
         batch.copy_to(&mut frames);
         return Ok(Some(Moment {
             time_ns: i64::try_from(batch.time_ns).unwrap_or(i64::MAX),
             partition,
             frames,
-            ended: batch.ended,
+            ended,
         }));
     }
     Ok(None)

@@ -202,6 +202,37 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         Ok(())
     }
 
+    /// There is no more input in this run: where what a key gives at the end is given once, it is given now, and
+    /// the key keeps nothing. May be called again behind a failure.
+    ///
+    /// # Errors
+    /// What the logic says, with the key.
+    pub fn settle_all(
+        &mut self,
+        now: i64,
+        out: &mut impl Outputs<K, L::Out, L::In>,
+    ) -> Result<(), (K, L::Error)> {
+        if !self.logic.gives_once() {
+            return Ok(());
+        }
+        let at = Moment {
+            event: self.watermark,
+            processing: now,
+        };
+        for slot in self.table.in_order() {
+            let Some(held) = self.table.get_mut(slot) else {
+                continue;
+            };
+            let outcome = self
+                .logic
+                .on_end(&held.key, &mut held.state.state, at, out)
+                .map_err(|error| (held.key.clone(), error));
+            self.settle(slot);
+            outcome?;
+        }
+        Ok(())
+    }
+
     fn armed(&self, slot: u32) -> Moment {
         let held = self.table.get(slot);
         held.map_or(Moment::NEVER, |held| held.state.at)

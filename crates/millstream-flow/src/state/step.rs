@@ -92,6 +92,15 @@ where
         }
     }
 
+    fn give_once(
+        &mut self,
+        out: &mut impl Outputs<K, L::Out, L::In>,
+        cx: &Context,
+    ) -> Result<(), Failure> {
+        let given = self.keyed.settle_all(cx.now(), out);
+        given.map_err(|(key, error)| Self::failure(&self.name, &key, error))
+    }
+
     fn finish(
         &mut self,
         out: &mut impl Outputs<K, L::Out, L::In>,
@@ -144,6 +153,13 @@ where
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         self.keyed.restore(from)
     }
+    fn settle(
+        &mut self,
+        output: &mut (Items<K, O>, Items<K, V>),
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        self.give_once(output, cx)
+    }
     fn end(
         &mut self,
         output: &mut (Items<K, O>, Items<K, V>),
@@ -188,6 +204,9 @@ where
     }
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         self.keyed.restore(from)
+    }
+    fn settle(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
+        self.give_once(&mut Plain(output), cx)
     }
     fn end(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
         self.finish(&mut Plain(output), cx)

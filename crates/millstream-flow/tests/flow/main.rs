@@ -20,6 +20,7 @@ mod directories;
 mod durable;
 mod files;
 mod files_by_key;
+mod grown;
 mod idle;
 mod joins;
 mod keyed;

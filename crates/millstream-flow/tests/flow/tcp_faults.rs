@@ -90,7 +90,7 @@ fn a_fault_is_told_with_source_client_and_offset() {
     let said = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = said
         .lines()
-        .filter(|line| line.starts_with("millstream: "))
+        .filter(|line| line.starts_with(" WARN "))
         .collect();
     assert_eq!(lines.len(), 2, "{said}");
     for (line, what) in lines.iter().zip([
@@ -98,16 +98,27 @@ fn a_fault_is_told_with_source_client_and_offset() {
         "the stream ended inside the frame at offset 7: 5 of 7 bytes arrived",
     ]) {
         assert!(
-            line.starts_with("millstream: source \"in\": connection from 127.0.0.1:"),
+            line.starts_with(" WARN source \"in\": connection from 127.0.0.1:"),
             "{line}"
         );
         assert!(line.contains(what), "{line}");
+        assert!(line.ends_with(" source=\"in\""), "{line}");
     }
+}
+
+/// Shows what is logged on standard error.
+fn show_log() {
+    tracing_subscriber::fmt()
+        .without_time()
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 #[test]
 #[ignore = "run by the test above, as a process of its own"]
 fn two_faults() {
+    show_log();
     let long = framed(&Framing::U32, ["a".to_owned(), "x".repeat(101)]);
     assert_eq!(after(&[&long], 100).1, 1);
     let whole = framed(&Framing::U32, ["one", "two"]);
@@ -118,7 +129,7 @@ fn two_faults() {
 fn a_connection_that_cannot_be_taken_is_tried_again() {
     let output = in_own_process("tcp_faults::few_files");
     let said = String::from_utf8_lossy(&output.stderr);
-    let line = "millstream: source \"in\": cannot take a connection: ";
+    let line = " WARN source \"in\": cannot take a connection: ";
     assert!(said.contains(line), "{said}");
 }
 
@@ -126,6 +137,7 @@ fn a_connection_that_cannot_be_taken_is_tried_again() {
 #[test]
 #[ignore = "run by the test above, as a process of its own"]
 fn few_files() {
+    show_log();
     let limit = getrlimit(Resource::Nofile);
     let current = Some(64);
     setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
@@ -291,4 +303,21 @@ fn a_refused_connection_is_named_with_its_source() {
         "{text}"
     );
     assert!(text.contains("refused"), "{text}");
+}
+
+#[test]
+fn a_client_that_is_not_understood_at_all_fails_the_flow() {
+    let (source, told) = listener();
+    let (flow, out) = (Flow::new("tcp"), Collected::<String>::new());
+    flow.source("in", codec::decode(source.connections(2), codec::text))
+        .sink("out", out.sink());
+    let running = flow.start(Options::default()).unwrap();
+    let at = address(&told);
+    for _ in 0..2 {
+        let mut client = TcpStream::connect(at).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    }
+    let error = finish(running).expect_err("all of it was lost").to_string();
+    let said = "step \"in\": no message was understood in framing u32: connection from 127.0.0.1:";
+    assert!(error.starts_with(said), "{error}");
 }

@@ -268,3 +268,52 @@ fn a_client_can_be_answered_while_the_flow_goes_on() {
     drop(client);
     finish(running).unwrap();
 }
+
+#[test]
+fn a_receiver_that_is_not_up_yet_is_waited_for() {
+    let place = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = place.local_addr().unwrap();
+    drop(place);
+    let (flow, began) = (
+        Flow::new("early"),
+        std::sync::Arc::new(std::sync::Barrier::new(2)),
+    );
+    let sink = tcp::send_to(&at.to_string()).connect_timeout(WATCHDOG);
+    flow.source("in", testing::items(["one".to_owned()]))
+        .sink("out", codec::encode(sink, codec::display::<String>));
+    let starting = std::thread::spawn({
+        let began = std::sync::Arc::clone(&began);
+        move || {
+            began.wait();
+            flow.run(Options::default())
+        }
+    });
+    began.wait();
+    // Nobody listens for a while; whether or not the flow has tried by then, it is to come through.
+    std::thread::sleep(Duration::from_millis(200));
+    let listener = TcpListener::bind(at).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut found = Vec::new();
+    stream.read_to_end(&mut found).unwrap();
+    assert_eq!(found, b"\0\0\0\x03one");
+    starting.join().unwrap().expect("it runs");
+}
+
+#[test]
+fn a_receiver_that_does_not_come_is_an_error_that_names_it() {
+    let place = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = place.local_addr().unwrap();
+    drop(place);
+    let flow = Flow::new("alone");
+    let sink = tcp::send_to(&at.to_string()).connect_timeout(Duration::from_millis(30));
+    flow.source("in", testing::items(["one".to_owned()]))
+        .sink("out", codec::encode(sink, codec::display::<String>));
+    let error = flow
+        .run(Options::default())
+        .expect_err("nobody listens")
+        .to_string();
+    assert!(
+        error.contains(&format!("cannot connect to {at}: Connection refused")),
+        "{error}"
+    );
+}

@@ -79,7 +79,7 @@ impl ByteSink {
 
 /// A TCP connection to write frames to.
 #[pyfunction]
-#[pyo3(signature = (address, *, framing, encode, reconnect, numbered))]
+#[pyo3(signature = (address, *, framing, encode, reconnect, numbered, connect_timeout))]
 pub(crate) fn tcp_send_to(
     py: Python<'_>,
     address: &str,
@@ -87,9 +87,11 @@ pub(crate) fn tcp_send_to(
     encode: Option<Py<PyAny>>,
     reconnect: Option<f64>,
     numbered: bool,
+    connect_timeout: f64,
 ) -> PyResult<ByteSink> {
     let rule = self::framing(py, framing)?;
     let mut sink = tcp::send_to(address).framing(rule.clone());
+    sink = sink.connect_timeout(Duration::try_from_secs_f64(connect_timeout)?);
     if let Some(limit) = reconnect {
         sink = sink.reconnect(Duration::try_from_secs_f64(limit)?);
     }

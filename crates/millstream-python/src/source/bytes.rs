@@ -121,6 +121,9 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     fn partitions(&self) -> Result<Vec<String>, Cause> {
         self.0.partitions()
     }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.0.partitions_for(workers)
+    }
     fn open(
         &self,
         partition: usize,
@@ -129,6 +132,17 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         Ok(Box::new(UnlockedPartition(
             self.0.open(partition, resume, io)?,
+        )))
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        Ok(Box::new(UnlockedPartition(
+            self.0.open_at(partition, resume, place, io)?,
         )))
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
@@ -154,6 +168,9 @@ impl<B> Partition<B> for UnlockedPartition<B> {
     }
     fn position(&self) -> Position {
         self.0.position()
+    }
+    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
+        self.0.place()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A source written in Python: an object with `partitions()` and `open(partition, position)`, which
+//! A source written in Python: an object with `partitions()` and `open(partition, position, io)`, which
 //! gives an object with `next_batch()`, `next_awake()` and `position()`.
 
 use std::sync::Arc;
@@ -11,14 +11,16 @@ use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyInt, PyList};
 
+use super::io::{SourceIo, Watched};
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
+use crate::saving::{objects, save_object};
 use crate::show::type_name;
 
-/// How long a source that has nothing and names no moment is left alone.
+/// How long a source that has nothing, names no moment and was given nothing that wakes it is left alone.
 const ASK_AGAIN_NS: u64 = 1_000_000;
 
 /// A Python object as a source.
@@ -35,9 +37,38 @@ impl ObjectSource {
         }
     }
 
-    fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        self.source.bind(py).call_method0("partitions")?.extract()
+    /// The names of the partitions. A source that takes an argument is told how many workers there are.
+    fn names(&self, py: Python<'_>, workers: usize) -> PyResult<Vec<String>> {
+        let partitions = self.source.bind(py).getattr("partitions")?;
+        let names = match takes(&partitions, 1, "workers")? {
+            true => partitions.call1((workers,))?,
+            false => partitions.call0()?,
+        };
+        names.extract()
     }
+
+    fn open(
+        &self,
+        py: Python<'_>,
+        partition: usize,
+        position: Option<Py<PyAny>>,
+        io: SourceIo,
+    ) -> PyResult<(Py<PyAny>, bool)> {
+        let name = self.names(py, io.workers())?.into_iter().nth(partition);
+        let open = self.source.bind(py).getattr("open")?;
+        let takes_io = takes(&open, 3, "io")?;
+        let opened = match takes_io {
+            true => open.call1((name, position, io))?,
+            false => open.call1((name, position))?,
+        };
+        Ok((opened.unbind(), takes_io))
+    }
+}
+
+/// Whether a function takes so many arguments by position, the last of which is `name` or has no default.
+fn takes(function: &Bound<'_, PyAny>, count: usize, name: &str) -> PyResult<bool> {
+    let io = function.py().import("millstream._io")?;
+    io.call_method1("takes", (function, count, name))?.extract()
 }
 
 impl Source<PyBatch> for ObjectSource {
@@ -45,23 +76,46 @@ impl Source<PyBatch> for ObjectSource {
         locked(|py| type_name(self.source.bind(py)))
     }
     fn partitions(&self) -> Result<Vec<String>, Cause> {
-        locked(|py| self.names(py)).map_err(cause)
+        self.partitions_for(1)
+    }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        locked(|py| self.names(py, workers)).map_err(cause)
     }
     fn open(
         &self,
         partition: usize,
         resume: Option<Position>,
-        _: &Io,
+        io: &Io,
     ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
-        let opened = locked(|py| {
-            let name = self.names(py)?.into_iter().nth(partition);
-            let opened = self.source.bind(py).call_method1("open", (name, resume))?;
-            Ok(opened.unbind())
-        });
+        self.open_at(partition, resume, None, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
+        let (of_source, watched) = Watched::new(io);
+        let position = match place {
+            Some(mut place) => Some((objects().load)(&mut place)?),
+            None => locked(|py| {
+                Ok(resume
+                    .map(|at| at.into_pyobject(py))
+                    .transpose()?
+                    .map(|at| at.into_any().unbind()))
+            })
+            .map_err(cause)?,
+        };
+        let opened = locked(|py| self.open(py, partition, position, of_source));
+        let (partition, takes_io) = opened.map_err(cause)?;
+        let mut watched = takes_io.then_some(watched);
+        watched.as_mut().map_or(Ok(()), Watched::rest)?;
         Ok(Box::new(ObjectPartition {
-            partition: opened.map_err(cause)?,
+            partition,
             name: self.name.clone(),
             awake: None,
+            watched,
         }))
     }
 }
@@ -70,6 +124,8 @@ struct ObjectPartition {
     partition: Py<PyAny>,
     name: String,
     awake: Option<u64>,
+    /// What wakes it, if it was given that.
+    watched: Option<Watched>,
 }
 
 impl ObjectPartition {
@@ -90,26 +146,56 @@ impl ObjectPartition {
         let wait = partition
             .call_method0(intern!(py, "next_awake"))?
             .extract::<Option<f64>>()?
-            .map_or(ASK_AGAIN_NS, |seconds| (seconds.max(0.0) * 1e9) as u64);
-        self.awake = Some(now_ns().saturating_add(wait));
+            .map(|seconds| (seconds.max(0.0) * 1e9) as u64);
+        let wait = match &self.watched {
+            Some(_) => wait,
+            None => Some(wait.unwrap_or(ASK_AGAIN_NS)),
+        };
+        self.awake = wait.map(|wait| now_ns().saturating_add(wait));
         Ok(Next::Idle)
+    }
+
+    fn failed(&self, cause: Cause) -> Cause {
+        Failure::new(self.name.clone(), cause).into()
     }
 }
 
 impl Partition<PyBatch> for ObjectPartition {
     fn next_batch(&mut self, batch: &mut PyBatch, _: &mut Events<'_>) -> Result<Next, Cause> {
-        locked(|py| self.next(py, batch))
-            .map_err(|error| Failure::new(self.name.clone(), cause(error)).into())
+        let next = locked(|py| self.next(py, batch)).map_err(|error| self.failed(cause(error)))?;
+        if let (Next::Idle, Some(watched)) = (next, &mut self.watched) {
+            let rested = watched.rest();
+            rested.map_err(|cause| self.failed(cause))?;
+        }
+        Ok(next)
     }
     fn next_awake(&self) -> Option<u64> {
         self.awake
     }
     fn position(&self) -> Position {
         locked(|py| {
-            let position = self.partition.bind(py).call_method0("position");
+            let position = self
+                .partition
+                .bind(py)
+                .call_method0(intern!(py, "position"));
             position
                 .and_then(|position| position.extract())
                 .unwrap_or(0)
         })
+    }
+    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
+        locked(|py| {
+            let position = self
+                .partition
+                .bind(py)
+                .call_method0(intern!(py, "position"))?;
+            if position.is_instance_of::<PyInt>() && position.extract::<Position>().is_ok() {
+                return Ok(None);
+            }
+            let mut place = Vec::new();
+            save_object(&position, &mut place)?;
+            Ok(Some(place))
+        })
+        .map_err(|error| self.failed(cause(error)))
     }
 }

@@ -1,18 +1,138 @@
-//! The log of verbs that serve: lines on standard error.
+//! The log of verbs that serve: lines on standard error, as text or as JSON.
 
+use std::fmt;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::registry::LookupSpan;
 
-/// Log to standard error from now on, each connection that ends early too with `verbose`.
-pub(super) fn to_stderr(verbose: bool) {
-    let level = if verbose {
-        LevelFilter::DEBUG
-    } else {
-        LevelFilter::INFO
-    };
-    let log = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_target(false)
-        .with_writer(std::io::stderr);
-    // In a test that has one already, the log goes there.
-    let _ = log.try_init();
+/// What is logged, and how.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(super) struct Logging {
+    /// What is logged on standard error: error, warn, info, debug, trace or off [default: info].
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<LevelFilter>,
+    /// Log as text, or as JSON: an object a line, with time, level, target, message and the fields of the event.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    log_format: Format,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default)]
+enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+impl Logging {
+    /// Log to standard error from now on; `usual` where the level is not told.
+    pub(super) fn begin(self, usual: LevelFilter) {
+        let log = tracing_subscriber::fmt()
+            .with_max_level(self.log_level.unwrap_or(usual))
+            .with_target(false)
+            .with_writer(std::io::stderr);
+        // In a test that has one already, the log goes there.
+        let _ = match self.log_format {
+            Format::Text => log.try_init(),
+            Format::Json => log.event_format(JsonLines).try_init(),
+        };
+    }
+}
+
+/// Events as objects of JSON, one a line.
+struct JsonLines;
+
+impl<S, N> FormatEvent<S, N> for JsonLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let about = event.metadata();
+        let mut line = Fields(Map::new());
+        line.0.insert("time".to_owned(), json!(time));
+        let level = about.level().as_str().to_ascii_lowercase();
+        line.0.insert("level".to_owned(), json!(level));
+        line.0.insert("target".to_owned(), json!(about.target()));
+        event.record(&mut line);
+        writeln!(writer, "{}", Value::Object(line.0))
+    }
+}
+
+struct Fields(Map<String, Value>);
+
+impl Visit for Fields {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().to_owned(), json!(value));
+    }
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().to_owned(), json!(value));
+    }
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().to_owned(), json!(value));
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), json!(value));
+    }
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = String::new();
+        // Text in memory takes all that is written.
+        let _ = write!(text, "{value:?}");
+        self.0.insert(field.name().to_owned(), json!(text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_event_is_an_object_with_its_fields() {
+        let kept = Kept::default();
+        let to = kept.clone();
+        let log = tracing_subscriber::fmt()
+            .event_format(JsonLines)
+            .with_writer(move || to.clone())
+            .finish();
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!(queue = "work", items = 3, "it is \"full\"");
+        });
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let line: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["level"], "warn");
+        assert_eq!(line["message"], "it is \"full\"");
+        assert_eq!(
+            (&line["queue"], &line["items"]),
+            (&json!("work"), &json!(3))
+        );
+        assert!(line["time"].is_string() && text.ends_with("}\n"));
+    }
 }

@@ -88,12 +88,12 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     receiver.close()?;
     let report = &receiver.report;
     let mut text = format!(
-        "{} messages, {}B in {:.3} s from {} connection(s): {}msg/s",
+        "{} messages, {}B in {:.3} s from {} connection(s){}",
         report.messages,
         report::human(report.bytes as f64),
         report.seconds,
         report.connections,
-        report::human(report.messages_per_second),
+        report::rate(report.messages_per_second),
     );
     if let (Some(repeated), Some(missing)) = (report.repeated, report.missing) {
         text += &format!("; {repeated} repeated, {missing} missing");

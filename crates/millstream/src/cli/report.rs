@@ -27,12 +27,21 @@ pub(super) fn per_second(count: u64, seconds: f64) -> f64 {
     }
 }
 
+/// The rate as a person reads it, after what it is the rate of; nothing where an interval has no length.
+pub(super) fn rate(per_second: f64) -> String {
+    match per_second > 0.0 {
+        true => format!(": {}msg/s", human(per_second)),
+        false => String::new(),
+    }
+}
+
 /// A large number as a person reads it: `1.60 M`.
 pub(super) fn human(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{:.2} G", n / 1e9),
         n if n >= 1e6 => format!("{:.2} M", n / 1e6),
         n if n >= 1e4 => format!("{:.1} k", n / 1e3),
-        n => format!("{n:.0} "),
+        n if n >= 100.0 || n == n.trunc() => format!("{n:.0} "),
+        n => format!("{n:.1} "),
     }
 }

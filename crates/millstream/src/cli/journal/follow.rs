@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millstream_journal::Sync;
 use serde::Serialize;
+use tracing::level_filters::LevelFilter;
 
 use super::super::report;
 use super::super::stop::Stop;
@@ -60,6 +61,8 @@ pub(super) struct Args {
     /// Report as JSON at the end.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    log: log::Logging,
 }
 
 /// What was followed.
@@ -76,7 +79,7 @@ struct Report {
 
 /// Follow until a signal comes.
 pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
-    log::to_stderr(false);
+    args.log.begin(LevelFilter::INFO);
     let journals = args.leader.journals(&args.dir, &args.set)?;
     let (secret, tls) = args.trust.read()?;
     let options = FollowOptions {

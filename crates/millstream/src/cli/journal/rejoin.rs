@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
+use tracing::level_filters::LevelFilter;
 
 use super::super::report;
 use super::super::stop::Stop;
@@ -37,6 +38,8 @@ pub(super) struct Args {
     /// Report as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    log: log::Logging,
 }
 
 /// What becomes of one journal.
@@ -55,7 +58,7 @@ struct Report {
 
 /// Rejoin.
 pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
-    log::to_stderr(false);
+    args.log.begin(LevelFilter::INFO);
     let journals = args.leader.journals(&args.dir, &args.set)?;
     let (secret, tls) = args.trust.read()?;
     let options = RejoinOptions {

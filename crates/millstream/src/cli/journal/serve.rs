@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use tracing::level_filters::LevelFilter;
 
 use super::super::address;
 use super::super::stop::Stop;
@@ -51,11 +52,13 @@ pub(super) struct Args {
     /// How many followers may be connected at once.
     #[arg(long, value_name = "N", default_value_t = 64)]
     followers_max: usize,
+    #[command(flatten)]
+    log: log::Logging,
 }
 
 /// Serve until a signal comes.
 pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
-    log::to_stderr(false);
+    args.log.begin(LevelFilter::INFO);
     let tls_name = args.tls_name;
     let secret = args.secret_file.as_deref().map(Secret::read);
     let options = ServeOptions {

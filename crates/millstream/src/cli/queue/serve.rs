@@ -6,6 +6,7 @@ use millstream_queue::address::Address;
 use millstream_queue::config::Sync;
 use millstream_queue::server::{self, ServerOptions};
 use millstream_queue::session::Compat;
+use tracing::level_filters::LevelFilter;
 
 use super::super::{Failure, address, log};
 
@@ -57,11 +58,17 @@ pub(super) struct Args {
     /// Log more: each connection that ends early.
     #[arg(long, short)]
     verbose: bool,
+    #[command(flatten)]
+    log: log::Logging,
 }
 
 /// Serve until a signal comes.
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    log::to_stderr(args.verbose);
+    let usual = match args.verbose {
+        true => LevelFilter::DEBUG,
+        false => LevelFilter::INFO,
+    };
+    args.log.begin(usual);
     let own = args
         .listen
         .into_iter()

@@ -1,0 +1,140 @@
+//! What a source written in Python is given when it is opened: who opens it, and what wakes it.
+
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream_flow::error::Cause;
+use millstream_flow::poller::{Io, Readiness, Wake};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// What is to be watched, or no longer.
+enum Request {
+    Register(RawFd),
+    Unregister(RawFd),
+}
+
+type Requests = Arc<Mutex<Vec<Request>>>;
+
+/// A source's hold on the worker that reads it; may be used by any thread.
+#[pyclass(frozen, name = "SourceIo", module = "millstream._millstream")]
+pub(crate) struct SourceIo {
+    place: (usize, usize),
+    wake: Wake,
+    requests: Requests,
+}
+
+#[pymethods]
+impl SourceIo {
+    /// The number of the worker that reads the partition, from 0.
+    #[getter]
+    fn worker(&self) -> usize {
+        self.place.0
+    }
+
+    /// How many workers the run has.
+    #[getter]
+    pub(crate) fn workers(&self) -> usize {
+        self.place.1
+    }
+
+    /// Has the source asked for a batch soon, from any thread.
+    fn wake(&self) {
+        self.wake.wake();
+    }
+
+    /// Has the source asked for a batch whenever `fd`, a number or an object with `fileno()`, has input.
+    fn register(&self, fd: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.request(Request::Register(number(fd)?));
+        Ok(())
+    }
+
+    /// Watches `fd` no longer.
+    fn unregister(&self, fd: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.request(Request::Unregister(number(fd)?));
+        Ok(())
+    }
+}
+
+impl SourceIo {
+    fn request(&self, request: Request) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.push(request);
+        drop(requests);
+        self.wake.wake();
+    }
+}
+
+fn number(fd: &Bound<'_, PyAny>) -> PyResult<RawFd> {
+    let number: RawFd = match fd.getattr_opt("fileno")? {
+        Some(fileno) => fileno.call0()?.extract()?,
+        None => fd.extract()?,
+    };
+    match number {
+        0.. => Ok(number),
+        _ => Err(PyValueError::new_err(format!(
+            "{number} is no file descriptor"
+        ))),
+    }
+}
+
+/// The side of the worker: what it watches for one partition.
+pub(crate) struct Watched {
+    io: Io,
+    requests: Requests,
+    fds: Vec<(RawFd, Readiness)>,
+}
+
+impl Watched {
+    /// The two sides for a partition that is about to be opened.
+    pub(crate) fn new(io: &Io) -> (SourceIo, Self) {
+        let requests = Requests::default();
+        let of_source = SourceIo {
+            place: io.place(),
+            wake: io.wake(),
+            requests: Arc::clone(&requests),
+        };
+        let (io, fds) = (io.clone(), Vec::new());
+        (of_source, Watched { io, requests, fds })
+    }
+
+    /// Does what the source has asked for, and sees to it that it runs again where there is input.
+    pub(crate) fn rest(&mut self) -> Result<(), Cause> {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests: Vec<Request> = { requests }.drain(..).collect();
+        let named = |fd: RawFd| {
+            move |error: std::io::Error| format!("file descriptor {fd} cannot be watched: {error}")
+        };
+        for (fd, readiness) in &self.fds {
+            let gone = requests
+                .iter()
+                .any(|request| matches!(request, Request::Unregister(of) if of == fd));
+            if !gone {
+                self.io.watch_fd_again(*fd, readiness).map_err(named(*fd))?;
+            }
+        }
+        for request in requests {
+            match request {
+                Request::Register(fd) if self.fds.iter().all(|(known, _)| *known != fd) => {
+                    let readiness = self.io.watch_fd(fd).map_err(named(fd))?;
+                    self.fds.push((fd, readiness));
+                }
+                Request::Register(_) => {}
+                Request::Unregister(fd) => {
+                    for (fd, readiness) in self.fds.extract_if(.., |(known, _)| *known == fd) {
+                        self.io.forget_fd(fd, &readiness);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        for (fd, readiness) in self.fds.drain(..) {
+            self.io.forget_fd(fd, &readiness);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+"""A finished flow that is run again with its state goes on with what is new."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+import pytest
+
+
+def counts(words: Path, out: list[Any]) -> ms.Flow:
+    flow = ms.Flow("counts")
+    keyed = flow.source("words", ms.files.lines(words)).key_by(str)
+    keyed.count(emit="end").sink("out", out)
+    return flow
+
+
+def test_a_file_that_has_grown_is_counted_on(tmp_path: Path) -> None:
+    words, state, out = tmp_path / "words", tmp_path / "state", ms.testing.collect()
+    flow = counts(words, out)
+    words.write_text("a\nb\na\n")
+    ms.run(flow, state=state)
+    assert out == [("a", 2), ("b", 1)]
+    ms.run(flow, state=state)
+    assert len(out) == 2
+    with words.open("a") as file:
+        file.write("b\nc\n")
+    ms.run(flow, state=state, workers=1)
+    assert out[2:] == [("a", 2), ("b", 2), ("c", 1)]
+
+
+def test_windows_joins_and_lists_go_on(tmp_path: Path) -> None:
+    lines, state = tmp_path / "lines", tmp_path / "state"
+    windows, lists, seen = ms.testing.collect(), ms.testing.collect(), ms.testing.collect()
+    flow = ms.Flow("many")
+    numbers = flow.source("lines", ms.files.lines(lines)).map(int)
+    timed = numbers.event_time(float).key_by(lambda _: "all")
+    timed.window("tens", ms.windows.tumbling(10)).count().sink("windows", windows)
+    numbers.key_by(lambda _: "all").collect(3).sink("lists", lists)
+
+    async def later(item: int) -> int:
+        return item
+
+    asked = numbers.map_async(later, name="asked")
+    asked.key_by(lambda _: "all").count("each").sink("seen", seen)
+    lines.write_text("1\n2\n3\n11\n")
+    ms.run(flow, state=state)
+    assert [window.value for _, window in windows] == [3, 1]
+    assert [sorted(values) for _, values in lists] == [[1, 2, 3], [11]]
+    assert seen[-1] == ("all", 4)
+    with lines.open("a") as file:
+        file.write("12\n21\n")
+    ms.run(flow, state=state)
+    assert [window.value for _, window in windows[2:]] == [2, 1]
+    assert [sorted(values) for _, values in lists[2:]] == [[12, 21]]
+    assert seen[-1] == ("all", 6)
+
+
+class Growing(ms.Source):
+    """A list that somebody else appends to."""
+
+    def __init__(self, items: list[str]) -> None:
+        self.items = items
+
+    def open(self, partition: str, position: int | None) -> Growing:
+        self.at = position or 0
+        return self
+
+    def next_batch(self) -> list[str] | None:
+        batch = self.items[self.at : self.at + 2]
+        self.at += len(batch)
+        return batch or None
+
+    def next_awake(self) -> float | None:
+        return None
+
+    def position(self) -> int:
+        return self.at
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_source_of_ones_own_goes_on_behind_its_position(tmp_path: Path, durable: bool) -> None:
+    items, out = ["a", "b", "c"], ms.testing.collect()
+    source: Any = Growing(items).durable() if durable else Growing(items)
+    flow = ms.Flow("growing")
+    flow.source("items", source).sink("out", out)
+    for more in ([], ["d"], [], ["e", "f", "g"]):
+        items += more
+        ms.run(flow, state=tmp_path / "state")
+        assert out == items
+
+
+def run_program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "millstream", "run", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+PROGRAM = """
+import millstream as ms
+
+flow = ms.Flow("{name}")
+lines = flow.source("{source}", ms.files.lines("{folder}/in"))
+lines.key_by(str).count("each").sink("out", ms.files.write("{folder}/out", encode=str))
+"""
+
+
+def test_fresh_forgets_and_keeps_its_hands_off_the_state_of_others(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a\na\n")
+    ours, theirs = tmp_path / "ours.py", tmp_path / "theirs.py"
+    ours.write_text(PROGRAM.format(name="ours", source="lines", folder=tmp_path))
+    theirs.write_text(PROGRAM.format(name="theirs", source="others", folder=tmp_path))
+    state = tmp_path / "state"
+    for options in ([], [], ["--fresh"], ["--fresh"]):
+        assert run_program(ours, "--state", state, *options).returncode == 0
+        assert (tmp_path / "out").read_text() == "('a', 1)\n('a', 2)\n"
+    refused = run_program(theirs, "--state", state, "--fresh")
+    assert refused.returncode == 1
+    assert f'millstream run: flow "theirs": state in {state}: it holds state of' in refused.stderr
+    again = run_program(ours, "--state", state)
+    assert again.returncode == 0 and "nothing new since it came to its end" in again.stderr
+    assert run_program(ours, "--fresh").stderr == (
+        "millstream run: --fresh needs --state (see millstream run --help)\n"
+    )
+    assert run_program(ours, "--fresh").returncode == 2
+
+
+def test_a_mistake_in_the_description_is_bad_usage_and_names_the_flow_once(tmp_path: Path) -> None:
+    file = tmp_path / "unread.py"
+    file.write_text(
+        'import millstream as ms\nflow = ms.Flow("x")\nflow.source("in", ms.testing.items([1]))\n'
+    )
+    failed = run_program(file)
+    assert failed.returncode == 2
+    assert failed.stderr == (
+        'millstream run: flow "x": nothing reads the output of "in"; end it with a sink\n'
+    )
+
+
+def test_a_file_in_the_place_of_the_state_is_named(tmp_path: Path) -> None:
+    file, state = tmp_path / "ours.py", tmp_path / "state"
+    (tmp_path / "in").write_text("a\n")
+    state.write_text("something\n")
+    file.write_text(PROGRAM.format(name="ours", source="lines", folder=tmp_path))
+    failed = run_program(file, "--state", state)
+    assert failed.returncode == 1
+    assert failed.stderr == (
+        f'millstream run: flow "ours": state in {state}: it is a file; state is kept in a directory\n'
+    )

@@ -1,0 +1,80 @@
+"""What the engine says arrives in `logging` at the level that Python asks for; lines of `millstream run`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import millstream as ms
+import pytest
+
+PROGRAM = """
+import millstream as ms
+
+flow = ms.Flow("ages")
+texts = flow.source("texts", ms.testing.items(["31", "x", "27"])).key_by(len, name="by")
+texts.map(int, name="age", on_error="skip").sink("out", ms.testing.collect())
+"""
+
+
+def ages(count: int = 1) -> ms.Flow:
+    flow = ms.Flow("ages")
+    texts = flow.source("texts", ms.testing.items(["x"] * count)).key_by(len, name="by")
+    texts.map(int, name="age", on_error="skip").sink("out", ms.testing.collect())
+    return flow
+
+
+def test_a_skipped_item_is_a_record_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="millstream"):
+        ms.run(ages())
+    (record,) = [record for record in caplog.records if record.name.startswith("millstream")]
+    assert (record.name, record.levelname) == ("millstream.flow.policy", "WARNING")
+    assert record.getMessage().startswith("skipped: step \"age\", key 1, item 'x'")
+    assert (record.step, record.key, record.item) == ("age", "1", "'x'")  # type: ignore[attr-defined]
+
+
+def test_what_nobody_listens_to_never_reaches_python(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from millstream import _logs
+
+    reached = []
+    monkeypatch.setattr(_logs, "emit", lambda *about: reached.append(about))
+    with caplog.at_level(logging.ERROR, logger="millstream"):
+        ms.run(ages(100))
+    assert not reached
+    with caplog.at_level(logging.WARNING, logger="millstream"):
+        ms.run(ages(100))
+    assert len(reached) == 10
+
+
+def test_one_part_may_listen_at_another_level(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.ERROR, logger="millstream"),
+        caplog.at_level(logging.WARNING, logger="millstream.flow"),
+    ):
+        ms.run(ages())
+    assert "skipped" in caplog.text
+
+
+def program(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    file = folder / "ages.py"
+    file.write_text(PROGRAM)
+    command = [sys.executable, "-m", "millstream", "run", str(file), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_program_logs_text_or_json_or_nothing(tmp_path: Path) -> None:
+    text = program(tmp_path)
+    assert text.returncode == 0
+    assert text.stderr.startswith("millstream: skipped: step \"age\", key 1, item 'x'")
+    line = json.loads(program(tmp_path, "--log-format", "json").stderr)
+    assert (line["level"], line["logger"]) == ("warning", "millstream.flow.policy")
+    assert (line["step"], line["key"], line["item"]) == ("age", "1", "'x'")
+    assert line["message"].startswith("skipped: ")
+    assert program(tmp_path, "--log-level", "error").stderr == ""
+    assert program(tmp_path, "--log-level", "off").stderr == ""
+    assert program(tmp_path, "--log-level", "loud").returncode == 2

@@ -1,0 +1,223 @@
+"""Sources of one's own: what wakes them, who reads them, positions of any kind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+import pytest
+
+
+class Woken(ms.Source):
+    """Counts how often it is asked; gives what is put into a list."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.asked = 0
+        self.over = False
+        self.ready = threading.Event()
+        self.idle = threading.Event()
+
+    def open(self, partition: str, position: Any, io: ms.SourceIo) -> Woken:
+        self.io = io
+        self.ready.set()
+        return self
+
+    def next_batch(self) -> list[Any] | None:
+        self.asked += 1
+        items, self.items = self.items, []
+        if not items and self.over:
+            return None
+        if not items:
+            self.idle.set()
+        return items
+
+    def next_awake(self) -> None:
+        return None
+
+    def position(self) -> int:
+        return 0
+
+
+def running(flow: ms.Flow, **options: Any) -> threading.Thread:
+    thread = threading.Thread(target=ms.run, args=(flow,), kwargs=options, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_source_is_woken_by_another_thread_and_not_polled() -> None:
+    source, flow = Woken(), ms.Flow("woken")
+    seen = threading.Semaphore(0)
+    flow.source("in", source).inspect(lambda item: seen.release()).sink("out", ms.testing.collect())
+    thread = running(flow)
+    assert source.ready.wait(60) and source.idle.wait(60)
+    for item in range(50):
+        source.items = [item]
+        source.io.wake()
+        assert seen.acquire(timeout=60)
+    # It was asked only because it was woken: at most three times for each item, not each millisecond.
+    assert source.asked <= 50 * 3 + 10
+    threading.Event().wait(0.5)
+    assert source.asked <= 50 * 3 + 10
+    source.over = True
+    source.io.wake()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+class Reading(ms.Source):
+    """Reads a socket a byte at a time, so that it leaves input behind."""
+
+    def __init__(self, end: socket.socket, file: Any) -> None:
+        self.end = end
+        self.file = file
+        end.setblocking(False)
+
+    def open(self, partition: str, position: Any, io: ms.SourceIo) -> Reading:
+        io.register(self.file)
+        self.io = io
+        self.asleep = False
+        return self
+
+    def next_batch(self) -> list[bytes] | None:
+        # Every other time it looks away: what is there still has to wake it.
+        self.asleep = not self.asleep
+        if self.asleep:
+            return []
+        try:
+            read = self.end.recv(1)
+        except BlockingIOError:
+            return []
+        return [read] if read else None
+
+    def next_awake(self) -> None:
+        return None
+
+    def position(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("as_number", [False, True])
+def test_a_registered_socket_wakes_a_source_for_as_long_as_it_has_input(as_number: bool) -> None:
+    theirs, ours = socket.socketpair()
+    out, flow = ms.testing.collect(), ms.Flow("socket")
+    flow.source("in", Reading(ours, ours.fileno() if as_number else ours)).sink("out", out)
+    thread = running(flow)
+    for text in (b"hel", b"lo"):
+        theirs.sendall(text)
+    theirs.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert b"".join(out) == b"hello"
+    ours.close()
+
+
+def test_what_cannot_be_watched_is_an_error_that_names_it(tmp_path: Path) -> None:
+    class Wrong(Woken):
+        fd = -1
+
+        def open(self, partition: str, position: Any, io: ms.SourceIo) -> Woken:
+            io.register(self.fd)
+            return super().open(partition, position, io)
+
+    source, flow = Wrong(), ms.Flow("wrong")
+    flow.source("in", source).sink("out", ms.testing.collect())
+    with (tmp_path / "file").open("w") as file:
+        source.fd = file.fileno()
+        with pytest.raises(OSError, match=f"file descriptor {file.fileno()} cannot be watched"):
+            ms.run(flow)
+    source.fd = -1
+    with pytest.raises(ms.FlowError, match="-1 is no file descriptor"):
+        ms.run(flow)
+
+
+class Dealt(ms.Source):
+    def partitions(self, workers: int) -> list[str]:
+        return [f"of {worker}" for worker in range(workers)]
+
+    def open(self, partition: str, position: Any, io: ms.SourceIo) -> Dealt:
+        dealt = Dealt()
+        dealt.batches = [[(partition, io.worker, io.workers)]]
+        return dealt
+
+    def next_batch(self) -> Any:
+        return self.batches.pop() if self.batches else None
+
+    def next_awake(self) -> None:
+        return None
+
+    def position(self) -> int:
+        return 0
+
+    batches: list[Any]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_source_knows_worker_and_number_of_workers(workers: int) -> None:
+    out, flow = ms.testing.collect(), ms.Flow("dealt")
+    flow.source("in", Dealt()).sink("out", out)
+    ms.run(flow, workers=workers)
+    assert sorted(out) == [(f"of {worker}", worker, workers) for worker in range(workers)]
+
+
+class Pages(ms.Source):
+    """A service that gives pages, each with an opaque token for the next."""
+
+    def __init__(self, tokens: list[Any], pages: int) -> None:
+        self.tokens = tokens
+        self.pages = pages
+
+    def open(self, partition: str, position: Any) -> Pages:
+        self.tokens.append(position)
+        self.page = 0 if position is None else position["page"]
+        return self
+
+    def next_batch(self) -> list[int] | None:
+        if self.page == self.pages:
+            return None
+        self.page += 1
+        return [self.page]
+
+    def next_awake(self) -> None:
+        return None
+
+    def position(self) -> Any:
+        return {"page": self.page, "token": b"\xff" * self.page, "at": ("x", 1.5)}
+
+
+def test_a_position_is_any_value_that_can_be_pickled(tmp_path: Path) -> None:
+    tokens: list[Any] = []
+    out = ms.testing.collect()
+    source, flow = Pages(tokens, 3), ms.Flow("pages")
+    flow.source("in", source).sink("out", out)
+    ms.run(flow, state=tmp_path)
+    source.pages = 5
+    ms.run(flow, state=tmp_path)
+    assert out == [1, 2, 3, 4, 5]
+    assert tokens == [None, {"page": 3, "token": b"\xff" * 3, "at": ("x", 1.5)}]
+
+
+def test_a_position_that_cannot_be_pickled_or_fails_names_the_source(tmp_path: Path) -> None:
+    class Bad(Pages):
+        bad: Any
+
+        def position(self) -> Any:
+            return self.bad()
+
+    source, flow = Bad([], 3), ms.Flow("pages")
+    flow.source("in", source).sink("out", ms.testing.collect())
+    source.bad = lambda: threading.Lock()
+    with pytest.raises(ms.StepError, match='step "in".*pickle'):
+        ms.run(flow, state=tmp_path / "one")
+    source.bad = lambda: 1 / 0
+    with pytest.raises(ms.StepError, match='step "in".*division'):
+        ms.run(flow, state=tmp_path / "two")
+    durable = ms.Flow("pages")
+    durable.source("in", Pages([], 3).durable()).sink("out", ms.testing.collect())
+    with pytest.raises(ms.StepError, match="positions of a durable source are whole numbers"):
+        ms.run(durable, state=tmp_path / "three")
+    assert os.listdir(tmp_path)

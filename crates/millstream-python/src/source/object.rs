@@ -58,8 +58,12 @@ impl Source<PyBatch> for ObjectSource {
             let opened = self.source.bind(py).call_method1("open", (name, resume))?;
             Ok(opened.unbind())
         });
+        let partition = opened.map_err(cause)?;
+        let limited = locked(|py| partition.bind(py).hasattr(intern!(py, "_limit")));
         Ok(Box::new(ObjectPartition {
-            partition: opened.map_err(cause)?,
+            partition,
+            limited: limited.map_err(cause)?,
+            limit: 0,
             name: self.name.clone(),
             awake: None,
         }))
@@ -69,12 +73,19 @@ impl Source<PyBatch> for ObjectSource {
 struct ObjectPartition {
     partition: Py<PyAny>,
     name: String,
+    /// Whether it is one of ours that gives no more items than its `_limit` says, and what that says.
+    limited: bool,
+    limit: usize,
     awake: Option<u64>,
 }
 
 impl ObjectPartition {
-    fn next(&mut self, py: Python<'_>, batch: &mut PyBatch) -> PyResult<Next> {
+    fn next(&mut self, py: Python<'_>, batch: &mut PyBatch, limit: usize) -> PyResult<Next> {
         let partition = self.partition.bind(py);
+        if self.limited && self.limit != limit {
+            self.limit = limit;
+            partition.setattr(intern!(py, "_limit"), limit)?;
+        }
         let next = partition.call_method0(intern!(py, "next_batch"))?;
         if next.is_none() {
             return Ok(Next::End);
@@ -97,8 +108,8 @@ impl ObjectPartition {
 }
 
 impl Partition<PyBatch> for ObjectPartition {
-    fn next_batch(&mut self, batch: &mut PyBatch, _: &mut Events<'_>) -> Result<Next, Cause> {
-        locked(|py| self.next(py, batch))
+    fn next_batch(&mut self, batch: &mut PyBatch, events: &mut Events<'_>) -> Result<Next, Cause> {
+        locked(|py| self.next(py, batch, events.limit()))
             .map_err(|error| Failure::new(self.name.clone(), cause(error)).into())
     }
     fn next_awake(&self) -> Option<u64> {

@@ -17,12 +17,14 @@ from ._types import T_co
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
+    from os import PathLike
     from typing import Any, Literal, TypeAlias, TypeGuard
 
     from typing_extensions import TypeIs
 
     from ._clocks import Clock
     from ._errors import dead_letter
+    from ._handle import Running
     from ._keyed import KeyedStream
     from ._time import Seconds
     from ._types import AnySink, AnySource, K, Time, U
@@ -95,6 +97,36 @@ class Flow(Verbs):
         if not name:
             raise FlowUsageError(f'flow "{self.name}": a source needs a name')
         return Stream(self._flow.source(name, source, on_error))
+
+    def start(
+        self,
+        workers: int = 1,
+        spin: bool = False,
+        clock: _millstream.VirtualClock | None = None,
+        state: str | PathLike[str] | None = None,
+        epoch: float = 1.0,
+        sync: bool = True,
+        drop_state: Iterable[str] = (),
+        fresh: bool = False,
+    ) -> Running:
+        """Starts the flow on threads of its own, and gives what stops it and waits for it.
+
+        The arguments are those of :func:`millstream.run`, and so are the errors.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("ticks"), ms.testing.collect()
+        >>> flow.source("ticks", ms.generate(lambda: iter(int, 1), rate=1000)).sink("out", out)
+        >>> with flow.start() as running:
+        ...     try:
+        ...         report = running.wait(timeout=0.1)
+        ...     except TimeoutError:
+        ...         pass  # it has no end: the block stops it
+        """
+        from ._handle import Running
+        from ._run import checked
+
+        saving = checked(workers, state, epoch, sync, drop_state, fresh)
+        return Running(_millstream.start(self._flow, workers, spin, clock, saving))
 
     def describe(self, format: Literal["text", "json", "mermaid"] = "text") -> str:
         """The graph of the flow.

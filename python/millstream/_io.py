@@ -120,9 +120,10 @@ class _Generating:
         self.batch_size = batch_size
         self.start = monotonic() - (made / rate if rate else 0)
         self.made = made
+        self._limit = batch_size
 
     def next_batch(self) -> list[Any] | None:
-        size = self.batch_size
+        size = min(self.batch_size, self._limit)
         if self.rate is not None:
             size = min(size, int((monotonic() - self.start) * self.rate) + 1 - self.made)
             if size <= 0:

@@ -3,7 +3,8 @@ starts.
 
 It speaks with the benchmark in lines of JSON. Out: where it listens; that the initial quotes are handled; at
 the end what it measured. In, before the end: when the senders' schedule started, and the nanoseconds between
-two messages.
+two messages; then when the senders ended, and the messages that were due and never sent, in groups of a first
+message and a count.
 
 End-to-end latency is taken batch by batch: every message of a batch is given the age of its first one at the
 moment in which the whole batch is handled, which is never less than its own.
@@ -48,6 +49,11 @@ class Probe:
                 return []
         self.rows.extend((first, len(values), time.monotonic_ns()))
         return []
+
+    def unsent(self, end_ns: int, groups: list[tuple[int, int]]) -> None:
+        """Books what was due and never sent, as late as it was at the end."""
+        for first, count in groups:
+            self.rows.extend((first, count, end_ns))
 
     def latencies(self, start_ns: int, interval_ns: float) -> dict[str, float]:
         """Percentiles in microseconds, each batch weighted by its length."""
@@ -104,6 +110,8 @@ def main(results_at: str, spin: bool) -> None:
 
     cpu = time.process_time() - probe.cpu_start
     schedule = json.loads(sys.stdin.readline())
+    ended = json.loads(sys.stdin.readline())
+    probe.unsent(ended["end_ns"], ended["unsent"])
     end_to_end = (
         probe.latencies(schedule["start_ns"], schedule["interval_ns"]) if schedule["start_ns"] else None
     )

@@ -29,6 +29,7 @@ __all__ = [
     "DurableSource",
     "Field",
     "Flow",
+    "Handle",
     "Interface",
     "Journal",
     "JournalCursor",
@@ -68,6 +69,7 @@ __all__ = [
     "run",
     "saved_states",
     "shown_state",
+    "start",
     "service_export",
     "service_has_input",
     "service_history",
@@ -345,11 +347,20 @@ class Report:
     def to_json(self) -> str: ...
 
 @final
+class Handle:
+    def stop(self) -> None: ...
+    def ended_within(self, seconds: float) -> bool: ...
+    def report(self) -> Report | None: ...
+    def finish(self) -> Report | None: ...
+
+@final
 class Stopper:
     def __new__(cls) -> Self: ...
     def stop(self) -> None: ...
     @property
     def stopped(self) -> bool: ...
+    @property
+    def ended(self) -> bool: ...
 
 @final
 class Rehearsal:
@@ -429,6 +440,13 @@ def run(
     stopper: Stopper,
     rehearsal: Rehearsal | None,
 ) -> Report: ...
+def start(
+    flow: Flow,
+    workers: int,
+    spin: bool,
+    clock: VirtualClock | None,
+    recovery: object,
+) -> Handle: ...
 def shown_state(how: int, written: bytes) -> str | None: ...
 def saved_states(dir: str | PathLike[str]) -> list[tuple[str, Any, int, bytes]]: ...
 def tcp_listen(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 
 from . import _millstream
 from ._errors import FlowUsageError
@@ -42,9 +44,13 @@ def run(
     whose saved state is to be forgotten; ``fresh`` forgets all that is saved of this flow, and begins anew. A
     directory with the state of another flow is an error, and is left as it is.
 
-    SIGINT and SIGTERM drain the flow: its sources end, what was read is processed and flushed, and ``run``
-    returns as usual. A second signal does not wait any longer: KeyboardInterrupt. In other threads than the
-    main one Python sees no signals.
+    SIGINT and SIGTERM end the flow: its sources read no more, what is in its steps is finished and flushed,
+    and ``run`` returns as usual. What is not finished within a second is abandoned behind the item that each
+    worker has in hand: with ``state`` the next start takes it up from the last commit, without it is dropped,
+    and standard error says how many items that were. A second signal does not wait at all:
+    KeyboardInterrupt. In IPython and Jupyter an interrupt ends the flow in the same way and raises
+    KeyboardInterrupt behind that, so that no further cell runs. In other threads than the main one Python
+    sees no signals.
 
     While a flow runs, the collector of reference cycles runs less often, unless ``gc.set_threshold`` was used
     before.
@@ -55,19 +61,31 @@ def run(
     """
     if not isinstance(flow, Flow):
         raise FlowUsageError(f"run takes a Flow, not {flow!r}")
-    if not isinstance(workers, int) or not 1 <= workers <= 256:
-        raise FlowUsageError(f"workers is a number from 1 to 256, not {workers!r}")
     if not metrics_interval > 0:
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
-    saving = None
+    saving = checked(workers, state, epoch, sync, drop_state, fresh)
+    return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock)
+
+
+def checked(
+    workers: int,
+    state: str | os.PathLike[str] | None,
+    epoch: float,
+    sync: bool,
+    drop_state: Iterable[str],
+    fresh: bool,
+) -> Saving | None:
+    """Where a run keeps its state, its options found good."""
+    if not isinstance(workers, int) or not 1 <= workers <= 256:
+        raise FlowUsageError(f"workers is a number from 1 to 256, not {workers!r}")
     if state is not None:
         if not epoch >= 0:
             raise FlowUsageError(f"epoch is a number of seconds, not {epoch!r}")
-        saving = Saving(os.fspath(state), epoch, sync, list(drop_state), fresh=bool(fresh))
-    elif drop_state or fresh:
+        return Saving(os.fspath(state), epoch, sync, list(drop_state), fresh=bool(fresh))
+    if drop_state or fresh:
         name = "drop_state" if drop_state else "fresh"
         raise FlowUsageError(f"{name} needs the directory that holds the state: state=")
-    return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock)
+    return None
 
 
 class Saving:
@@ -107,12 +125,44 @@ def run_saving(
     restore_signals = _leave_signals if here else hook_signals(stopper)
     restore_collector = _calm_collector()
     try:
-        return _millstream.run(
+        report = _millstream.run(
             flow._flow, workers, spin, on_metrics, metrics_interval, clock, saving, stopper, rehearsal
         )
+    except BaseException:
+        if not stopper.ended:
+            _abandoned.append(stopper)
+        raise
     finally:
         restore_collector()
         restore_signals()
+    if stopper.stopped and in_notebook():
+        raise KeyboardInterrupt
+    return report
+
+
+_abandoned: list[_millstream.Stopper] = []
+"""Flows that were not waited for, because a second signal came."""
+
+
+@atexit.register
+def _leave() -> None:
+    """Ends a process whose abandoned workers are still inside a step: an interpreter cannot be taken down
+    under them. It was registered early, so that this runs behind what others have registered."""
+    if all(stopper.ended for stopper in _abandoned):
+        return
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            # Nobody is left to be told.
+            pass
+    os._exit(130)
+
+
+def in_notebook() -> bool:
+    """Whether IPython runs this: cells that wait behind an interrupted one are not to run."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
 
 
 DEFAULT_THRESHOLDS = (700, 10, 10), (2000, 10, 0), (2000, 10, 10)

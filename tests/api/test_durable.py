@@ -71,9 +71,11 @@ def test_frames_are_recorded_as_they_are_and_kept_on_request(tmp_path: Path) -> 
     ms.run(flow, state=tmp_path / "state")
     assert out == ["one", "two", "three"]
     with ms.Journal(tmp_path / "state" / "inputs" / "a%2fb", mode="r") as journal:
-        first, batch, last, _ended = [record.body for record in journal]
-    assert first[4:8] == bytes(4) and batch[:2] == b"\1\0"
-    assert batch.endswith(b"one\r\ntwo") and last.endswith(b"three")
+        first, *batches, _ended = [record.body for record in journal]
+    assert first[4:8] == bytes(4) and all(batch[:2] == b"\1\0" for batch in batches)
+    # How many frames a batch has is up to the pace of the flow.
+    kept = b"".join(batches)
+    assert kept.index(b"one") < kept.index(b"two") < kept.index(b"three")
 
 
 def test_a_durable_source_needs_a_state_directory() -> None:

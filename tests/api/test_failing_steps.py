@@ -95,9 +95,9 @@ class BadSource(ms.Source):
 STEPS: dict[str, tuple[Any, type[BaseException], str | None]] = {
     "exception": (lambda s: s.map(raises(ValueError("no")), name="s"), ValueError, "2"),
     "recursion": (lambda s: s.map(deep, name="s"), RecursionError, "1"),
-    "wrong type": (lambda s: s.map_batch(lambda batch: tuple(batch), name="s"), TypeError, "a batch of 3"),
+    "wrong type": (lambda s: s.map_batch(lambda batch: tuple(batch), name="s"), TypeError, "a batch of 1"),
     "none for a list": (lambda s: s.flat_map(lambda n: None, name="s"), TypeError, "1"),
-    "none for a batch": (lambda s: s.map_batch(lambda batch: None, name="s"), TypeError, "a batch of 3"),
+    "none for a batch": (lambda s: s.map_batch(lambda batch: None, name="s"), TypeError, "a batch of 1"),
     "second state": (
         lambda s: s.key_by(int).stateful("s", list.append, state=Second(ValueError())),
         ValueError,

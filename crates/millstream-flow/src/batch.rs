@@ -22,6 +22,9 @@ pub trait Batch: Default + Clone + Send + 'static {
     }
     /// Drops the items and keeps the memory.
     fn clear(&mut self);
+    /// Takes the first `count` items out, or all if there are fewer; the others stay, in order.
+    #[must_use]
+    fn take_first(&mut self, count: usize) -> Self;
 }
 
 impl<T: Data> Batch for Vec<T> {
@@ -30,6 +33,10 @@ impl<T: Data> Batch for Vec<T> {
     }
     fn clear(&mut self) {
         Vec::clear(self);
+    }
+    fn take_first(&mut self, count: usize) -> Self {
+        let rest = self.split_off(count.min(Vec::len(self)));
+        std::mem::replace(self, rest)
     }
 }
 
@@ -42,6 +49,11 @@ impl<A: Batch, B: Batch> Batch for (A, B) {
         self.0.clear();
         self.1.clear();
     }
+    fn take_first(&mut self, count: usize) -> Self {
+        let first = self.0.take_first(count);
+        let left = count - first.len();
+        (first, self.1.take_first(left))
+    }
 }
 
 impl Batch for Frames {
@@ -50,5 +62,50 @@ impl Batch for Frames {
     }
     fn clear(&mut self) {
         self.spans.clear();
+    }
+    fn take_first(&mut self, count: usize) -> Self {
+        Frames::take_first(self, count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_items_go_and_the_others_stay() {
+        let mut items = vec![1, 2, 3];
+        assert_eq!((items.take_first(2), &items), (vec![1, 2], &vec![3]));
+        assert_eq!((items.take_first(9), items.is_empty()), (vec![3], true));
+        let mut both = (vec![1, 2], vec!['a', 'b', 'c']);
+        assert_eq!(both.take_first(1), (vec![1], vec![]));
+        assert_eq!(both.take_first(2), (vec![2], vec!['a']));
+        assert_eq!(both, (vec![], vec!['b', 'c']));
+    }
+
+    #[test]
+    fn frames_that_are_parted_know_where_they_came_from() {
+        let mut frames = Frames {
+            data: b"ab\ncd\nef\n".to_vec(),
+            spans: vec![(0, 2), (3, 5), (6, 8)],
+            offset: 100,
+        };
+        for (count, bodies, places) in [
+            (1, vec!["ab"], vec![100]),
+            (0, vec![], vec![]),
+            (5, vec!["cd", "ef"], vec![103, 106]),
+        ] {
+            let first = frames.take_first(count);
+            let found: Vec<&[u8]> = first.iter().collect();
+            let bodies: Vec<&[u8]> = bodies.into_iter().map(str::as_bytes).collect();
+            assert_eq!(found, bodies);
+            let found: Vec<u64> = first
+                .spans
+                .iter()
+                .map(|span| first.offset + u64::from(span.0))
+                .collect();
+            assert_eq!(found, places);
+        }
+        assert!(frames.is_empty());
     }
 }

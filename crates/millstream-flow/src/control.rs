@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use mio::Waker;
 
+use crate::clock::now_ns;
 use crate::error::FlowError;
 use crate::metrics::StepMetrics;
+use crate::pace::Slow;
 use crate::rehearsal::Rehearsal;
 use crate::run::Around;
 
@@ -17,9 +19,14 @@ const SUSPENDED: u8 = Phase::Suspended as u8;
 const RUNNING: u8 = 0;
 const DRAINING: u8 = 1;
 const ABORTED: u8 = 2;
+const ABANDONED: u8 = 3;
 
 /// What may be on its way to one worker before sources hold back: so many items in full batches.
-const IN_FLIGHT_MAX: usize = 1 << 16;
+const IN_FLIGHT_MAX: u64 = 1 << 16;
+/// The low bits of what is on its way are its weight, the high bits its items.
+const WEIGHT_BITS: u32 = 32;
+/// For how long a worker counts as slow that has not said so again.
+const SLOW_NS: u64 = 2_000_000_000;
 /// A batch counts for so many items at least. Few items are few because they are large: a read of
 /// 64 KiB holds them, so that this bounds the bytes on their way too.
 pub(crate) const BATCH_WEIGHT: usize = 256;
@@ -30,14 +37,47 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// One worker, as the others see it.
-#[derive(Default)]
 struct Peer {
     waker: OnceLock<Arc<Waker>>,
     sleeping: AtomicBool,
-    in_flight: AtomicUsize,
+    /// What is on its way to it: the sum of weights and, above them, that of items.
+    in_flight: AtomicU64,
+    /// So many items may be on their way to it, as long as it is slow. One until it has handled some.
+    in_flight_items_max: AtomicUsize,
+    /// So many items fit into a turn of it, if it was slow at [`slow_at_ns`](Self::slow_at_ns).
+    turn_items: AtomicUsize,
+    slow_at_ns: AtomicU64,
     /// How often something was sent to it.
     deliveries: AtomicU64,
     snapshot: Mutex<Vec<StepMetrics>>,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Peer {
+            waker: OnceLock::new(),
+            sleeping: AtomicBool::new(false),
+            in_flight: AtomicU64::new(0),
+            in_flight_items_max: AtomicUsize::new(1),
+            turn_items: AtomicUsize::new(usize::MAX),
+            slow_at_ns: AtomicU64::new(0),
+            deliveries: AtomicU64::new(0),
+            snapshot: Mutex::default(),
+        }
+    }
+}
+
+/// What counts for a packet of so many items: its weight and its items.
+fn load(items: usize) -> u64 {
+    (items as u64) << WEIGHT_BITS | items.max(BATCH_WEIGHT) as u64
+}
+
+/// The weight and the items of such a sum.
+fn parts(load: u64) -> (u64, usize) {
+    (
+        load & ((1 << WEIGHT_BITS) - 1),
+        (load >> WEIGHT_BITS) as usize,
+    )
 }
 
 /// Shared by the workers and by whoever started them.
@@ -54,6 +94,8 @@ pub struct Control {
     phase: AtomicU8,
     /// Sources with input left, of all workers; counted with recovery only.
     live_sources: AtomicUsize,
+    /// Items that sources have read and not handed on, because they were more than fit into a turn.
+    held: AtomicUsize,
     /// Raised when sources should look at the above.
     bell: AtomicU64,
     rehearsal: Option<Arc<Rehearsal>>,
@@ -65,6 +107,28 @@ pub struct Control {
     last_epoch: AtomicU64,
     /// Whether a source has read anything in this run.
     has_input: AtomicBool,
+}
+
+/// What has been handled of what was on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Relief(u64);
+
+impl Relief {
+    /// A packet, or the part of one, of which so many items were left and so many are left now.
+    pub(crate) fn of(before: usize, left: usize) -> Self {
+        Relief(match left {
+            0 => load(before),
+            left => load(before) - load(left),
+        })
+    }
+
+    pub(crate) fn is_nothing(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn add(&mut self, other: Relief) {
+        self.0 += other.0;
+    }
 }
 
 /// How far a run with recovery has come.
@@ -91,6 +155,7 @@ impl Control {
             epoch: AtomicU64::new(0),
             phase: AtomicU8::new(Phase::Running as u8),
             live_sources: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             bell: AtomicU64::new(0),
             rehearsal: None,
             keeps_state: AtomicBool::new(false),
@@ -252,16 +317,53 @@ impl Control {
         self.state.load(Ordering::Relaxed) != RUNNING
     }
 
-    /// True once the flow has failed.
+    /// True once the flow has failed, or was [abandoned](Self::abandon).
     #[must_use]
     pub fn aborted(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == ABORTED
+        self.state.load(Ordering::Relaxed) >= ABORTED
+    }
+
+    /// True once the flow was [abandoned](Self::abandon).
+    #[must_use]
+    pub fn abandoned(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == ABANDONED
+    }
+
+    /// Ends the run without waiting for what is in its steps: each worker finishes the item in hand. Nothing more is
+    /// committed; with a state directory the next start takes up what was not.
+    pub fn abandon(&self) {
+        self.enter(Phase::Suspended);
+        let (order, fails) = (Ordering::SeqCst, Ordering::SeqCst);
+        for from in [RUNNING, DRAINING] {
+            let _ = self.state.compare_exchange(from, ABANDONED, order, fails);
+        }
+        self.bell.fetch_add(1, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// Items that are on their way between operators, or read and not handed on.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        let peers = self.peers.iter();
+        let sent: usize = peers
+            .map(|peer| parts(peer.in_flight.load(Ordering::SeqCst)).1)
+            .sum();
+        sent + self.held.load(Ordering::SeqCst)
+    }
+
+    /// A source holds so many items more, and so many less.
+    pub(crate) fn hold(&self, more: usize, less: usize) {
+        self.held.fetch_add(more, Ordering::SeqCst);
+        self.held.fetch_sub(less, Ordering::SeqCst);
     }
 
     /// Ends the run at once; the first failure is the one that is reported.
     pub(crate) fn fail(&self, error: FlowError) {
-        lock(&self.failure).get_or_insert(error);
-        self.state.store(ABORTED, Ordering::SeqCst);
+        // What fails because nobody waits for it any more is no failure.
+        if !self.abandoned() {
+            lock(&self.failure).get_or_insert(error);
+            self.state.store(ABORTED, Ordering::SeqCst);
+        }
         self.wake_all();
     }
 
@@ -315,26 +417,57 @@ impl Control {
     pub(crate) fn sent(&self, to: usize, items: usize) {
         let peer = &self.peers[to];
         peer.deliveries.fetch_add(1, Ordering::SeqCst);
-        peer.in_flight
-            .fetch_add(items.max(BATCH_WEIGHT), Ordering::SeqCst);
+        peer.in_flight.fetch_add(load(items), Ordering::SeqCst);
     }
 
     pub(crate) fn handled(&self, worker: usize, items: usize) {
-        self.relieve(worker, items.max(BATCH_WEIGHT));
+        self.relieve(worker, Relief::of(items, 0));
     }
 
     /// What counted for so much has been processed and flushed.
-    pub(crate) fn relieve(&self, worker: usize, weight: usize) {
+    pub(crate) fn relieve(&self, worker: usize, relief: Relief) {
         self.peers[worker]
             .in_flight
-            .fetch_sub(weight, Ordering::SeqCst);
+            .fetch_sub(relief.0, Ordering::SeqCst);
     }
 
     /// True when some worker has so much before it that sources should hold back.
     pub(crate) fn congested(&self) -> bool {
-        self.peers
-            .iter()
-            .any(|peer| peer.in_flight.load(Ordering::Relaxed) > IN_FLIGHT_MAX)
+        self.peers.iter().any(|peer| {
+            let (weight, items) = parts(peer.in_flight.load(Ordering::Relaxed));
+            weight > IN_FLIGHT_MAX || items > peer.in_flight_items_max.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Says what a worker can take, that has handled what was sent to it.
+    pub(crate) fn set_slow(&self, worker: usize, slow: Option<Slow>) {
+        let peer = &self.peers[worker];
+        let no_limit = Slow {
+            turn: usize::MAX,
+            in_flight: usize::MAX,
+        };
+        let limits = slow.unwrap_or(no_limit);
+        peer.turn_items.store(limits.turn, Ordering::Relaxed);
+        peer.slow_at_ns.store(now_ns(), Ordering::Relaxed);
+        peer.in_flight_items_max
+            .store(limits.in_flight, Ordering::Relaxed);
+    }
+
+    /// How many items at once any worker can take.
+    pub(crate) fn turn_items(&self) -> usize {
+        let peers = self.peers.iter();
+        let slow = peers.filter_map(|peer| {
+            let items = peer.turn_items.load(Ordering::Relaxed);
+            let recent = || {
+                now_ns()
+                    < peer
+                        .slow_at_ns
+                        .load(Ordering::Relaxed)
+                        .saturating_add(SLOW_NS)
+            };
+            (items != usize::MAX && recent()).then_some(items)
+        });
+        slow.min().unwrap_or(usize::MAX)
     }
 
     /// True when nothing is on its way between operators. What one worker passes on to another while we look is seen as a
@@ -365,6 +498,12 @@ impl Control {
     pub(crate) fn worker_ended(&self) {
         *lock(&self.ended) += 1;
         self.all_ended.notify_all();
+    }
+
+    /// True once all workers have ended; waits for that `limit` at most.
+    #[must_use]
+    pub fn ended_within(&self, limit: Duration) -> bool {
+        self.wait_ended(limit)
     }
 
     /// Waits until every worker has ended, `limit` at most; true when they have.

@@ -196,6 +196,24 @@ impl Batch for Rows {
         self.ends.clear();
         self.rows.clear();
     }
+    fn take_first(&mut self, count: usize) -> Self {
+        let count = count.min(self.rows.len());
+        let rows = self.rows.split_off(count);
+        let first = self.rows.last().map_or(0, |(_, end)| *end);
+        let ends = self.ends.split_off(first as usize);
+        let bytes = self.ends.last().copied().unwrap_or(0);
+        let data = self.data.split_off(bytes as usize);
+        let rest = Rows {
+            data,
+            ends: ends.into_iter().map(|end| end - bytes).collect(),
+            rows: rows
+                .into_iter()
+                .map(|(offset, end)| (offset, end - first))
+                .collect(),
+            file: self.file.clone(),
+        };
+        std::mem::replace(self, rest)
+    }
 }
 
 impl Rows {

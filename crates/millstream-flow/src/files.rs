@@ -158,6 +158,7 @@ impl Format<Frames> for ReadFiles {
             start,
             cutter: Cutter::new(self.framing.clone(), self.max_frame_bytes),
             tail: Vec::new(),
+            held: Frames::default(),
             ended: false,
         }))
     }
@@ -170,6 +171,8 @@ struct FilePartition {
     cutter: Cutter,
     /// The bytes of a frame that is not whole yet.
     tail: Vec<u8>,
+    /// Frames that were read and are left for the next batches.
+    held: Frames,
     ended: bool,
 }
 
@@ -185,9 +188,45 @@ impl FilePartition {
 }
 
 impl Partition<Frames> for FilePartition {
-    fn next_batch(&mut self, batch: &mut Frames, _: &mut Events<'_>) -> Result<Next, Cause> {
+    fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        if self.held.is_empty() {
+            let next = self.read(batch)?;
+            if batch.len() > events.limit() {
+                std::mem::swap(batch, &mut self.held);
+            } else {
+                return Ok(next);
+            }
+        }
+        *batch = self.held.take_first(events.limit());
+        Ok(Next::Batch)
+    }
+    fn position(&self) -> Position {
+        match self.held.spans.first() {
+            Some((start, _)) => self.held_from(*start),
+            None => self.read_to(),
+        }
+    }
+}
+
+impl FilePartition {
+    /// The offset in the file of the first byte that was not cut into frames.
+    fn read_to(&self) -> Position {
+        self.start + self.cutter.offset()
+    }
+
+    /// The offset in the file of the held frame whose payload starts there in the buffer.
+    fn held_from(&self, start: u32) -> Position {
+        let prefix = match self.cutter.framing() {
+            Framing::Prefix { width, .. } => width.bytes() as u64,
+            Framing::Fixed(_) | Framing::Lines => 0,
+        };
+        self.held.offset + u64::from(start) - prefix
+    }
+
+    /// Reads on until there are whole frames, or no more.
+    fn read(&mut self, batch: &mut Frames) -> Result<Next, Cause> {
         while !self.ended {
-            let offset = self.position();
+            let offset = self.read_to();
             batch.data.clear();
             batch.data.append(&mut self.tail);
             let had = batch.data.len();
@@ -200,7 +239,7 @@ impl Partition<Frames> for FilePartition {
                 .map_err(|error| format!("{}: {error}", self.path.display()))?;
             let cut = self.cutter.cut(&batch.data, 0, &mut batch.spans);
             // The frames in front of a broken one are good: they go first, the error comes next.
-            let used = (self.position() - offset) as usize;
+            let used = (self.read_to() - offset) as usize;
             if let Err(error) = cut {
                 if batch.spans.is_empty() {
                     return Err(self.located(&error));
@@ -223,9 +262,6 @@ impl Partition<Frames> for FilePartition {
             }
         }
         Ok(Next::End)
-    }
-    fn position(&self) -> Position {
-        self.start + self.cutter.offset()
     }
 }
 

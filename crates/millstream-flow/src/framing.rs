@@ -183,6 +183,21 @@ impl Frames {
             .map(|&(start, end)| &self.data[start as usize..end as usize])
     }
 
+    /// Takes the first `count` frames out, or all if there are fewer; the others stay. The bytes before the first frame that
+    /// stays are dropped with the next batch.
+    #[must_use]
+    pub fn take_first(&mut self, count: usize) -> Self {
+        let count = count.min(self.spans.len());
+        let base = self.spans.first().map_or(0, |(start, _)| *start);
+        let end = self.spans[..count].last().map_or(base, |(_, end)| *end);
+        let spans = self.spans.drain(..count);
+        Frames {
+            spans: spans.map(|(from, to)| (from - base, to - base)).collect(),
+            data: self.data[base as usize..end as usize].to_vec(),
+            offset: self.offset + u64::from(base),
+        }
+    }
+
     /// Forget bytes and spans, and keep their memory for the next batch.
     pub fn clear(&mut self) {
         self.data.clear();

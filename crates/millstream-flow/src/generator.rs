@@ -100,9 +100,10 @@ impl<F> Generating<F> {
 }
 
 impl<T: Data, F: Fn(u64) -> Option<T>> Partition<Vec<T>> for Generating<F> {
-    fn next_batch(&mut self, batch: &mut Vec<T>, _: &mut Events<'_>) -> Result<Next, Cause> {
+    fn next_batch(&mut self, batch: &mut Vec<T>, events: &mut Events<'_>) -> Result<Next, Cause> {
+        let most = self.batch.min(events.limit());
         let now = if self.pace.is_some() { now_ns() } else { 0 };
-        while batch.len() < self.batch {
+        while batch.len() < most {
             if self.pace.is_some_and(|pace| self.due(pace) > now) {
                 break;
             }

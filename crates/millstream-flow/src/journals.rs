@@ -201,7 +201,8 @@ struct JournalPartition {
 }
 
 impl Partition<Frames> for JournalPartition {
-    fn next_batch(&mut self, batch: &mut Frames, _: &mut Events<'_>) -> Result<Next, Cause> {
+    fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        let most = BATCH_RECORDS.min(events.limit());
         batch.data.clear();
         batch.offset = self.reader.position();
         if let Some(followed) = &self.followed {
@@ -209,7 +210,7 @@ impl Partition<Frames> for JournalPartition {
         }
         while self.reader.position() < self.end
             && batch.data.len() < BATCH_BYTES
-            && batch.spans.len() < BATCH_RECORDS
+            && batch.spans.len() < most
         {
             let Some(record) = self.reader.next()? else {
                 break;

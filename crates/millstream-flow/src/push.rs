@@ -8,6 +8,7 @@ use crate::clock::{Clock, now_ns};
 use crate::control::{Control, Phase};
 use crate::error::{Failure, FlowError};
 use crate::metrics::StepMetrics;
+use crate::pace::{Pace, Slow};
 use crate::recovery::{Changes, Keeping, Restore};
 use crate::time::{BEFORE_ALL, NEVER, Watermark};
 
@@ -31,6 +32,10 @@ pub struct Context {
     pub(crate) now: i64,
     pub(crate) deadline: i64,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The places of this worker where connections come in that are slow, by their nodes.
+    slow: Vec<(usize, Slow)>,
+    /// Whether this worker has told the others what it can take.
+    told_pace: bool,
     /// This worker's hold on recovery, if the run has a state directory.
     pub(crate) keeping: Option<Keeping>,
     /// Stop, failure and wake-up, shared by all workers.
@@ -58,9 +63,41 @@ impl Context {
             now: BEFORE_ALL,
             deadline: NEVER,
             clock,
+            slow: Vec::new(),
+            told_pace: false,
             keeping: None,
             control,
         }
+    }
+
+    /// True where turns are not cut by the time that they take: a replay and a trial are the same each time.
+    pub(crate) fn unbounded(&self) -> bool {
+        self.control.rehearsal().is_some() || self.lockstep()
+    }
+
+    /// True when no more than one batch of a source belongs to an epoch.
+    pub(crate) fn lockstep(&self) -> bool {
+        let lockstep = |keeping: &Keeping| keeping.resume.lockstep;
+        self.keeping.as_ref().is_some_and(lockstep)
+    }
+
+    /// The place at `node` where connections come in has had a turn: those who send learn what this worker can take.
+    pub(crate) fn tell_pace(&mut self, node: usize, pace: &Pace) {
+        let known = self.slow.iter().position(|(of, _)| *of == node);
+        match (pace.slow(), known) {
+            (None, None) if self.told_pace => return,
+            (None, None) => {}
+            (None, Some(at)) => drop(self.slow.remove(at)),
+            (Some(slow), Some(at)) => self.slow[at].1 = slow,
+            (Some(slow), None) => self.slow.push((node, slow)),
+        }
+        self.told_pace = true;
+        let slow = self.slow.iter().map(|(_, slow)| *slow);
+        let least = slow.reduce(|one, other| Slow {
+            turn: one.turn.min(other.turn),
+            in_flight: one.in_flight.min(other.in_flight),
+        });
+        self.control.set_slow(self.worker, least);
     }
 
     /// True when the run ends before its input: it goes on with the next start.

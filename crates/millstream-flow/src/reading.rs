@@ -14,6 +14,7 @@ use crate::batch::Batch;
 use crate::clock::now_ns;
 use crate::error::{Cause, Failure, FlowError};
 use crate::graph::{Node, NodeId, Outlet, Root, open_error};
+use crate::pace::Pace;
 use crate::poller::Io;
 use crate::push::{Context, Push};
 use crate::recovery::Standing;
@@ -37,15 +38,11 @@ pub(crate) fn source_root<B: Batch>(
             (build.worker, build.workers),
         );
         let (opened, feeding) = open(build, &this, &source, &io);
-        let lockstep = {
+        let (lockstep, unbounded) = {
             let cx = build.context.borrow();
-            cx.keeping.as_ref().is_some_and(|k| k.resume.lockstep)
+            (cx.lockstep(), cx.unbounded())
         };
-        let open = opened.as_deref().unwrap_or_default().iter();
-        let feed = Feed {
-            workers: feeding,
-            partitions: open.map(|open| (open.index, open.name.clone())).collect(),
-        };
+        let feed = feed(feeding, opened.as_deref().unwrap_or_default());
         let (partitions, made) = segment(build, builder, &outlet, feed, opened)?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         build
@@ -55,8 +52,13 @@ pub(crate) fn source_root<B: Batch>(
         let mut reader = Reader {
             node,
             partitions,
+            next: 0,
             chain: made.chain,
             batch: B::default(),
+            held: None,
+            pace: Pace::new(1, unbounded),
+            began_ns: 0,
+            items: 0,
             activator,
             alarm: Rc::clone(&build.alarm),
             deadline: made.deadline,
@@ -90,6 +92,15 @@ pub(crate) fn source_root<B: Batch>(
         });
         Ok(())
     })
+}
+
+/// What a source gives to its chain on this worker.
+fn feed<B>(workers: usize, opened: &[Open<B>]) -> Feed {
+    let partitions = opened.iter().map(|open| (open.index, open.name.clone()));
+    Feed {
+        workers,
+        partitions: partitions.collect(),
+    }
 }
 
 /// Opens a source, or what stands in for it in a rehearsal.
@@ -160,8 +171,17 @@ struct Open<B> {
 struct Reader<B> {
     node: NodeId,
     partitions: Vec<Open<B>>,
+    /// The partition that is read next.
+    next: usize,
     chain: Box<dyn Push<B>>,
     batch: B,
+    /// What a source gave over the limit of its turn: of which partition, and when it was whole. Nothing else is read before
+    /// it is handed on, and no epoch ends within it.
+    held: Option<(B, usize, u64)>,
+    pace: Pace,
+    /// When this turn had its first batch, and the items that it has had since; 0 before that.
+    began_ns: u64,
+    items: usize,
     activator: Activator,
     alarm: Rc<RefCell<Option<u64>>>,
     deadline: Option<Rc<Cell<i64>>>,
@@ -182,6 +202,10 @@ impl<B: Batch> Reader<B> {
     fn turn(&mut self, cx: &mut Context) -> Result<(), Failure> {
         tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
         self.tell_partitions(cx);
+        (self.began_ns, self.items) = (0, 0);
+        if self.held.is_some() {
+            return self.go_on(cx);
+        }
         if cx.keeping.is_some() {
             self.keep_up(cx)?;
             if self.ended || self.partitions.is_empty() || (self.lockstep && self.has_read) {
@@ -190,30 +214,112 @@ impl<B: Batch> Reader<B> {
         }
         if cx.control.stopping() && cx.keeping.is_none() {
             self.partitions.clear();
-        } else if cx.workers > 1 && cx.control.congested() {
+        } else if cx.control.congested() {
             self.wake_at(now_ns() + CONGESTED_NS);
             return self.flush(cx);
         }
-        let mut index = 0;
-        while index < self.partitions.len() {
-            match self.read(index, cx)? {
-                Next::End => self.close(index, cx)?,
-                Next::Batch => {
-                    self.activator.activate();
-                    index += 1;
-                }
-                _ => {
-                    if let Some(at) = self.partitions[index].input.next_awake() {
-                        self.wake_at(at);
-                    }
-                    index += 1;
-                }
-            }
-        }
-        if self.partitions.is_empty() && cx.keeping.is_none() {
+        self.read_all(cx)?;
+        if self.partitions.is_empty() && cx.keeping.is_none() && self.held.is_none() {
             return self.finish(cx);
         }
-        self.flush(cx)
+        self.flush(cx)?;
+        self.learn();
+        Ok(())
+    }
+
+    /// Reads each partition once, as long as there is time; the next turn begins with the one behind.
+    fn read_all(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        for _ in 0..self.partitions.len() {
+            if self.next >= self.partitions.len() {
+                self.next = 0;
+            }
+            match self.read(self.next, cx)? {
+                Next::End => self.close(self.next, cx)?,
+                Next::Batch => {
+                    self.activator.activate();
+                    self.next += 1;
+                }
+                _ => {
+                    if let Some(at) = self.partitions[self.next].input.next_awake() {
+                        self.wake_at(at);
+                    }
+                    self.next += 1;
+                }
+            }
+            if self.held.is_some() || self.turn_is_over(cx) {
+                self.activator.activate();
+                break;
+            }
+        }
+        if self.next >= self.partitions.len() {
+            self.next = 0;
+        }
+        Ok(())
+    }
+
+    /// What those can take at once to whom this source sends.
+    fn turn_items(&self, cx: &Context) -> usize {
+        match self.pace.limit() {
+            usize::MAX => usize::MAX,
+            _ => cx.control.turn_items(),
+        }
+    }
+
+    fn turn_is_over(&self, cx: &Context) -> bool {
+        let elapsed = cx.last.saturating_sub(self.began_ns);
+        self.began_ns > 0 && self.pace.is_over(self.items, elapsed)
+    }
+
+    /// What the turn has shown of the pace of the steps behind this source.
+    fn learn(&mut self) {
+        if self.items > 0 {
+            let elapsed = now_ns().saturating_sub(self.began_ns);
+            self.pace.learn(self.items, elapsed);
+        }
+    }
+
+    /// Hands on what fits into a turn of what a source gave over the limit.
+    fn go_on(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if cx.control.congested() {
+            self.wake_at(now_ns() + CONGESTED_NS);
+            return self.flush(cx);
+        }
+        self.activator.activate();
+        let Some((mut rest, partition, stamp)) = self.held.take() else {
+            return Ok(());
+        };
+        let room = self.pace.limit().min(self.turn_items(cx));
+        let mut batch = rest.take_first(room);
+        cx.control.hold(0, batch.len());
+        if !rest.is_empty() {
+            self.held = Some((rest, partition, stamp));
+        }
+        self.hand_on(&mut batch, (partition, stamp), cx)?;
+        self.flush(cx)?;
+        self.learn();
+        Ok(())
+    }
+
+    /// Hands a batch to the steps.
+    fn hand_on(
+        &mut self,
+        batch: &mut B,
+        (partition, stamp): (usize, u64),
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let now = now_ns();
+        if self.began_ns == 0 {
+            self.began_ns = now;
+        }
+        cx.begin(stamp.min(now), now);
+        cx.partition = partition;
+        let size = batch.len();
+        let metrics = &mut cx.metrics[self.node];
+        metrics.items_out += size as u64;
+        metrics.batches += 1;
+        self.items += size;
+        self.has_read = true;
+        self.chain.push(batch, cx)
     }
 
     /// Ends the epoch when it is time, and the source when all sources of the flow have ended: what steps
@@ -293,34 +399,32 @@ impl<B: Batch> Reader<B> {
 
     /// Reads one partition for one turn.
     fn read(&mut self, index: usize, cx: &mut Context) -> Result<Next, Failure> {
+        let turn_items = self.turn_items(cx);
         let mut items = 0;
         for _ in 0..BATCHES_PER_TURN {
             cx.current = self.node;
             self.batch.clear();
+            let room = self.pace.limit().saturating_sub(self.items).max(1);
+            let room = room.min(turn_items);
             let mut events = Events {
                 cx,
                 node: self.node,
+                limit: room,
             };
             let next = self.partitions[index]
                 .input
                 .next_batch(&mut self.batch, &mut events);
             match next.map_err(|cause| self.failure(cause, cx))? {
                 Next::Batch => {
-                    let now = now_ns();
-                    cx.begin(now, now);
-                    cx.partition = self.partitions[index].index;
                     let size = self.batch.len();
-                    let metrics = &mut cx.metrics[self.node];
-                    metrics.items_out += size as u64;
-                    metrics.batches += 1;
-                    self.chain.push(&mut self.batch, cx)?;
+                    self.take(index, room, cx)?;
                     items += size;
-                    self.has_read = true;
                     if !self.noted {
                         self.noted = true;
                         cx.control.note_input();
                     }
-                    if items >= ITEMS_PER_TURN || self.lockstep {
+                    let over = self.held.is_some() || self.turn_is_over(cx);
+                    if items >= ITEMS_PER_TURN || self.lockstep || over {
                         break;
                     }
                 }
@@ -329,6 +433,20 @@ impl<B: Batch> Reader<B> {
             }
         }
         Ok(Next::Batch)
+    }
+
+    /// Takes the batch that was read: hands on what fits into this turn, and holds the rest.
+    fn take(&mut self, index: usize, room: usize, cx: &mut Context) -> Result<(), Failure> {
+        let of = (self.partitions[index].index, u64::MAX);
+        let mut batch = std::mem::take(&mut self.batch);
+        if batch.len() > room {
+            let first = batch.take_first(room);
+            cx.control.hold(batch.len(), 0);
+            self.held = Some((std::mem::replace(&mut batch, first), of.0, now_ns()));
+        }
+        let outcome = self.hand_on(&mut batch, of, cx);
+        self.batch = batch;
+        outcome
     }
 
     fn failure(&self, cause: Cause, cx: &Context) -> Failure {

@@ -42,6 +42,9 @@ use crate::time::NEVER;
 pub const WORKERS_MAX: usize = 256;
 /// The longest sleep: a sleeping worker looks about itself this often, whatever happens.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// For how long a flow that was asked to stop finishes what is in its steps. What is left then is abandoned: see
+/// [`Control::abandon`].
+const DRAIN_NS: u64 = 1_000_000_000;
 /// Steps that a busy worker makes between two looks at its sockets.
 const STEPS_PER_POLL: usize = 4;
 
@@ -65,7 +68,7 @@ pub struct Options {
     pub hold: Option<Around>,
     /// Wraps each wait of a step for the outside: the Python face lets go of its interpreter.
     pub release: Option<Around>,
-    /// Drain and end on SIGINT and SIGTERM.
+    /// Drain and end on SIGINT and SIGTERM; a second one ends the process at once, with 128 and the number of the signal.
     pub signals: bool,
     /// Where to keep state, to go on after a crash.
     pub recovery: Option<Recovery>,
@@ -421,7 +424,7 @@ fn work(
         seen: 0,
         bell: 0,
         next_report: now_ns(),
-        stop_seen: false,
+        stop_seen: None,
     };
     while cycle.step() {
         let limit = cycle.rest();
@@ -448,7 +451,8 @@ struct Cycle<'a> {
     /// What the bell showed when sources last looked about themselves.
     bell: u64,
     next_report: u64,
-    stop_seen: bool,
+    /// When this worker first saw that the flow was asked to stop.
+    stop_seen: Option<u64>,
 }
 
 impl Cycle<'_> {
@@ -463,8 +467,16 @@ impl Cycle<'_> {
             if !self.has_work() {
                 break;
             }
+            self.give_up_when_late();
         }
         true
+    }
+
+    /// A flow that was asked to stop does not work on for long.
+    fn give_up_when_late(&self) {
+        if self.stop_seen.is_some_and(|at| now_ns() > at + DRAIN_NS) {
+            self.control.abandon();
+        }
     }
 
     fn has_work(&self) -> bool {
@@ -544,8 +556,8 @@ impl Cycle<'_> {
         if self.options.workers > 1 {
             self.control.set_sleeping(self.worker.index(), false);
         }
-        if self.control.stopping() && !self.stop_seen {
-            self.stop_seen = true;
+        if self.control.stopping() && self.stop_seen.is_none() {
+            self.stop_seen = Some(now_ns());
             self.activate_sources();
         }
         let bell = self.control.bell();
@@ -577,7 +589,10 @@ impl Cycle<'_> {
 }
 
 impl Running {
-    /// Asks the flow to drain and end; [`wait`](Running::wait) tells when it has.
+    /// Asks the flow to end; [`wait`](Running::wait) tells when it has. Its sources read no more, and what is in its steps is
+    /// finished. What is not finished within a second is abandoned: each worker finishes the item in hand. With a state
+    /// directory the next start takes the rest up from the last commit; without one it is dropped, and its number is said on
+    /// standard error and by [`Control::unfinished`].
     pub fn stop(&self) {
         self.control.stop();
     }
@@ -638,6 +653,7 @@ impl Running {
             signal_hook::low_level::unregister(hook);
         }
         let threads = self.threads.take();
+        self.tell_of_the_unfinished();
         // A panic was caught inside the worker and stands in `control`.
         let _ = threads.map(|threads| threads.join());
         // The last epoch is committed by then, or its failure stands in `control`.
@@ -656,6 +672,32 @@ impl Running {
         }
     }
 
+    /// Says what an abandoned run has left.
+    fn tell_of_the_unfinished(&self) {
+        let left = self.control.unfinished();
+        if !self.control.abandoned() || left == 0 {
+            return;
+        }
+        let (name, what) = (
+            &self.name,
+            match self.control.keeps_state() {
+                true => "the next start takes them up from the last commit",
+                false => "they are dropped",
+            },
+        );
+        eprintln!("millstream: flow \"{name}\": stopped with {left} items in its steps: {what}");
+    }
+
+    /// Ends the flow without waiting for the items that its workers have in hand, and says how many items it leaves. A worker
+    /// that is inside a step ends behind that item.
+    pub fn abandon(mut self) {
+        self.control.abandon();
+        self.tell_of_the_unfinished();
+        // The threads end by themselves; to drop their guards would be to wait for them.
+        std::mem::forget(self.threads.take());
+        std::mem::forget(self.committer.take());
+    }
+
     fn call_back(&self) {
         if let Some((_, call)) = &self.options.on_metrics {
             call(&self.report());
@@ -671,11 +713,19 @@ impl Drop for Running {
     }
 }
 
-/// Raises `flag` on SIGINT and SIGTERM until the returned hooks are taken out.
+/// Raises `flag` on SIGINT and SIGTERM until the returned hooks are taken out. A signal that finds it raised ends the process.
 fn hook_signals(flag: &Arc<AtomicBool>) -> Vec<signal_hook::SigId> {
-    [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM]
-        .into_iter()
+    let mut hooks = Vec::new();
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // In this order: the shutdown looks at the flag before this signal has raised it.
+        let at_once = signal_hook::flag::register_conditional_shutdown(
+            signal,
+            128 + signal,
+            Arc::clone(flag),
+        );
         // Registering fails only for signals that may not be caught.
-        .filter_map(|signal| signal_hook::flag::register(signal, Arc::clone(flag)).ok())
-        .collect()
+        hooks.extend(at_once.ok());
+        hooks.extend(signal_hook::flag::register(signal, Arc::clone(flag)).ok());
+    }
+    hooks
 }

@@ -18,9 +18,10 @@ use timely::scheduling::Activator;
 
 use crate::batch::Batch;
 use crate::clock::now_ns;
-use crate::control::BATCH_WEIGHT;
+use crate::control::Relief;
 use crate::error::{Failure, FlowError};
 use crate::graph::{EdgeId, Node, NodeId, Outlet, Root};
+use crate::pace::Pace;
 use crate::packet::{ByAddress, Packet};
 use crate::poller::Poller;
 use crate::push::{Context, Push, Step};
@@ -180,7 +181,7 @@ struct Departure<B> {
 }
 
 impl<B: Batch> Departure<B> {
-    fn send(&mut self, to: usize, batch: &mut B, cx: &mut Context) {
+    fn send(&mut self, to: usize, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
         let items = batch.len();
         let body: Option<Box<dyn std::any::Any + Send>> = Some(Box::new(std::mem::take(batch)));
         let mut packet = Packet {
@@ -192,24 +193,33 @@ impl<B: Batch> Departure<B> {
             floor: cx.floor,
             mark: None,
         };
-        cx.control.sent(to, items);
-        if let Some(capability) = self.capabilities.borrow().get(self.port) {
-            self.output.give(capability, &mut packet);
+        match self.capabilities.borrow().get(self.port) {
+            Some(capability) => {
+                cx.control.sent(to, items);
+                self.output.give(capability, &mut packet);
+                Ok(())
+            }
+            None => Err(lost(items, "behind a step that has ended", cx)),
         }
     }
+}
+
+/// Items that cannot go on: the run ends, as they are not to be lost in silence.
+fn lost(items: usize, why: &str, cx: &Context) -> Failure {
+    let what = format!("{items} items could not be sent on: they came {why}");
+    Failure::new(cx.step_name(), what)
 }
 
 impl<B: Batch> Push<B> for Departure<B> {
     fn push(&mut self, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
         let Some(route) = &mut self.route else {
-            self.send(cx.worker, batch, cx);
-            return Ok(());
+            return self.send(cx.worker, batch, cx);
         };
         let mut parts = std::mem::take(&mut self.parts);
         route.route(batch, &mut parts)?;
         for (to, part) in parts.iter_mut().enumerate() {
             if !part.is_empty() {
-                self.send(to, part, cx);
+                self.send(to, part, cx)?;
             }
         }
         self.parts = parts;
@@ -330,19 +340,17 @@ pub(crate) fn arrival_root<B: Batch>(
             ));
             inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
         }
+        let activator = build.scope.activator_for(builder.operator_info().address);
         let feed = Feed::by(build.workers);
         let ((), made) = segment(build, builder, &outlet, feed, Ok(()))?;
         let (builder, capabilities) = (made.builder, made.capabilities);
+        let unbounded = build.context.borrow().unbounded();
         let mut arrival = Arrival {
-            node,
-            marks: Watermarks::new(marks),
             routed,
-            chain: made.chain,
             deadline: made.deadline,
-            epoch: 0,
-            processed: 0,
-            waiting: VecDeque::new(),
+            pace: Pace::new(FIRST_TURN_ITEMS, unbounded),
             capabilities: Rc::clone(&capabilities),
+            ..Arrival::new(node, Watermarks::new(marks), made.chain, activator)
         };
         let context = Rc::clone(&build.context);
         let hold = build.hold.clone();
@@ -355,7 +363,7 @@ pub(crate) fn arrival_root<B: Batch>(
                     if ended || cx.control.aborted() {
                         return false;
                     }
-                    let mut outcome = arrival.tick(cx);
+                    let mut outcome = arrival.begin(cx);
                     for (index, input) in inputs.iter_mut().enumerate() {
                         input.for_each(|capability, packet| {
                             let epoch = capability.least().copied();
@@ -415,6 +423,9 @@ pub(crate) fn tick<B: Batch>(
     chain.tick(cx)
 }
 
+/// How many items the first turn of a place has where connections come in.
+const FIRST_TURN_ITEMS: usize = 16;
+
 /// Notes when an operator that keeps time wants its next turn.
 pub(crate) fn rest(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &Context) {
     if let Some(at) = deadline {
@@ -431,14 +442,41 @@ struct Arrival<B> {
     deadline: Option<Rc<Cell<i64>>>,
     /// The epoch that this operator is in.
     epoch: Epoch,
-    /// The weight of what was processed and not flushed.
-    processed: usize,
+    pace: Pace,
+    /// When this turn took its first batch, and the items that it has taken since; 0 before that.
+    began_ns: u64,
+    items: usize,
+    /// What was processed and not flushed.
+    processed: Relief,
+    /// What came of this epoch and is left for later turns, in order.
+    pending: VecDeque<(usize, Packet)>,
     /// What came of later epochs, in the order in which it came, with the input it came by.
     waiting: VecDeque<(Epoch, usize, Packet)>,
+    activator: Activator,
     capabilities: Capabilities,
 }
 
 impl<B: Batch> Arrival<B> {
+    /// What has not been given anything yet.
+    fn new(node: NodeId, marks: Watermarks, chain: Box<dyn Push<B>>, activator: Activator) -> Self {
+        Arrival {
+            node,
+            marks,
+            routed: false,
+            chain,
+            deadline: None,
+            epoch: 0,
+            pace: Pace::new(FIRST_TURN_ITEMS, false),
+            began_ns: 0,
+            items: 0,
+            processed: Relief::default(),
+            pending: VecDeque::new(),
+            waiting: VecDeque::new(),
+            activator,
+            capabilities: Capabilities::default(),
+        }
+    }
+
     /// Whether all that belongs to this epoch has come.
     fn epoch_is_over(&self, frontiers: &[MutableAntichain<Epoch>]) -> bool {
         frontiers
@@ -448,7 +486,9 @@ impl<B: Batch> Arrival<B> {
 
     /// Whether all there is has come.
     fn is_over(&self, frontiers: &[MutableAntichain<Epoch>]) -> bool {
-        self.waiting.is_empty() && frontiers.iter().all(|frontier| frontier.is_empty())
+        self.waiting.is_empty()
+            && self.pending.is_empty()
+            && frontiers.iter().all(|frontier| frontier.is_empty())
     }
 
     /// A packet of an epoch has come: now or later is its time.
@@ -465,7 +505,44 @@ impl<B: Batch> Arrival<B> {
                 self.waiting.push_back((epoch, input, packet));
                 Ok(())
             }
-            _ => self.receive(input, packet, cx),
+            _ if self.pending.is_empty() && !self.turn_is_over(cx) => {
+                self.receive(input, packet, cx)
+            }
+            _ => {
+                self.pending.push_back((input, packet));
+                Ok(())
+            }
+        }
+    }
+
+    /// A turn begins.
+    fn begin(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        (self.began_ns, self.items) = (0, 0);
+        tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
+        self.catch_up(cx)
+    }
+
+    fn turn_is_over(&self, cx: &Context) -> bool {
+        let elapsed = cx.last.saturating_sub(self.began_ns);
+        self.began_ns > 0 && self.pace.is_over(self.items, elapsed)
+    }
+
+    /// Processes what earlier turns have left, as long as there is time.
+    fn catch_up(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        while !self.turn_is_over(cx)
+            && let Some((input, packet)) = self.pending.pop_front()
+        {
+            self.receive(input, packet, cx)?;
+        }
+        Ok(())
+    }
+
+    /// What the turn has shown of the pace of this operator.
+    fn learn(&mut self, cx: &mut Context) {
+        if self.items > 0 {
+            self.pace
+                .learn(self.items, now_ns().saturating_sub(self.began_ns));
+            cx.tell_pace(self.node, &self.pace);
         }
     }
 
@@ -476,7 +553,7 @@ impl<B: Batch> Arrival<B> {
         cx: &mut Context,
     ) -> Result<bool, Failure> {
         self.flush(cx)?;
-        while self.epoch_is_over(frontiers) {
+        while self.pending.is_empty() && self.epoch_is_over(frontiers) {
             if self.is_over(frontiers) && (cx.keeping.is_none() || cx.control.ends_in(self.epoch)) {
                 finish(self.node, &mut *self.chain, self.epoch, cx)?;
                 self.capabilities.borrow_mut().clear();
@@ -484,6 +561,10 @@ impl<B: Batch> Arrival<B> {
             }
             self.end_epoch(cx)?;
         }
+        if !self.pending.is_empty() {
+            self.activator.activate();
+        }
+        self.learn(cx);
         Ok(false)
     }
 
@@ -503,27 +584,29 @@ impl<B: Batch> Arrival<B> {
             if epoch > self.epoch {
                 self.waiting.push_back((epoch, input, packet));
             } else {
-                self.receive(input, packet, cx)?;
+                self.pending.push_back((input, packet));
             }
         }
+        self.catch_up(cx)?;
         self.flush(cx)
     }
 
     /// Flushes the chain: what came in is on its way no longer.
     fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
         self.chain.flush(cx)?;
-        let weight = std::mem::take(&mut self.processed);
-        if weight > 0 {
-            cx.control.relieve(cx.worker, weight);
+        let processed = std::mem::take(&mut self.processed);
+        if !processed.is_nothing() {
+            cx.control.relieve(cx.worker, processed);
         }
         Ok(())
     }
 
-    fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        tick(self.deadline.as_ref(), &mut *self.chain, cx)
-    }
-
-    fn receive(&mut self, input: usize, packet: Packet, cx: &mut Context) -> Result<(), Failure> {
+    fn receive(
+        &mut self,
+        input: usize,
+        mut packet: Packet,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
         let sender = match self.routed {
             true => input * cx.workers + packet.from,
             false => input,
@@ -537,15 +620,33 @@ impl<B: Batch> Arrival<B> {
             cx.floor = joined.at;
             return self.chain.watermark(joined, cx);
         }
-        self.processed += packet.items.max(BATCH_WEIGHT);
         // Both ends of a connection are made by one call, with one type.
-        let Some(mut batch) = packet.body.and_then(|body| body.downcast::<B>().ok()) else {
-            return Ok(());
+        let body = packet.body.take();
+        let Some(mut batch) = body.and_then(|body| body.downcast::<B>().ok()) else {
+            cx.current = self.node;
+            return Err(lost(packet.items, "as a batch of another type", cx));
         };
-        cx.begin(packet.stamp, now_ns());
+        let now = now_ns();
+        if self.began_ns == 0 {
+            self.began_ns = now;
+        }
+        cx.begin(packet.stamp, now);
         cx.current = self.node;
         cx.floor = packet.floor.min(self.marks.floor(sender));
-        self.chain.push(&mut batch, cx)
+        let (items, room) = (packet.items, self.pace.limit() - self.items);
+        if items <= room {
+            self.items += items;
+            self.processed.add(Relief::of(items, 0));
+            return self.chain.push(&mut batch, cx);
+        }
+        // What does not fit into this turn comes first in the next one.
+        let mut first = batch.take_first(room);
+        packet.items = items - room;
+        packet.body = Some(batch);
+        self.items += room;
+        self.processed.add(Relief::of(items, packet.items));
+        self.pending.push_front((input, packet));
+        self.chain.push(&mut first, cx)
     }
 }
 
@@ -596,5 +697,89 @@ pub(crate) fn finish<B: Batch>(
 pub(crate) fn report(outcome: Result<(), Failure>, cx: &Context) {
     if let Err(failure) = outcome {
         cx.control.fail(FlowError::Failed(failure));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::WallClock;
+    use crate::control::Control;
+    use crate::metrics::StepMetrics;
+
+    /// A chain that takes everything.
+    struct Anything;
+
+    impl Push<Vec<u8>> for Anything {
+        fn push(&mut self, _: &mut Vec<u8>, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn flush(&mut self, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn watermark(&mut self, _: Watermark, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn epoch(&mut self, _: Epoch, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn end(&mut self, _: Epoch, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    fn context() -> Context {
+        let metrics = vec![StepMetrics::new("merged", "merge")];
+        let control = Arc::new(Control::new(1, None));
+        Context::new((0, 1), metrics, Arc::new(WallClock::default()), control)
+    }
+
+    #[test]
+    fn a_packet_of_another_type_is_an_error_and_not_dropped() {
+        let said = timely::execute_directly(|worker| {
+            let activator =
+                worker.dataflow::<Epoch, _, _>(|scope| scope.activator_for(Rc::from(Vec::new())));
+            let marks = Watermarks::new(vec![Watermark::UNKNOWN]);
+            let mut arrival = Arrival::<Vec<u8>>::new(0, marks, Box::new(Anything), activator);
+            let packet = |body: Box<dyn std::any::Any + Send>| Packet {
+                items: 3,
+                body: Some(body),
+                ..Packet::default()
+            };
+            let mut cx = context();
+            let good = arrival.take(0, None, &mut packet(Box::new(vec![1u8, 2, 3])), &mut cx);
+            assert!(good.is_ok());
+            let bad = arrival.take(0, None, &mut packet(Box::new(vec!["a", "b", "c"])), &mut cx);
+            bad.err().map(|failure| failure.to_string())
+        });
+        let expected =
+            "step \"merged\": 3 items could not be sent on: they came as a batch of another type";
+        assert_eq!(said.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn items_behind_the_end_of_a_step_are_an_error_and_not_dropped() {
+        let said = timely::execute_directly(|worker| {
+            worker.dataflow::<Epoch, _, _>(|scope| {
+                let mut builder = OperatorBuilder::new("merged".to_owned(), scope.clone());
+                let (output, _stream) = builder.new_output::<Packet>();
+                builder.build_reschedule(|_| |_| false);
+                let mut departure = Departure::<Vec<u8>> {
+                    output,
+                    port: 0,
+                    capabilities: Capabilities::default(),
+                    route: None,
+                    parts: vec![Vec::new()],
+                };
+                let outcome = departure.push(&mut vec![1, 2], &mut context());
+                outcome.err().map(|failure| failure.to_string())
+            })
+        });
+        let expected =
+            "step \"merged\": 2 items could not be sent on: they came behind a step that has ended";
+        assert_eq!(said.as_deref(), Some(expected));
     }
 }

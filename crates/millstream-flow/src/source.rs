@@ -182,7 +182,7 @@ impl<B: 'static> Begin for Begun<B> {
 
 /// One partition of a source, on the worker that reads it.
 pub trait Partition<B> {
-    /// Puts the next items into the empty `batch`. Never waits.
+    /// Puts the next items into the empty `batch`, no more than [`Events::limit`] allows. Never waits.
     ///
     /// # Errors
     /// What ends the flow. Input that only one client can have spoiled is counted, not raised.
@@ -207,9 +207,17 @@ pub trait Partition<B> {
 pub struct Events<'a> {
     pub(crate) cx: &'a mut Context,
     pub(crate) node: usize,
+    pub(crate) limit: usize,
 }
 
 impl Events<'_> {
+    /// How many items the next batch has at most, from 1: about as many as the steps handle in a millisecond. A batch with more
+    /// is handed on in parts, and its epoch cannot be committed before the last of them, as the position of the partition is
+    /// that behind the batch.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit.max(1)
+    }
     /// Whether nothing that sources have handed on is on its way any more, but for what this chain has not flushed.
     #[must_use]
     pub fn quiet(&self) -> bool {

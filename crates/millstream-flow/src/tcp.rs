@@ -196,6 +196,7 @@ impl Source<Frames> for TcpSource {
             io: io.clone(),
             listener,
             conns,
+            held: Frames::default(),
             turn: 0,
             gone: 0,
             misread: None,
@@ -308,6 +309,8 @@ struct TcpPartition {
     io: Io,
     listener: Option<(TcpListener, Readiness)>,
     conns: Vec<Conn>,
+    /// Frames that were read and are left for the next batches.
+    held: Frames,
     turn: usize,
     gone: usize,
     /// What was wrong with the first connection that broke the framing.
@@ -373,6 +376,30 @@ impl TcpPartition {
 
 impl Partition<Frames> for TcpPartition {
     fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        if self.held.is_empty() {
+            let next = self.read(batch, events)?;
+            if batch.len() > events.limit() {
+                std::mem::swap(batch, &mut self.held);
+            } else {
+                self.frames += batch.len() as u64;
+                return Ok(next);
+            }
+        }
+        *batch = self.held.take_first(events.limit());
+        self.frames += batch.len() as u64;
+        Ok(Next::Batch)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        (self.accept_from > 0).then_some(self.accept_from)
+    }
+    fn position(&self) -> Position {
+        self.frames
+    }
+}
+
+impl TcpPartition {
+    /// One read of a connection that has input.
+    fn read(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
         self.accept(events)?;
         // Each ready connection is read once before any is read again. `tried` counts those in a
         // row that have nothing; flags are raised by edges, so that none may be passed over.
@@ -388,10 +415,7 @@ impl Partition<Frames> for TcpPartition {
                 continue;
             }
             match conn.read(batch) {
-                ReadOnce::Frames => {
-                    self.frames += batch.spans.len() as u64;
-                    return Ok(Next::Batch);
-                }
+                ReadOnce::Frames => return Ok(Next::Batch),
                 // Either drained, which lowered the flag, or a piece of a frame: read on.
                 ReadOnce::Nothing => {}
                 ended => {
@@ -415,12 +439,6 @@ impl Partition<Frames> for TcpPartition {
             }
             (_, true) => Ok(Next::End),
         }
-    }
-    fn next_awake(&self) -> Option<u64> {
-        (self.accept_from > 0).then_some(self.accept_from)
-    }
-    fn position(&self) -> Position {
-        self.frames
     }
 }
 

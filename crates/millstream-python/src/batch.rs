@@ -88,4 +88,32 @@ impl Batch for PyBatch {
     fn clear(&mut self) {
         *self = PyBatch::default();
     }
+    fn take_first(&mut self, count: usize) -> Self {
+        if count >= self.len {
+            return std::mem::take(self);
+        }
+        let (len, keys, values) = (self.len, self.keys.take(), self.values.take());
+        let mut times = self.times.take();
+        let rest_times = times.as_mut().map(|times| times.split_off(count));
+        locked(|py| {
+            let part = |list: &Option<Py<PyList>>, from: usize, to: usize| {
+                let list = list.as_ref()?.bind(py);
+                Some(list.get_slice(from, to).unbind())
+            };
+            *self = PyBatch {
+                keys: part(&keys, count, len),
+                values: part(&values, count, len),
+                times: rest_times,
+                right: self.right,
+                len: len - count,
+            };
+            PyBatch {
+                keys: part(&keys, 0, count),
+                values: part(&values, 0, count),
+                times,
+                right: self.right,
+                len: count,
+            }
+        })
+    }
 }

@@ -44,7 +44,10 @@ mod time;
 mod window;
 
 /// The extension module.
-#[pyo3::pymodule]
+///
+/// It uses the interpreter lock: batches, kernels and saved states are shared by worker threads that take turns under it, and
+/// nothing was tested without it. A free-threaded interpreter turns the lock on when it imports this module, and says so.
+#[pyo3::pymodule(gil_used = true)]
 mod _millstream {
     #[pymodule_export]
     use crate::cli::cli_main;
@@ -69,7 +72,7 @@ mod _millstream {
     #[pymodule_export]
     use crate::route::key_hash;
     #[pymodule_export]
-    use crate::run::{Stopper, run};
+    use crate::run::{Handle, Stopper, run, start};
     #[pymodule_export]
     use crate::service::{
         Clock, Interface, Meter, Outlet, Recorder, Service, Trial, service_export,

@@ -1,7 +1,8 @@
 //! Running a flow from Python.
 //!
 //! The thread that calls `run` waits without the interpreter lock and looks every 50 ms whether a
-//! signal came, so that Python's own handlers run as they always do.
+//! signal came, so that Python's own handlers run as they always do. `start` gives a [`Handle`], whose waiting is that of
+//! `millstream/_handle.py`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,6 +59,14 @@ impl Stopper {
     #[getter]
     fn stopped(&self) -> bool {
         self.is_stopped()
+    }
+
+    /// Whether no thread of the flow is left; true of what has none.
+    #[getter]
+    fn ended(&self) -> bool {
+        let held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let control = held.1.as_ref();
+        control.is_none_or(|control| control.ended_within(Duration::ZERO))
     }
 
     /// Asks it to drain and end.
@@ -143,19 +152,14 @@ pub(crate) fn run(
     let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;
     let options = Options {
-        workers,
-        spin,
-        on_metrics: on_metrics.as_ref().map(|_| {
-            let nothing: millstream_flow::run::OnMetrics = Arc::new(|_| {});
-            (interval, nothing)
-        }),
-        around: Some(gil::around_worker()),
-        hold: Some(gil::around_turn()),
-        release: Some(gil::around_wait()),
-        signals: false,
-        recovery: recovery.map(|saving| saving.recovery(py)).transpose()?,
-        clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
         rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
+        ..options(
+            py,
+            (workers, spin),
+            on_metrics.as_ref().map(|_| interval),
+            clock,
+            recovery,
+        )?
     };
     logs::refresh(py)?;
     let engine = flow.get().engine.clone();
@@ -176,12 +180,13 @@ pub(crate) fn run(
         }
         match (outcome, &raised) {
             (Ok(()), _) => {}
-            (Err(error), None) => {
+            // What was asked to stop and is asked again does not wait.
+            (Err(error), None) if !stopper.get().is_stopped() => {
                 raised = Some(error);
                 running.stop();
             }
-            (Err(error), Some(_)) => {
-                abandon(running);
+            (Err(error), _) => {
+                gil::unlocked(|| running.abandon());
                 return Err(error);
             }
         }
@@ -200,9 +205,99 @@ pub(crate) fn run(
     }
 }
 
-/// Leaves a flow that does not end although it was asked to, for one who asks a second time: its
-/// threads cannot be ended from outside, and waiting for them is what is no longer wanted.
-fn abandon(running: Running) {
-    running.stop();
-    std::mem::forget(running);
+/// The options of a run that is no rehearsal; with an interval metrics are published that often.
+fn options(
+    py: Python<'_>,
+    (workers, spin): (usize, bool),
+    publish: Option<Duration>,
+    clock: Option<&Bound<'_, VirtualClock>>,
+    recovery: Option<Saving>,
+) -> PyResult<Options> {
+    let nothing: millstream_flow::run::OnMetrics = Arc::new(|_| {});
+    Ok(Options {
+        workers,
+        spin,
+        on_metrics: publish.map(|interval| (interval, nothing)),
+        around: Some(gil::around_worker()),
+        hold: Some(gil::around_turn()),
+        release: Some(gil::around_wait()),
+        signals: false,
+        recovery: recovery.map(|saving| saving.recovery(py)).transpose()?,
+        clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
+        rehearsal: None,
+    })
+}
+
+/// How often the metrics of a flow that was started are published.
+const PUBLISH: Duration = Duration::from_millis(100);
+
+/// A flow that runs on threads of its own.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Handle {
+    control: Arc<Control>,
+    /// Empty once it was waited for to the end.
+    running: Mutex<Option<Running>>,
+}
+
+impl Handle {
+    fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Handle {
+    /// Asks the flow to end.
+    fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// Waits so many seconds at most for the end; true when it has come.
+    fn ended_within(&self, seconds: f64) -> PyResult<bool> {
+        let limit = Duration::try_from_secs_f64(seconds)?;
+        Ok(gil::unlocked(|| self.control.ended_within(limit)))
+    }
+
+    /// The metrics as last published; none once the flow was waited for to the end.
+    fn report(&self) -> Option<Report> {
+        let running = gil::unlocked(|| self.running().as_ref().map(Running::report));
+        running.map(Report::new)
+    }
+
+    /// The report of a flow that has ended, or its error; none if it was asked for before.
+    fn finish(&self, py: Python<'_>) -> PyResult<Option<Report>> {
+        let Some(running) = gil::unlocked(|| self.running().take()) else {
+            return Ok(None);
+        };
+        let ended = gil::unlocked(|| running.wait());
+        let report = ended.map_err(|error| to_python(py, error))?;
+        Ok(Some(Report::new(report)))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Workers that are waited for want the interpreter lock.
+        let running = self.running().take();
+        gil::unlocked(move || drop(running));
+    }
+}
+
+/// Starts `flow`, and gives what stops it and waits for it.
+#[pyfunction]
+pub(crate) fn start(
+    flow: &Bound<'_, Flow>,
+    workers: usize,
+    spin: bool,
+    clock: Option<&Bound<'_, VirtualClock>>,
+    recovery: Option<Saving>,
+) -> PyResult<Handle> {
+    let py = flow.py();
+    let options = options(py, (workers, spin), Some(PUBLISH), clock, recovery)?;
+    let engine = flow.get().engine.clone();
+    let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;
+    Ok(Handle {
+        control: running.control(),
+        running: Mutex::new(Some(running)),
+    })
 }

@@ -226,12 +226,13 @@ impl CsvPartition {
 }
 
 impl Partition<Rows> for CsvPartition {
-    fn next_batch(&mut self, batch: &mut Rows, _: &mut Events<'_>) -> Result<Next, Cause> {
+    fn next_batch(&mut self, batch: &mut Rows, events: &mut Events<'_>) -> Result<Next, Cause> {
         if let Some(failed) = self.failed.take() {
             return Err(failed);
         }
         batch.file = Some(Arc::clone(&self.file));
-        while batch.rows.len() < ROWS_MAX && batch.data.len() < ROWS_BYTES {
+        let most = ROWS_MAX.min(events.limit());
+        while batch.rows.len() < most && batch.data.len() < ROWS_BYTES {
             match self.parsing.next() {
                 Ok(Found::End) => break,
                 Ok(Found::Row) => {}

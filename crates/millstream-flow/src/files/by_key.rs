@@ -43,6 +43,12 @@ impl Batch for KeyedFrames {
         self.keys.clear();
         self.frames.clear();
     }
+    fn take_first(&mut self, count: usize) -> Self {
+        KeyedFrames {
+            keys: self.keys.take_first(count),
+            frames: self.frames.take_first(count),
+        }
+    }
 }
 
 /// A sink with a file for each key. See [`write_by_key`].

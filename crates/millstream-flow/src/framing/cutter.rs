@@ -26,6 +26,11 @@ impl Cutter {
         }
     }
 
+    /// The rule by which it cuts.
+    pub fn framing(&self) -> &Framing {
+        &self.framing
+    }
+
     /// The offset in the stream of the next frame's first byte.
     pub fn offset(&self) -> u64 {
         self.offset

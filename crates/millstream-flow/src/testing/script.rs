@@ -109,7 +109,7 @@ struct Reading<T> {
 }
 
 impl<T: Data> Partition<Vec<T>> for Reading<T> {
-    fn next_batch(&mut self, batch: &mut Vec<T>, _: &mut Events<'_>) -> Result<Next, Cause> {
+    fn next_batch(&mut self, batch: &mut Vec<T>, events: &mut Events<'_>) -> Result<Next, Cause> {
         if let Some(until) = self.until {
             if now_ns() < until {
                 return Ok(Next::Idle);
@@ -117,7 +117,8 @@ impl<T: Data> Partition<Vec<T>> for Reading<T> {
             self.until = None;
             self.next += 1;
         }
-        while batch.len() < self.batch {
+        let most = self.batch.min(events.limit());
+        while batch.len() < most {
             match self.marks.get(self.next) {
                 Some(Mark::Item(item)) => batch.push(item.clone()),
                 _ if !batch.is_empty() => break,
@@ -128,6 +129,9 @@ impl<T: Data> Partition<Vec<T>> for Reading<T> {
                 Some(Mark::Advance(clock, time)) => {
                     // A worker looks at its alarms only when no operator has work left, so that what
                     // was read before has arrived, and what waits for the clock comes before the rest.
+                    if self.settled && !events.quiet() {
+                        return Ok(Next::Idle);
+                    }
                     if self.settled {
                         let total = advanced(&self.marks, self.next, clock) + *time;
                         clock.advanced_by(place(&self.marks), total);

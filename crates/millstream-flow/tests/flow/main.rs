@@ -35,6 +35,7 @@ mod recovery_of_time;
 mod replays;
 mod sequence_window;
 mod settling;
+mod slow_steps;
 mod tcp_faults;
 mod tcp_framing;
 mod tcp_sinks;

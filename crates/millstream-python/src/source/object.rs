@@ -107,12 +107,18 @@ impl Source<PyBatch> for ObjectSource {
             })
             .map_err(cause)?,
         };
-        let opened = locked(|py| self.open(py, partition, position, of_source));
-        let (partition, takes_io) = opened.map_err(cause)?;
+        let opened = locked(|py| {
+            let (partition, takes_io) = self.open(py, partition, position, of_source)?;
+            let limited = partition.bind(py).hasattr(intern!(py, "_limit"))?;
+            Ok::<_, PyErr>((partition, takes_io, limited))
+        });
+        let (partition, takes_io, limited) = opened.map_err(cause)?;
         let mut watched = takes_io.then_some(watched);
         watched.as_mut().map_or(Ok(()), Watched::rest)?;
         Ok(Box::new(ObjectPartition {
             partition,
+            limited,
+            limit: 0,
             name: self.name.clone(),
             awake: None,
             watched,
@@ -123,14 +129,21 @@ impl Source<PyBatch> for ObjectSource {
 struct ObjectPartition {
     partition: Py<PyAny>,
     name: String,
+    /// Whether it is one of ours that gives no more items than its `_limit` says, and what that says.
+    limited: bool,
+    limit: usize,
     awake: Option<u64>,
     /// What wakes it, if it was given that.
     watched: Option<Watched>,
 }
 
 impl ObjectPartition {
-    fn next(&mut self, py: Python<'_>, batch: &mut PyBatch) -> PyResult<Next> {
+    fn next(&mut self, py: Python<'_>, batch: &mut PyBatch, limit: usize) -> PyResult<Next> {
         let partition = self.partition.bind(py);
+        if self.limited && self.limit != limit {
+            self.limit = limit;
+            partition.setattr(intern!(py, "_limit"), limit)?;
+        }
         let next = partition.call_method0(intern!(py, "next_batch"))?;
         if next.is_none() {
             return Ok(Next::End);
@@ -161,8 +174,9 @@ impl ObjectPartition {
 }
 
 impl Partition<PyBatch> for ObjectPartition {
-    fn next_batch(&mut self, batch: &mut PyBatch, _: &mut Events<'_>) -> Result<Next, Cause> {
-        let next = locked(|py| self.next(py, batch)).map_err(|error| self.failed(cause(error)))?;
+    fn next_batch(&mut self, batch: &mut PyBatch, events: &mut Events<'_>) -> Result<Next, Cause> {
+        let next = locked(|py| self.next(py, batch, events.limit()))
+            .map_err(|error| self.failed(cause(error)))?;
         if let (Next::Idle, Some(watched)) = (next, &mut self.watched) {
             let rested = watched.rest();
             rested.map_err(|cause| self.failed(cause))?;

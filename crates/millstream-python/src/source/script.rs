@@ -140,7 +140,8 @@ struct Reading {
 }
 
 impl Partition<PyBatch> for Reading {
-    fn next_batch(&mut self, batch: &mut PyBatch, _: &mut Events<'_>) -> Result<Next, Cause> {
+    fn next_batch(&mut self, batch: &mut PyBatch, events: &mut Events<'_>) -> Result<Next, Cause> {
+        let most = self.batch.min(events.limit());
         if let Some(until) = self.until {
             if now_ns() < until {
                 return Ok(Next::Idle);
@@ -153,7 +154,7 @@ impl Partition<PyBatch> for Reading {
                 Some(Piece::Items(items)) => {
                     let taken = locked(|py| {
                         let items = items.bind(py);
-                        PyBatch::of(items.get_slice(self.item, self.item + self.batch))
+                        PyBatch::of(items.get_slice(self.item, self.item + most))
                     });
                     let count = taken.len();
                     if count > 0 {
@@ -170,6 +171,9 @@ impl Partition<PyBatch> for Reading {
                 }
                 Some(Piece::Advance(clock, by)) => {
                     // As in the engine's own script: what was read before arrives before the clock moves.
+                    if self.settled && !events.quiet() {
+                        return Ok(Next::Idle);
+                    }
                     if self.settled {
                         let total = advanced(&self.pieces, self.piece, clock) + *by;
                         clock.advanced_by(place(&self.pieces), total);

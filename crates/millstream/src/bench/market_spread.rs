@@ -3,7 +3,10 @@
 //! *Internal* latency is the age of a batch, since its frames were cut out of the read buffer, at
 //! the end of the state step (and at the flush of the sink, for results). *End-to-end* latency is
 //! open loop: message `i` of a stream is due at `t0 + i / rate`, and its latency runs from then
-//! until the state step has handled it, however late the sender was. A stall anywhere shows in it.
+//! until the state step has handled it, however late the sender was. A stall anywhere shows in it. A message that was due
+//! and never sent is in it too, with its lateness at the end of the run.
+//!
+//! A run whose counts disagree has no figures to stand for: see [`Counts`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +20,11 @@ use super::figures::Latency;
 use super::peers::Program;
 use crate::generate::Kind;
 
+mod counts;
 mod python;
 mod rust;
+
+pub use counts::Counts;
 
 /// Time for the sender to start, read its files and connect.
 const SENDER_START_NS: u64 = 700_000_000;
@@ -60,6 +66,8 @@ pub struct Outcome {
     pub rate_reached: f64,
     /// Messages handled.
     pub messages: u64,
+    /// What was ordered, sent, handled and received.
+    pub counts: Counts,
     /// Results that the receiver got.
     pub results: u64,
     /// Poison messages.
@@ -70,7 +78,7 @@ pub struct Outcome {
     pub internal_results: Latency,
     /// From the due time to the end of the state step; only with a rate.
     pub end_to_end: Option<Latency>,
-    /// How far the sender fell behind its schedule, at most.
+    /// How far the sender fell behind its schedule, at most; messages that it never sent count.
     pub sender_lag_max_us: Option<u64>,
     /// CPU seconds of the flow's process for a million messages.
     pub cpu_s_per_million: f64,
@@ -103,6 +111,10 @@ impl Data {
         }
         Ok(data)
     }
+    /// Where the receiver writes the results.
+    fn results(&self) -> PathBuf {
+        self.dir.join("results.msg")
+    }
     fn path(&self, kind: Kind) -> PathBuf {
         self.dir.join(match kind {
             Kind::MarketSpreadInitial => "initial.msg",
@@ -119,9 +131,33 @@ impl Drop for Data {
     }
 }
 
+/// What the sender reports, of both streams.
+#[derive(Default)]
 struct Sent {
     rate: f64,
     lag_max_us: Option<u64>,
+    quotes: counts::Stream,
+    orders: counts::Stream,
+    interrupted: bool,
+    end_ns: u64,
+}
+
+/// Into about so many groups messages that were not sent are divided, to be booked.
+const UNSENT_GROUPS: u64 = 10_000;
+
+impl Sent {
+    /// Tells of each group of messages that were due and never sent: its first message and how many they are.
+    fn unsent(&self, mut tell: impl FnMut(u64, u64)) {
+        for stream in [self.quotes, self.orders] {
+            let group = (stream.ordered.saturating_sub(stream.sent) / UNSENT_GROUPS).max(1);
+            let mut index = stream.sent;
+            while index < stream.ordered {
+                let count = group.min(stream.ordered - index);
+                tell(index, count);
+                index += count;
+            }
+        }
+    }
 }
 
 /// A flow that is measured, wherever it runs.
@@ -133,7 +169,7 @@ trait Subject {
     /// Tells when the schedule starts, 0 for none, and the time between two messages of a stream.
     fn schedule(&mut self, start_ns: u64, interval_ns: f64) -> Result<(), String>;
     /// Waits until all that was sent is handled.
-    fn await_end(&mut self) -> Result<(), String>;
+    fn await_end(&mut self, sent: &Sent) -> Result<(), String>;
 }
 
 /// Sends the initial quotes to their end, then both streams.
@@ -166,9 +202,9 @@ fn drive(
         }
         None => subject.schedule(0, 0.0)?,
     }
-    let sent = program.run_json(&args, &plan.stop)?;
-    subject.await_end()?;
-    Ok(sum(&sent))
+    let sent = sum(&program.run_json(&args, &plan.stop)?);
+    subject.await_end(&sent)?;
+    Ok(sent)
 }
 
 /// Runs the benchmark once.
@@ -179,13 +215,30 @@ pub fn run(plan: &Plan) -> Result<Outcome, String> {
     let program = Program::this().map_err(|error| error.to_string())?;
     let data = Data::generate(plan.seed)?;
     let connections = plan.workers.to_string();
-    let receiver = program
-        .receiver(&["--connections", &connections, "--expect-length", "55"].map(String::from))?;
-    let mut outcome = match plan.python {
+    let results = data.results().display().to_string();
+    let receiver = program.receiver(
+        &[
+            "--connections",
+            &connections,
+            "--expect-length",
+            "55",
+            "--out",
+            &results,
+        ]
+        .map(String::from),
+    )?;
+    let (mut outcome, sent) = match plan.python {
         true => python::run(plan, &program, &data, &receiver.address)?,
         false => rust::run(plan, &program, &data, &receiver.address)?,
     };
     outcome.results = receiver.report()?["messages"].as_u64().unwrap_or(0);
+    outcome.counts = counts::judge(
+        plan.seed,
+        (sent.quotes, sent.orders),
+        outcome.messages,
+        &data.results(),
+        sent.interrupted,
+    )?;
     Ok(outcome)
 }
 
@@ -195,7 +248,12 @@ fn sum(report: &Value) -> Sent {
         .as_array()
         .map(Vec::as_slice)
         .unwrap_or_default();
+    let stream = |index: usize| streams.get(index).map(counts::Stream::of);
     Sent {
+        quotes: stream(0).unwrap_or_default(),
+        orders: stream(1).unwrap_or_default(),
+        interrupted: report["interrupted"].as_bool().unwrap_or(false),
+        end_ns: report["end_ns"].as_u64().unwrap_or(0),
         rate: streams
             .iter()
             .filter_map(|stream| stream["messages_per_second"].as_f64())
@@ -226,6 +284,17 @@ impl std::fmt::Display for Outcome {
             self.messages,
             self.results,
             self.skipped
+        )?;
+        let counts = &self.counts;
+        writeln!(
+            f,
+            "ordered {}, sent {}, handled {}; results expected {}, received {}, {} of them wrong",
+            counts.ordered,
+            counts.sent,
+            counts.handled,
+            counts.expected_results,
+            counts.results,
+            counts.wrong_results.len()
         )?;
         writeln!(f, "{}", Latency::heading())?;
         writeln!(f, "{}", self.internal.row("internal, all messages"))?;

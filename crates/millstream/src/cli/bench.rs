@@ -391,7 +391,14 @@ fn market_spread(args: &MarketSpread) -> Result<(), Failure> {
     let p50s: Vec<f64> = runs.iter().map(|run| run.internal.p50_us).collect();
     let median = runs[median_index(&p50s)].clone();
     let text = median.to_string();
-    report::print(&Runs { median, runs }, &text, args.json)
+    let disagreement = runs.iter().find_map(|run| run.counts.disagreement());
+    report::print(&Runs { median, runs }, &text, args.json)?;
+    agreed(disagreement)
+}
+
+/// A run whose counts disagree is a failure, whatever its figures say.
+fn agreed(disagreement: Option<String>) -> Result<(), Failure> {
+    disagreement.map_or(Ok(()), |what| Err(Failure::failed(what)))
 }
 
 /// One run; nothing when a signal ended it before it could give figures.
@@ -432,7 +439,10 @@ pub(super) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         );
     }
     match measured(&plan, &stop)? {
-        Some(outcome) => report::print(&outcome, &outcome.to_string(), args.json),
+        Some(outcome) => {
+            report::print(&outcome, &outcome.to_string(), args.json)?;
+            agreed(outcome.counts.disagreement())
+        }
         None => nothing_measured("demo"),
     }
 }

@@ -111,8 +111,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     }
     let schedule = Schedule::new(args.rate, args.start_at, args.chunk_us, args.seconds);
     schedule.bound(&mut streams);
-    let sent = pace::send_all(&mut streams, &schedule, &stop);
-    outcome::report(&streams, &schedule, stop.requested(), args.json)?;
+    let (end_ns, sent) = pace::send_all(&mut streams, &schedule, &stop);
+    outcome::report(&streams, &schedule, end_ns, stop.requested(), args.json)?;
     sent
 }
 

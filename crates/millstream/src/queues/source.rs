@@ -195,7 +195,8 @@ impl Partition<Frames> for QueuePartition {
             return Ok(self.idle(LOOK_NS));
         }
         self.items.clear();
-        let lent = desk.queue.lend(BATCH_ITEMS, BATCH_BYTES, &mut self.items);
+        let most = BATCH_ITEMS.min(events.limit());
+        let lent = desk.queue.lend(most, BATCH_BYTES, &mut self.items);
         if !self.items.is_empty() {
             self.position = desk.note(&self.items)?;
         }

@@ -13,7 +13,14 @@ fn judge(report: &Value, workers: u64, rate: f64) {
     assert_eq!(report["rate_ordered"], rate);
     assert_eq!(report["skipped"], 0);
     assert!(report["rate_reached"].as_f64().unwrap() > 0.0, "{report}");
-    assert_eq!(report["end_to_end"]["count"], report["messages"]);
+    let counts = &report["counts"];
+    assert_eq!(report["end_to_end"]["count"], counts["ordered"]);
+    assert_eq!(
+        (&counts["sent"], &counts["handled"]),
+        (&report["messages"], &report["messages"])
+    );
+    assert_eq!(counts["expected_results"], counts["results"]);
+    assert_eq!(counts["wrong_results"], serde_json::json!([]));
     for latency in ["internal", "end_to_end"] {
         let us = |q: &str| report[latency][q].as_f64().unwrap();
         assert!(
@@ -63,6 +70,29 @@ fn orders_are_rejected_and_received() {
     let out = millstream(&["demo", "--seconds", "1", "--rate", "400000", "--json"]);
     assert_eq!((out.status.code(), stderr(&out).as_str()), (Some(0), ""));
     assert!(json(&out)["results"].as_u64().unwrap() >= 1, "{out:?}");
+}
+
+#[test]
+fn messages_that_were_ordered_and_not_sent_are_counted_and_fail_the_run() {
+    // 46 GB/s: no machine sends that.
+    let args = ["--rate", "1000000000", "--seconds", "1", "--json"];
+    let out = millstream(&[&["bench", "market-spread"][..], &args].concat());
+    let report = &json(&out)["median"];
+    let count = |name: &str| report["counts"][name].as_u64().unwrap();
+    assert_eq!(count("ordered"), 1_000_000_000);
+    assert!(count("sent") < count("ordered"), "{report}");
+    assert_eq!(count("handled"), count("sent"));
+    assert_eq!(count("results"), count("expected_results"));
+    // What was not sent is in the latencies: the sender gave up a second after the last was due.
+    assert_eq!(report["end_to_end"]["count"], count("ordered"));
+    assert!(report["sender_lag_max_us"].as_u64().unwrap() >= 1_000_000);
+    assert!(report["end_to_end"]["max_us"].as_f64().unwrap() >= 1e6);
+    let said = format!(
+        "millstream bench: the counts disagree: ordered 1000000000, sent {0}, handled {0}; results expected {1}, received {1}\n",
+        count("sent"),
+        count("results")
+    );
+    assert_eq!((out.status.code(), stderr(&out)), (Some(1), said));
 }
 
 /// Waits until the two streams flow.

@@ -195,3 +195,71 @@ fn receive_ends_after_its_count() {
     );
     assert_eq!(std::fs::metadata(&received).unwrap().len(), 85);
 }
+
+/// The lag that the sender reports of messages due so many seconds ago.
+fn lag_of_a_schedule_that_began(seconds_ago: u64) -> serde_json::Value {
+    let receiver = Receiver::start(&["--framing", "lines"]);
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let start = (now.tv_sec as u64 - seconds_ago) * 1_000_000_000;
+    let out = millstream(&[
+        "send",
+        "--generate",
+        "lines",
+        "--to",
+        &receiver.address,
+        "--rate",
+        "1000000",
+        "--count",
+        "1000",
+        "--start-at",
+        &start.to_string(),
+        "--json",
+    ]);
+    assert!(out.status.success(), "{out:?}");
+    assert_eq!(receiver.end().0["messages"], 1000);
+    json(&out)["streams"][0]["lag_us"].clone()
+}
+
+#[test]
+fn a_lag_of_seconds_is_told_as_it_is() {
+    let lag = lag_of_a_schedule_that_began(20);
+    for name in ["p50", "p99", "max"] {
+        // All were due within the first millisecond.
+        assert!(lag[name].as_u64().unwrap() >= 19_900_000, "{lag}");
+    }
+}
+
+#[test]
+fn messages_that_were_due_and_not_sent_are_as_late_as_they_were_at_the_end() {
+    // It takes the connection and never reads, until its buffers and the sender's are full.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    let out = millstream(&[
+        "send",
+        "--generate",
+        "market-spread-orders",
+        "--repeat",
+        "--rate",
+        "1000000",
+        "--seconds",
+        "1",
+        "--to",
+        &to,
+        "--json",
+    ]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let report = &json(&out)["streams"][0];
+    let count = |name: &str| report[name].as_u64().unwrap();
+    assert_eq!(count("ordered"), 1_000_000, "{said}");
+    assert_eq!(count("messages") + count("unsent"), 1_000_000);
+    assert!(count("unsent") > 500_000, "{report}");
+    // The schedule was left a second after the last message was due.
+    assert!(
+        report["lag_us"]["p50"].as_u64().unwrap() >= 1_000_000,
+        "{report}"
+    );
+    assert!(
+        report["lag_us"]["max"].as_u64().unwrap() >= 1_000_000,
+        "{report}"
+    );
+}

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Data, Outcome, Plan, Subject, drive};
+use super::{Counts, Data, Outcome, Plan, Sent, Subject, drive};
 use crate::bench::figures::Latency;
 use crate::bench::peers::{Program, python};
 use crate::generate::Kind;
@@ -61,9 +61,12 @@ impl Subject for PythonFlow<'_> {
         let schedule = json!({"start_ns": start_ns, "interval_ns": interval_ns});
         writeln!(self.say, "{schedule}").map_err(|error| error.to_string())
     }
-    fn await_end(&mut self) -> Result<(), String> {
+    fn await_end(&mut self, sent: &Sent) -> Result<(), String> {
         self.interrupt_if_asked();
-        Ok(())
+        let mut groups = Vec::new();
+        sent.unsent(|index, count| groups.push((index, count)));
+        let unsent = json!({"end_ns": sent.end_ns, "unsent": groups});
+        writeln!(self.say, "{unsent}").map_err(|error| error.to_string())
     }
 }
 
@@ -77,13 +80,13 @@ impl Drop for PythonFlow<'_> {
     }
 }
 
-/// Runs the flow once; the count of results is the receiver's to tell.
+/// Runs the flow once; what the receiver got is its to tell.
 pub(super) fn run(
     plan: &Plan,
     program: &Program,
     data: &Data,
     results_at: &str,
-) -> Result<Outcome, String> {
+) -> Result<(Outcome, Sent), String> {
     let mut command = python("millstream._market_spread");
     command
         .arg(results_at)
@@ -116,13 +119,14 @@ pub(super) fn run(
     };
     let handled = number("spread", "items_in")?;
     let messages = handled.saturating_sub(Kind::MarketSpreadInitial.default_count());
-    Ok(Outcome {
+    let outcome = Outcome {
         language: "Python",
         workers: 1,
         durable_sync: None,
         rate_ordered: plan.rate,
         rate_reached: sent.rate,
         messages,
+        counts: Counts::default(),
         results: 0,
         skipped: number("quotes", "skipped")? + number("orders", "skipped")?,
         internal: latency(&step("spread")?["latency_us"], handled),
@@ -134,7 +138,8 @@ pub(super) fn run(
         sender_lag_max_us: sent.lag_max_us,
         cpu_s_per_million: told.cpu_seconds * 1e6 / messages.max(1) as f64,
         peak_memory_mib: told.peak_memory_mib,
-    })
+    };
+    Ok((outcome, sent))
 }
 
 /// The percentiles that a report has of a step.

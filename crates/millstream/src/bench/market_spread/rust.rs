@@ -13,7 +13,7 @@ use millstream_flow::source::Source;
 use millstream_flow::tcp::{self, TcpSource};
 use millstream_flow::{Flow, Options, Recovery, Running};
 
-use super::{Data, Outcome, Plan, Subject, drive};
+use super::{Counts, Data, Outcome, Plan, Sent, Subject, drive};
 use crate::bench::figures::{Latency, cpu_seconds, peak_memory_mib};
 use crate::bench::peers::Program;
 use crate::generate::Kind;
@@ -51,6 +51,22 @@ impl Probe {
             let due = start + (index as f64 * interval_ns) as u64;
             latency.saturating_record(now.saturating_sub(due).max(1));
         }
+    }
+}
+
+impl Probe {
+    /// Books what was due and never sent, as late as it was at the end.
+    fn book_unsent(&self, sent: &Sent) {
+        let start = self.start_ns.load(Ordering::Relaxed);
+        if start == 0 {
+            return;
+        }
+        let interval_ns = f64::from_bits(self.interval_ns.load(Ordering::Relaxed));
+        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.unsent(|index, count| {
+            let due = start + (index as f64 * interval_ns) as u64;
+            latency.saturating_record_n(sent.end_ns.saturating_sub(due).max(1), count);
+        });
     }
 }
 
@@ -108,7 +124,7 @@ impl Subject for InProcess<'_> {
         self.cpu = cpu_seconds();
         Ok(())
     }
-    fn await_end(&mut self) -> Result<(), String> {
+    fn await_end(&mut self, sent: &Sent) -> Result<(), String> {
         while !self.running.ended_within(END_WAIT) {
             // A sender that was interrupted before it connected leaves the flow waiting for it.
             if self.plan.stop.load(Ordering::Relaxed) {
@@ -116,6 +132,7 @@ impl Subject for InProcess<'_> {
             }
         }
         self.cpu = cpu_seconds() - self.cpu;
+        self.probe.book_unsent(sent);
         Ok(())
     }
 }
@@ -170,13 +187,13 @@ impl Drop for State {
     }
 }
 
-/// Runs the flow once; the count of results is the receiver's to tell.
+/// Runs the flow once; what the receiver got is its to tell.
 pub(super) fn run(
     plan: &Plan,
     program: &Program,
     data: &Data,
     results_at: &str,
-) -> Result<Outcome, String> {
+) -> Result<(Outcome, Sent), String> {
     let (quotes, quotes_at) = listener(2);
     let (orders, orders_at) = listener(1);
     let probe = Arc::new(Probe {
@@ -218,7 +235,7 @@ pub(super) fn run(
         .rate
         .map(|_| Latency::of(&probe.latency.lock().unwrap_or_else(PoisonError::into_inner)));
     let messages = state.items_in.saturating_sub(probe.initial);
-    Ok(Outcome {
+    let outcome = Outcome {
         language: "Rust",
         workers: plan.workers,
         durable_sync: plan.durable.as_ref().map(|(_, sync)| match sync {
@@ -228,6 +245,7 @@ pub(super) fn run(
         rate_ordered: plan.rate,
         rate_reached: sent.rate,
         messages,
+        counts: Counts::default(),
         results: 0,
         skipped: step("quotes")?.skipped + step("orders")?.skipped,
         internal: Latency::of(&state.latency_ns),
@@ -236,5 +254,6 @@ pub(super) fn run(
         sender_lag_max_us: sent.lag_max_us,
         cpu_s_per_million: cpu * 1e6 / messages.max(1) as f64,
         peak_memory_mib: peak_memory_mib(),
-    })
+    };
+    Ok((outcome, sent))
 }

@@ -13,6 +13,8 @@ struct Report<'a> {
     start_ns: u64,
     /// Messages per second and stream, as ordered.
     rate: Option<f64>,
+    /// When the schedule was left, CLOCK_MONOTONIC.
+    end_ns: u64,
     /// Whether a signal ended it.
     interrupted: bool,
     streams: Vec<StreamReport<'a>>,
@@ -22,6 +24,9 @@ struct Report<'a> {
 struct StreamReport<'a> {
     source: &'a str,
     to: String,
+    /// Messages that were due when the schedule was left; with no rate those that were sent.
+    ordered: u64,
+    /// Messages that were sent.
     messages: u64,
     /// With prefixes and line ends.
     bytes: u64,
@@ -30,12 +35,13 @@ struct StreamReport<'a> {
     seconds: f64,
     /// The rate reached.
     messages_per_second: f64,
-    /// Messages that were ordered (or, if ended by a signal, due) and not sent.
+    /// Messages that were ordered and not sent.
     unsent: u64,
     lag_us: Option<Lag>,
 }
 
-/// How far behind the schedule the oldest message of each write was when it was handed over.
+/// How far behind the schedule messages were when they were handed over: each as far as the oldest of its write. Those that
+/// were ordered and not sent are in it with their lateness when the schedule was left.
 #[derive(Serialize)]
 struct Lag {
     p50: u64,
@@ -47,16 +53,18 @@ struct Lag {
 pub(super) fn report(
     streams: &[Stream],
     schedule: &Schedule,
+    end_ns: u64,
     interrupted: bool,
     json: bool,
 ) -> Result<(), Failure> {
     let report = Report {
         start_ns: schedule.start_ns,
         rate: schedule.rate,
+        end_ns,
         interrupted,
         streams: streams
             .iter()
-            .map(|stream| stream_report(stream, schedule, interrupted))
+            .map(|stream| stream_report(stream, schedule, end_ns))
             .collect(),
     };
     let lines: Vec<String> = report.streams.iter().map(StreamReport::text).collect();
@@ -64,27 +72,19 @@ pub(super) fn report(
     report::print(&report, &text, json)
 }
 
-fn stream_report<'a>(
-    stream: &'a Stream,
-    schedule: &Schedule,
-    interrupted: bool,
-) -> StreamReport<'a> {
+fn stream_report<'a>(stream: &'a Stream, schedule: &Schedule, end_ns: u64) -> StreamReport<'a> {
     let seconds = stream.last_ns.saturating_sub(schedule.start_ns) as f64 / 1e9;
-    let ordered = match schedule.rate {
-        Some(_) if interrupted => stream.limit.min(schedule.due(stream.last_ns)),
-        // With no rate there is nothing that had to be sent by now.
-        None => stream.sent,
-        Some(_) => stream.limit,
-    };
+    let ordered = schedule.ordered(stream.limit, end_ns).max(stream.sent);
     StreamReport {
         source: &stream.load.source,
         to: stream.to.to_string(),
+        ordered,
         messages: stream.sent,
         bytes: stream.bytes,
         writes: stream.writes,
         seconds,
         messages_per_second: report::per_second(stream.sent, seconds),
-        unsent: ordered.saturating_sub(stream.sent),
+        unsent: ordered - stream.sent,
         lag_us: schedule.rate.map(|_| Lag {
             p50: stream.lag_us.value_at_quantile(0.5),
             p99: stream.lag_us.value_at_quantile(0.99),

@@ -18,6 +18,8 @@ const SPIN_NS: u64 = 50_000;
 const LONGEST_WAIT_NS: u64 = 100_000_000;
 /// How long a stream may take to catch up after its time, or to end the message that it has begun.
 const GRACE_NS: u64 = 1_000_000_000;
+/// Into about so many groups messages that were not sent are divided, to be booked.
+const UNSENT_GROUPS: u64 = 100_000;
 
 /// When each message is due.
 #[derive(Debug)]
@@ -75,6 +77,15 @@ impl Schedule {
         }
     }
 
+    /// How many messages of a stream of `limit` messages were due by `end_ns`, when the schedule was left. With no rate
+    /// there is nothing that had to be sent by a moment.
+    pub(super) fn ordered(&self, limit: u64, end_ns: u64) -> u64 {
+        match self.rate {
+            None => 0,
+            Some(_) => limit.min(self.due(end_ns)),
+        }
+    }
+
     /// When to end even if messages are missing.
     fn end_ns(&self) -> u64 {
         let grace = if self.rate.is_some() { GRACE_NS } else { 0 };
@@ -84,12 +95,38 @@ impl Schedule {
     }
 }
 
-/// Send all streams by the schedule, then close them.
+/// Send all streams by the schedule. Returns when the schedule was left, and how that went; what was due by then and not
+/// sent is booked as late as it was then.
 pub(super) fn send_all(
     streams: &mut [Stream],
     schedule: &Schedule,
     stop: &Stop,
-) -> Result<(), Failure> {
+) -> (u64, Result<(), Failure>) {
+    let sent = follow(streams, schedule, stop);
+    let end_ns = clock::now_ns();
+    if schedule.rate.is_some() {
+        for stream in streams.iter_mut() {
+            book_unsent(stream, schedule, end_ns);
+        }
+    }
+    (end_ns, sent)
+}
+
+/// Books the messages that were due by `end_ns` and not sent, in groups: each message counts as late as the first of its group.
+fn book_unsent(stream: &mut Stream, schedule: &Schedule, end_ns: u64) {
+    let due = schedule.ordered(stream.limit, end_ns);
+    let group = (due.saturating_sub(stream.sent) / UNSENT_GROUPS).max(1);
+    let mut index = stream.sent;
+    while index < due {
+        let count = group.min(due - index);
+        let lag_us = end_ns.saturating_sub(schedule.due_ns(index)) / 1000;
+        stream.lag_us.saturating_record_n(lag_us, count);
+        index += count;
+    }
+}
+
+/// The loop of [`send_all`].
+fn follow(streams: &mut [Stream], schedule: &Schedule, stop: &Stop) -> Result<(), Failure> {
     let end_ns = schedule.end_ns();
     let mut now_ns = clock::now_ns();
     while !stop.requested() && now_ns < end_ns {
@@ -117,15 +154,16 @@ fn send_due(stream: &mut Stream, schedule: &Schedule, now_ns: u64) -> Result<(u6
         return Ok((now_ns, schedule.due_ns(stream.sent).max(now_ns + 1)));
     }
     let oldest_due_ns = schedule.due_ns(stream.sent);
-    let before = stream.bytes;
+    let (before, sent) = (stream.bytes, stream.sent);
     let wrote = stream.write(until)?;
     let now_ns = clock::now_ns();
     if stream.bytes > before {
         stream.last_ns = now_ns;
         if schedule.rate.is_some() {
+            let lag_us = now_ns.saturating_sub(oldest_due_ns) / 1000;
             stream
                 .lag_us
-                .saturating_record(now_ns.saturating_sub(oldest_due_ns) / 1000);
+                .saturating_record_n(lag_us, stream.sent - sent);
         }
     }
     let next_ns = match wrote {
@@ -252,6 +290,15 @@ mod tests {
         assert_eq!(
             (at_once.due(999), at_once.due(1000), at_once.due_ns(7)),
             (0, u64::MAX, 1000)
+        );
+        assert_eq!(
+            [
+                schedule.ordered(10, 999),
+                schedule.ordered(10, 1624),
+                schedule.ordered(10, 2_000_000),
+                at_once.ordered(10, 2000)
+            ],
+            [0, 1, 10, 0]
         );
     }
 

@@ -42,7 +42,7 @@ pub(super) struct Stream {
     pub(super) writes: u64,
     /// When the last write returned.
     pub(super) last_ns: u64,
-    /// How late the oldest message of each write was, in us.
+    /// How late each message was, in us: as late as the oldest of its write. What was due and never sent is in it too.
     pub(super) lag_us: Histogram<u64>,
     /// Whether the socket was full at the last write.
     pub(super) full: bool,
@@ -59,7 +59,7 @@ impl Stream {
         socket: TcpStream,
         limit: u64,
     ) -> Result<Self, Failure> {
-        let lag_us = Histogram::new(3).map_err(Failure::failed)?;
+        let lag_us = lag_histogram().map_err(Failure::failed)?;
         Ok(Self {
             load,
             to,
@@ -139,6 +139,15 @@ impl Stream {
             (self.index, self.at) = (0, 0);
         }
     }
+}
+
+/// The longest lag that is told apart, a day in us. What is later counts as that late.
+const LONGEST_LAG_US: u64 = 24 * 3600 * 1_000_000;
+
+/// An empty histogram of lags. Its bounds are fixed: `saturating_record_n` never makes a histogram larger, it books a value
+/// above the largest bucket in that bucket.
+fn lag_histogram() -> Result<Histogram<u64>, hdrhistogram::CreationError> {
+    Histogram::new_with_bounds(1, LONGEST_LAG_US, 3)
 }
 
 /// Connect, again and again while nobody listens there yet.

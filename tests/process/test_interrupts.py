@@ -87,7 +87,7 @@ def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0 and out.splitlines()[-1] == "ended"
-    assert errors.startswith('millstream: flow "slow": stopped with ') and errors.count("\n") == 1, errors
+    assert errors.startswith('flow "slow": stopped with ') and errors.count("\n") == 1, errors
     left = int(errors.split(" with ")[1].split(" ")[0])
     assert errors.endswith(" items in its steps: they are dropped\n")
     assert left > 1000

@@ -432,9 +432,10 @@ impl Unread {
         }
         self.told = true;
         if cx.control.first_late(self.step) {
-            eprintln!(
-                "millstream: step \"{}\": an item came too late and was dropped, as will be more of them, which are counted; \
-                 give the stream `late` of its result a sink to keep them, or allow for more lateness",
+            tracing::warn!(
+                step = metrics.name.as_str(),
+                "step \"{}\": an item came too late and was dropped, as will be more of them, which are counted; give the stream \
+                 `late` of its result a sink to keep them, or allow for more lateness",
                 metrics.name
             );
         }

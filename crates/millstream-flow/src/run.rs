@@ -685,7 +685,10 @@ impl Running {
                 false => "they are dropped",
             },
         );
-        eprintln!("millstream: flow \"{name}\": stopped with {left} items in its steps: {what}");
+        tracing::warn!(
+            flow = name.as_str(),
+            "flow \"{name}\": stopped with {left} items in its steps: {what}"
+        );
     }
 
     /// Ends the flow without waiting for the items that its workers have in hand, and says how many items it leaves. A worker

@@ -764,7 +764,7 @@ mod tests {
     fn items_behind_the_end_of_a_step_are_an_error_and_not_dropped() {
         let said = timely::execute_directly(|worker| {
             worker.dataflow::<Epoch, _, _>(|scope| {
-                let mut builder = OperatorBuilder::new("merged".to_owned(), scope.clone());
+                let mut builder = OperatorBuilder::new("merged".to_owned(), scope);
                 let (output, _stream) = builder.new_output::<Packet>();
                 builder.build_reschedule(|_| |_| false);
                 let mut departure = Departure::<Vec<u8>> {

@@ -344,8 +344,10 @@ fn a_clock_of_ones_own_says_what_is_late_and_goes_on_without_items() {
         .values()
         .map(|item| item.2)
         .sink("late", late.sink());
-    let mut options = Options::default();
-    options.clock = Some(std::sync::Arc::new(clock));
+    let options = Options {
+        clock: Some(std::sync::Arc::new(clock)),
+        ..Options::default()
+    };
     finish(flow.start(options).expect("it starts")).unwrap();
     // 9 is late behind 30 (15); 21 is not, for its window goes to 30.
     assert_eq!(late.take(), [3]);

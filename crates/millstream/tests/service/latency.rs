@@ -169,6 +169,7 @@ fn a_service_with_a_schedule_tells_when_it_took_an_input() {
 struct Slow<R>(R);
 
 impl<R: Replies> Orders for Slow<R> {
+    #[expect(clippy::disallowed_methods, reason = "work that takes its time")]
     fn place(&mut self, order: &Order<'_>) -> Result<(), Cause> {
         std::thread::sleep(Duration::from_millis(2));
         self.0.accepted(order.id, 0);

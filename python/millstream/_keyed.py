@@ -395,13 +395,13 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         ...         self.total = 0
         ...     def on_batch(self, key, values):
         ...         self.total += sum(values)
-        ...         return [(len(values), self.total)]
+        ...         return [self.total]
         >>> flow, out = ms.Flow("totals"), ms.testing.collect()
         >>> numbers = flow.source("numbers", ms.testing.items(range(5))).key_by(lambda n: n % 2)
         >>> numbers.stateful_batch("total", Total).sink("out", out)
         >>> _ = ms.run(flow)
-        >>> out
-        [(0, (3, 6)), (1, (2, 4))]
+        >>> dict(out)  # the last total of each key
+        {0: 6, 1: 4}
         """
         from ._batches import stateful_batch
 

@@ -395,10 +395,10 @@ class DurableSource(Generic[_T_co]):
 class ByteSink(Generic[_T_contra]): ...
 
 @final
-class CsvSource: ...
+class CsvSource(Generic[_T_co]): ...
 
 @final
-class KeyedSink: ...
+class KeyedSink(Generic[_T_contra]): ...
 
 @final
 class Field:
@@ -503,7 +503,7 @@ def file_write_by_key(
     encode: Callable[[Any], object] | None,
     preamble: bytes,
     max_open: int,
-) -> KeyedSink: ...
+) -> KeyedSink[Any]: ...
 def directory_read(
     path: str | PathLike[str],
     pattern: str,
@@ -519,7 +519,7 @@ def csv_read(
     *,
     dialect: tuple[str, str | None, bool | list[str]],
     max_record: int,
-) -> CsvSource: ...
+) -> CsvSource[Any]: ...
 def csv_directory(
     path: str | PathLike[str],
     pattern: str,
@@ -528,7 +528,7 @@ def csv_directory(
     follow: float | None,
     dialect: tuple[str, str | None, bool | list[str]],
     max_record: int,
-) -> CsvSource: ...
+) -> CsvSource[Any]: ...
 def journal_read(
     path: str | PathLike[str],
     *,

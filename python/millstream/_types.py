@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from ._io import Sink, Source
-    from ._millstream import ByteSink, ByteSource, DurableSource, KeyContext, Record, Script
+    from ._millstream import (
+        ByteSink,
+        ByteSource,
+        CsvSource,
+        DurableSource,
+        KeyContext,
+        KeyedSink,
+        Record,
+        Script,
+    )
 elif sys.version_info >= (3, 13):
     from typing import Any, TypeVar
 else:
@@ -58,8 +67,10 @@ if TYPE_CHECKING:
     Decoder: TypeAlias = type[U] | Callable[[bytes], U]
     """`str`, `bytes`, a class of records, or a function of bytes."""
 
-    AnySource: TypeAlias = Source[T_co] | ByteSource[T_co] | DurableSource[T_co] | Script[T_co]
-    AnySink: TypeAlias = Sink[T_contra] | ByteSink[T_contra] | list[T_contra]
+    AnySource: TypeAlias = (
+        Source[T_co] | ByteSource[T_co] | CsvSource[T_co] | DurableSource[T_co] | Script[T_co]
+    )
+    AnySink: TypeAlias = Sink[T_contra] | ByteSink[T_contra] | KeyedSink[T_contra] | list[T_contra]
     Emit: TypeAlias = Literal["end", "each"]
 
     class Adds(Protocol):

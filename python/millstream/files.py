@@ -99,7 +99,7 @@ def write_by_key(
     framing: str = "lines",
     encode: Callable[[Any], Any] | None = None,
     max_open: int = 128,
-) -> _millstream.KeyedSink:
+) -> _millstream.KeyedSink[Any]:
     """Writes the values of each key to a file of its own in ``directory``; a sink for streams behind
     ``key_by``.
 
@@ -183,13 +183,29 @@ def directory(
     )
 
 
+@overload
+def csv(
+    path: Path | Sequence[Path],
+    header: Literal[False],
+    delimiter: str = ",",
+    quote: str | None = '"',
+    max_record: int = MAX_FRAME,
+) -> _millstream.CsvSource[list[str]]: ...
+@overload
+def csv(
+    path: Path | Sequence[Path],
+    header: Literal[True] | Sequence[str] = True,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    max_record: int = MAX_FRAME,
+) -> _millstream.CsvSource[dict[str, str]]: ...
 def csv(
     path: Path | Sequence[Path],
     header: bool | Sequence[str] = True,
     delimiter: str = ",",
     quote: str | None = '"',
     max_record: int = MAX_FRAME,
-) -> _millstream.CsvSource:
+) -> _millstream.CsvSource[Any]:
     """The rows of a CSV file (UTF-8); of several files, each is a partition.
 
     A row is a dict by the names in the first record of its file, or by the names that ``header`` gives; with
@@ -215,6 +231,29 @@ def csv(
     return _millstream.csv_read(_paths(path), dialect=dialect, max_record=max_record)
 
 
+@overload
+def csv_directory(
+    path: Path,
+    pattern: str = "*.csv",
+    *,
+    header: Literal[False],
+    delimiter: str = ",",
+    quote: str | None = '"',
+    partitions: int = 1,
+    follow: Seconds | None = None,
+    max_record: int = MAX_FRAME,
+) -> _millstream.CsvSource[list[str]]: ...
+@overload
+def csv_directory(
+    path: Path,
+    pattern: str = "*.csv",
+    header: Literal[True] | Sequence[str] = True,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    partitions: int = 1,
+    follow: Seconds | None = None,
+    max_record: int = MAX_FRAME,
+) -> _millstream.CsvSource[dict[str, str]]: ...
 def csv_directory(
     path: Path,
     pattern: str = "*.csv",
@@ -224,7 +263,7 @@ def csv_directory(
     partitions: int = 1,
     follow: Seconds | None = None,
     max_record: int = MAX_FRAME,
-) -> _millstream.CsvSource:
+) -> _millstream.CsvSource[Any]:
     """The rows of all CSV files in a directory: as :func:`csv` reads a file, and :func:`directory` a
     directory."""
     return _millstream.csv_directory(
@@ -268,7 +307,7 @@ def write_csv_by_key(
     quote: str = '"',
     suffix: str = ".csv",
     max_open: int = 128,
-) -> _millstream.KeyedSink:
+) -> _millstream.KeyedSink[Any]:
     """A CSV file for each key: rows as for :func:`write_csv`, files as for :func:`write_by_key`."""
     encode, head = _csv_rows(fields, delimiter, quote)
     return _millstream.file_write_by_key(

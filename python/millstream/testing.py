@@ -96,7 +96,8 @@ def _pieces(script: Iterable[Any]) -> list[Any]:
 
 
 def items(items: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
-    """A source of the given items, of which END, ABORT and pause(...) are marks.
+    """A source of the given items, of which END, ABORT and pause(...) are marks. A batch has at most
+    ``batch_size`` items, and fewer at the beginning and where steps are slow.
 
     >>> import millstream as ms
     >>> flow, out = ms.Flow("f"), ms.testing.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 import millstream as ms
@@ -27,8 +28,14 @@ def totals(logic: Any, items: Any, workers: int = 1, **options: Any) -> list[Any
     flow, out = ms.Flow("f"), testing.collect()
     keyed = flow.source("in", testing.items(items, batch_size=6)).key_by(lambda n: abs(n) % 2)
     keyed.stateful_batch("total", logic, **options).sink("out", out)
-    ms.run(flow, workers=workers)
+    run_in_lockstep(flow, workers)
     return out
+
+
+def run_in_lockstep(flow: ms.Flow, workers: int = 1) -> None:
+    """With an epoch for each batch, batches are as large as the script says, from the first one on."""
+    with tempfile.TemporaryDirectory() as state:
+        ms.run(flow, workers, state=state, epoch=0, sync=False)
 
 
 def test_a_key_is_called_once_for_a_batch() -> None:
@@ -97,7 +104,7 @@ def quiet(out: list[Any], times: list[int]) -> ms.Flow:
 
 def test_timers_and_times_of_batches() -> None:
     out = testing.collect()
-    ms.run(quiet(out, [1, 3, 2, 4, 20, 21, 30]))
+    run_in_lockstep(quiet(out, [1, 3, 2, 4, 20, 21, 30]))
     assert out == [
         ("k", (8.0, [[1, 3, 2], [4, 20, 21]])),
         ("k", (26.0, [[1, 3, 2], [4, 20, 21], [30]])),

@@ -191,7 +191,7 @@ def test_csv_headers_and_dialects(tmp_path: Path) -> None:
             read(**options)
 
 
-def test_a_bad_row_does_as_on_error_says(tmp_path: Path, capfd: Any) -> None:
+def test_a_bad_row_does_as_on_error_says(tmp_path: Path, caplog: Any) -> None:
     path = tmp_path / "in.csv"
     path.write_bytes(b'a,b\n1,"2\n3"\n4\n5,\xff\n6,7\n')
     letters = testing.collect()
@@ -208,7 +208,7 @@ def test_a_bad_row_does_as_on_error_says(tmp_path: Path, capfd: Any) -> None:
         run("fail")
     good = [{"a": "1", "b": "2\n3"}, {"a": "6", "b": "7"}]
     assert run("skip") == good
-    assert "line 5, column 3: the field is not UTF-8" in capfd.readouterr().err
+    assert "line 5, column 3: the field is not UTF-8" in caplog.text
     assert run(ms.dead_letter(letters)) == good
     assert [letter.item for letter in letters] == [["4"], ["5", "\ufffd"]]
     path.write_text('a,b\n1,"2\n')

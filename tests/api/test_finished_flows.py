@@ -118,7 +118,10 @@ def test_fresh_forgets_and_keeps_its_hands_off_the_state_of_others(tmp_path: Pat
         assert (tmp_path / "out").read_text() == "('a', 1)\n('a', 2)\n"
     refused = run_program(theirs, "--state", state, "--fresh")
     assert refused.returncode == 1
-    assert f'millstream run: flow "theirs": state in {state}: it holds state of' in refused.stderr
+    assert (
+        f'millstream run: flow "theirs": state in {state}: it is the state of flow "ours", not of "theirs"'
+        in refused.stderr
+    )
     again = run_program(ours, "--state", state)
     assert again.returncode == 0 and "nothing new since it came to its end" in again.stderr
     assert run_program(ours, "--fresh").stderr == (

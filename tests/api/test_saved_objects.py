@@ -180,7 +180,7 @@ STATES = [
 def saved(states: list[Any], folder: Path) -> ms.Flow:
     flow, made = ms.Flow("objects"), iter(states)
     keyed = flow.source("in", ms.testing.items(range(len(states)))).key_by(lambda number: number)
-    keyed.stateful("keep", lambda state, item: None, state=lambda: next(made)).sink("out", [])
+    keyed.stateful_map("keep", lambda state, item: (state, item), state=lambda: next(made)).sink("out", [])
     ms.run(flow, state=folder, sync=False)
     return flow
 

@@ -12,12 +12,14 @@
 //!     .key_by(|n| n % 2)
 //!     .stateful_batch("sum", |_| 0, |sum, _key, values: Vec<u64>| {
 //!         *sum += values.iter().sum::<u64>();
-//!         Some((values.len(), *sum))
+//!         Some(*sum)
 //!     })
 //!     .items()
 //!     .sink("out", out.sink());
 //! flow.run(Options::default())?;
-//! assert_eq!(out.take(), [(0, (3, 6)), (1, (2, 4))]);
+//! // The last sum of each key.
+//! let sums: std::collections::BTreeMap<_, _> = out.take().into_iter().collect();
+//! assert_eq!(sums, [(0, 6), (1, 4)].into());
 //! # Ok::<(), millstream_flow::FlowError>(())
 //! ```
 

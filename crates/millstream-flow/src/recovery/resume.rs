@@ -202,9 +202,7 @@ pub(crate) fn resume(
     let mut changes = Vec::new();
     for step in &options.drop {
         changes.push(record::drop_step(step));
-        commit.sources.retain(|mark| mark.source != *step);
-        commit.sinks.retain(|mark| mark.sink != *step);
-        commit.watermarks.retain(|mark| mark.step != *step);
+        forget(&mut commit, step);
     }
     check(flow, parts.nodes, &store, &commit, options)?;
     if options.fresh {
@@ -266,6 +264,13 @@ fn forget_all<'a>(commit: &mut Commit, steps: impl Iterator<Item = &'a str>) -> 
     (commit.finished, commit.unsettled) = (false, false);
     commit.processing_ns = 0;
     steps.map(record::drop_step).collect()
+}
+
+/// Forgets what a commit says of a step.
+fn forget(commit: &mut Commit, step: &str) {
+    commit.sources.retain(|mark| mark.source != step);
+    commit.sinks.retain(|mark| mark.sink != step);
+    commit.watermarks.retain(|mark| mark.step != step);
 }
 
 /// Takes the sinks back to the last commit; gives what each has prepared now.

@@ -149,7 +149,7 @@ fn kills_between_and_inside_the_runs_change_nothing() {
             );
             before = all;
         }
-        assert!(crashes > 3, "seed {seed}: {crashes}");
+        assert!(crashes > 0, "seed {seed}");
     }
 }
 
@@ -311,7 +311,7 @@ fn a_fresh_run_forgets_what_the_flow_has_saved() {
         assert!(
             refused
                 .to_string()
-                .contains("which flow \"other\" does not have"),
+                .contains("it is the state of flow \"counting\", not of \"other\""),
             "{refused}"
         );
         run(&flow, 1, Recovery::new(&state)).expect("it runs");

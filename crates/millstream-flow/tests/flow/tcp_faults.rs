@@ -110,6 +110,7 @@ fn a_fault_is_told_with_source_client_and_offset() {
 fn show_log() {
     tracing_subscriber::fmt()
         .without_time()
+        .with_ansi(false)
         .with_target(false)
         .with_writer(std::io::stderr)
         .init();

@@ -50,6 +50,8 @@ pub struct World {
     unjudged: bool,
     /// A sync is going to fail.
     may_fail: bool,
+    /// Segments begin small and grow; in every second world they are all of one size.
+    grows: bool,
 }
 
 impl World {
@@ -71,6 +73,7 @@ impl World {
             running: None,
             unjudged: false,
             may_fail: false,
+            grows: seed.is_multiple_of(2),
         }
     }
 
@@ -381,7 +384,7 @@ impl World {
             .with_boot(self.boot);
         Options {
             exclusive: true,
-            segment_bytes_first: Some(SEGMENT_BYTES / 4),
+            segment_bytes_first: self.grows.then_some(SEGMENT_BYTES / 4),
             ..Options::on(host).with_segment_bytes(SEGMENT_BYTES)
         }
     }

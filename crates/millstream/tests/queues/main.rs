@@ -149,10 +149,10 @@ fn a_flow_that_crashes_behind_its_last_commit_leaves_nothing_in_between() {
         drop(input);
         run(recovery.clone()).unwrap();
         check(&place, &counts);
-        // It has come to its end: what is put later is none of its business.
+        // It has come to its end, and goes on with what is put later.
         open(&place).queue("in").unwrap().put(b"later").unwrap();
         run(recovery).unwrap();
-        assert_eq!(open(&place).queue("in").unwrap().len().unwrap(), 1);
+        assert_eq!(open(&place).queue("in").unwrap().len().unwrap(), 0);
     }
 }
 
@@ -173,7 +173,7 @@ fn without_recovery_all_is_confirmed_once_it_is_done() {
 fn a_flow_that_fails_gives_back_what_it_has_not_committed() {
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 100);
-    for state in [None, Some(folder.path().join("state"))] {
+    for (opened, state) in [(0, None), (1, Some(folder.path().join("state")))] {
         let place = open(folder.path());
         let flow = Flow::new("failing");
         let source = queues::read(&place, "in").until_empty();
@@ -197,7 +197,9 @@ fn a_flow_that_fails_gives_back_what_it_has_not_committed() {
         let queue = place.queue("in").unwrap();
         assert_eq!(queue.len().unwrap(), 100);
         let first = queue.open(NOW).unwrap().unwrap();
-        assert_eq!((first.body(), first.item().deliveries), (&b"w0"[..], 0));
+        // A flow that fails has not had them delivered; the test has, once each time.
+        let found = (first.body(), first.item().deliveries);
+        assert_eq!(found, (&b"w0"[..], opened));
     }
 }
 

@@ -353,7 +353,8 @@ def test_the_order_desk_runs_as_a_system(
         )
         assert len(totals) == 3 * day
     latency = json.loads(verb("history", "--latency", "data/totals", "--json"))
-    assert latency["calls"] == 6 and [hop["count"] for hop in latency["hops"]] == [6, 6, 6]
+    whole = [hop["count"] for hop in latency["hops"] if "take" not in hop["part"]]
+    assert latency["calls"] == 6 and whole == [6, 6, 6]
 
 
 @contextmanager

@@ -173,6 +173,12 @@ def market_spread(
         assert first.poll() is None, first.communicate()[1]
         assert time.monotonic() < started + PATIENCE
         time.sleep(0.05)
+    # And committed: after a kill, inputs are repeated each in its own order, but not one after the other.
+    before = journal_length(state / "epochs")
+    while journal_length(state / "epochs") < before + 4:
+        assert first.poll() is None, first.communicate()[1]
+        assert time.monotonic() < started + PATIENCE
+        time.sleep(0.05)
     ordering = Sender(ports[1], orders(chance))
     killed.go_on(first)
     first.kill()

@@ -34,8 +34,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Everything that must be found out. The bugs of the journal are those that a single writer can suffer from.
-    pub const WRONG: [Kind; 14] = [
+    /// Everything that must be found out. The bugs of the journal are those that a single writer can suffer from. A torn end that is left
+    /// shows too rarely here: what comes over it must end exactly where an old frame begins. The worlds of journals find it.
+    pub const WRONG: [Kind; 13] = [
         Kind::Lying,
         Kind::Faulty(Fault::AnswerBeforeSync),
         Kind::Faulty(Fault::ForgetRemovals),
@@ -47,7 +48,6 @@ impl Kind {
         Kind::Planted(Bug::TrustTail),
         Kind::Planted(Bug::WatermarkBeforeSync),
         Kind::Planted(Bug::NamesNotSynced),
-        Kind::Planted(Bug::KeepTorn),
         Kind::Planted(Bug::PublishFirst),
         Kind::Planted(Bug::ForgetFailedSync),
     ];

@@ -268,6 +268,9 @@ impl<B: 'static> Source<B> for Arc<dyn Source<B>> {
     fn partitions(&self) -> Result<Vec<String>, Cause> {
         (**self).partitions()
     }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        (**self).partitions_for(workers)
+    }
     fn open(
         &self,
         partition: usize,
@@ -275,6 +278,15 @@ impl<B: 'static> Source<B> for Arc<dyn Source<B>> {
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         (**self).open(partition, resume, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        (**self).open_at(partition, resume, place, io)
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         (**self).begin(run)

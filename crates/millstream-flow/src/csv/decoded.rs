@@ -52,14 +52,26 @@ where
     fn partitions(&self) -> Result<Vec<String>, Cause> {
         self.source.partitions()
     }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.source.partitions_for(workers)
+    }
     fn open(
         &self,
         partition: usize,
         resume: Option<Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
+        self.open_at(partition, resume, None, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
         Ok(Box::new(DecodedPartition {
-            inner: self.source.open(partition, resume, io)?,
+            inner: self.source.open_at(partition, resume, place, io)?,
             decode: Arc::clone(&self.decode),
             on_error: self.on_error.clone(),
             policy: None,
@@ -131,5 +143,8 @@ where
     }
     fn position(&self) -> Position {
         self.inner.position()
+    }
+    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
+        self.inner.place()
     }
 }

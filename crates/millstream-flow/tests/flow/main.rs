@@ -28,6 +28,7 @@ mod lifecycle;
 mod memory;
 mod metrics;
 mod panics;
+mod places;
 mod policies;
 mod recovery;
 mod recovery_of_clocks;

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,8 @@ from small_disk import SmallDisk, small_disk
 
 ITEM = 4096
 ROUNDS = int(os.environ.get("MILLSTREAM_KILLS", "0"))
+
+FIXTURES = Path(__file__).parents[2] / "crates/millstream-queue/tests/fixtures"
 
 Disk = Callable[[str, int], SmallDisk]
 
@@ -213,3 +216,100 @@ def test_a_queue_on_a_full_disk_can_be_flushed_and_another_be_made_when_there_is
             assert take(line, "q", 1) == []
             assert line.get("other") == b"x"
             assert len(fill(line, "q", 1 << 21)) > len(items) // 2
+
+
+def take_all_room(disk: SmallDisk) -> Path:
+    """A file that leaves no block to others."""
+    ballast = disk.path / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for length in (1 << 20, 4096):
+            try:
+                while True:
+                    file.write(bytes(length))
+            except OSError:
+                pass
+    return ballast
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_what_is_taken_from_a_queue_of_an_earlier_version_on_a_full_disk_stays_taken(
+    kind: str, millstream_bin: Path, disk: Disk
+) -> None:
+    """A journal that has nothing in reserve, and room in its last segment."""
+    mounted = disk(kind, 24)
+    jobs = mounted.path / "queues" / "jobs"
+    shutil.copytree(FIXTURES / "v1" / "jobs", jobs)
+    (jobs / "writers").mkdir()
+    with (jobs / "segment-0000000000.log").open("r+b") as segment:
+        # The end of the segment is zeros, which are not kept in the fixture.
+        end = segment.seek(0, os.SEEK_END)
+        segment.write(bytes((16 << 20) - end))
+    with server(millstream_bin, mounted, "--sync=never") as queues:
+        queues.kill()
+        for made in jobs.glob("set-*"):
+            made.unlink()
+        ballast = take_all_room(mounted)
+        queues.start()
+        with queues.connect() as line:
+            assert b"No space left on device" in line.set("jobs", bytes(8192))
+            first = line.get("jobs")
+        queues.kill()
+        queues.start()
+        with queues.connect() as line:
+            second = line.get("jobs/open")
+            assert line.ask(b"get jobs/close") == b"END"
+        queues.kill()
+        queues.start()
+        with queues.connect() as line:
+            left = [item for item in iter(lambda: line.get("jobs"), None)]
+            assert sorted([first, second, *left]) == [b"delayed", b"numbered", b"two"]
+            ballast.unlink()
+            assert line.set("jobs", b"new") == b"STORED"
+            assert line.get("jobs") == b"new"
+
+
+def test_nothing_is_taken_from_a_queue_without_a_reserve_while_its_removal_has_no_room(
+    millstream_bin: Path, disk: Disk
+) -> None:
+    """As an earlier version left it: nothing in reserve, and no room in the last segment either."""
+    mounted = disk("tmpfs", 8)
+    with server(millstream_bin, mounted, "--sync=never") as queues:
+        with queues.connect() as line:
+            items = fill(line, "q", 0) + fill(line, "q", 1 << 20, 10)
+        queues.kill()
+        for name in ("spare", "set-*"):
+            for reserve in (mounted.path / "queues" / "q").glob(name):
+                reserve.unlink()
+        ballast = take_all_room(mounted)
+        taken = []
+        for get in (b"get q", b"get q/open", b"get q/close/open"):
+            queues.start()
+            with queues.connect() as line:
+                assert int(line.stats()["curr_items"]) == len(items) - len(taken), "items came back"
+                while (answer := line.ask(get)).startswith(b"VALUE"):
+                    taken.append(int(answer_item(line, answer)[:10]))
+                    if get != b"get q":
+                        assert line.ask(b"get q/close") == b"END"
+                assert b"No space left on device" in answer, answer
+                assert b"nothing is taken" in answer, answer
+                peeked = line.get("q/peek")
+                assert peeked is not None and int(peeked[:10]) == items[len(taken)]
+            queues.kill()
+        assert taken == items[: len(taken)]
+        queues.start()
+        ballast.unlink()
+        with queues.connect() as line:
+            while more := take(line, "q", 50):
+                taken += more
+            queues.kill()
+        assert taken == items
+        queues.start()
+        with queues.connect() as line:
+            assert take(line, "q", 1) == []
+            assert len(fill(line, "q", 1 << 21)) > len(items) // 2
+
+
+def answer_item(line: Line, answer: bytes) -> bytes:
+    item = line.value(answer)
+    assert item is not None
+    return item

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 from queue_server import Line, QueueServer
-from small_disk import small_disk
+from small_disk import SmallDisk, small_disk
 
 ITEM = 4096
 ROUNDS = int(os.environ.get("MILLSTREAM_KILLS", "0"))
 
-Disk = Callable[[str, int], Path]
+FIXTURES = Path(__file__).parents[2] / "crates/millstream-queue/tests/fixtures"
+
+Disk = Callable[[str, int], SmallDisk]
 
 
 @pytest.fixture
@@ -29,10 +31,10 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 @contextmanager
-def server(program: Path, disk: Path, *options: str, config: str | None = None) -> Iterator[QueueServer]:
+def server(program: Path, disk: SmallDisk, *options: str, config: str | None = None) -> Iterator[QueueServer]:
     """A server whose queues are on the disk, killed at the end."""
-    server = QueueServer(program, disk / "queues", *options, config=config)
-    server.log_path = disk.parent / "server.log"
+    server = QueueServer(program, disk.path / "queues", *options, config=config)
+    server.log_path = disk.path.parent / "server.log"
     server.log_path.write_text("")
     server.start()
     try:
@@ -79,10 +81,6 @@ def wait_until(holds: Callable[[], bool], said: str) -> None:
         time.sleep(0.05)
 
 
-def used(disk: Path) -> int:
-    return shutil.disk_usage(disk).used
-
-
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
 def test_what_was_taken_from_a_queue_on_a_full_disk_stays_taken(
     kind: str, millstream_bin: Path, disk: Disk
@@ -96,7 +94,7 @@ def test_what_was_taken_from_a_queue_on_a_full_disk_stays_taken(
             taken: list[int] = []
             while len(taken) < len(items) // 2:
                 taken += take(line, "q", 100)
-        half = used(mounted)
+        half = mounted.used
         queues.kill()
         queues.start()
         with queues.connect() as line:
@@ -104,7 +102,7 @@ def test_what_was_taken_from_a_queue_on_a_full_disk_stays_taken(
             while more := take(line, "q", 100):
                 taken += more
             assert taken == items
-            assert used(mounted) < half / 4, "nothing was freed"
+            assert mounted.used < half / 4, "nothing was freed"
             # Sets go on, and the whole disk can be used again.
             again = fill(line, "q", items[-1] + 1)
             assert len(again) > (len(items) * 9) // 10
@@ -115,7 +113,19 @@ def test_what_was_taken_from_a_queue_on_a_full_disk_stays_taken(
 
 
 @pytest.mark.parametrize(
-    ("kind", "sync", "rounds"), [("tmpfs", "never", 100), ("ext4", "never", 8), ("tmpfs", "50ms", 12)]
+    ("kind", "sync", "rounds"),
+    [
+        ("tmpfs", "never", 100),
+        ("tmpfs", "50ms", 12),
+        ("tmpfs", "always", 12),
+        ("ext4", "never", 8),
+        ("ext4", "always", 4),
+        ("xfs", "never", 3),
+        ("xfs", "always", 3),
+        # A refused set takes long here: btrfs looks everywhere for room.
+        ("btrfs", "never", 2),
+        ("btrfs", "always", 2),
+    ],
 )
 def test_a_disk_is_filled_drained_and_filled_again_under_kills(
     kind: str, sync: str, rounds: int, millstream_bin: Path, disk: Disk
@@ -127,9 +137,10 @@ def test_a_disk_is_filled_drained_and_filled_again_under_kills(
     with server(millstream_bin, mounted, f"--sync={sync}") as queues:
         number = 0
         waiting: list[int] = []
-        for round_ in range(ROUNDS or rounds):
+        more = ROUNDS if kind == "tmpfs" else ROUNDS // 5
+        for round_ in range(more or rounds):
             said = f"seed {seed}, round {round_}"
-            with queues.connect() as line:
+            with queues.connect(timeout=120) as line:
                 stored = fill(line, "q", number, choice.choice([100, 1000, ITEM, 20_000]))
                 number += 1 << 20
                 waiting += stored
@@ -141,7 +152,7 @@ def test_a_disk_is_filled_drained_and_filled_again_under_kills(
                     while got := take(line, "q", 50):
                         assert got == waiting[: len(got)], said
                         del waiting[: len(got)]
-                    wait_until(lambda: used(mounted) < 3 << 20, said)
+                    wait_until(lambda: mounted.used < 3 << 20, said)
                     stored = fill(line, "q", number - (1 << 19), ITEM)
                     waiting += stored
                     assert stored, f"{said}: wedged"
@@ -180,7 +191,7 @@ def test_items_that_are_confirmed_out_of_order_on_a_full_disk_stay_confirmed(
         with queues.connect() as line:
             assert int(line.stats()["curr_items"]) == 10, "items came back"
             assert take(line, "q", 11) == items[:10]
-            wait_until(lambda: used(mounted) < 1 << 20, "nothing was freed")
+            wait_until(lambda: mounted.used < 1 << 20, "nothing was freed")
 
 
 def test_a_queue_on_a_full_disk_can_be_flushed_and_another_be_made_when_there_is_room(
@@ -189,7 +200,7 @@ def test_a_queue_on_a_full_disk_can_be_flushed_and_another_be_made_when_there_is
     mounted = disk("tmpfs", 8)
     with server(millstream_bin, mounted, "--sync=never") as queues:
         with queues.connect() as line:
-            ballast = mounted / "ballast"
+            ballast = mounted.path / "ballast"
             ballast.write_bytes(bytes(4 << 20))
             items = fill(line, "q", 0)
             assert b"No space left" in line.set("other", b"x")
@@ -198,10 +209,107 @@ def test_a_queue_on_a_full_disk_can_be_flushed_and_another_be_made_when_there_is
             assert line.set("other", b"x") == b"STORED"
             items += fill(line, "q", 1 << 20)
             assert line.ask(b"flush q") == b"END"
-            wait_until(lambda: used(mounted) < 1 << 20, "nothing was freed")
+            wait_until(lambda: mounted.used < 1 << 20, "nothing was freed")
             queues.kill()
         queues.start()
         with queues.connect() as line:
             assert take(line, "q", 1) == []
             assert line.get("other") == b"x"
             assert len(fill(line, "q", 1 << 21)) > len(items) // 2
+
+
+def take_all_room(disk: SmallDisk) -> Path:
+    """A file that leaves no block to others."""
+    ballast = disk.path / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for length in (1 << 20, 4096):
+            try:
+                while True:
+                    file.write(bytes(length))
+            except OSError:
+                pass
+    return ballast
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_what_is_taken_from_a_queue_of_an_earlier_version_on_a_full_disk_stays_taken(
+    kind: str, millstream_bin: Path, disk: Disk
+) -> None:
+    """A journal that has nothing in reserve, and room in its last segment."""
+    mounted = disk(kind, 24)
+    jobs = mounted.path / "queues" / "jobs"
+    shutil.copytree(FIXTURES / "v1" / "jobs", jobs)
+    (jobs / "writers").mkdir()
+    with (jobs / "segment-0000000000.log").open("r+b") as segment:
+        # The end of the segment is zeros, which are not kept in the fixture.
+        end = segment.seek(0, os.SEEK_END)
+        segment.write(bytes((16 << 20) - end))
+    with server(millstream_bin, mounted, "--sync=never") as queues:
+        queues.kill()
+        for made in jobs.glob("set-*"):
+            made.unlink()
+        ballast = take_all_room(mounted)
+        queues.start()
+        with queues.connect() as line:
+            assert b"No space left on device" in line.set("jobs", bytes(8192))
+            first = line.get("jobs")
+        queues.kill()
+        queues.start()
+        with queues.connect() as line:
+            second = line.get("jobs/open")
+            assert line.ask(b"get jobs/close") == b"END"
+        queues.kill()
+        queues.start()
+        with queues.connect() as line:
+            left = [item for item in iter(lambda: line.get("jobs"), None)]
+            assert sorted([first, second, *left]) == [b"delayed", b"numbered", b"two"]
+            ballast.unlink()
+            assert line.set("jobs", b"new") == b"STORED"
+            assert line.get("jobs") == b"new"
+
+
+def test_nothing_is_taken_from_a_queue_without_a_reserve_while_its_removal_has_no_room(
+    millstream_bin: Path, disk: Disk
+) -> None:
+    """As an earlier version left it: nothing in reserve, and no room in the last segment either."""
+    mounted = disk("tmpfs", 8)
+    with server(millstream_bin, mounted, "--sync=never") as queues:
+        with queues.connect() as line:
+            items = fill(line, "q", 0) + fill(line, "q", 1 << 20, 10)
+        queues.kill()
+        for name in ("spare", "set-*"):
+            for reserve in (mounted.path / "queues" / "q").glob(name):
+                reserve.unlink()
+        ballast = take_all_room(mounted)
+        taken = []
+        for get in (b"get q", b"get q/open", b"get q/close/open"):
+            queues.start()
+            with queues.connect() as line:
+                assert int(line.stats()["curr_items"]) == len(items) - len(taken), "items came back"
+                while (answer := line.ask(get)).startswith(b"VALUE"):
+                    taken.append(int(answer_item(line, answer)[:10]))
+                    if get != b"get q":
+                        assert line.ask(b"get q/close") == b"END"
+                assert b"No space left on device" in answer, answer
+                assert b"nothing is taken" in answer, answer
+                peeked = line.get("q/peek")
+                assert peeked is not None and int(peeked[:10]) == items[len(taken)]
+            queues.kill()
+        assert taken == items[: len(taken)]
+        queues.start()
+        ballast.unlink()
+        with queues.connect() as line:
+            while more := take(line, "q", 50):
+                taken += more
+            queues.kill()
+        assert taken == items
+        queues.start()
+        with queues.connect() as line:
+            assert take(line, "q", 1) == []
+            assert len(fill(line, "q", 1 << 21)) > len(items) // 2
+
+
+def answer_item(line: Line, answer: bytes) -> bytes:
+    item = line.value(answer)
+    assert item is not None
+    return item

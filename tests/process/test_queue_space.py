@@ -80,7 +80,7 @@ def test_ten_thousand_queues_fit_in_a_gibibyte_and_a_thousand_descriptors(
     millstream_bin: Path, tmp_path: Path
 ) -> None:
     with small_disk("tmpfs", DISK_MEBIBYTES, tmp_path) as disk:
-        server = QueueServer(millstream_bin, disk / "queues", "--sync=never")
+        server = QueueServer(millstream_bin, disk.path / "queues", "--sync=never")
         server.log_path = tmp_path / "server.log"
         server.log_path.write_text("")
         server.start()

@@ -243,7 +243,8 @@ impl<S: Storage> Journal<S> {
     /// this journal that stand behind the cut get [`Error::NotYet`].
     ///
     /// # Errors
-    /// [`Error::NotExclusive`]; [`Error::Pruned`]; [`Error::NotYet`]; what the system says.
+    /// [`Error::NotExclusive`]; [`Error::Pruned`]; [`Error::NotYet`]; what the system says. On a full disk nothing is dropped: what says that a
+    /// cut was begun needs a block.
     pub fn cut(&self, sequence: u64) -> Result<()> {
         if !self.core().options.exclusive {
             return Err(Error::NotExclusive { path: self.path() });

@@ -29,6 +29,15 @@ pub enum QueueError {
         #[source]
         cause: Cause,
     },
+    /// The disk is full, and the removal of an item that is taken could not be recorded: it would come back after a crash.
+    #[error("queue \"{queue}\": nothing is taken until its removal can be recorded: {cause}")]
+    NoRoomToRemove {
+        /// The queue.
+        queue: String,
+        /// What the storage said.
+        #[source]
+        cause: Cause,
+    },
     /// The storage itself could not be listed.
     #[error("cannot list the queues: {0}")]
     Listing(#[source] Cause),

@@ -277,12 +277,30 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// The next item that has not expired leaves its place. It has left the queue only after [`finish`](Self::finish).
+    /// The next item that has not expired leaves its place. It has left the queue only after [`finish`](Self::finish), for which there is
+    /// room then.
     #[inline]
     pub(crate) fn next(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
+        self.next_after(0, now)
+    }
+
+    /// [`next`](Self::next) where so many items were taken before it and have not left yet.
+    #[inline]
+    pub(crate) fn next_after(
+        &mut self,
+        taken: usize,
+        now: Moment,
+    ) -> Result<Option<Item>, QueueError> {
         if self.items == 0 {
             return Ok(None);
         }
+        self.secure_removals(taken + 1)?;
+        self.first_ready(now)
+    }
+
+    /// The next item that has not expired leaves its place.
+    #[inline]
+    fn first_ready(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
         self.end_delays(now)?;
         loop {
             if self.behind.items > 0 && self.ready.line_is_empty() {
@@ -305,7 +323,7 @@ impl<L: Log> Queue<L> {
 
     /// The next item, which stays.
     pub(crate) fn peek(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
-        let next = self.next(now)?;
+        let next = self.first_ready(now)?;
         if let Some(item) = &next {
             self.put_back(item.clone());
         }
@@ -319,8 +337,8 @@ impl<L: Log> Queue<L> {
         self.ready.insert(item);
     }
 
-    /// An item leaves for good. This never fails: on a full disk its record is struck out. Where that cannot be either, since the log has
-    /// failed, or an earlier version has made it, a crash brings the item back.
+    /// An item leaves for good. This never fails: on a full disk its record is struck out, or, in a log of an earlier version, its removal has the
+    /// room that [`next`](Self::next) has made sure of. Where the log has failed, a crash brings the item back.
     #[inline]
     pub(crate) fn finish(&mut self, id: u64, length: usize) {
         let position = self.moved.position(id);

@@ -106,6 +106,15 @@ pub trait Log {
         self.append(record)
     }
 
+    /// Make sure that this many items can be removed whatever becomes of the room on the disk. Only a log of an earlier version may not
+    /// have what that takes.
+    ///
+    /// # Errors
+    /// There is no room for it; items that are taken now would come back after a crash.
+    fn secure_removals(&mut self, _items: usize) -> Result<(), Cause> {
+        Ok(())
+    }
+
     /// Whether the last attempt to append met a full disk.
     fn is_full(&self) -> bool {
         false

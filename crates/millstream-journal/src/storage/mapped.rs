@@ -90,7 +90,9 @@ impl Storage for Mapped {
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<MappedRegion> {
         let file = self.made(name)?;
-        reserve(&file, bytes)?;
+        if !has_blocks(&file, bytes)? {
+            reserve(&file, bytes)?;
+        }
         self.region(name, &file, bytes, Access::Write)
     }
 
@@ -274,6 +276,13 @@ fn numbers(path: &Path) -> io::Result<[u64; 4]> {
     use std::os::unix::fs::MetadataExt;
     let found = fs::metadata(path)?;
     Ok([found.dev(), found.ino(), 0, 0])
+}
+
+/// Whether the file has its length and all its blocks. XFS refuses to allocate them once more on a full disk.
+fn has_blocks(file: &File, bytes: u64) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let found = file.metadata()?;
+    Ok(found.len() >= bytes && found.blocks() * 512 >= found.len())
 }
 
 #[cfg(target_os = "linux")]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use millstream_journal::{Error, Journal, Options, Reader, Wait, Writer};
+use millstream_journal::{Error, Journal, Options, Reader, Retention, Share, Wait, Writer};
 
 use crate::disk::{Disk, run, text};
 use crate::support::small;
@@ -141,6 +141,51 @@ fn a_full_disk_with_room_set_aside_is_an_error_and_the_same_writer_goes_on() {
     for kind in ["ext4", "xfs", "tmpfs", "overlay"] {
         if let Some(disk) = Disk::new(kind) {
             assert_eq!(fill_and_go_on(&disk, |_| ()), 0, "{kind}");
+        }
+    }
+}
+
+/// A disk without a single block: the journal is opened again, what is no longer needed goes, and that makes room.
+#[test]
+fn a_journal_on_a_full_disk_is_opened_and_pruned() {
+    for kind in ["ext4", "xfs", "tmpfs"] {
+        let Some(disk) = Disk::new(kind) else {
+            continue;
+        };
+        let path = disk.journal();
+        let alone = Options {
+            exclusive: true,
+            ..options()
+        };
+        let journal = Journal::open(&path, alone.clone()).unwrap();
+        let writer = journal.writer().unwrap();
+        writer.append_many((0..8_000).map(body)).unwrap();
+        journal.cursor("needed", Share::Exclusive).unwrap();
+        drop((writer, journal));
+        for left in [MIB, 0] {
+            disk.fill(left);
+        }
+        let journal = Journal::open(&path, alone).unwrap_or_else(|error| panic!("{kind}: {error}"));
+        check(&journal, 8_000);
+        // What says that a cut was begun needs a block of its own.
+        if let Err(error) = journal.cut(7_990) {
+            assert!(error.to_string().contains("No space left"), "{error}");
+            check(&journal, 8_000);
+        }
+        let cursor = journal.cursor("needed", Share::Exclusive).unwrap();
+        cursor.set(7_000).unwrap();
+        cursor.sync().unwrap();
+        let retention = Retention {
+            keep_for_cursors: true,
+            ..Retention::default()
+        };
+        assert!(journal.prune(&retention).unwrap().segments > 0, "{kind}");
+        assert!(journal.first().unwrap() > 6_000, "{kind}");
+        journal.cut(7_990).unwrap();
+        check(&journal, 7_990);
+        let writer = journal.writer().unwrap();
+        for sequence in 7_990..9_000 {
+            assert_eq!(writer.append(&body(sequence)).unwrap(), sequence, "{kind}");
         }
     }
 }

@@ -292,7 +292,8 @@ impl<L: Log> Queue<L> {
         let first = self.log.first();
         self.owed.retain(|&(id, _)| id >= first);
         while let Some(&(id, bytes)) = self.owed.last() {
-            if self.append(&Operation::Remove { id, bytes }).is_err() {
+            let removal = Operation::Remove { id, bytes };
+            if self.append_reserved(&removal).is_err() {
                 break;
             }
             self.owed.pop();

@@ -3,20 +3,38 @@
 //! The invariant: an item that was answered does not come back after the death of the process, whether its removal found room or not.
 
 use super::{Log, Queue};
-use crate::error::Cause;
+use crate::error::{Cause, QueueError};
 
 impl<L: Log> Queue<L> {
     /// An item leaves, whose last record is at `position`, and there is no room for a record that says so.
     #[cold]
     pub(super) fn finish_without_room(&mut self, id: u64, position: u64, bytes: u32) {
+        // A log of an earlier version does not strike records out. Its last segment has room for the removal.
         if self.strike(id, position).is_err() {
             self.owed.push((id, bytes));
             self.pay_owed();
-            return self.compact_if_due();
+            if !self.owed.is_empty() {
+                return self.compact_if_due();
+            }
         }
         self.hurry();
         self.prune();
         self.give_up_all();
+    }
+
+    /// Make sure that items can leave for good: those that are open or leaving, and `more` besides.
+    ///
+    /// # Errors
+    /// The disk is full, and an earlier version made the log.
+    #[inline]
+    pub(crate) fn secure_removals(&mut self, more: usize) -> Result<(), QueueError> {
+        let items = self.opens.len() + self.leaving.len() + more;
+        self.log
+            .secure_removals(items)
+            .map_err(|cause| QueueError::NoRoomToRemove {
+                queue: self.name.to_string(),
+                cause,
+            })
     }
 
     /// Strike an item out: its own record, and the one in which it was written again.

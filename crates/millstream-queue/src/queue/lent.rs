@@ -26,8 +26,9 @@ impl<L: Log> Queue<L> {
     /// this id is of a queue that was deleted and began anew.
     ///
     /// # Errors
-    /// It is in the log only and cannot be read.
+    /// It is in the log only and cannot be read; its removal cannot be recorded.
     pub(crate) fn remove(&mut self, id: u64, added_by_ms: u64) -> Result<bool, QueueError> {
+        self.secure_removals(1)?;
         let later = |item: &Item| item.added_ms > added_by_ms;
         if let Some(open) = self.opens.get(&id) {
             return Ok(!later(&open.item) && self.close(id).is_some());

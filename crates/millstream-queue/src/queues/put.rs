@@ -254,7 +254,12 @@ impl<S: Storage> Queues<S> {
             return Vec::new();
         };
         let durable = source.settings.sync != Sync::Never;
+        let can_leave = source.secure_removals(0).is_ok();
         let leaving = source.take_leaving();
+        if !can_leave {
+            leaving.into_iter().for_each(|it| source.put_back(it.item));
+            return Vec::new();
+        }
         let name = Arc::clone(&source.name);
         let mut targets = Vec::new();
         let mut arrived = Vec::with_capacity(leaving.len());

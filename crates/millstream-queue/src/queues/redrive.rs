@@ -38,10 +38,8 @@ impl<S: Storage> Queues<S> {
             return Ok(0);
         };
         let target = self.ensure(to, now)?;
-        if self
-            .settings(target)
-            .is_some_and(|settings| settings.fanout_only)
-        {
+        let settings = self.settings(target);
+        if settings.is_some_and(|settings| settings.fanout_only) {
             return Err(QueueError::FanoutOnly(to.to_owned()));
         }
         let durable = self
@@ -50,7 +48,8 @@ impl<S: Storage> Queues<S> {
         let mut moved = Vec::new();
         let mut outcome = Ok(());
         while (moved.len() as u64) < items_max.min(REDRIVE_ITEMS_MAX) {
-            let next = self.queue_mut(source).map(|queue| queue.next(now));
+            let queue = self.queue_mut(source);
+            let next = queue.map(|queue| queue.next_after(moved.len(), now));
             let item = match next.transpose() {
                 Ok(Some(Some(item))) => item,
                 Ok(_) => break,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millstream_journal::storage::Mapped;
-use millstream_journal::{Journal, Options, Sync};
+use millstream_journal::{Error as Fault, Journal, Options, Sync};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -23,6 +23,9 @@ use crate::name;
 
 const REMOVED: &str = ".removed-";
 const LOCK: &str = ".lock";
+/// `BTRFS_SUPER_MAGIC` of Linux.
+#[cfg(target_os = "linux")]
+const BTRFS: u64 = 0x9123_683e;
 /// A record must fit into a segment several times, or much of each would stay empty.
 const RECORDS_PER_SEGMENT_MIN: u64 = 8;
 const SEGMENT_BYTES: u64 = 16 << 20;
@@ -92,6 +95,14 @@ impl JournalStorage {
             create,
             ..self.options.clone()
         };
+        if is_new {
+            fs::create_dir_all(&folder).map_err(|source| Fault::Io {
+                verb: "create",
+                path: folder.clone(),
+                source,
+            })?;
+            update_in_place(&folder);
+        }
         let opened = Journal::open(&folder, options).map_err(Cause::from);
         let live = match opened.and_then(Live::over) {
             // Half of a journal is no queue, and takes space on a disk that may be full.
@@ -115,6 +126,25 @@ impl JournalStorage {
         &self.folder
     }
 }
+
+/// Have btrfs update the files of a new directory in place. It copies each block that is stored to otherwise, which needs room: removals
+/// could not be written on a full disk. Another file system has no such attribute and needs none.
+#[cfg(target_os = "linux")]
+fn update_in_place(folder: &Path) {
+    use rustix::fs::{IFlags, fstatfs, ioctl_getflags, ioctl_setflags};
+    let Ok(directory) = File::open(folder) else {
+        return;
+    };
+    if fstatfs(&directory).is_ok_and(|found| found.f_type as u64 == BTRFS) {
+        // Where it is refused a full disk is a fault, as it is for any journal on btrfs.
+        let _refused = ioctl_getflags(&directory)
+            .and_then(|flags| ioctl_setflags(&directory, flags | IFlags::NOCOW));
+    }
+}
+
+/// No such attribute here.
+#[cfg(not(target_os = "linux"))]
+fn update_in_place(_folder: &Path) {}
 
 impl Storage for JournalStorage {
     type Log = JournalLog;

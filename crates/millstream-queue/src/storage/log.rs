@@ -27,6 +27,8 @@ const CURSOR: &str = "consumed";
 const STRUCK: &str = "struck";
 /// A log of this size has a spare. A smaller one holds too little for it to matter.
 const SPARE_FROM_BYTES: u64 = 24 << 10;
+/// What the record of a removal takes, its frame included.
+const REMOVAL_BYTES: usize = 64;
 /// A segment up to this size is kept when nothing in it is needed.
 const KEPT_BYTES: u64 = 64 << 10;
 
@@ -40,6 +42,8 @@ pub struct JournalLog<D: Disk = Mapped> {
     bytes: u64,
     /// As it was when the journal was closed.
     durable: u64,
+    /// Whether records can be struck out, so that every removal has its room.
+    is_secure: bool,
 }
 
 /// A journal that is open.
@@ -143,13 +147,18 @@ impl<D: Disk> Live<D> {
                 .is_some_and(|struck| struck.has_room(next))
     }
 
+    /// The set of records that were struck out, made if need be.
+    fn struck(&mut self) -> Result<&mut RecordSet<D>, Fault> {
+        let struck = match self.struck.take() {
+            Some(struck) => struck,
+            None => self.journal.record_set(STRUCK)?,
+        };
+        Ok(self.struck.insert(struck))
+    }
+
     #[cold]
     fn make_ready(&mut self, next: u64, bytes: u64) -> Result<(), Fault> {
-        let struck = match &mut self.struck {
-            Some(struck) => struck,
-            None => self.struck.insert(self.journal.record_set(STRUCK)?),
-        };
-        struck.make_room(next)?;
+        self.struck()?.make_room(next)?;
         if bytes >= self.spare_from {
             self.writer.reserve()?;
             self.spare_from = u64::MAX;
@@ -196,6 +205,7 @@ impl JournalLog {
             next: 0,
             bytes: 0,
             durable: 0,
+            is_secure: true,
         };
         if exists {
             let live = log.open()?;
@@ -219,6 +229,7 @@ impl<D: Disk> JournalLog<D> {
             next: 0,
             bytes: 0,
             durable: 0,
+            is_secure: true,
         };
         log.know(Live::over(journal)?)?;
         Ok(log)
@@ -227,6 +238,7 @@ impl<D: Disk> JournalLog<D> {
     fn know(&mut self, live: Live<D>) -> Result<(), Cause> {
         let info = live.journal.info()?;
         (self.first, self.next, self.bytes) = (info.first, info.next, info.bytes);
+        self.is_secure = live.struck.is_some();
         self.live = Some(live);
         self.exists = true;
         Ok(())
@@ -265,6 +277,22 @@ impl<D: Disk> JournalLog<D> {
             return Err(what.into());
         }
         self.live = Some(live);
+        Ok(())
+    }
+
+    /// A log of an earlier version: the set that strikes records out is made when there is room. Until then removals need room in the
+    /// segment that is appended to.
+    #[cold]
+    fn look_for_room(&mut self, items: usize) -> Result<(), Cause> {
+        let live = self.live()?;
+        match live.struck() {
+            Ok(_) => self.is_secure = true,
+            Err(full @ Fault::DiskFull { .. }) => {
+                let room = live.writer.claim(items.saturating_mul(REMOVAL_BYTES));
+                drop(room.map_err(|_| full)?);
+            }
+            Err(fault) => return Err(fault.into()),
+        }
         Ok(())
     }
 
@@ -377,6 +405,14 @@ impl<D: Disk> Log for JournalLog<D> {
 
     fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    #[inline]
+    fn secure_removals(&mut self, items: usize) -> Result<(), Cause> {
+        match self.is_secure {
+            true => Ok(()),
+            false => self.look_for_room(items),
+        }
     }
 
     fn is_full(&self) -> bool {

@@ -154,6 +154,10 @@ impl Log for DiskLog {
         self.log.append_reserved(record)
     }
 
+    fn secure_removals(&mut self, items: usize) -> Result<(), Cause> {
+        self.log.secure_removals(items)
+    }
+
     fn is_full(&self) -> bool {
         self.log.is_full()
     }

@@ -13,6 +13,7 @@
 mod support;
 
 mod backpressure;
+mod batch_sizes;
 mod calls;
 mod csv_files;
 mod descriptions;

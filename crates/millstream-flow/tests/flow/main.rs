@@ -18,6 +18,7 @@ mod calls;
 mod csv_files;
 mod descriptions;
 mod directories;
+mod directories_grown;
 mod durable;
 mod files;
 mod files_by_key;

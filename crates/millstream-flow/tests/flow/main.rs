@@ -36,6 +36,7 @@ mod recovery;
 mod recovery_of_clocks;
 mod recovery_of_time;
 mod replays;
+mod second_signals;
 mod sequence_window;
 mod settling;
 mod slow_steps;

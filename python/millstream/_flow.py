@@ -88,15 +88,26 @@ class Flow(Verbs):
         """The flow's name."""
         return self._flow.name
 
-    def source(self, name: str, source: AnySource[U], on_error: OnError = "fail") -> Stream[U]:
+    def source(
+        self, name: str, source: AnySource[U], on_error: OnError = "fail", batch_size: int | None = None
+    ) -> Stream[U]:
         """Adds a source; ``on_error`` says what becomes of input that cannot be decoded.
 
         Sources are made by ``ms.tcp``, ``ms.files``, ``ms.generate`` and ``ms.testing``; own ones are
-        subclasses of :class:`millstream.Source`.
+        subclasses of :class:`millstream.Source`. Steps see at most ``batch_size`` items at once, a number
+        from 1; where it is None, as many as the source has at a time. Another value is a FlowUsageError.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
+        >>> numbers = flow.source("numbers", ms.generate(lambda: range(9)), batch_size=2)
+        >>> numbers.map_batch(lambda batch: [len(batch)]).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> max(out), sum(out)
+        (2, 9)
         """
         if not name:
             raise FlowUsageError(f'flow "{self.name}": a source needs a name')
-        return Stream(self._flow.source(name, source, on_error))
+        return Stream(self._flow.source(name, source, on_error, batch_size))
 
     def start(
         self,

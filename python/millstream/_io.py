@@ -27,8 +27,11 @@ class Source(Generic[T_co]):
     ``open(partition, position, io)`` gives an object with three methods. ``next_batch()`` gives a list that
     is the engine's from then on, of any number of items, ``[]`` for nothing now, None for the end; it never
     waits. ``next_awake()`` says, after an empty list, in how many seconds to ask again (None: when ``io``
-    wakes it). ``position()`` is any value that can be pickled, behind which a partition opened at that
-    position goes on. Positions of a durable source are ints from 0.
+    wakes it). ``position()`` is any value that can be pickled; a partition that is opened at that position
+    resumes after it.
+
+    The attribute ``batch_size`` of the source, read when the source is added to a flow, is the number of
+    items that steps see at once at most: a longer list is divided, and no epoch ends within it.
 
     ``io`` is a :class:`SourceIo`: ``io.wake()``, which any thread may call, has ``next_batch`` called soon;
     ``io.register(fd)`` has it called whenever the socket, pipe or other file descriptor has input;
@@ -53,6 +56,9 @@ class Source(Generic[T_co]):
     >>> out
     [2, 1, 0]
     """
+
+    #: How many items of this source steps see at once at most, from 1; None for as many as it gives.
+    batch_size: int | None = None
 
     def partitions(self, *args: Any, **kwargs: Any) -> list[str]:
         """The names of the partitions; they are dealt to the workers in turn.
@@ -140,6 +146,8 @@ class _Generating:
 
 
 class _Generator(Source[T_co]):
+    batch_size: int
+
     def __init__(self, make: Callable[[], Iterable[T_co]], rate: float | None, batch_size: int) -> None:
         self.make = make
         self.rate = rate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from pathlib import Path
@@ -216,8 +215,81 @@ def test_a_position_that_cannot_be_pickled_or_fails_names_the_source(tmp_path: P
     source.bad = lambda: 1 / 0
     with pytest.raises(ms.StepError, match='step "in".*division'):
         ms.run(flow, state=tmp_path / "two")
-    durable = ms.Flow("pages")
-    durable.source("in", Pages([], 3).durable()).sink("out", ms.testing.collect())
-    with pytest.raises(ms.StepError, match="positions of a durable source are whole numbers"):
-        ms.run(durable, state=tmp_path / "three")
-    assert os.listdir(tmp_path)
+    for number, bad in enumerate((lambda: threading.Lock(), lambda: 1 / 0)):
+        source.bad = bad
+        durable = ms.Flow("pages")
+        durable.source("in", source.durable()).sink("out", ms.testing.collect())
+        with pytest.raises(ms.StepError, match='step "in".*(pickle|division)'):
+            ms.run(durable, state=tmp_path / f"durable {number}")
+
+
+def test_a_durable_source_resumes_from_a_position_of_any_type(tmp_path: Path) -> None:
+    tokens: list[Any] = []
+    out = ms.testing.collect()
+    source = Pages(tokens, 3)
+    plain, durable = ms.Flow("pages"), ms.Flow("pages")
+    plain.source("in", source).sink("out", out)
+    durable.source("in", source.durable()).sink("out", out)
+    # It becomes durable, and resumes from the position that was committed before.
+    ms.run(plain, state=tmp_path)
+    for pages in (4, 4, 6):
+        source.pages = pages
+        ms.run(durable, state=tmp_path)
+    assert out == [1, 2, 3, 4, 5, 6]
+    places = [position and (position["page"], len(position["token"])) for position in tokens]
+    assert places == [None, (3, 3), (4, 4), (4, 4)]
+
+
+class Lists(Pages):
+    """Lists of ten numbers, of which steps see at most three at once."""
+
+    batch_size = 3
+
+    def next_batch(self) -> list[int] | None:
+        pages = super().next_batch()
+        return pages and [pages[0] * 10 + n for n in range(10)]
+
+
+def sizes(source: Any, path: Path | None = None, batch_size: int | None = None) -> list[int]:
+    """The sizes of the batches that the first step sees."""
+    out, flow = ms.testing.collect(), ms.Flow("sizes")
+    stream: Any = flow.source("in", source, batch_size=batch_size)
+    stream.map_batch(lambda batch: [list(batch)]).sink("out", out)
+    ms.run(flow, state=path)
+    if isinstance(source, Lists):
+        assert sum(out, []) == list(range(10, 10 + 10 * source.pages))
+    return [len(batch) for batch in out]
+
+
+def test_a_source_says_how_many_items_a_batch_has(tmp_path: Path) -> None:
+    assert max(sizes(Lists([], 100))) == 3
+    assert max(sizes(Lists([], 100).durable(), tmp_path / "one")) == 3
+    assert max(sizes(Lists([], 100), batch_size=2)) == 2
+    assert sizes(Lists([], 5), batch_size=1) == [1] * 50
+    assert max(sizes(Lists([], 100), batch_size=1 << 70)) == 3
+    lines = tmp_path / "lines"
+    lines.write_text("one\n" * 100)
+    for source in (
+        ms.files.lines(lines),
+        ms.files.directory(tmp_path, "lines"),
+        ms.files.csv(lines, header=False),
+        ms.generate(lambda: range(100)),
+        ms.testing.items(range(100)),
+        ms.generate(lambda: range(100), batch_size=4),
+    ):
+        found = sizes(source, batch_size=4)
+        assert max(found) <= 4 and sum(found) == 100, (source, found)
+    found = sizes(ms.files.lines(lines).durable(), tmp_path / "two", batch_size=4)
+    assert max(found) <= 4 and sum(found) == 100
+
+
+@pytest.mark.parametrize("size", [0, -1, "10", 2.5, True])
+def test_a_size_of_batches_that_is_none_is_an_error_that_names_the_source(size: Any) -> None:
+    source = Lists([], 5)
+    said = f'source "in": batch_size is a number of items from 1, not {size!r}'
+    with pytest.raises(ms.FlowUsageError, match=said):
+        sizes(source, batch_size=size)
+    source.batch_size = size
+    for wrong in (source, source.durable()):
+        with pytest.raises(ms.FlowUsageError, match=said):
+            sizes(wrong)

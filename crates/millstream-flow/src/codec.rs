@@ -86,6 +86,9 @@ where
             frames: Frames::default(),
         }))
     }
+    fn batch_size_max(&self) -> Option<usize> {
+        self.source.batch_size_max()
+    }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         self.source.begin(run)
     }

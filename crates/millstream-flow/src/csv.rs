@@ -40,7 +40,7 @@ pub use decoded::DecodedRows;
 use crate::batch::Batch;
 use crate::directory::Format;
 use crate::error::Cause;
-use crate::files::{self, WriteFile};
+use crate::files::{self, WriteFile, grown};
 use crate::poller::Io;
 use crate::source::{Partition, Position, Source};
 use partition::CsvPartition;
@@ -148,13 +148,18 @@ impl Source<Rows> for ReadCsv {
         resume: Option<Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Rows>>, Cause> {
-        self.open_file(&self.paths[partition], resume.unwrap_or(0))
+        let path = &self.paths[partition];
+        let start = resume.map_or(Ok(0), |position| self.resumes_at(path, position));
+        self.open_file(path, start?)
     }
 }
 
 impl Format<Rows> for ReadCsv {
     fn describe_format(&self) -> String {
         "csv".to_owned()
+    }
+    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause> {
+        grown::row_after(path, position)
     }
     fn open_file(&self, path: &Path, from: Position) -> Result<Box<dyn Partition<Rows>>, Cause> {
         Ok(Box::new(CsvPartition::open(

@@ -6,8 +6,9 @@
 //! number of workers.
 //!
 //! A file is read from its start to its end as that is then. If it has grown when the directory is looked at again, what is new
-//! is read. Files ought to be complete when they appear under their names: write them under a name that the
-//! pattern does not match, or that begins with a dot, and rename them.
+//! is read. A file is known by its name and by its first bytes (`beginning`): one that was renamed is a new file, and one with
+//! other first bytes under the name of a file that was read is an error. Files ought to be complete when they appear under
+//! their names: write them under a name that the pattern does not match, or that begins with a dot, and rename them.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, codec, directory, testing};
@@ -24,12 +25,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod beginning;
 mod list;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use glob::{MatchOptions, Pattern};
 
@@ -41,12 +43,18 @@ use crate::files::{self, ReadFiles};
 use crate::framing::Framing;
 use crate::poller::Io;
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+use beginning::Beginning as FirstBytes;
 use list::{Begun, List};
 
 /// How a file is read, whatever its name.
 pub trait Format<B>: Send + Sync + 'static {
     /// What the files hold, for people: `lines`.
     fn describe_format(&self) -> String;
+    /// The byte at which a file resumes that was read up to `position`, and may have grown since.
+    ///
+    /// # Errors
+    /// The file is shorter than that, or its last record has grown.
+    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause>;
     /// Opens a file at a byte.
     ///
     /// # Errors
@@ -151,8 +159,16 @@ impl ReadDirectory<ReadCsv> {
     }
 }
 
-/// The names of the files that match, relative to the directory, in sorted order, and how long they are.
-fn scan(dir: &Path, pattern: &str) -> Result<Vec<(String, u64)>, Cause> {
+/// A file that matches.
+struct Found {
+    /// Relative to the directory.
+    name: String,
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+/// The files that match, in the order of their names.
+fn scan(dir: &Path, pattern: &str) -> Result<Vec<Found>, Cause> {
     // A directory that is not there is a mistake, though no pattern matches anything in it.
     std::fs::read_dir(dir).map_err(|error| {
         std::io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
@@ -179,9 +195,13 @@ fn scan(dir: &Path, pattern: &str) -> Result<Vec<(String, u64)>, Cause> {
         }
         let name = path.strip_prefix(dir).unwrap_or(&path).to_str();
         let name = name.ok_or_else(|| format!("{}: its name is not UTF-8", path.display()))?;
-        found.push((name.to_owned(), about.len()));
+        found.push(Found {
+            name: name.to_owned(),
+            length: about.len(),
+            modified: about.modified().ok(),
+        });
     }
-    found.sort();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
@@ -224,13 +244,14 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
             list,
             waiting: VecDeque::new(),
             looked: false,
+            checked: HashMap::new(),
             current: None,
             position: resume.unwrap_or(0),
             awake: None,
         };
         let begun = lock(&opened.list).current(partition);
         if let Some(begun) = begun {
-            opened.open(begun, resume.unwrap_or(0))?;
+            opened.resume(begun)?;
         }
         Ok(Box::new(opened))
     }
@@ -255,6 +276,14 @@ impl Recording for Listing {
     }
 }
 
+/// A file begins with the bytes with which it began when it was read.
+fn compare(beginning: Option<FirstBytes>, path: &Path) -> Result<(), Cause> {
+    match beginning {
+        Some(beginning) => beginning.compare(path),
+        None => Ok(()),
+    }
+}
+
 /// One partition of a directory.
 struct Lane<B, F> {
     source: ReadDirectory<F>,
@@ -264,6 +293,8 @@ struct Lane<B, F> {
     waiting: VecDeque<(String, u64)>,
     /// True when the directory has been looked at.
     looked: bool,
+    /// When the files were modified whose first bytes were compared, by name.
+    checked: HashMap<String, SystemTime>,
     current: Option<(Begun, Box<dyn Partition<B>>)>,
     /// The position behind the last batch.
     position: Position,
@@ -271,34 +302,58 @@ struct Lane<B, F> {
 }
 
 impl<B, F: Format<B>> Lane<B, F> {
-    /// Opens a file that is listed, at a position of this partition.
-    fn open(&mut self, begun: Begun, position: Position) -> Result<(), Cause> {
+    /// Opens a file that is listed and begins at the position of this partition.
+    fn open(&mut self, begun: Begun) -> Result<(), Cause> {
         let path = self.source.dir.join(&begun.name);
-        let from = begun.from + (position - begun.start);
-        let file = self.source.format.open_file(&path, from)?;
+        let file = self.source.format.open_file(&path, begun.from)?;
         self.current = Some((begun, file));
         Ok(())
+    }
+
+    /// Opens the file that was being read at the last commit.
+    fn resume(&mut self, begun: Begun) -> Result<(), Cause> {
+        let path = self.source.dir.join(&begun.name);
+        let read = begun.from + (self.position - begun.start);
+        compare(begun.beginning, &path)?;
+        let from = self.source.format.resumes_at(&path, read)?;
+        let begun = Begun {
+            start: self.position,
+            from,
+            ..begun
+        };
+        lock(&self.list).begin(self.partition, &begun)?;
+        self.open(begun)
     }
 
     /// Looks for files that are new, or have grown.
     fn look(&mut self) -> Result<(), Cause> {
         self.looked = true;
-        let list = lock(&self.list);
-        for (name, length) in scan(&self.source.dir, &self.source.pattern)? {
-            if List::partition_of(&name, self.source.partitions) != self.partition {
+        for found in scan(&self.source.dir, &self.source.pattern)? {
+            let Found { name, length, .. } = &found;
+            if List::partition_of(name, self.source.partitions) != self.partition {
                 continue;
             }
-            match list.read_of(self.partition, &name) {
-                None => self.waiting.push_back((name, 0)),
-                Some(read) if read < length => self.waiting.push_back((name, read)),
-                Some(read) if read > length => {
-                    return Err(format!(
-                        "{}: it has {length} bytes, fewer than the {read} that were read of it; a new file needs a name of its own",
-                        self.source.dir.join(name).display()
-                    )
-                    .into());
-                }
-                Some(_) => {}
+            let begun = lock(&self.list).read_of(self.partition, name);
+            let Some((read, beginning)) = begun else {
+                self.waiting.push_back((found.name, 0));
+                continue;
+            };
+            let path = self.source.dir.join(name);
+            if read > *length {
+                return Err(format!(
+                    "{}: it has {length} bytes, fewer than the {read} that were read of it; a new file needs a name of its own",
+                    path.display()
+                )
+                .into());
+            }
+            // A file that is as old as it was when it was last compared has not been replaced.
+            if found.modified.as_ref() != self.checked.get(name) || found.modified.is_none() {
+                compare(beginning, &path)?;
+                let modified = found.modified.map(|modified| (name.clone(), modified));
+                self.checked.extend(modified);
+            }
+            if read < *length {
+                self.waiting.push_back((found.name, read));
             }
         }
         Ok(())
@@ -312,13 +367,18 @@ impl<B, F: Format<B>> Lane<B, F> {
             if std::fs::metadata(&path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
                 continue;
             }
+            let from = match from {
+                0 => 0,
+                read => self.source.format.resumes_at(&path, read)?,
+            };
             let begun = Begun {
                 name,
                 start: self.position,
                 from,
+                beginning: FirstBytes::of(&path)?,
             };
             lock(&self.list).begin(self.partition, &begun)?;
-            self.open(begun, self.position)?;
+            self.open(begun)?;
             return Ok(true);
         }
         Ok(false)

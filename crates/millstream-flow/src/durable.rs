@@ -105,6 +105,9 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions_for(workers)
     }
+    fn batch_size_max(&self) -> Option<usize> {
+        self.source.batch_size_max()
+    }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         let recorder = Arc::new(Recorder::begin(
             run,
@@ -120,13 +123,23 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
         resume: Option<Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
+        self.open_at(partition, resume, None, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
         let recorder = lock(&self.recorder).upgrade();
         let recorder =
             recorder.ok_or("a durable source is opened by a run with a state directory")?;
-        let behind = recorder.behind(partition, resume)?;
+        let behind = recorder.behind(partition, resume, place)?;
+        let (position, place) = (behind.standing.position, behind.standing.place.as_deref());
         let source = match behind.ended {
             true => None,
-            false => Some(self.source.open(partition, behind.position, io)?),
+            false => Some(self.source.open_at(partition, position, place, io)?),
         };
         Ok(Box::new(DurablePartition::new(
             recorder, partition, source, behind,

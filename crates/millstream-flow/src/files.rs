@@ -1,6 +1,7 @@
 //! Files as sources and sinks: lines or frames, read from any position.
 
 mod by_key;
+pub(crate) mod grown;
 mod index;
 mod key_name;
 
@@ -75,38 +76,6 @@ impl ReadFiles {
         self.from = position;
         self
     }
-
-    /// Where a file that was read up to `position` is read on: behind the end of a line that has come since.
-    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause> {
-        // What cannot be opened is said by whoever opens it to read.
-        let Ok(mut file) = File::open(path) else {
-            return Ok(position);
-        };
-        let about = file.metadata()?;
-        if about.is_file() && about.len() < position {
-            return Err(format!(
-                "it has {} bytes, fewer than the {position} that were read; put it back, or begin it anew by forgetting the source",
-                about.len()
-            )
-            .into());
-        }
-        if self.framing != Framing::Lines || position == 0 {
-            return Ok(position);
-        }
-        let mut around = Vec::new();
-        file.seek(SeekFrom::Start(position - 1))?;
-        file.take(3).read_to_end(&mut around)?;
-        match around.as_slice() {
-            [b'\n', ..] | [_] | [] => Ok(position),
-            [_, b'\n', ..] => Ok(position + 1),
-            [_, b'\r', b'\n'] => Ok(position + 2),
-            _ => Err(format!(
-                "the line before byte {position} was read without its end, and has grown since; end lines with a line feed, or \
-                 begin it anew by forgetting the source"
-            )
-            .into()),
-        }
-    }
 }
 
 impl Source<Frames> for ReadFiles {
@@ -133,9 +102,7 @@ impl Source<Frames> for ReadFiles {
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let path = &self.paths[partition];
         let start = match resume {
-            Some(position) if position != self.from => self
-                .resumes_at(path, position)
-                .map_err(|error| format!("{}: {error}", path.display()))?,
+            Some(position) if position != self.from => self.resumes_at(path, position)?,
             _ => self.from,
         };
         self.open_file(path, start)
@@ -145,6 +112,12 @@ impl Source<Frames> for ReadFiles {
 impl Format<Frames> for ReadFiles {
     fn describe_format(&self) -> String {
         self.framing.to_string()
+    }
+    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause> {
+        match self.framing {
+            Framing::Lines => grown::line_after(path, position),
+            Framing::Prefix { .. } | Framing::Fixed(_) => grown::byte_after(path, position),
+        }
     }
     fn open_file(&self, path: &Path, start: Position) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let named = |error: std::io::Error| {

@@ -11,6 +11,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 pub mod assign;
 pub mod batch;
+pub mod batched;
 mod batches;
 pub mod calls;
 pub mod clock;

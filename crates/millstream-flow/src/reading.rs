@@ -57,6 +57,7 @@ pub(crate) fn source_root<B: Batch>(
             batch: B::default(),
             held: None,
             pace: Pace::new(1, unbounded),
+            batch_size_max: source.batch_size_max().unwrap_or(usize::MAX).max(1),
             began_ns: 0,
             items: 0,
             activator,
@@ -179,6 +180,8 @@ struct Reader<B> {
     /// it is handed on, and no epoch ends within it.
     held: Option<(B, usize, u64)>,
     pace: Pace,
+    /// How many items the steps see at once at most.
+    batch_size_max: usize,
     /// When this turn had its first batch, and the items that it has had since; 0 before that.
     began_ns: u64,
     items: usize,
@@ -285,16 +288,16 @@ impl<B: Batch> Reader<B> {
             return self.flush(cx);
         }
         self.activator.activate();
-        let Some((mut rest, partition, stamp)) = self.held.take() else {
-            return Ok(());
-        };
-        let room = self.pace.limit().min(self.turn_items(cx));
-        let mut batch = rest.take_first(room);
-        cx.control.hold(0, batch.len());
-        if !rest.is_empty() {
-            self.held = Some((rest, partition, stamp));
+        let mut room = self.pace.limit().min(self.turn_items(cx)).max(1);
+        while let Some((mut rest, partition, stamp)) = self.held.take_if(|_| room > 0) {
+            let mut batch = rest.take_first(room.min(self.batch_size_max));
+            room -= batch.len();
+            cx.control.hold(0, batch.len());
+            if !rest.is_empty() {
+                self.held = Some((rest, partition, stamp));
+            }
+            self.hand_on(&mut batch, (partition, stamp), cx)?;
         }
-        self.hand_on(&mut batch, (partition, stamp), cx)?;
         self.flush(cx)?;
         self.learn();
         Ok(())
@@ -405,7 +408,7 @@ impl<B: Batch> Reader<B> {
             cx.current = self.node;
             self.batch.clear();
             let room = self.pace.limit().saturating_sub(self.items).max(1);
-            let room = room.min(turn_items);
+            let room = room.min(turn_items).min(self.batch_size_max);
             let mut events = Events {
                 cx,
                 node: self.node,

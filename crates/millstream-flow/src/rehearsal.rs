@@ -288,6 +288,9 @@ impl<B: 'static> Source<B> for Arc<dyn Source<B>> {
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         (**self).open_at(partition, resume, place, io)
     }
+    fn batch_size_max(&self) -> Option<usize> {
+        (**self).batch_size_max()
+    }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         (**self).begin(run)
     }

@@ -113,6 +113,7 @@ pub struct Running {
     control: Arc<Control>,
     threads: Option<timely::communication::WorkerGuards<()>>,
     committer: Option<JoinHandle<()>>,
+    signals: Option<Signals>,
     options: Options,
 }
 
@@ -138,6 +139,8 @@ pub(crate) fn start(flow: &Flow, options: Options) -> Result<Running, FlowError>
         worker: WorkerConfig::default(),
     };
     if let Some(life) = life {
+        // Before the first item: a signal that comes early has to find them.
+        running.signals = running.options.signals.then(Signals::hook);
         running.threads = Some(timely::execute(config, life).map_err(FlowError::Usage)?);
     }
     Ok(running)
@@ -217,6 +220,7 @@ fn prepare(
         control,
         threads: None,
         committer: None,
+        signals: None,
         options,
     };
     let (kept, committer) = keep(&running, &plan, &clock, replaying)?;
@@ -628,20 +632,17 @@ impl Running {
             Some((interval, _)) => *interval,
             None => Duration::from_secs(3600),
         };
-        let signalled = Arc::new(AtomicBool::new(false));
-        let hooks = if self.options.signals {
-            hook_signals(&signalled)
-        } else {
-            Vec::new()
-        };
-        let tick = if self.options.signals {
-            Duration::from_millis(50)
-        } else {
-            interval
+        let signals = self.signals.take();
+        let tick = match &signals {
+            Some(_) => Duration::from_millis(50),
+            None => interval,
         };
         let mut next_report = now_ns() + interval.as_nanos() as u64;
         while !self.ended_within(tick.min(interval)) {
-            if signalled.load(Ordering::Relaxed) {
+            if signals
+                .as_ref()
+                .is_some_and(|signals| signals.noted.load(Ordering::Relaxed))
+            {
                 self.control.stop();
             }
             if now_ns() >= next_report {
@@ -649,9 +650,7 @@ impl Running {
                 self.call_back();
             }
         }
-        for hook in hooks {
-            signal_hook::low_level::unregister(hook);
-        }
+        drop(signals);
         let threads = self.threads.take();
         self.tell_of_the_unfinished();
         // A panic was caught inside the worker and stands in `control`.
@@ -716,19 +715,34 @@ impl Drop for Running {
     }
 }
 
-/// Raises `flag` on SIGINT and SIGTERM until the returned hooks are taken out. A signal that finds it raised ends the process.
-fn hook_signals(flag: &Arc<AtomicBool>) -> Vec<signal_hook::SigId> {
-    let mut hooks = Vec::new();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // In this order: the shutdown looks at the flag before this signal has raised it.
-        let at_once = signal_hook::flag::register_conditional_shutdown(
-            signal,
-            128 + signal,
-            Arc::clone(flag),
-        );
-        // Registering fails only for signals that may not be caught.
-        hooks.extend(at_once.ok());
-        hooks.extend(signal_hook::flag::register(signal, Arc::clone(flag)).ok());
+/// SIGINT and SIGTERM, heeded for as long as this exists: the first is noted, a second ends the process.
+struct Signals {
+    noted: Arc<AtomicBool>,
+    hooks: Vec<signal_hook::SigId>,
+}
+
+impl Signals {
+    fn hook() -> Self {
+        let (noted, mut hooks) = (Arc::new(AtomicBool::new(false)), Vec::new());
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // In this order: the shutdown looks at the flag before this signal has raised it.
+            let at_once = signal_hook::flag::register_conditional_shutdown(
+                signal,
+                128 + signal,
+                Arc::clone(&noted),
+            );
+            // Registering fails only for signals that may not be caught.
+            hooks.extend(at_once.ok());
+            hooks.extend(signal_hook::flag::register(signal, Arc::clone(&noted)).ok());
+        }
+        Signals { noted, hooks }
     }
-    hooks
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for hook in self.hooks.drain(..) {
+            signal_hook::low_level::unregister(hook);
+        }
+    }
 }

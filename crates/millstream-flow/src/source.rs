@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::batched::Batched;
 use crate::durable::{Durable, Kind, Raw};
 use crate::error::Cause;
 use crate::framing::Frames;
@@ -69,6 +70,13 @@ pub trait Source<B>: Send + Sync + 'static {
         self.open(partition, resume, io)
     }
 
+    /// How many items a batch of this source has at most where steps see it; `None`: as many as the source puts into it, and
+    /// no more than a turn allows. [`Events::limit`] never exceeds this number, and a larger batch is handed on in parts. See
+    /// [`batch_size`](Self::batch_size).
+    fn batch_size_max(&self) -> Option<usize> {
+        None
+    }
+
     /// A run begins, and nothing is open. A source that is to be told of commits gives what to tell. Where a flow was killed
     /// behind its last commit, before it was told of that, it is told now, and no partition is opened.
     ///
@@ -84,6 +92,30 @@ pub trait Source<B>: Send + Sync + 'static {
         B: Raw,
     {
         Durable::new(self)
+    }
+    /// This source with at most `items` items in a batch; 0 counts as 1. Smaller batches make for less latency in a step that
+    /// handles a whole batch at once, and cost more for each item.
+    ///
+    /// ```
+    /// use millstream_flow::source::Source;
+    /// use millstream_flow::{Flow, Options, codec, files, testing};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("lines");
+    /// std::fs::write(&path, "one\ntwo\nthree\n")?;
+    /// let (flow, sizes) = (Flow::new("pairs"), testing::Collected::new());
+    /// flow.source("lines", files::lines(&path).batch_size(2))
+    ///     .map_batch(|batch: Vec<String>| vec![batch.len()])
+    ///     .sink("sizes", sizes.sink());
+    /// flow.run(Options::default())?;
+    /// assert!(sizes.take().iter().all(|size| *size <= 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn batch_size(self, items: usize) -> Batched<Self>
+    where
+        Self: Sized,
+    {
+        Batched::new(self, items)
     }
     /// The same source with `frames` in the place of what it reads, in which items are written as `kind`
     /// says, for a [rehearsal](crate::Rehearsal). A source that cannot make its items of that gives nothing.
@@ -120,8 +152,14 @@ impl<B: 'static> Source<B> for Box<dyn Source<B>> {
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         (**self).open_at(partition, resume, place, io)
     }
+    fn batch_size_max(&self) -> Option<usize> {
+        (**self).batch_size_max()
+    }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         (**self).begin(run)
+    }
+    fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
+        (**self).over(frames, kind)
     }
 }
 

@@ -37,9 +37,14 @@ impl Flow {
         name: &str,
         source: &Bound<'_, PyAny>,
         on_error: &Bound<'_, PyAny>,
+        batch_size: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let wish = Wish::read(on_error)?;
-        let pipe = source::add(&self.engine, name, source, &wish)?;
+        let reading = source::Reading {
+            name,
+            batch_size: source::batch_size(name, batch_size)?,
+            wish: Wish::read(on_error)?,
+        };
+        let pipe = source::add(&self.engine, source, &reading)?;
         self.engine.check().map_err(|error| to_python(py, error))?;
         Ok(Pipe { pipe })
     }

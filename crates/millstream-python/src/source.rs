@@ -14,6 +14,7 @@ use millstream_flow::framing::Framing;
 use millstream_flow::source::Source;
 use millstream_flow::{Flow, Pipe};
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt};
 
 use bytes::Unlocked;
 pub(crate) use bytes::{
@@ -35,28 +36,58 @@ pub(crate) fn framing(py: Python<'_>, name: &str) -> PyResult<Framing> {
         .map_err(|error| usage(py, &error.to_string()))
 }
 
+/// How a flow reads a source.
+pub(crate) struct Reading<'a> {
+    /// The name of the source in the flow.
+    pub(crate) name: &'a str,
+    /// How many items a batch has at most; the source may allow fewer.
+    pub(crate) batch_size: usize,
+    /// What becomes of input that cannot be decoded.
+    pub(crate) wish: Wish,
+}
+
+/// What Python says of the size of batches of source `name`: a number from 1, or None for no limit.
+pub(crate) fn batch_size(name: &str, size: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if size.is_none() {
+        return Ok(usize::MAX);
+    }
+    let is_number = size.is_instance_of::<PyInt>() && !size.is_instance_of::<PyBool>();
+    match is_number && size.ge(1)? {
+        // A number that is too large for the engine limits nothing.
+        true => Ok(size.extract().unwrap_or(usize::MAX)),
+        false => Err(usage(
+            size.py(),
+            &format!(
+                "source \"{name}\": batch_size is a number of items from 1, not {}",
+                show(size)
+            ),
+        )),
+    }
+}
+
 /// Adds any source to a flow.
 pub(crate) fn add(
     flow: &Flow,
-    name: &str,
     source: &Bound<'_, PyAny>,
-    wish: &Wish,
+    reading: &Reading<'_>,
 ) -> PyResult<Pipe<PyBatch>> {
+    let (name, batch_size) = (reading.name, reading.batch_size);
     if let Ok(durable) = source.cast::<DurableSource>() {
         let (source, keep) = (durable.get().source.bind(source.py()), durable.get().keep);
-        return add_durable(flow, name, source, keep, wish);
+        return add_durable(flow, source, keep, reading);
     }
     if let Ok(bytes) = source.cast::<ByteSource>() {
-        return bytes.get().add(flow, name, None, wish);
+        return bytes.get().add(flow, None, reading);
     }
     if let Ok(rows) = source.cast::<CsvSource>() {
-        return Ok(rows.get().add(flow, name, wish));
+        return Ok(rows.get().add(flow, reading));
     }
     if let Ok(script) = source.cast::<Script>() {
-        return Ok(flow.source(name, script.get().clone()));
+        return Ok(flow.source(name, script.get().clone().batch_size(batch_size)));
     }
     if source.getattr("open").is_ok_and(|open| open.is_callable()) {
-        return Ok(flow.source(name, object::ObjectSource::new(name, source)));
+        let object = object::ObjectSource::new(name, source)?;
+        return Ok(flow.source(name, object.batch_size(batch_size)));
     }
     Err(no_source(source))
 }
@@ -64,22 +95,23 @@ pub(crate) fn add(
 /// Adds a source whose input is recorded.
 fn add_durable(
     flow: &Flow,
-    name: &str,
     source: &Bound<'_, PyAny>,
     keep: Keep,
-    wish: &Wish,
+    reading: &Reading<'_>,
 ) -> PyResult<Pipe<PyBatch>> {
+    let (name, batch_size) = (reading.name, reading.batch_size);
     if let Ok(bytes) = source.cast::<ByteSource>() {
-        return bytes.get().add(flow, name, Some(keep), wish);
+        return bytes.get().add(flow, Some(keep), reading);
     }
     // The interpreter is not held while a batch is written to disk.
     if let Ok(script) = source.cast::<Script>() {
         let script = script.get().clone().durable().keep(keep);
-        return Ok(flow.source(name, Unlocked(script)));
+        return Ok(flow.source(name, Unlocked(script).batch_size(batch_size)));
     }
     if source.getattr("open").is_ok_and(|open| open.is_callable()) {
-        let object = object::ObjectSource::new(name, source).durable().keep(keep);
-        return Ok(flow.source(name, Unlocked(object)));
+        let object = object::ObjectSource::new(name, source)?;
+        let object = Unlocked(object.durable().keep(keep));
+        return Ok(flow.source(name, object.batch_size(batch_size)));
     }
     Err(no_source(source))
 }

@@ -78,6 +78,9 @@ where
             rows: Rows::default(),
         }))
     }
+    fn batch_size_max(&self) -> Option<usize> {
+        self.source.batch_size_max()
+    }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         self.source.begin(run)
     }

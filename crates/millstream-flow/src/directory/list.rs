@@ -1,9 +1,10 @@
 //! The list of the files that were begun, in the order of each partition.
 //!
 //! It is a file of lines, `DIR/files/SOURCE`, which only grows while a run goes on. The first line is
-//! `millstream directory 1 PARTITIONS`. Each other line is `PARTITION START FROM NAME`: at position `START` of the partition
-//! the file of this name was begun at its byte `FROM`, or ended there where that is `end`. The name is written as [`escape`]
-//! does. A line is there before the first byte of its file is read, and survives a loss of power before a position in the
+//! `millstream directory 2 PARTITIONS`. Each other line is `PARTITION START FROM BEGINNING NAME`: at position `START` of the
+//! partition the file of this name was begun at its byte `FROM`, or ended there where that is `end`. `BEGINNING` says with
+//! which bytes the file began, `-` where that is not known. The name is written as [`escape`] does. In lists of version 1
+//! lines have no `BEGINNING`. A line is there before the first byte of its file is read, and survives a loss of power before a position in the
 //! file is committed.
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::beginning::Beginning;
 use crate::durable::{escape, unescape};
 use crate::error::Cause;
 use crate::source::Position;
@@ -26,25 +28,30 @@ pub(super) struct Begun {
     pub(super) start: Position,
     /// The byte of the file that this is.
     pub(super) from: u64,
+    /// What the file began with, if that is known.
+    pub(super) beginning: Option<Beginning>,
 }
 
 /// What stands in the place of a byte where a file ends.
 const END: &str = "end";
+/// What stands in the place of first bytes that are not known.
+const UNKNOWN: &str = "-";
 
 /// What one partition knows.
 #[derive(Default)]
 struct Known {
     /// The file that was begun last.
     current: Option<Begun>,
-    /// How much was read of each file before it.
-    read: HashMap<String, u64>,
+    /// How much was read of each file before it, and what it began with.
+    read: HashMap<String, (u64, Option<Beginning>)>,
 }
 
 impl Known {
     /// The current file ends at this position.
     fn end(&mut self, position: Position) {
-        if let Some(Begun { name, start, from }) = self.current.take() {
-            self.read.insert(name, from + (position - start));
+        if let Some(begun) = self.current.take() {
+            let read = begun.from + (position - begun.start);
+            self.read.insert(begun.name, (read, begun.beginning));
         }
     }
 }
@@ -101,8 +108,20 @@ impl List {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut lines = whole.lines();
         let head = lines.next().unwrap_or_default();
-        let before = head.strip_prefix("millstream directory 1 ");
-        let before = before.and_then(|count| count.parse::<usize>().ok());
+        let head = head.strip_prefix("millstream directory ");
+        let (version, before) = head
+            .and_then(|head| head.split_once(' '))
+            .ok_or("it is no list of files; it is damaged")?;
+        let has_beginnings = match version {
+            "1" => false,
+            "2" => true,
+            _ => {
+                return Err(format!(
+                    "version {version}, this program reads up to 2; use a newer Millstream"
+                ));
+            }
+        };
+        let before = before.parse::<usize>().ok();
         let before = before.ok_or("it is no list of files; it is damaged")?;
         if before != partitions {
             return Err(format!(
@@ -116,23 +135,12 @@ impl List {
             *end.ok_or_else(|| format!("there is no partition {name}"))? = *position;
         }
         for line in lines {
-            let mut members = line.splitn(4, ' ');
-            let read = (|| {
-                let number = members.next()?.parse::<usize>().ok()?;
-                let start = members.next()?.parse().ok()?;
-                let from = match members.next()? {
-                    END => None,
-                    from => Some(from.parse().ok()?),
-                };
-                let name = unescape(members.next()?)?;
-                Some((number, start, from, name))
-            })();
-            let (number, start, from, name) = read
+            let (number, start, begun) = read_line(line, has_beginnings)
                 .filter(|(number, ..)| *number < partitions)
                 .ok_or_else(|| format!("the line {line:?} cannot be read; it is damaged"))?;
             if start <= ends[number] {
                 self.known[number].end(start);
-                self.known[number].current = from.map(|from| Begun { name, start, from });
+                self.known[number].current = begun;
             }
         }
         Ok(())
@@ -140,23 +148,27 @@ impl List {
 
     /// The list as text, with one line for each file of which something was read.
     fn text(&self) -> String {
-        let mut text = format!("millstream directory 1 {}\n", self.known.len());
+        let mut text = format!("millstream directory 2 {}\n", self.known.len());
         for (number, known) in self.known.iter().enumerate() {
             // Where in the partition they were is past: only how long they were counts.
             let current = known.current.as_ref();
             let start = current.map_or(0, |current| current.start);
             let mut read: Vec<_> = known.read.iter().collect();
-            read.sort();
-            for (name, length) in read {
+            read.sort_by_key(|(name, _)| *name);
+            for (name, (length, beginning)) in read {
                 // From its end on, so that it takes no positions.
-                text += &line(number, start, &length.to_string(), name);
+                let begun = Begun {
+                    name: name.clone(),
+                    start,
+                    from: *length,
+                    beginning: *beginning,
+                };
+                text += &begin_line(number, &begun);
             }
-            match current {
-                Some(Begun { name, start, from }) => {
-                    text += &line(number, *start, &from.to_string(), name);
-                }
-                None => text += &line(number, start, END, ""),
-            }
+            text += &match current {
+                Some(begun) => begin_line(number, begun),
+                None => end_line(number, start),
+            };
         }
         text
     }
@@ -171,26 +183,22 @@ impl List {
         self.known.get(partition)?.current.clone()
     }
 
-    /// How much was read of a file that is not being read; none when it was never begun.
-    pub(super) fn read_of(&self, partition: usize, name: &str) -> Option<u64> {
+    /// How much was read of a file that is not being read, and what it began with; none when it was never begun.
+    pub(super) fn read_of(&self, partition: usize, name: &str) -> Option<(u64, Option<Beginning>)> {
         self.known.get(partition)?.read.get(name).copied()
     }
 
     /// A file is begun.
     pub(super) fn begin(&mut self, partition: usize, begun: &Begun) -> Result<(), Cause> {
-        self.append(&line(
-            partition,
-            begun.start,
-            &begun.from.to_string(),
-            &begun.name,
-        ))?;
+        self.append(&begin_line(partition, begun))?;
+        self.known[partition].end(begun.start);
         self.known[partition].current = Some(begun.clone());
         Ok(())
     }
 
     /// The file that a partition reads ends at this position of it.
     pub(super) fn end(&mut self, partition: usize, position: Position) -> Result<(), Cause> {
-        self.append(&line(partition, position, END, ""))?;
+        self.append(&end_line(partition, position))?;
         self.known[partition].end(position);
         Ok(())
     }
@@ -214,6 +222,41 @@ impl List {
     }
 }
 
-fn line(partition: usize, start: Position, from: &str, name: &str) -> String {
-    format!("{partition} {start} {from} {}\n", escape(name))
+fn begin_line(partition: usize, begun: &Begun) -> String {
+    let Begun { start, from, .. } = begun;
+    let beginning = begun.beginning.map(|beginning| beginning.to_string());
+    let beginning = beginning.as_deref().unwrap_or(UNKNOWN);
+    let name = escape(&begun.name);
+    format!("{partition} {start} {from} {beginning} {name}\n")
+}
+
+fn end_line(partition: usize, position: Position) -> String {
+    format!("{partition} {position} {END} {UNKNOWN} \n")
+}
+
+/// The partition of a line, the position, and the file that begins there, if one does.
+fn read_line(line: &str, has_beginning: bool) -> Option<(usize, Position, Option<Begun>)> {
+    let mut members = line.splitn(if has_beginning { 5 } else { 4 }, ' ');
+    let number = members.next()?.parse().ok()?;
+    let start = members.next()?.parse().ok()?;
+    let from = members.next()?;
+    let beginning = match has_beginning.then(|| members.next()) {
+        None => None,
+        Some(beginning) => match beginning? {
+            UNKNOWN => None,
+            known => Some(known.parse().ok()?),
+        },
+    };
+    let name = unescape(members.next()?)?;
+    if from == END {
+        return Some((number, start, None));
+    }
+    let from = from.parse().ok()?;
+    let begun = Begun {
+        name,
+        start,
+        from,
+        beginning,
+    };
+    Some((number, start, Some(begun)))
 }

@@ -69,15 +69,13 @@ impl<B: Raw> DurablePartition<B> {
     fn record(&mut self, batch: &B, ended: bool, events: &Events<'_>) -> Result<(), Cause> {
         let frames = batch.frames(&mut self.frames)?;
         let position = self.source.as_ref().map(|source| source.position());
-        if let Some(source) = &self.source
-            && source.place()?.is_some()
-        {
-            return Err("the positions of a durable source are whole numbers from 0".into());
-        }
+        let place = self.source.as_ref().map(|source| source.place());
+        let place = place.transpose()?.flatten();
         let head = Head {
             kind: B::KIND,
             partition: self.recorder.partition(self.index),
             position,
+            place: place.as_deref(),
             ended,
         };
         let time_ns = events.cx.clock.time_ns();

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use millstream_journal::{Cursor, Journal, Options, Retention, Share, Sync, Writer};
 
 use super::record::{Head, Kind};
-use super::{Keep, Recorded, place};
+use super::{Keep, Recorded, RecordedBatch, place};
 use crate::control::lock;
 use crate::error::Cause;
 use crate::framing::Frames;
@@ -43,13 +43,29 @@ pub(super) struct Recorder {
     began_ns: i64,
 }
 
+/// Where the source itself stood.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Standing {
+    pub(super) position: Option<Position>,
+    /// The same where a number cannot say it.
+    pub(super) place: Option<Vec<u8>>,
+}
+
+impl Standing {
+    fn of(batch: &RecordedBatch<'_>) -> Self {
+        Standing {
+            position: batch.position,
+            place: batch.place.map(<[u8]>::to_vec),
+        }
+    }
+}
+
 /// The end of a partition.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct End {
     /// The record that says so.
     sequence: u64,
-    /// Where the source itself stood.
-    position: Option<Position>,
+    standing: Standing,
 }
 
 /// What a partition finds of itself when a run begins.
@@ -59,7 +75,7 @@ pub(super) struct Behind {
     /// Its last record that was processed.
     pub(super) last: u64,
     /// Where the source itself stood behind its last record.
-    pub(super) position: Option<Position>,
+    pub(super) standing: Standing,
     /// True when that was the end.
     pub(super) ended: bool,
 }
@@ -135,8 +151,11 @@ impl Recorder {
         head.write(frames, scratch)?;
         let sequence = self.writer.append_at(time_ns.max(0) as u64, scratch)?;
         if head.ended {
-            let position = head.position;
-            let end = End { sequence, position };
+            let standing = Standing {
+                position: head.position,
+                place: head.place.map(<[u8]>::to_vec),
+            };
+            let end = End { sequence, standing };
             lock(&self.ends).insert(head.partition.to_owned(), end);
         }
         Ok(sequence)
@@ -149,7 +168,7 @@ impl Recorder {
         for (name, end) in ends {
             let mut sequence = end.sequence;
             if self.next()? > sequence + END_RECORDS {
-                sequence = self.end_partition(&name, end.position)?;
+                sequence = self.end_partition(&name, &end.standing)?;
             }
             oldest = Some(oldest.map_or(sequence, |oldest: u64| oldest.min(sequence)));
         }
@@ -161,36 +180,41 @@ impl Recorder {
         Ok(self.writer.journal().next()?)
     }
 
-    /// What a partition finds of itself, having stood at `resume` at the last commit.
-    pub(super) fn behind(&self, index: usize, resume: Option<Position>) -> Result<Behind, Cause> {
+    /// What a partition finds of itself, having stood at `resume` at the last commit; `source_place` is where the source
+    /// stood, if it was not durable then.
+    pub(super) fn behind(
+        &self,
+        index: usize,
+        resume: Option<Position>,
+        source_place: Option<&[u8]>,
+    ) -> Result<Behind, Cause> {
         let name = self.partition(index);
         let journal = self.writer.journal();
         let committed = resume.filter(|_| self.resumes);
         let next = journal.next()?;
-        if let Some(sequence) = committed.filter(|at| at & ENDED == 0 && *at >= next) {
-            return Err(format!(
-                "{}: it ends before record {sequence}, which was committed: a loss of power has taken its end; begin anew by \
-                 forgetting the source",
-                self.path().display()
-            )
-            .into());
-        }
+        self.check_end(committed, next)?;
         let open = || Ok::<_, Cause>(Recorded::of(journal)?.partition(name));
         let mut behind = Behind {
             replay: open()?,
             last: next,
-            position: resume.filter(|_| !self.resumes),
+            standing: match self.resumes {
+                true => Standing::default(),
+                false => Standing {
+                    position: resume,
+                    place: source_place.map(<[u8]>::to_vec),
+                },
+            },
             ended: false,
         };
         let mut all = open()?;
         let ended = committed.is_some_and(|at| at & ENDED != 0);
-        let end = lock(&self.ends).get(name).copied();
+        let end = lock(&self.ends).get(name).map(|end| end.sequence);
         let committed = match (ended, end) {
             (false, _) => committed,
-            (true, Some(end)) if self.had_ended => Some(end.sequence),
+            (true, Some(end)) if self.had_ended => Some(end),
             (true, end) => {
                 behind.ended = true;
-                behind.last = end.map_or(u64::MAX, |end| end.sequence);
+                behind.last = end.unwrap_or(u64::MAX);
                 behind.replay.seek(next)?;
                 return Ok(behind);
             }
@@ -202,7 +226,7 @@ impl Recorder {
         let (mut found, mut last) = (None, next);
         while let Some(batch) = all.next_batch()? {
             found.get_or_insert((batch.sequence, batch.items().len()));
-            behind.position = batch.position;
+            behind.standing = Standing::of(&batch);
             behind.ended = batch.ended;
             last = batch.sequence;
         }
@@ -210,7 +234,7 @@ impl Recorder {
             (Some((first, _)), Some(sequence)) if first == sequence => behind.last = first,
             // The first record of a partition has no frames: it counts as processed.
             (Some((first, 0)), None) => behind.last = first,
-            (None, None) => behind.last = self.begin_partition(name, behind.position)?,
+            (None, None) => behind.last = self.begin_partition(name, &behind.standing)?,
             (_, wanted) => {
                 return Err(format!(
                     "{}: record {} is not one of partition \"{name}\", which should begin there",
@@ -226,35 +250,49 @@ impl Recorder {
         Ok(behind)
     }
 
+    /// The record that was committed comes before `next`, the number of the next one.
+    fn check_end(&self, committed: Option<Position>, next: u64) -> Result<(), Cause> {
+        match committed.filter(|at| at & ENDED == 0 && *at >= next) {
+            None => Ok(()),
+            Some(sequence) => Err(format!(
+                "{}: it ends before record {sequence}, which was committed: a loss of power has taken its end; begin anew by \
+                 forgetting the source",
+                self.path().display()
+            )
+            .into()),
+        }
+    }
+
     /// Opens a partition again that has ended with the record `last`, where the flow had come to its end; else notes its end.
     fn goes_on(&self, name: &str, behind: &mut Behind, last: u64) -> Result<(), Cause> {
         if self.had_ended {
             lock(&self.ends).remove(name);
             behind.ended = false;
-            self.begin_partition(name, behind.position)?;
+            self.begin_partition(name, &behind.standing)?;
         } else {
-            let (sequence, position) = (last, behind.position);
-            lock(&self.ends).insert(name.to_owned(), End { sequence, position });
+            let (sequence, standing) = (last, behind.standing.clone());
+            lock(&self.ends).insert(name.to_owned(), End { sequence, standing });
         }
         Ok(())
     }
 
     /// Appends the first record of a partition.
-    fn begin_partition(&self, name: &str, position: Option<Position>) -> Result<u64, Cause> {
-        self.mark(name, position, false)
+    fn begin_partition(&self, name: &str, standing: &Standing) -> Result<u64, Cause> {
+        self.mark(name, standing, false)
     }
 
     /// Records the end of a partition once more.
-    fn end_partition(&self, name: &str, position: Option<Position>) -> Result<u64, Cause> {
-        self.mark(name, position, true)
+    fn end_partition(&self, name: &str, standing: &Standing) -> Result<u64, Cause> {
+        self.mark(name, standing, true)
     }
 
     /// Appends a record without frames.
-    fn mark(&self, name: &str, position: Option<Position>, ended: bool) -> Result<u64, Cause> {
+    fn mark(&self, name: &str, standing: &Standing, ended: bool) -> Result<u64, Cause> {
         let head = Head {
             kind: Kind::Bytes,
             partition: name,
-            position,
+            position: standing.position,
+            place: standing.place.as_deref(),
             ended,
         };
         self.record(&head, &Frames::default(), self.began_ns, &mut Vec::new())
@@ -301,8 +339,8 @@ fn find_ends(
     while let Some(batch) = all.next_batch()? {
         let from = wanted.get(batch.partition);
         if batch.ended && from.is_some_and(|from| batch.sequence >= *from) {
-            let (sequence, position) = (batch.sequence, batch.position);
-            let end = End { sequence, position };
+            let (sequence, standing) = (batch.sequence, Standing::of(&batch));
+            let end = End { sequence, standing };
             ends.entry(batch.partition.to_owned()).or_insert(end);
         }
     }

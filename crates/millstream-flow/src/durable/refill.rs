@@ -31,16 +31,31 @@ impl<B: Raw> Source<B> for Refill<B> {
     fn partitions(&self) -> Result<Vec<String>, Cause> {
         self.frames.partitions()
     }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.frames.partitions_for(workers)
+    }
     fn open(
         &self,
         partition: usize,
         resume: Option<Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
+        self.open_at(partition, resume, None, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
         Ok(Box::new(Refilled {
-            inner: self.frames.open(partition, resume, io)?,
+            inner: self.frames.open_at(partition, resume, place, io)?,
             frames: Frames::default(),
         }))
+    }
+    fn batch_size_max(&self) -> Option<usize> {
+        self.frames.batch_size_max()
     }
 }
 
@@ -62,5 +77,8 @@ impl<B: Raw> Partition<B> for Refilled {
     }
     fn position(&self) -> Position {
         self.inner.position()
+    }
+    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
+        self.inner.place()
     }
 }

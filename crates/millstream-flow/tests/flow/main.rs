@@ -13,10 +13,12 @@
 mod support;
 
 mod backpressure;
+mod batch_sizes;
 mod calls;
 mod csv_files;
 mod descriptions;
 mod directories;
+mod directories_grown;
 mod durable;
 mod files;
 mod files_by_key;
@@ -34,6 +36,7 @@ mod recovery;
 mod recovery_of_clocks;
 mod recovery_of_time;
 mod replays;
+mod second_signals;
 mod sequence_window;
 mod settling;
 mod slow_steps;

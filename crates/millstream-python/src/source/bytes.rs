@@ -16,11 +16,10 @@ use millstream_flow::{Flow, Pipe, files, journals, tcp};
 use pyo3::prelude::*;
 
 use super::decode::{Decode, DecodeStep};
-use super::framing;
+use super::{Reading, framing};
 use crate::batch::PyBatch;
 use crate::error::usage;
 use crate::gil::{locked, unlocked};
-use crate::policy::Wish;
 
 #[derive(Clone)]
 enum Kind {
@@ -79,18 +78,18 @@ impl ByteSource {
     pub(crate) fn add(
         &self,
         flow: &Flow,
-        name: &str,
         durable: Option<Keep>,
-        wish: &Wish,
+        reading: &Reading<'_>,
     ) -> PyResult<Pipe<PyBatch>> {
         let frames = match &self.kind {
-            Kind::Tcp(source) => add(flow, name, source.clone(), durable),
-            Kind::Files(source) => add(flow, name, source.clone(), durable),
-            Kind::Directory(source) => add(flow, name, source.clone(), durable),
-            Kind::Journal(source) => add(flow, name, source.clone(), durable),
-            Kind::Queues(source) => add(flow, name, source.clone(), durable),
+            Kind::Tcp(source) => add(flow, source.clone(), durable, reading),
+            Kind::Files(source) => add(flow, source.clone(), durable, reading),
+            Kind::Directory(source) => add(flow, source.clone(), durable, reading),
+            Kind::Journal(source) => add(flow, source.clone(), durable, reading),
+            Kind::Queues(source) => add(flow, source.clone(), durable, reading),
         };
-        let (decode, wish, source) = (self.decode.clone(), wish.clone(), name.to_owned());
+        let name = reading.name;
+        let (decode, wish, source) = (self.decode.clone(), reading.wish.clone(), name.to_owned());
         Ok(
             frames.step("decode", &format!("{name}.decode"), move |making| {
                 DecodeStep::make(&decode, &wish, &source, making)
@@ -101,13 +100,18 @@ impl ByteSource {
 
 fn add(
     flow: &Flow,
-    name: &str,
     source: impl Source<Frames>,
     durable: Option<Keep>,
+    &Reading {
+        name, batch_size, ..
+    }: &Reading<'_>,
 ) -> Pipe<Frames> {
     match durable {
-        Some(keep) => flow.source(name, Unlocked(source.durable().keep(keep))),
-        None => flow.source(name, Unlocked(source)),
+        Some(keep) => {
+            let source = Unlocked(source.durable().keep(keep));
+            flow.source(name, source.batch_size(batch_size))
+        }
+        None => flow.source(name, Unlocked(source).batch_size(batch_size)),
     }
 }
 
@@ -144,6 +148,9 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
         Ok(Box::new(UnlockedPartition(
             self.0.open_at(partition, resume, place, io)?,
         )))
+    }
+    fn batch_size_max(&self) -> Option<usize> {
+        self.0.batch_size_max()
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         self.0.begin(run)

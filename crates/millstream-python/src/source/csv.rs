@@ -14,6 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
+use super::Reading;
 use super::bytes::Unlocked;
 use crate::batch::PyBatch;
 use crate::error::{cause, usage};
@@ -45,12 +46,13 @@ impl CsvSource {
 
 impl CsvSource {
     /// Adds the source and, behind it, the step that makes objects of rows.
-    pub(crate) fn add(&self, flow: &Flow, name: &str, wish: &Wish) -> Pipe<PyBatch> {
+    pub(crate) fn add(&self, flow: &Flow, reading: &Reading<'_>) -> Pipe<PyBatch> {
+        let (name, size) = (reading.name, reading.batch_size);
         let rows = match &self.kind {
-            Kind::Files(source) => flow.source(name, Unlocked(source.clone())),
-            Kind::Directory(source) => flow.source(name, Unlocked(source.clone())),
+            Kind::Files(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
+            Kind::Directory(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
         };
-        let (wish, source) = (wish.clone(), name.to_owned());
+        let (wish, source) = (reading.wish.clone(), name.to_owned());
         rows.step("decode", &format!("{name}.decode"), move |making| {
             RowsStep::make(&wish, &source, making)
         })

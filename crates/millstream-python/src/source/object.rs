@@ -27,14 +27,19 @@ const ASK_AGAIN_NS: u64 = 1_000_000;
 pub(crate) struct ObjectSource {
     source: Arc<Py<PyAny>>,
     name: String,
+    /// How many items a batch has at most.
+    batch_size: usize,
 }
 
 impl ObjectSource {
-    pub(crate) fn new(name: &str, source: &Bound<'_, PyAny>) -> Self {
-        ObjectSource {
+    /// An object with a method `open` as the source `name`. Its attribute `batch_size` says how many items a batch has at most.
+    pub(crate) fn new(name: &str, source: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let size = source.getattr_opt(intern!(source.py(), "batch_size"))?;
+        Ok(ObjectSource {
             source: Arc::new(source.clone().unbind()),
             name: name.to_owned(),
-        }
+            batch_size: size.map_or(Ok(usize::MAX), |size| super::batch_size(name, &size))?,
+        })
     }
 
     /// The names of the partitions. A source that takes an argument is told how many workers there are.
@@ -88,6 +93,9 @@ impl Source<PyBatch> for ObjectSource {
         io: &Io,
     ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
         self.open_at(partition, resume, None, io)
+    }
+    fn batch_size_max(&self) -> Option<usize> {
+        Some(self.batch_size)
     }
     fn open_at(
         &self,

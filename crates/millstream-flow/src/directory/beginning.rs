@@ -1,0 +1,75 @@
+//! The first bytes of a file, by which it is told from another file that has taken its name.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::str::FromStr;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::Cause;
+
+/// How many bytes count.
+const BYTES_MAX: u64 = 4096;
+
+/// How many bytes a file began with, at most 4,096, and their hash (XXH3-64). Written as `BYTES:HASH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Beginning {
+    bytes: u64,
+    hash: u64,
+}
+
+impl Beginning {
+    /// That of a file as it is now; none of one that has gone.
+    pub(super) fn of(path: &Path) -> Result<Option<Self>, Cause> {
+        Self::read(path, BYTES_MAX)
+    }
+
+    fn read(path: &Path, bytes: u64) -> Result<Option<Self>, Cause> {
+        let mut first = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(bytes).read_to_end(&mut first));
+        match read {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("{}: {error}", path.display()).into()),
+            Ok(bytes) => Ok(Some(Beginning {
+                bytes: bytes as u64,
+                hash: xxh3_64(&first),
+            })),
+        }
+    }
+
+    /// A file begins with these bytes.
+    ///
+    /// # Errors
+    /// It begins with others, or cannot be read. One that is not there is no error here.
+    pub(super) fn compare(self, path: &Path) -> Result<(), Cause> {
+        match Self::read(path, self.bytes)? {
+            Some(now) if now != self => Err(format!(
+                "{}: its first {} bytes are not those of the file that was read under this name; a new file needs a name of its own",
+                path.display(),
+                self.bytes
+            )
+            .into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Beginning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{:016x}", self.bytes, self.hash)
+    }
+}
+
+impl FromStr for Beginning {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (bytes, hash) = text.split_once(':').ok_or(())?;
+        Ok(Beginning {
+            bytes: bytes.parse().map_err(|_| ())?,
+            hash: u64::from_str_radix(hash, 16).map_err(|_| ())?,
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Files that were read in part, or to an end that has moved since.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use crate::error::Cause;
+use crate::source::Position;
+
+/// The byte at which a file of frames resumes that was read up to `position`.
+///
+/// # Errors
+/// The file is shorter than that.
+pub(crate) fn byte_after(path: &Path, position: Position) -> Result<Position, Cause> {
+    open_at_least(path, position).map(|_| position)
+}
+
+/// The byte at which a file of lines resumes that was read up to `position`: after a line end that was added to the last
+/// line.
+///
+/// # Errors
+/// The file is shorter than that, or the last line that was read has grown.
+pub(crate) fn line_after(path: &Path, position: Position) -> Result<Position, Cause> {
+    let Some(mut file) = open_at_least(path, position)?.filter(|_| position > 0) else {
+        return Ok(position);
+    };
+    let named = |error: std::io::Error| Cause::from(format!("{}: {error}", path.display()));
+    let mut around = Vec::new();
+    file.seek(SeekFrom::Start(position - 1)).map_err(named)?;
+    file.take(3).read_to_end(&mut around).map_err(named)?;
+    match around.as_slice() {
+        [b'\n', ..] | [_] | [] => Ok(position),
+        [_, b'\n', ..] => Ok(position + 1),
+        [_, b'\r', b'\n'] => Ok(position + 2),
+        _ => Err(format!(
+            "{}: the line before byte {position} was read without its end, and has grown since; end lines with a line feed, or \
+             begin it anew by forgetting the source",
+            path.display()
+        )
+        .into()),
+    }
+}
+
+/// The byte at which a CSV file resumes that was read up to `position`.
+///
+/// # Errors
+/// As for [`line_after`].
+pub(crate) fn row_after(path: &Path, position: Position) -> Result<Position, Cause> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let Some(mut file) = open_at_least(path, position)?.filter(|_| position > 0) else {
+        return Ok(position);
+    };
+    let named = |error: std::io::Error| Cause::from(format!("{}: {error}", path.display()));
+    let from = position.saturating_sub(MARK.len() as u64);
+    let mut before = Vec::new();
+    file.seek(SeekFrom::Start(from)).map_err(named)?;
+    file.take(position - from)
+        .read_to_end(&mut before)
+        .map_err(named)?;
+    // A row may end with a carriage return alone, and a byte order mark is no part of a row.
+    match before.ends_with(b"\r") || (from == 0 && before == MARK) {
+        true => Ok(position),
+        false => line_after(path, position),
+    }
+}
+
+/// Opens a file, which has `position` bytes or more. None if it cannot be opened: the error is that of reading it.
+fn open_at_least(path: &Path, position: Position) -> Result<Option<File>, Cause> {
+    let Ok(file) = File::open(path) else {
+        return Ok(None);
+    };
+    let about = file
+        .metadata()
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    match about.is_file() && about.len() < position {
+        false => Ok(Some(file)),
+        true => Err(format!(
+            "{}: it has {} bytes, fewer than the {position} that were read; put it back, or begin it anew by forgetting the \
+             source",
+            path.display(),
+            about.len()
+        )
+        .into()),
+    }
+}

@@ -18,6 +18,7 @@ mod cuts;
 mod damage;
 mod faults;
 mod fixtures;
+mod forks;
 mod kills;
 mod kills_under_load;
 mod late_syncs;

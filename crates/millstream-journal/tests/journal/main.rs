@@ -33,6 +33,7 @@ mod processes;
 mod removed;
 mod retention;
 mod rolls;
+mod salvage;
 mod terms;
 mod trial;
 mod truncated;

@@ -19,6 +19,7 @@ mod histories;
 mod imports;
 mod journals;
 mod limits;
+mod many;
 mod memory;
 mod reads;
 mod redrive;

@@ -19,6 +19,7 @@ mod damage;
 mod faults;
 mod fixtures;
 mod forks;
+mod grown_fixtures;
 mod kills;
 mod kills_under_load;
 mod late_syncs;

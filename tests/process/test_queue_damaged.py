@@ -1,4 +1,7 @@
-"""Queues that are damaged on the disk, deleted over the wire of a real server in each way: afterwards their names can be used again."""
+"""Queues that are damaged on the disk, deleted over the wire of a real server in each way.
+
+Afterwards their names can be used again.
+"""
 
 import subprocess
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A real server on a disk whose syncs fail: nothing that such a sync was to cover is acknowledged, then or later.
+"""A real server on a disk whose syncs fail: what such a sync was to cover is never acknowledged.
 
 The calls of the system fail by a library that is loaded before the server's own code, see `failing_sync.c`.
 """
@@ -14,7 +14,8 @@ from queue_server import Line, QueueServer, Serve
 def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """While the file of this path exists, each sync of a process started by the test fails."""
     source, library = Path(__file__).with_name("failing_sync.c"), tmp_path / "failing_sync.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-pthread", "-o", library, source], check=True)
+    options = ["-shared", "-fPIC", "-Wall", "-Werror", "-pthread"]
+    subprocess.run(["cc", *options, "-o", library, source], check=True)
     switch = tmp_path / "fail"
     monkeypatch.setenv("LD_PRELOAD", str(library))
     monkeypatch.setenv("FAIL_SYNC_WHILE", str(switch))

@@ -36,17 +36,10 @@ pub(super) fn open<S: Storage>(
             records: None,
         });
     };
-    let region = match storage.open(&file, Access::Read) {
-        Ok(region) if region.bytes_len() >= BYTES_MIN => region,
-        Ok(region) => {
-            note(region.bytes_len(), "the file ends in its header");
-            return Opened {
-                part: None,
-                damages,
-            };
-        }
-        Err(source) => {
-            note(0, &source.to_string());
+    let region = match region(storage, &file) {
+        Ok(region) => region,
+        Err((offset, what)) => {
+            note(offset, &what);
             return Opened {
                 part: None,
                 damages,
@@ -95,6 +88,18 @@ pub(super) fn open<S: Storage>(
     Opened {
         part: None,
         damages,
+    }
+}
+
+/// The file, if it is long enough to hold a frame; otherwise where it is at fault, and how.
+fn region<S: Storage>(storage: &S, file: &str) -> Result<S::Region, (u64, String)> {
+    match storage.open(file, Access::Read) {
+        Ok(region) if region.bytes_len() >= BYTES_MIN => Ok(region),
+        Ok(region) => {
+            let what = "the file ends in its header".to_owned();
+            Err((region.bytes_len(), what))
+        }
+        Err(source) => Err((0, source.to_string())),
     }
 }
 

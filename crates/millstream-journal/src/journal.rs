@@ -14,7 +14,7 @@ use crate::info::{self, Info};
 use crate::open;
 use crate::options::{Options, Retention, Sync};
 use crate::reader::Reader;
-use crate::record_set::RecordSet;
+use crate::record_set::{self, RecordSet};
 use crate::retention::{self, Pruned};
 use crate::storage::{Mapped, Storage};
 use crate::verify::{self, Progress, Report};
@@ -212,6 +212,33 @@ impl<S: Storage> Journal<S> {
             return Err(Error::NotExclusive { path: self.path() });
         }
         RecordSet::open(self.clone(), name)
+    }
+
+    /// The records of the set of that name, in order. Works for every opening, and changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::CursorName`]; [`Error::Damage`] in the set; what the system says.
+    ///
+    /// ```
+    /// # use millstream_journal::{Journal, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let options = Options { exclusive: true, ..Options::default() };
+    /// let journal = Journal::open(folder.path().join("j"), options)?;
+    /// journal.writer()?.append(b"a record")?;
+    /// journal.record_set("struck")?.insert(0)?;
+    /// let reading = Journal::open(folder.path().join("j"), Options::read_only())?;
+    /// assert_eq!(reading.records_in_set("struck")?, [0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn records_in_set(&self, name: &str) -> Result<Vec<u64>> {
+        self.core().checked(record_set::members(self, name))
+    }
+
+    /// How often this opening has made or removed files. While the number stays, so does what the journal takes on the disk, where no other
+    /// process has it open to write.
+    #[must_use]
+    pub fn file_changes(&self) -> u64 {
+        self.core().storage.changes()
     }
 
     /// All cursors, by name.

@@ -58,7 +58,10 @@ impl<S: Storage> RecordSet<S> {
                 let bytes = bytes_for(next - first);
                 (0, make(storage, &file(name, 0), bytes, |_| {})?)
             }
-            Some(&generation) => (generation, open(storage, &file(name, generation))?),
+            Some(&generation) => (
+                generation,
+                open(storage, &file(name, generation), Access::Write)?,
+            ),
         };
         // Left over from a set that grew.
         for old in files.iter().filter(|old| **old != generation) {
@@ -223,6 +226,44 @@ impl<S: Storage> RecordSet<S> {
     }
 }
 
+/// The records in a set, in order; none when there is no such set. Nothing is changed.
+pub(crate) fn members<S: Storage>(journal: &Journal<S>, name: &str) -> Result<Vec<u64>> {
+    if !cursor::is_name(name) {
+        return Err(Error::CursorName {
+            name: name.to_owned(),
+        });
+    }
+    let storage = &journal.core().storage;
+    let files = files(storage, name).map_err(|source| Error::Io {
+        verb: "list",
+        path: storage.path(""),
+        source,
+    })?;
+    let Some(&generation) = files.last() else {
+        return Ok(Vec::new());
+    };
+    let region = open(storage, &file(name, generation), Access::Read)?;
+    let bits = bits_in(region.bytes_len());
+    let first = journal.first()?;
+    let live = (journal.next()? - first).min(bits);
+    let mut members = Vec::new();
+    for at in (BITS_FROM..BITS_FROM + bits / 8).step_by(8) {
+        let (word, from) = (region.load(at), (at - BITS_FROM) * 8);
+        let set = (from..from + 64).filter(|bit| word >> (bit % 64) & 1 == 1);
+        let behind = set.map(|bit| (bit + bits - first % bits) % bits);
+        members.extend(
+            behind
+                .filter(|behind| *behind < live)
+                .map(|behind| first + behind),
+        );
+    }
+    if let Some(fault) = region.fault() {
+        return Err(fault.into());
+    }
+    members.sort_unstable();
+    Ok(members)
+}
+
 fn set_bit<R: Region>(region: &R, bit: u64) {
     let at = BITS_FROM + bit / 64 * 8;
     region.publish(at, region.load(at) | 1 << (bit % 64));
@@ -264,14 +305,14 @@ fn files<S: Storage>(storage: &S, name: &str) -> io::Result<Vec<u64>> {
     Ok(generations)
 }
 
-fn open<S: Storage>(storage: &S, file: &str) -> Result<S::Region> {
+fn open<S: Storage>(storage: &S, file: &str, access: Access) -> Result<S::Region> {
     let damage = |what: &str| Error::Damage {
         path: storage.path(file),
         offset: 0,
         what: what.to_owned(),
     };
     let region = storage
-        .open(file, Access::Write)
+        .open(file, access)
         .map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => damage("the file is empty"),
             _ => Error::Io {

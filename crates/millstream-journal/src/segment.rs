@@ -44,7 +44,8 @@ const MAGIC: [u8; 8] = *b"MILLSEG\n";
 const FIXED: usize = 64;
 /// In the fixed header of a segment that is smaller than others of its journal: the size that these can have.
 const BYTES_FULL: u64 = 48;
-const BASE: u64 = 64;
+/// Where the sequence number of the first record is.
+pub(crate) const BASE: u64 = 64;
 const DURABLE: u64 = 72;
 const TAIL: u64 = 128;
 const LAST_TIME: u64 = 136;
@@ -245,6 +246,37 @@ impl<R: Region> Segment<R> {
         })
     }
 
+    /// A segment whose header may be damaged, as far as its file reaches; the offset of its first frame; and whether the header matches its
+    /// checksum, after one bit of it was mended if need be. The file is longer than the header and the index's first page.
+    pub fn salvaged(region: R, number: u64) -> (Self, u64, bool) {
+        let fixed = mended(fixed_of(&region), number);
+        let word = |at: usize| {
+            fixed[at..]
+                .first_chunk()
+                .map_or(0, |word| u64::from_le_bytes(*word))
+        };
+        let there = region.bytes_len() & !7;
+        let is_sound = header_crc(&fixed).to_le_bytes() == fixed[12..16];
+        let made = match is_sound {
+            true => word(32).min(BYTES_MAX),
+            false => there,
+        };
+        let segment = Segment {
+            number,
+            epoch: word(24),
+            bytes: made.min(there),
+            bytes_max: made,
+            base_checked: AtomicBool::new(false),
+            region,
+        };
+        (segment, data_start(made), is_sound)
+    }
+
+    /// The same segment with frames of another epoch.
+    pub fn with_epoch(self, epoch: u64) -> Self {
+        Segment { epoch, ..self }
+    }
+
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -400,16 +432,64 @@ impl<R: Region> Segment<R> {
         if planted::has(Bug::NoChecksum) {
             return true;
         }
+        self.has_checksum(
+            offset,
+            head,
+            frame::body_crc(self.body(offset, head)),
+            sequence,
+        )
+    }
+
+    /// [`is_sound`](Self::is_sound), when the checksum of the body alone is known.
+    #[inline]
+    pub fn has_checksum(&self, offset: u64, head: Head, body_crc: u32, sequence: u64) -> bool {
+        self.head_in(self.epoch, offset, head, body_crc, sequence) == head
+    }
+
+    /// The head that a frame would have in a segment of this epoch.
+    #[inline]
+    fn head_in(&self, epoch: u64, offset: u64, head: Head, body_crc: u32, sequence: u64) -> Head {
         let place = Place {
-            epoch: self.epoch,
+            epoch,
             sequence,
             time_ns: self.time_ns(offset),
         };
-        place.head(
-            head.kind,
-            head.length,
-            frame::body_crc(self.body(offset, head)),
-        ) == head
+        place.head(head.kind, head.length, body_crc)
+    }
+
+    /// Whether a frame is sound in a segment of this epoch.
+    #[cold]
+    pub fn is_sound_in(&self, epoch: u64, offset: u64, head: Head, sequence: u64) -> bool {
+        let body_crc = frame::body_crc(self.body(offset, head));
+        self.head_in(epoch, offset, head, body_crc, sequence) == head
+    }
+
+    /// The epoch below 2^32 with which the checksum of a frame fits. There is one for each frame, so that another frame must confirm it.
+    ///
+    /// A checksum is linear in each bit of the epoch: those of the bits that differ from 0 are added, which Gauss's elimination undoes.
+    #[cold]
+    pub fn epoch_for(&self, offset: u64, head: Head, sequence: u64) -> Option<u64> {
+        let body_crc = frame::body_crc(self.body(offset, head));
+        let crc = |epoch| self.head_in(epoch, offset, head, body_crc, sequence).crc;
+        let mut rows: Vec<(u32, u64)> = Vec::new();
+        let reduce = |rows: &[(u32, u64)], mut crc: u32, mut epoch: u64| {
+            for (row, bits) in rows {
+                if crc ^ row < crc {
+                    crc ^= row;
+                    epoch ^= bits;
+                }
+            }
+            (crc, epoch)
+        };
+        for bit in (0..u32::BITS).map(|bit| 1 << bit) {
+            let row = reduce(&rows, crc(0) ^ crc(bit), bit);
+            if row.0 != 0 {
+                rows.push(row);
+                rows.sort_unstable_by(|one, other| other.cmp(one));
+            }
+        }
+        let (rest, epoch) = reduce(&rows, crc(0) ^ head.crc, 0);
+        (rest == 0).then_some(epoch)
     }
 
     /// Nothing but zeros from here to the end, on the disk too.
@@ -547,12 +627,33 @@ fn fixed_header(number: u64, size: Size, epoch: u64, now_ns: u64) -> [u8; FIXED]
     fixed
 }
 
-/// What is wrong with a fixed header, and where.
-fn header_fault<R: Region>(region: &R, number: u64) -> Option<(u64, String)> {
+fn fixed_of<R: Region>(region: &R) -> [u8; FIXED] {
     let mut fixed = [0; FIXED];
     for (at, word) in (0..).step_by(8).zip(fixed.as_chunks_mut::<8>().0) {
         *word = region.load(at).to_le_bytes();
     }
+    fixed
+}
+
+/// A fixed header with the bit put right with which it matches its checksum, where one bit does that.
+fn mended(fixed: [u8; FIXED], number: u64) -> [u8; FIXED] {
+    let flipped = |bit: usize| {
+        let mut fixed = fixed;
+        fixed[bit / 8] ^= 1 << (bit % 8);
+        fixed
+    };
+    let is_sound = |fixed: &[u8; FIXED]| {
+        fixed[..8] == MAGIC
+            && fixed[16..24] == number.to_le_bytes()
+            && header_crc(fixed).to_le_bytes() == fixed[12..16]
+    };
+    let mended = (0..FIXED * 8).map(flipped).find(is_sound);
+    mended.filter(|_| !is_sound(&fixed)).unwrap_or(fixed)
+}
+
+/// What is wrong with a fixed header, and where.
+fn header_fault<R: Region>(region: &R, number: u64) -> Option<(u64, String)> {
+    let fixed = fixed_of(region);
     if fixed[..8] != MAGIC {
         let what = "the header does not begin as that of a segment";
         return Some((0, what.to_owned()));

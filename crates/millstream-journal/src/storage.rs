@@ -146,6 +146,11 @@ pub trait Storage: Clone + Send + Sync + 'static {
     fn mount(&self) -> u64 {
         0
     }
+    /// How often this storage, or a clone of it, has made, named or removed a file. While the number stays, so do the files and their sizes, where
+    /// nobody else changes them.
+    fn changes(&self) -> u64 {
+        0
+    }
     /// A fault of a region that is closed by now, once, unless its sync has reported it.
     fn fault(&self) -> Option<Fault> {
         None

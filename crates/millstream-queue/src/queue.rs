@@ -79,6 +79,8 @@ struct Behind {
     position: u64,
     items: u64,
     gone: Gone,
+    /// The position of the first item, and when that was added, where it is known.
+    oldest: Option<(u64, u64)>,
     /// How often items were delivered, where that is known.
     deliveries: BTreeMap<u64, Deliveries>,
 }
@@ -143,7 +145,7 @@ impl<L: Log> Queue<L> {
     }
 
     /// What the disk holds for the queue, in bytes.
-    pub(crate) fn disk_bytes(&self) -> u64 {
+    pub(crate) fn disk_bytes(&mut self) -> u64 {
         self.log.disk_bytes()
     }
 

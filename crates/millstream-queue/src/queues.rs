@@ -146,7 +146,7 @@ impl<S: Storage> Queues<S> {
     /// # Errors
     /// The storage cannot be listed.
     pub fn open(storage: S, config: Config, now: Moment) -> Result<Self, QueueError> {
-        let names = storage.names().map_err(QueueError::Listing)?;
+        let mut names = storage.names().map_err(QueueError::Listing)?;
         let mut queues = Queues {
             storage,
             config,
@@ -170,9 +170,12 @@ impl<S: Storage> Queues<S> {
             latencies: Latencies::default(),
             targets: Vec::new(),
         };
+        // A queue comes before its fan-out queues.
+        names.sort_unstable();
         for name in names {
             // The limit is for new queues: those that are there are not lost.
-            if let Err(error) = queues.open_one(&name, now) {
+            let opened = queues.open_queue(&name, now);
+            if let Err(error) = opened.map(|queue| queues.add_queue(queue, Vec::new(), now)) {
                 queues.keep_closed(name, &error, now);
             }
             queues.limit_open_logs(now);
@@ -461,6 +464,12 @@ impl<S: Storage> Queues<S> {
 
     /// Open a queue, or make a new one.
     fn open_one(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
+        let queue = self.open_queue(name, now)?;
+        let children = self.children_of(name);
+        Ok(self.add_queue(queue, children, now))
+    }
+
+    fn open_queue(&mut self, name: &str, now: Moment) -> Result<Queue<S::Log>, QueueError> {
         let opened = self.storage.open(name).and_then(|mut log| {
             // A fan-out queue is to get copies from its first mention on, after a restart too.
             if name::parent(name).is_some() && !log.exists() {
@@ -473,14 +482,13 @@ impl<S: Storage> Queues<S> {
             cause,
         })?;
         let name: Arc<str> = name.into();
-        let queue = Queue::restore(
-            Arc::clone(&name),
-            self.config.settings(&name),
-            log,
-            &self.memory,
-            now,
-        )?;
-        let children = self.children_of(&name);
+        let settings = self.config.settings(&name);
+        Queue::restore(name, settings, log, &self.memory, now)
+    }
+
+    /// The queue takes part from now on. `children` are its fan-out queues.
+    fn add_queue(&mut self, queue: Queue<S::Log>, children: Vec<QueueId>, now: Moment) -> QueueId {
+        let name = Arc::clone(&queue.name);
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 generation: 0,
@@ -504,7 +512,7 @@ impl<S: Storage> Queues<S> {
         self.names.insert(name, id);
         self.counters.queue_creates += 1;
         self.set_timer(slot, now);
-        Ok(id)
+        id
     }
 
     fn children_of(&self, name: &str) -> Vec<QueueId> {

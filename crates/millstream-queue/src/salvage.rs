@@ -1,7 +1,7 @@
 //! Reading what can be read of a damaged queue.
 //!
 //! A queue with damage in its journal stays closed, since nobody can say what the damaged records said. Here the operator decides: all
-//! records that are sound are read in their order, those that are not are listed. What a lost record said is unknown: an item may be missing,
+//! records that are sound are read in their order, also where the journal cannot be opened; what is not sound is listed. What a lost record said is unknown: an item may be missing,
 //! and one that had been taken may be there again.
 //!
 //! The invariant: the files are only read.
@@ -24,31 +24,44 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-use millstream_journal::{Error, Journal, Options, Reader};
+use millstream_journal::{Damage, Error, RecordPlace, Salvage as Journal};
 
 use crate::error::QueueError;
 use crate::history::History;
 use crate::item::Item;
 use crate::operation::{Head, Operation};
 
-/// So many records are tried one by one after damage, and then every second one, every third one, and so on.
-const STEP_RECORDS: u64 = 4096;
-
-/// Records that could not be read.
+/// Something that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// Which.
-    pub records: Range<u64>,
+    /// Which records, where that is known and there are any.
+    pub records: Option<Range<u64>>,
     /// File, offset, and what is wrong there.
     pub why: String,
 }
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Range { start, end } = self.records;
-        match end - start {
-            1 => write!(f, "record {start}: {}", self.why),
-            _ => write!(f, "records {start} to {}: {}", end - 1, self.why),
+        match self.records.as_ref().map(|range| (range.start, range.end)) {
+            None => f.write_str(&self.why),
+            Some((start, u64::MAX)) => write!(f, "records from {start}: {}", self.why),
+            Some((start, end)) if end - start == 1 => write!(f, "record {start}: {}", self.why),
+            Some((start, end)) => write!(f, "records {start} to {}: {}", end - 1, self.why),
+        }
+    }
+}
+
+impl From<Damage> for Lost {
+    fn from(damage: Damage) -> Self {
+        let Damage {
+            path,
+            offset,
+            what,
+            records,
+        } = damage;
+        Lost {
+            records: records.filter(|records| !records.is_empty()),
+            why: Error::Damage { path, offset, what }.to_string(),
         }
     }
 }
@@ -62,11 +75,21 @@ pub struct Salvaged {
     pub due_ms: u64,
 }
 
+/// The last record of an item that is left.
+#[derive(Clone, Copy)]
+struct Left {
+    position: u64,
+    place: RecordPlace,
+    /// How often it was delivered, and when it first came back.
+    deliveries: u32,
+    first_ms: u64,
+}
+
 /// The items of a damaged queue, as far as they can be read.
 pub struct Salvage {
-    reader: Reader,
-    /// Position of the last record of each item that is left, by its id, with how often it was delivered and when it first came back.
-    left: BTreeMap<u64, (u64, u32, u64)>,
+    journal: Journal,
+    /// By the item's id.
+    left: BTreeMap<u64, Left>,
     lost: Vec<Lost>,
     item_bytes_max: usize,
 }
@@ -81,7 +104,7 @@ impl Salvage {
     /// Read the journal of a queue, in the directory `path`, and find out which items are left.
     ///
     /// # Errors
-    /// There is no journal, or no part of it can be read: the error names file and offset.
+    /// There is no journal, or the system refuses to list its files. Damage is no error, see [`lost`](Self::lost).
     pub fn read(path: impl AsRef<Path>) -> Result<Self, QueueError> {
         let path = path.as_ref();
         let fault = |error: Error| QueueError::Storage {
@@ -90,46 +113,27 @@ impl Salvage {
                 .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
             cause: error.into(),
         };
-        let journal = Journal::open(path, Options::read_only()).map_err(fault)?;
-        let mut salvage = Salvage {
-            reader: journal.reader().map_err(fault)?,
-            left: BTreeMap::new(),
-            lost: Vec::new(),
-            item_bytes_max: 0,
-        };
-        let next = journal.next().map_err(fault)?;
-        let mut position = journal.first().map_err(fault)?;
-        while position < next {
-            position = match salvage.apply(position) {
-                true => position + 1,
-                false => salvage.skip(position, next),
-            };
-        }
-        Ok(salvage)
-    }
-
-    /// From which record on the journal can be read again, if this one cannot; noted is what is skipped.
-    fn skip(&mut self, position: u64, next: u64) -> u64 {
-        let mut bad = position;
-        while bad < next {
-            // What follows a damaged frame closely is looked for one by one, and then in larger steps, since after a damaged header
-            // nothing is found before the next segment.
-            let step = ((bad - position) / STEP_RECORDS).max(1);
-            let mut good = bad.saturating_add(step).min(next);
-            if good == next || self.reader.read(good).is_ok() {
-                while good - bad > 1 {
-                    let middle = bad + (good - bad) / 2;
-                    match self.reader.read(middle) {
-                        Ok(_) => good = middle,
-                        Err(_) => bad = middle,
-                    }
-                }
-                self.extend_lost(position, good);
-                return good;
+        let mut journal = Journal::open(path).map_err(fault)?;
+        let mut state = State::default();
+        while let Some((place, record)) = journal.next() {
+            let position = record.sequence;
+            match Operation::decode(record.body) {
+                Ok(operation) => state.apply(position, place, operation),
+                Err(what) => state.lost.push(Lost {
+                    records: Some(position..position + 1),
+                    why: what.to_owned(),
+                }),
             }
-            bad = good;
         }
-        next
+        let damages = journal.lost().iter().cloned().map(Lost::from);
+        let mut lost: Vec<Lost> = damages.chain(state.lost).collect();
+        lost.sort_by_key(|lost| lost.records.as_ref().map_or(0, |records| records.start));
+        Ok(Salvage {
+            journal,
+            left: state.left,
+            lost,
+            item_bytes_max: state.item_bytes_max,
+        })
     }
 
     /// What could not be read, in the order of the journal.
@@ -149,99 +153,85 @@ impl Salvage {
 
     /// The next item, in the order of the queue; `None` after the last one.
     pub fn next_item(&mut self) -> Option<Salvaged> {
-        while let Some((id, (position, count, first_ms))) = self.left.pop_first() {
-            match item_at(&mut self.reader, id, position) {
+        while let Some((id, left)) = self.left.pop_first() {
+            let record = self.journal.read(left.place);
+            let found = record.map(|record| item_at(id, left.position, record.body));
+            match found.unwrap_or_else(|| Err("the record cannot be read any more".to_owned())) {
                 Ok(Some(mut found)) => {
-                    found.item.came_back(count, first_ms);
+                    found.item.came_back(left.deliveries, left.first_ms);
                     return Some(found);
                 }
                 Ok(None) => {}
-                Err(why) => self.note(position, why),
+                Err(why) => self.lost.push(Lost {
+                    records: Some(left.position..left.position + 1),
+                    why,
+                }),
             }
         }
         None
     }
+}
 
-    /// Note what one record says; false if it cannot be read.
-    fn apply(&mut self, position: u64) -> bool {
-        let operation = match self.reader.read(position) {
-            Ok(record) => Operation::decode(record.body).map_err(str::to_owned),
-            Err(error) => Err(error.to_string()),
-        };
+/// What the records said so far.
+#[derive(Default)]
+struct State {
+    left: BTreeMap<u64, Left>,
+    lost: Vec<Lost>,
+    item_bytes_max: usize,
+}
+
+impl State {
+    fn apply(&mut self, position: u64, place: RecordPlace, operation: Operation<'_>) {
         match operation {
-            Ok(
-                Operation::Add { body, .. }
-                | Operation::From { body, .. }
-                | Operation::Moved { body, .. },
-            ) => {
-                self.item_bytes_max = self.item_bytes_max.max(body.len());
-                self.left.insert(position, (position, 0, 0));
-            }
-            Ok(Operation::Again {
+            Operation::Add { body, .. }
+            | Operation::From { body, .. }
+            | Operation::Moved { body, .. } => self.add(position, body, position, place, 0),
+            Operation::Again {
                 id,
                 deliveries,
                 body,
                 ..
-            }) => {
-                self.item_bytes_max = self.item_bytes_max.max(body.len());
-                self.left.insert(id, (position, deliveries, 0));
-            }
-            Ok(Operation::Remove { id, .. }) => {
+            } => self.add(id, body, position, place, deliveries),
+            Operation::Remove { id, .. } => {
                 self.left.remove(&id);
             }
-            Ok(Operation::Flush { from }) => {
-                self.left.retain(|_, (position, _, _)| *position >= from);
-            }
-            Ok(Operation::Delivered {
+            Operation::Flush { from } => self.left.retain(|_, left| left.position >= from),
+            Operation::Delivered {
                 id,
                 count,
                 first_ms,
-            }) => {
-                if let Some(known) = self.left.get_mut(&id) {
-                    *known = (known.0, count, first_ms);
+            } => {
+                if let Some(left) = self.left.get_mut(&id) {
+                    (left.deliveries, left.first_ms) = (count, first_ms);
                 }
             }
-            Ok(Operation::Mark { .. }) => {}
-            Err(why) => {
-                self.note(position, why);
-                return false;
-            }
-        }
-        true
-    }
-
-    fn note(&mut self, position: u64, why: String) {
-        match self.lost.last_mut() {
-            // One damage is told once, however many records it costs.
-            Some(Lost { records, .. }) if records.end == position => records.end = position + 1,
-            _ => self.lost.push(Lost {
-                records: position..position + 1,
-                why,
-            }),
+            Operation::Mark { .. } => {}
         }
     }
 
-    /// The records that were noted last go on to this one.
-    fn extend_lost(&mut self, position: u64, until: u64) {
-        if let Some(lost) = self
-            .lost
-            .last_mut()
-            .filter(|lost| lost.records.contains(&position))
-        {
-            lost.records.end = lost.records.end.max(until);
-        }
+    fn add(&mut self, id: u64, body: &[u8], position: u64, place: RecordPlace, deliveries: u32) {
+        self.item_bytes_max = self.item_bytes_max.max(body.len());
+        let left = Left {
+            position,
+            place,
+            deliveries,
+            first_ms: 0,
+        };
+        self.left.insert(id, left);
     }
 }
 
-fn item_at(reader: &mut Reader, id: u64, position: u64) -> Result<Option<Salvaged>, String> {
-    let record = reader.read(position).map_err(|error| error.to_string())?;
+/// The item `id` in the record at `position`.
+fn item_at(id: u64, position: u64, record: &[u8]) -> Result<Option<Salvaged>, String> {
     let made = |head: Head, body: &[u8], due_ms, history: Option<History<&str>>| {
         Some(Salvaged {
             item: Item::new(id, head, 0, body.into()).with_history(history),
             due_ms,
         })
     };
-    match Operation::decode(record.body)? {
+    let operation =
+        Operation::decode(record).map_err(|what| format!("record {position}: {what}"))?;
+    match operation {
         Operation::Add { head, due_ms, body } => Ok(made(head, body, due_ms, None)),
         Operation::From { head, body, .. } => Ok(made(head, body, 0, None)),
         Operation::Moved {

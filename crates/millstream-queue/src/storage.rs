@@ -169,8 +169,11 @@ pub trait Log {
         Ok(())
     }
 
+    /// All records have been read once, as after opening: what serves for that is no longer needed.
+    fn end_reading(&mut self) {}
+
     /// What the disk holds for this log, in bytes.
-    fn disk_bytes(&self) -> u64 {
+    fn disk_bytes(&mut self) -> u64 {
         self.bytes()
     }
 }

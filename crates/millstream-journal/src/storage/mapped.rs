@@ -5,7 +5,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ pub struct Mapped {
     root: Arc<Path>,
     /// The fault of a region that was closed before anybody asked it.
     fault: Arc<Mutex<Option<Fault>>>,
+    /// How often a file was made, named or removed.
+    changes: Arc<AtomicU64>,
 }
 
 impl Mapped {
@@ -28,6 +30,7 @@ impl Mapped {
         Mapped {
             root: path.as_ref().into(),
             fault: Arc::default(),
+            changes: Arc::default(),
         }
     }
 
@@ -46,6 +49,11 @@ impl Mapped {
         })
     }
 
+    /// The files in the directory are others, or have other sizes.
+    fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The file of that name, made empty if it is not there.
     fn made(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
@@ -54,10 +62,22 @@ impl Mapped {
     }
 }
 
-/// A `flock`, held as long as this lives and, in a forked child, as long as that lives.
+/// A `flock`, held as long as this lives in the process that took it.
 #[derive(Debug)]
 pub struct FileLock {
-    _file: File,
+    file: File,
+    process: u32,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // A forked child shares the lock: closing the file alone leaves it locked until the child runs another program. What the child drops is
+        // still its parent's.
+        if std::process::id() == self.process {
+            // Closing the file unlocks it too, where no child has it.
+            let _closed_next = flock(&self.file, FlockOperation::Unlock);
+        }
+    }
 }
 
 impl Storage for Mapped {
@@ -90,6 +110,7 @@ impl Storage for Mapped {
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<MappedRegion> {
         let file = self.made(name)?;
+        self.note_change();
         if !has_blocks(&file, bytes)? {
             reserve(&file, bytes)?;
         }
@@ -112,6 +133,7 @@ impl Storage for Mapped {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.note_change();
         // A link fails where a rename would replace.
         match fs::hard_link(self.path(from), self.path(to)) {
             Ok(()) => fs::remove_file(self.path(from)),
@@ -132,6 +154,7 @@ impl Storage for Mapped {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.note_change();
         fs::remove_file(self.path(name))
     }
 
@@ -149,7 +172,10 @@ impl Storage for Mapped {
             Hold::Exclusive => FlockOperation::NonBlockingLockExclusive,
         };
         match flock(&file, operation) {
-            Ok(()) => Ok(Some(FileLock { _file: file })),
+            Ok(()) => Ok(Some(FileLock {
+                file,
+                process: std::process::id(),
+            })),
             Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -163,7 +189,10 @@ impl Storage for Mapped {
         // Not made, and not opened to write: whoever only reads may ask too.
         let file = File::open(self.path(name))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(false),
+            Ok(()) => {
+                flock(&file, FlockOperation::Unlock)?;
+                Ok(false)
+            }
             Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(true),
             Err(error) => Err(error.into()),
         }
@@ -181,6 +210,10 @@ impl Storage for Mapped {
 
     fn mount(&self) -> u64 {
         numbers(&self.root).map_or(0, |[_, _, _, mount]| mount)
+    }
+
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     fn fault(&self) -> Option<Fault> {

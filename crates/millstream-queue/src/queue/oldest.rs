@@ -57,8 +57,16 @@ impl<L: Log> Queue<L> {
         failing
     }
 
-    /// When the first item was added that is in the log only. Records before it that are no items are skipped once.
-    fn first_behind_added_ms(&mut self) -> Option<u64> {
+    /// When the first item was added that is in the log only. Records before it that are no items are skipped once, and the log of a queue that
+    /// nobody uses is not read again.
+    pub(super) fn first_behind_added_ms(&mut self) -> Option<u64> {
+        if let Some((position, added_ms)) = self.behind.oldest
+            && self.behind.items > 0
+            && position == self.behind.position
+            && !self.behind.gone.contains(position)
+        {
+            return Some(added_ms);
+        }
         while self.behind.items > 0 {
             let position = self.behind.position;
             let record = self.log.read(position).ok()?;
@@ -74,8 +82,9 @@ impl<L: Log> Queue<L> {
                 }
                 _ => None,
             };
-            if added_ms.is_some() {
-                return added_ms;
+            if let Some(added_ms) = added_ms {
+                self.behind.oldest = Some((position, added_ms));
+                return Some(added_ms);
             }
             self.behind.position += 1;
             self.behind.gone.forget_before(self.behind.position);

@@ -195,6 +195,8 @@ impl<L: Log> Queue<L> {
             .filter(|&&id| replay.delayed.due_ms(id).is_none())
             .copied()
             .collect::<Vec<_>>();
+        // What the process before has left to a later sync.
+        let unsynced_since_us = (log.durable() < log.next()).then_some(now.steady_us);
         let mut queue = Queue {
             name,
             settings,
@@ -209,6 +211,7 @@ impl<L: Log> Queue<L> {
                 position: replay.from,
                 items: replay.items - held.len() as u64 - replay.delayed.len() as u64,
                 gone: replay.gone,
+                oldest: None,
                 deliveries: replay.deliveries,
             },
             delayed: replay.delayed,
@@ -222,7 +225,7 @@ impl<L: Log> Queue<L> {
             owed: Vec::new(),
             items: replay.items,
             bytes: replay.bytes,
-            unsynced_since_us: None,
+            unsynced_since_us,
             used_us: now.steady_us,
             record: Vec::new(),
         };
@@ -234,6 +237,9 @@ impl<L: Log> Queue<L> {
                 queue.ready.insert(item);
             }
         }
+        // As `stats` asks for it, with the log closed.
+        let _known_if_readable = queue.first_behind_added_ms();
+        queue.log.end_reading();
         Ok(queue)
     }
 }

@@ -103,6 +103,7 @@ impl<S: Storage> Queues<S> {
         let (oldest_age_ms, oldest_open_age_ms) =
             (queue.oldest_age_ms(now), queue.oldest_open_age_ms(now));
         let failing = queue.failing(now);
+        let disk_bytes = queue.disk_bytes();
         let counters = &queue.counters;
         let (mem_items, mem_bytes) = queue.held();
         let age_ms = if queue.items() == 0 {
@@ -114,7 +115,7 @@ impl<S: Storage> Queues<S> {
             ("items", queue.items()),
             ("bytes", queue.bytes()),
             ("total_items", counters.total_items),
-            ("logsize", queue.disk_bytes()),
+            ("logsize", disk_bytes),
             ("expired_items", counters.expired_items),
             ("mem_items", mem_items),
             ("mem_bytes", mem_bytes),

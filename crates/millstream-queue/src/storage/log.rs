@@ -1,19 +1,21 @@
 //! The log of a queue in a journal that nobody else may write.
 //!
 //! It is the same over every storage of the journal: that is how simulations crash queues. A log that is not used *rests*: its journal is closed,
-//! and opened again when it is needed.
+//! and opened again when it is needed. A log that is
+//! there already is read through a journal that is opened to read only: it gets a writer with its first use.
 //!
 //! A full disk cannot keep a queue from being emptied. An item's removal is a record as long as there is room. When there is none the item's own
 //! record is struck out, in a set of records that has its room already; before a record is appended it is made sure that the set has room for it.
 //! What is struck out or removed lets segments go, the last one too: for the one after it there is a spare.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millstream_journal::storage::{Mapped, Storage as Disk};
 use millstream_journal::{
-    Cursor, Error as Fault, Journal, Reader, RecordSet, Retention, Share, Writer,
+    Cursor, Error as Fault, Journal, Options, Reader, RecordSet, Retention, Share, Writer,
 };
 
 use super::{Log, Syncing};
@@ -35,6 +37,8 @@ const KEPT_BYTES: u64 = 64 << 10;
 /// The journal of one queue.
 pub struct JournalLog<D: Disk = Mapped> {
     live: Option<Live<D>>,
+    /// The journal of a log that was opened and is being read for the first time.
+    reading: Option<Reading<D>>,
     home: Option<Home<D>>,
     exists: bool,
     first: u64,
@@ -44,6 +48,22 @@ pub struct JournalLog<D: Disk = Mapped> {
     durable: u64,
     /// Whether records can be struck out, so that every removal has its room.
     is_secure: bool,
+    /// What the disk holds, where that is known.
+    disk: Option<DiskBytes>,
+}
+
+/// What the disk holds for a log, as long as no file of it is made or removed.
+#[derive(Clone, Copy)]
+struct DiskBytes {
+    bytes: u64,
+    /// Of the journal that is open, see [`Journal::file_changes`].
+    changes: u64,
+}
+
+/// A journal that is only read: no thread, no lock, nothing made on the disk.
+struct Reading<D: Disk> {
+    reader: Reader<D>,
+    struck: BTreeSet<u64>,
 }
 
 /// A journal that is open.
@@ -199,19 +219,37 @@ impl JournalLog {
         };
         let mut log = JournalLog {
             live: None,
+            reading: None,
             home: Some(home),
             exists,
             first: 0,
             next: 0,
             bytes: 0,
             durable: 0,
-            is_secure: true,
+            // Known once the journal is open to write.
+            is_secure: !exists,
+            disk: None,
         };
         if exists {
-            let live = log.open()?;
-            log.know(live)?;
+            log.look()?;
         }
         Ok(log)
+    }
+
+    /// Open the journal to read it, and know what a writer would find.
+    fn look(&mut self) -> Result<(), Cause> {
+        let home = self.home.as_ref().ok_or("the log is closed")?;
+        let journal = Journal::open(&home.folder, Options::read_only())?;
+        // What is damaged is found now, and not by the first request.
+        journal.identity()?;
+        let info = journal.info()?;
+        (self.first, self.next, self.bytes) = (info.first, info.next, info.bytes);
+        self.durable = info.durable;
+        self.reading = Some(Reading {
+            struck: journal.records_in_set(STRUCK)?.into_iter().collect(),
+            reader: journal.reader()?,
+        });
+        Ok(())
     }
 }
 
@@ -223,6 +261,7 @@ impl<D: Disk> JournalLog<D> {
     pub fn over(journal: Journal<D>) -> Result<Self, Cause> {
         let mut log = JournalLog {
             live: None,
+            reading: None,
             home: None,
             exists: true,
             first: 0,
@@ -230,6 +269,7 @@ impl<D: Disk> JournalLog<D> {
             bytes: 0,
             durable: 0,
             is_secure: true,
+            disk: None,
         };
         log.know(Live::over(journal)?)?;
         Ok(log)
@@ -262,6 +302,7 @@ impl<D: Disk> JournalLog<D> {
 
     #[cold]
     fn wake(&mut self) -> Result<(), Cause> {
+        (self.reading, self.disk) = (None, None);
         let live = self.open()?;
         if !self.exists {
             return self.know(live);
@@ -276,6 +317,7 @@ impl<D: Disk> JournalLog<D> {
             );
             return Err(what.into());
         }
+        self.is_secure = live.struck.is_some();
         self.live = Some(live);
         Ok(())
     }
@@ -342,11 +384,16 @@ impl<D: Disk> Log for JournalLog<D> {
 
     #[inline]
     fn read(&mut self, position: u64) -> Result<&[u8], Cause> {
-        let live = self.live()?;
-        if live.reader.position() != position {
-            live.reader.seek(position)?;
+        if self.live.is_none() && self.reading.is_none() {
+            self.wake()?;
         }
-        match live.reader.next()? {
+        let live = self.live.as_mut().map(|live| &mut live.reader);
+        let reading = self.reading.as_mut().map(|reading| &mut reading.reader);
+        let reader = live.or(reading).ok_or("the log is closed")?;
+        if reader.position() != position {
+            reader.seek(position)?;
+        }
+        match reader.next()? {
             Some(record) => Ok(record.body),
             None => Err(format!("there is no record {position}").into()),
         }
@@ -433,6 +480,9 @@ impl<D: Disk> Log for JournalLog<D> {
     }
 
     fn is_struck(&self, position: u64) -> bool {
+        if let Some(reading) = &self.reading {
+            return reading.struck.contains(&position);
+        }
         let struck = self.live.as_ref().and_then(|live| live.struck.as_ref());
         struck.is_some_and(|struck| struck.contains(position))
     }
@@ -458,7 +508,7 @@ impl<D: Disk> Log for JournalLog<D> {
             return false;
         }
         self.durable = live.journal.durable();
-        self.live = None;
+        (self.live, self.disk) = (None, None);
         true
     }
 
@@ -474,11 +524,25 @@ impl<D: Disk> Log for JournalLog<D> {
         self.live().map(drop)
     }
 
-    fn disk_bytes(&self) -> u64 {
-        match &self.home {
-            Some(home) if self.exists => held_by(&home.folder),
-            Some(_) => 0,
-            None => self.bytes,
+    fn end_reading(&mut self) {
+        self.reading = None;
+    }
+
+    fn disk_bytes(&mut self) -> u64 {
+        let folder = match &self.home {
+            Some(home) if self.exists => &home.folder,
+            Some(_) => return 0,
+            None => return self.bytes,
+        };
+        let journal = self.live.as_ref().map(|live| &live.journal);
+        let changes = journal.map_or(0, Journal::file_changes);
+        match self.disk {
+            Some(disk) if disk.changes == changes => disk.bytes,
+            _ => {
+                let bytes = held_by(folder);
+                self.disk = Some(DiskBytes { bytes, changes });
+                bytes
+            }
         }
     }
 }

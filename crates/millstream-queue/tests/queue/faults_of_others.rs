@@ -82,7 +82,7 @@ fn a_time_between_syncs_is_kept() {
 }
 
 #[test]
-fn nothing_is_acknowledged_after_a_failed_sync() {
+fn nothing_is_acknowledged_on_a_full_disk() {
     let mut world = World::new("");
     world.play("a> set q 0 0 1|1|\na< STORED|");
     world.storage.set_failing("q", true);

@@ -226,3 +226,77 @@ fn a_limit_on_queues_leaves_those_that_are_there_open() {
     let queues = Queues::open(memory, Config::default(), NOW).unwrap();
     assert_eq!((queues.names().len(), queues.closed().count()), (10_010, 0));
 }
+
+/// A queue of several segments, closed, and its items.
+fn several_segments(folder: &Path) -> Vec<String> {
+    let mut queues = open(folder);
+    let items: Vec<String> = (0..120)
+        .map(|number| format!("item-{number:03};").repeat(120))
+        .collect();
+    for item in &items {
+        let request = format!("set q 0 0 {}|{item}|", item.len());
+        assert_eq!(ask(&mut queues, &request, NOW), "STORED|");
+    }
+    queues.sync_all().unwrap();
+    items
+}
+
+fn salvaged(queue: &Path) -> (Vec<String>, Vec<String>) {
+    let mut salvage = Salvage::read(queue).unwrap();
+    let bodies = std::iter::from_fn(|| salvage.next_item())
+        .map(|found| String::from_utf8(found.item.body.to_vec()).unwrap())
+        .collect();
+    let lost = salvage.lost().iter().map(ToString::to_string).collect();
+    (bodies, lost)
+}
+
+/// What is done to the bytes of a file.
+type Change = fn(&mut Vec<u8>);
+
+#[test]
+fn a_queue_that_cannot_be_opened_is_salvaged() {
+    let worlds: [(&str, Change); 5] = [
+        ("segment-0000000000.log", |bytes| bytes[24] ^= 1),
+        ("segment-0000000001.log", |bytes| bytes[..64].fill(0)),
+        ("segment-0000000003.log", |bytes| bytes[0..8].fill(7)),
+        ("segment-0000000003.log", |bytes| bytes[76] ^= 1),
+        ("start", |bytes| bytes.fill(0)),
+    ];
+    for (file, change) in worlds {
+        let folder = tempfile::tempdir().unwrap();
+        let items = several_segments(folder.path());
+        let queue = folder.path().join("q");
+        let mut bytes = fs::read(queue.join(file)).unwrap();
+        change(&mut bytes);
+        fs::write(queue.join(file), bytes).unwrap();
+        // After a loss of power nothing but the files tells where the records end.
+        fs::remove_file(queue.join("control")).unwrap();
+        let queues = open(folder.path());
+        assert_eq!(queues.closed().count(), 1, "{file}");
+        drop(queues);
+        let (found, lost) = salvaged(&queue);
+        assert_eq!(found, items, "{file}: {lost:?}");
+        assert!(
+            lost.iter().any(|lost| lost.contains(file)),
+            "{file}: {lost:?}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_segment_costs_its_own_items() {
+    let folder = tempfile::tempdir().unwrap();
+    let items = several_segments(folder.path());
+    let queue = folder.path().join("q");
+    fs::remove_file(queue.join("segment-0000000001.log")).unwrap();
+    let (found, lost) = salvaged(&queue);
+    let missing = items.iter().filter(|item| !found.contains(item)).count();
+    assert!((10..60).contains(&missing), "{missing} {lost:?}");
+    assert_eq!(found.first(), items.first());
+    assert_eq!(found.last(), items.last());
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert!(
+        lost[0].starts_with("records ") && lost[0].contains("segment-0000000001.log"),
+        "{lost:?}"
+    );
+}

@@ -6,6 +6,7 @@
 mod bare;
 mod compare;
 mod durable;
+mod growing;
 mod latency;
 mod process;
 mod python;
@@ -37,6 +38,8 @@ pub enum Part {
     Speed,
     /// Two and more processes: rate, latency, several writers.
     Processes,
+    /// Segments that grow, beside segments of one size.
+    Growing,
     /// A sync for every append.
     Durable,
     /// Verifying, reopening, replaying.
@@ -136,7 +139,7 @@ pub fn run(plan: &Plan) -> Result<Figures, Fault> {
         true => Some(recovery::Large::make(&plan.folder, plan.large_gib)?),
         false => None,
     };
-    for _ in 0..plan.runs {
+    for number in 0..plan.runs {
         if has(Part::Speed) {
             speed::run(&plan.folder, &mut figures)?;
         }
@@ -144,6 +147,9 @@ pub fn run(plan: &Plan) -> Result<Figures, Fault> {
             bare::run(&mut figures)?;
             process::run(&plan.folder, &mut figures)?;
             latency::run(&plan.folder, &mut figures)?;
+        }
+        if has(Part::Growing) {
+            growing::run(&plan.folder, number, &mut figures)?;
         }
         if has(Part::Durable) {
             durable::run(&plan.folder, &mut figures)?;

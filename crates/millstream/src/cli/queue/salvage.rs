@@ -21,7 +21,7 @@ const ITEM_BYTES_MIN: usize = 1 << 20;
 /// The options of `millstream queue salvage`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-All items whose records are sound go to a new queue, in their order, with flags, expiry and delay; without --live also where they come
+The queue may be damaged so that it cannot be opened at all: a header, a missing file. All items whose records are sound go to a new queue, in their order, with flags, expiry and delay; without --live also where they come
 from and since when they failed. The damaged queue is only read, and stays
 until it is deleted. What a lost record said is unknown: an item may be missing, and one that had been taken may be there again.
 
@@ -61,8 +61,12 @@ struct Report {
 
 #[derive(Debug, Serialize)]
 struct Lost {
-    first_record: u64,
-    last_record: u64,
+    /// Not there where no record is known to be lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_record: Option<u64>,
+    /// Not there where it is not known which one is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_record: Option<u64>,
     why: String,
 }
 
@@ -89,8 +93,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         store(args, &mut salvage, &mut report)?;
     }
     let lost = salvage.lost().iter().map(|lost| Lost {
-        first_record: lost.records.start,
-        last_record: lost.records.end.saturating_sub(1),
+        first_record: lost.records.as_ref().map(|records| records.start),
+        last_record: lost
+            .records
+            .as_ref()
+            .filter(|records| records.end != u64::MAX)
+            .map(|records| records.end.saturating_sub(1)),
         why: lost.why.clone(),
     });
     report.lost = lost.collect();

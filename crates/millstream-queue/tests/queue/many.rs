@@ -1,0 +1,162 @@
+//! Many queues that hardly anybody uses: what they cost at a start and in `stats`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use millstream_queue::Moment;
+use millstream_queue::config::{Config, Sync};
+use millstream_queue::queues::Queues;
+use millstream_queue::session::{Session, SessionOptions};
+use millstream_queue::storage::{JournalStorage, Storage};
+
+const NOW: Moment = Moment {
+    wall_ms: 1_700_000_000_000,
+    steady_us: 0,
+};
+const QUEUES: usize = 50;
+
+fn start(folder: &Path) -> (Queues<JournalStorage>, JournalStorage) {
+    let storage = JournalStorage::open(folder, 1 << 20).unwrap();
+    let config = Config::with_sync(Sync::Never);
+    (Queues::open(storage.clone(), config, NOW).unwrap(), storage)
+}
+
+fn ask(queues: &mut Queues<JournalStorage>, request: &str, now: Moment) -> String {
+    let mut session = Session::new(queues, SessionOptions::default());
+    session.receive(queues, request.replace('|', "\r\n").as_bytes(), now);
+    let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
+    session.end(queues, now);
+    answer
+}
+
+fn make(folder: &Path) {
+    let (mut queues, _) = start(folder);
+    for number in 0..QUEUES {
+        let request = format!("set q{number} 0 0 1|x|");
+        assert_eq!(ask(&mut queues, &request, NOW), "STORED|");
+    }
+}
+
+fn number(queues: &mut Queues<JournalStorage>, name: &str, key: &str) -> u64 {
+    let numbers = queues.numbers_of(name, NOW).unwrap();
+    numbers.iter().find(|(found, _)| *found == key).unwrap().1
+}
+
+/// What the disk holds for a directory and all in it, in bytes.
+fn held(path: &Path) -> u64 {
+    let found = fs::metadata(path).unwrap();
+    let below = match found.is_dir() {
+        true => fs::read_dir(path)
+            .unwrap()
+            .map(|entry| held(&entry.unwrap().path()))
+            .sum(),
+        false => 0,
+    };
+    found.blocks() * 512 + below
+}
+
+/// When each file below was last written or made.
+fn times(folder: &Path, times: &mut BTreeMap<PathBuf, SystemTime>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let found = entry.metadata().unwrap();
+        times.insert(entry.path(), found.modified().unwrap());
+        if found.is_dir() {
+            self::times(&entry.path(), times);
+        }
+    }
+}
+
+#[test]
+fn a_start_opens_no_log_to_write_and_changes_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path());
+    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+    for number in 0..QUEUES {
+        times(&folder.path().join(format!("q{number}")), &mut before);
+    }
+    let (mut queues, storage) = start(folder.path());
+    assert_eq!(queues.open_queues(), QUEUES);
+    assert!(ask(&mut queues, "stats|", NOW).contains("STAT queue_q7_items 1|"));
+    assert_eq!(storage.open_logs(), 0);
+    for number in 0..QUEUES {
+        times(&folder.path().join(format!("q{number}")), &mut after);
+    }
+    assert_eq!(before, after);
+    assert_eq!(ask(&mut queues, "get q7|", NOW), "VALUE q7 0 1|x|END|");
+    assert_eq!(storage.open_logs(), 1);
+}
+
+#[test]
+fn the_age_of_an_item_is_known_while_its_log_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path());
+    let (mut queues, storage) = start(folder.path());
+    let later = Moment {
+        wall_ms: NOW.wall_ms + 5_000,
+        ..NOW
+    };
+    let stats = ask(&mut queues, "stats q3|", later);
+    assert!(stats.contains("STAT oldest_age 5000|"), "{stats}");
+    assert_eq!(storage.open_logs(), 0);
+    assert_eq!(ask(&mut queues, "flush q3|", NOW), "END|");
+    assert_eq!(number(&mut queues, "q3", "oldest_age"), 0);
+}
+
+#[test]
+fn the_directory_of_a_queue_is_read_again_only_when_its_files_change() {
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path());
+    let (mut queues, _) = start(folder.path());
+    let first = number(&mut queues, "q1", "logsize");
+    assert_eq!(first, held(&folder.path().join("q1")));
+    // Nobody but the server changes files, and what it does not make it does not look for.
+    let other = folder.path().join("q1/draft-of-nobody");
+    fs::write(&other, vec![1; 1 << 20]).unwrap();
+    assert_eq!(number(&mut queues, "q1", "logsize"), first);
+    fs::remove_file(&other).unwrap();
+    let item = "x".repeat(10_000);
+    let mut last = first;
+    for _ in 0..4 {
+        for _ in 0..10 {
+            ask(&mut queues, &format!("set q1 0 0 10000|{item}|"), NOW);
+        }
+        let grown = number(&mut queues, "q1", "logsize");
+        assert_eq!(grown, held(&folder.path().join("q1")));
+        fs::write(&other, vec![1; 1 << 20]).unwrap();
+        assert_eq!(number(&mut queues, "q1", "logsize"), grown);
+        fs::remove_file(&other).unwrap();
+        last = grown;
+    }
+    assert!(last > first + (400 << 10), "{last} after {first}");
+    assert_eq!(ask(&mut queues, "flush q1|", NOW), "END|");
+    assert_eq!(
+        number(&mut queues, "q1", "logsize"),
+        held(&folder.path().join("q1"))
+    );
+}
+
+#[test]
+fn what_was_struck_out_on_a_full_disk_is_known_without_a_writer() {
+    use millstream_journal::{Journal, Options};
+    let folder = tempfile::tempdir().unwrap();
+    let (mut queues, _) = start(folder.path());
+    ask(&mut queues, "set q 0 0 1|a|set q 0 0 1|b|", NOW);
+    drop(queues);
+    let options = Options {
+        exclusive: true,
+        ..Options::default()
+    };
+    let journal = Journal::open(folder.path().join("q"), options).unwrap();
+    journal.record_set("struck").unwrap().insert(0).unwrap();
+    drop(journal);
+    let (mut queues, storage) = start(folder.path());
+    assert_eq!(queues.items("q"), Some(1));
+    assert_eq!(storage.open_logs(), 0);
+    assert_eq!(
+        ask(&mut queues, "get q|get q|", NOW),
+        "VALUE q 0 1|b|END|END|"
+    );
+}

@@ -54,9 +54,11 @@ def test_an_open_item_is_confirmed_at_the_end_of_its_block_and_comes_back_after_
     with pytest.raises(KeyError), queue.open() as item:
         assert item is not None and item.body == b"a" and item.flags == 3 and item.is_open
         assert time.time() - 3600 < item.added < time.time() + 3600 and item.expires is None
+        assert item.first_failed is None and item.origin is None
         raise KeyError("a")
     with queue.open() as item:
         assert item is not None and (bytes(item), item.deliveries) == (b"a", 1)
+        assert item.first_failed is not None and item.first_failed >= item.added and item.origin is None
         assert queue.stats()["open_transactions"] == 1
     assert not item.is_open and not item.close()
     with queue.open() as item:

@@ -251,11 +251,7 @@ where
     fn write_batch(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
         self.frames.clear();
         for item in batch.drain(..) {
-            let start = self.frames.data.len();
-            (self.encode)(&item, &mut self.frames.data);
-            let end = u32::try_from(self.frames.data.len())
-                .map_err(|_| "a batch of output is larger than 4 GiB")?;
-            self.frames.spans.push((start as u32, end));
+            self.frames.append(|out| (self.encode)(&item, out))?;
         }
         self.inner.write_batch(&mut self.frames)
     }

@@ -385,7 +385,7 @@ impl Sink<Frames> for WriteFile {
             .into());
         }
         *lock(&self.resume) = Some(length);
-        Ok(Some(length.to_le_bytes().to_vec()))
+        Ok(Some(token_of(length)))
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(file) = lock(&self.file).upgrade() else {
@@ -410,6 +410,19 @@ pub fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
         furthest = furthest.max(u64::from_le_bytes(length));
     }
     Ok(furthest)
+}
+
+/// The token that says a length or a position, as [`length_of`] reads it: 8 bytes, least significant first.
+///
+/// ```
+/// use millstream_flow::files::{length_of, token_of};
+///
+/// assert_eq!(length_of(&[token_of(7), token_of(12)])?, 12);
+/// # Ok::<(), millstream_flow::error::Cause>(())
+/// ```
+#[must_use]
+pub fn token_of(length: u64) -> Token {
+    length.to_le_bytes().to_vec()
 }
 
 /// A file that is written.
@@ -460,10 +473,10 @@ impl Writer<Frames> for FileWriter {
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         let length = lock(&self.file).prepare(self.share, epoch)?;
-        Ok(length.map(|length| length.to_le_bytes().to_vec()))
+        Ok(length.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         let end = lock(&self.file).leave(self.share)?;
-        Ok(end.map(|end| end.to_le_bytes().to_vec()))
+        Ok(end.map(token_of))
     }
 }

@@ -5,6 +5,7 @@
 //! says at what offset of its input it stands, and the policy says what becomes of it.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::batch::Data;
@@ -12,6 +13,7 @@ use crate::control::Control;
 use crate::durable::Kind;
 use crate::error::{Cause, shorten};
 use crate::framing::Frames;
+use crate::overlap::Output;
 use crate::policy::{OnError, Policy};
 use crate::poller::Io;
 use crate::sink::{Sink, Token, Writer};
@@ -62,6 +64,12 @@ where
     }
     fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions_for(workers)
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.source.inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        self.source.is_same_partition(name, saved)
     }
     fn open(
         &self,
@@ -223,6 +231,9 @@ where
     }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         self.sink.resume(tokens)
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        self.sink.output(recovery)
     }
     fn sync(&self) -> Result<(), Cause> {
         self.sink.sync()

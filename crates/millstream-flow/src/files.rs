@@ -14,6 +14,7 @@ use crate::control::{Control, lock};
 use crate::directory::Format;
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
+use crate::overlap::Output;
 use crate::poller::Io;
 use crate::sink::{Sink, Token, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
@@ -109,6 +110,12 @@ impl ReadFiles {
     }
 }
 
+/// Whether two paths lead to the same file.
+pub(crate) fn is_same_file(one: &str, other: &str) -> bool {
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    real(one).is_some_and(|path| real(other) == Some(path))
+}
+
 impl Source<Frames> for ReadFiles {
     fn describe(&self) -> String {
         let names: Vec<_> = self
@@ -124,6 +131,12 @@ impl Source<Frames> for ReadFiles {
             .iter()
             .map(|path| path.display().to_string())
             .collect())
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.paths.clone()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        is_same_file(name, saved)
     }
     fn open(
         &self,
@@ -386,6 +399,12 @@ impl Sink<Frames> for WriteFile {
         }
         *lock(&self.resume) = Some(length);
         Ok(Some(token_of(length)))
+    }
+    fn output(&self, _: bool) -> Option<Output> {
+        Some(Output {
+            path: self.path.clone(),
+            sink: std::ptr::from_ref(self).addr(),
+        })
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(file) = lock(&self.file).upgrade() else {

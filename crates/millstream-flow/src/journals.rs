@@ -29,6 +29,7 @@ use crate::control::{Control, lock};
 use crate::error::Cause;
 use crate::files::{length_of, token_of};
 use crate::framing::Frames;
+use crate::overlap::Output;
 use crate::poller::Io;
 use crate::sink::{Sink, Token, Writer};
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
@@ -295,6 +296,14 @@ impl Sink<Frames> for AppendJournal {
             journal.cut(length_of(tokens)?)?;
         }
         Ok(Some(token_of(journal.next()?)))
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        // A run with recovery cuts it, and several may append in one without.
+        let path = recovery.then(|| self.path.clone())?;
+        Some(Output {
+            path,
+            sink: std::ptr::from_ref(self).addr(),
+        })
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(shared) = lock(&self.journal).upgrade() else {

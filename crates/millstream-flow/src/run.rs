@@ -196,6 +196,12 @@ fn prepare(
         )));
     }
     let plan = plan(flow, options.rehearsal.as_deref())?;
+    if options.rehearsal.is_none() {
+        let graph = lock(&flow.graph);
+        graph
+            .files
+            .check(&graph.nodes, options.recovery.is_some())?;
+    }
     let control = Control::new(options.workers, options.release.clone());
     let control = Arc::new(control.rehearsing(options.rehearsal.clone()));
     let shared = Arc::clone(&control);

@@ -17,6 +17,7 @@ use crate::batch::{Batch, Data};
 use crate::control::{Control, lock};
 use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
+use crate::overlap::Output;
 use crate::sink::{Sink, Token, Writer};
 use crate::together::{Log, Together};
 
@@ -174,6 +175,12 @@ impl Sink<KeyedFrames> for WriteByKey {
         let position = files.index.position();
         *lock(&self.resume) = Some(files);
         Ok(Some(token_of(position)))
+    }
+    fn output(&self, _: bool) -> Option<Output> {
+        Some(Output {
+            path: self.how.dir.clone(),
+            sink: std::ptr::from_ref(self).addr(),
+        })
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(files) = lock(&self.shared).upgrade() else {
@@ -568,6 +575,9 @@ where
     }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         self.sink.resume(tokens)
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        self.sink.output(recovery)
     }
     fn sync(&self) -> Result<(), Cause> {
         self.sink.sync()

@@ -59,8 +59,8 @@ struct Gathered {
 }
 
 impl Committer {
-    /// Works until all workers have ended. However this ends before, by an error or a panic in a sink, the flow has failed: a run
-    /// that is not committed any more is not to go on.
+    /// Works until all workers have ended. An error, or a panic in a sink or source, fails the flow: a run without commits must
+    /// not go on.
     pub(crate) fn run(mut self, told: &Receiver<Told>) {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.work(told)));
         let outcome =

@@ -40,8 +40,8 @@ impl Staged {
         }
     }
 
-    /// Refuses to resume behind what the queue has: new output would have the numbers of its items, and be taken for them. What is
-    /// staged stays as it is, for the state that belongs to it.
+    /// Refuses to resume from before items that the queue has: new output would have their numbers, and be taken for them. The
+    /// staged items stay as they are, for the newest state.
     fn is_newest(self, moved: u64, queue: &Queue) -> Result<(), Cause> {
         if moved <= self.length {
             return Ok(());

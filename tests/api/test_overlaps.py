@@ -9,7 +9,7 @@ from typing import Any
 import millstream as ms
 import pytest
 
-SPELLINGS = ["out", "./out", "there/../out", "link"]
+SPELLINGS = ["out", "./out", "there/../out"]
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,16 @@ from ._journal_errors import (
     RecordTooLargeError,
 )
 from ._keyed import KeyedStream, LateStream
-from ._millstream import JournalCursor, JournalReader, JournalRecord, KeyContext, OpenItem, Report, SourceIo
+from ._millstream import (
+    ItemOrigin,
+    JournalCursor,
+    JournalReader,
+    JournalRecord,
+    KeyContext,
+    OpenItem,
+    Report,
+    SourceIo,
+)
 from ._queue_errors import (
     QueueDamageError,
     QueueError,
@@ -74,6 +83,7 @@ __all__ = [
     "Flow",
     "FlowError",
     "FlowUsageError",
+    "ItemOrigin",
     "Journal",
     "JournalBusyError",
     "JournalClosedError",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._handle import Running
     from ._keyed import KeyedStream
     from ._time import Seconds
-    from ._types import AnySink, AnySource, K, Time, U
+    from ._types import AnySink, AnySource, K, Time, U, W
 
     OnError: TypeAlias = "Literal['fail', 'skip'] | dead_letter"
 
@@ -403,6 +403,32 @@ class Stream(Verbs, Generic[T_co]):
         make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
         return Stream(self._pipe.ticking("map_async", name or "", make, on_error))
 
+    @overload
+    def enrich_cached(
+        self,
+        f: Callable[[T_co], U],
+        key: None = None,
+        ttl: Seconds | None = None,
+        size: int = 10_000,
+        stale: Seconds = 0,
+        retry: Seconds = 1,
+        clock: Callable[[], float] | None = None,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream[tuple[T_co, U]]: ...
+    @overload
+    def enrich_cached(
+        self,
+        f: Callable[[W], U],
+        key: Callable[[T_co], W],
+        ttl: Seconds | None = None,
+        size: int = 10_000,
+        stale: Seconds = 0,
+        retry: Seconds = 1,
+        clock: Callable[[], float] | None = None,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream[tuple[T_co, U]]: ...
     def enrich_cached(
         self,
         f: Callable[[Any], Any],
@@ -414,7 +440,7 @@ class Stream(Verbs, Generic[T_co]):
         clock: Callable[[], float] | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
-    ) -> Stream:
+    ) -> Stream[tuple[T_co, Any]]:
         """Pairs ``(item, answer)`` of each item and what ``f`` answers for it; answers are kept and used
         again.
 
@@ -440,7 +466,7 @@ class Stream(Verbs, Generic[T_co]):
         how = f, key, ttl, size, stale, retry, clock, name
         return Stream(enrich(self._pipe, self._timed, *how, on_error), self._timed)
 
-    def inspect_debug(self, label: str, to: Callable[[str], object] | None = None) -> Stream:
+    def inspect_debug(self, label: str, to: Callable[[str], object] | None = None) -> Stream[T_co]:
         """Writes a line for each item to standard error, which goes on as it is: ``LABEL epoch=E worker=W:
         ITEM``.
 

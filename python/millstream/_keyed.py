@@ -7,7 +7,7 @@ from typing import Generic, overload
 from . import _kernels, _logic, _millstream, _revival, _states, _windows
 from ._errors import FlowUsageError
 from ._flow import Stream, callable_or_raise, calling, collecting, same_times
-from ._misplaced import Verbs
+from ._keyed_verbs import KeyedVerbs
 from ._time import nanos
 from ._types import K_co, L_co, V_co
 
@@ -55,7 +55,7 @@ def named_or_raise(kind: str, name: object) -> None:
         raise FlowUsageError(f"a {kind} step keeps state and needs a name")
 
 
-class KeyedStream(Verbs, Generic[K_co, V_co]):
+class KeyedStream(KeyedVerbs[K_co, V_co]):
     """A stream whose values have a key beside them. The verbs of :class:`Stream` work on the values.
 
     Steps that keep state need a name that stays the same: state is found by it. Where ``emit`` is asked for,
@@ -373,40 +373,6 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         pipe = self._home().stateful(name, make, f, True, self._timed, life, on_error)
         return KeyedStream([pipe], True, self._timed)
 
-    def stateful_batch(
-        self,
-        name: str,
-        logic: Callable[..., Any],
-        state: Callable[[], Any] | None = None,
-        on_error: OnError = "fail",
-        ttl: Seconds | None = None,
-    ) -> KeyedStream:
-        """As ``stateful``, called once with all values that a key has in a batch, a list of one or more.
-
-        A class has ``on_batch(key, values)`` where it would have ``on_item(key, value)``, with a context as a
-        third argument if it wants one, and ``on_end`` and ``on_timer`` as there; a function is ``(state,
-        values)``. How many values a batch has depends on the source and on how fast its input comes, as for
-        ``map_batch``: results that depend on it are others after a crash. ``on_error`` applies to all values
-        of the key in the batch. Behind ``event_time`` a list has the latest time of its values.
-
-        >>> import millstream as ms
-        >>> class Total:
-        ...     def __init__(self):
-        ...         self.total = 0
-        ...     def on_batch(self, key, values):
-        ...         self.total += sum(values)
-        ...         return [self.total]
-        >>> flow, out = ms.Flow("totals"), ms.testing.collect()
-        >>> numbers = flow.source("numbers", ms.testing.items(range(5))).key_by(lambda n: n % 2)
-        >>> numbers.stateful_batch("total", Total).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> dict(out)  # the last total of each key
-        {0: 6, 1: 4}
-        """
-        from ._batches import stateful_batch
-
-        return stateful_batch(self, name, logic, state, on_error, ttl)
-
     def window(
         self,
         name: str,
@@ -462,12 +428,34 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         self,
         name: str,
         other: KeyedStream[K_co, W],
-        how: Literal["inner", "left", "full"] = "inner",
+        how: Literal["inner"] = "inner",
         within: None = None,
         ttl: None = None,
         *,
         window: Window | Windower,
-    ) -> LateStream[K_co, Windowed[tuple[Any, Any]], V_co | W]: ...
+    ) -> LateStream[K_co, Windowed[tuple[V_co, W]], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["left"],
+        within: None = None,
+        ttl: None = None,
+        *,
+        window: Window | Windower,
+    ) -> LateStream[K_co, Windowed[tuple[V_co, W | None]], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner", "left", "full"],
+        within: None = None,
+        ttl: None = None,
+        *,
+        window: Window | Windower,
+    ) -> LateStream[K_co, Windowed[tuple[V_co | None, W | None]], V_co | W]: ...
     @overload
     def join(
         self,
@@ -544,38 +532,6 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         if ttl is not None:
             raise FlowUsageError("within says how long a value is kept: ttl has no meaning with it")
         return self._join(name, other, ("within", how, nanos("within", within)), None)
-
-    def join_all(
-        self,
-        name: str,
-        *others: KeyedStream,
-        emit: Literal["complete", "running", "final"] = "complete",
-        insert: Literal["first", "last", "product"] = "last",
-        ttl: Seconds | None = None,
-    ) -> KeyedStream:
-        """Joins this stream with any number of others: tuples of a value of each, this stream's first.
-
-        ``emit``: ``"complete"`` gives a tuple once each stream has given the key a value, and then forgets
-        these values; ``"running"`` after each value, with None for streams that have given none; ``"final"``
-        when all input has ended. ``insert`` says which values of one stream count: the ``"first"``, the
-        ``"last"``, or all (``"product"``: a tuple for each combination). Values take their turn as they come,
-        which between streams is no certain order. ``"running"`` and ``"final"`` keep every key; ``ttl`` as
-        for ``stateful``.
-
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("orders"), ms.testing.collect()
-        >>> def source(name, items):
-        ...     return flow.source(name, ms.testing.items(items)).key_by(lambda item: item[0])
-        >>> orders = source("orders", [(1, "tea"), (2, "coffee")])
-        >>> paid, sent = source("paid", [(2, "card"), (1, "cash")]), source("sent", [(1, "post")])
-        >>> orders.join_all("done", paid, sent).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        [(1, ((1, 'tea'), (1, 'cash'), (1, 'post')))]
-        """
-        from ._join_all import join_all
-
-        return join_all(self, name, others, emit, insert, ttl)
 
     @overload
     def lookup(
@@ -743,37 +699,6 @@ class KeyedStream(Verbs, Generic[K_co, V_co]):
         make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
         # What is asked again after a crash may be on another worker than that of its key.
         return KeyedStream([pipe.ticking("map_async", name or "", make, on_error)], False, False)
-
-    def enrich_cached(
-        self,
-        f: Callable[[Any], Any],
-        key: Callable[[Any], Any] | None = None,
-        ttl: Seconds | None = None,
-        size: int = 10_000,
-        stale: Seconds = 0,
-        retry: Seconds = 1,
-        clock: Callable[[], float] | None = None,
-        name: str | None = None,
-        on_error: OnError = "fail",
-    ) -> KeyedStream:
-        """Pairs ``(value, answer)``: as ``enrich_cached`` of streams without keys, with the values."""
-        from ._lookups import enrich
-
-        pipe, placed = self._joined()
-        how = f, key, ttl, size, stale, retry, clock, name
-        return KeyedStream([enrich(pipe, True, *how, on_error)], placed, self._timed)
-
-    def inspect_debug(self, label: str, to: Callable[[str], object] | None = None) -> KeyedStream:
-        """Writes a line for each value to standard error, which goes on as it is: ``LABEL epoch=E worker=W
-        key=K: ITEM``.
-
-        The epoch is that of the commit which the value belongs to, ``-`` without a state directory. ``to`` is
-        called with each line instead, ``logging.getLogger("orders").debug`` for instance.
-        """
-        from ._lookups import debug
-
-        pipe, placed = self._joined()
-        return KeyedStream([debug(pipe, label, to)], placed, self._timed)
 
     def items(self) -> Stream[tuple[K_co, V_co]]:
         """Keys and values as pairs."""

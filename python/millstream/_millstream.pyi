@@ -31,6 +31,7 @@ __all__ = [
     "Flow",
     "Handle",
     "Interface",
+    "ItemOrigin",
     "Journal",
     "JournalCursor",
     "JournalReader",
@@ -38,8 +39,8 @@ __all__ = [
     "KeyContext",
     "KeyedSink",
     "Layout",
-    "OpenItem",
     "Meter",
+    "OpenItem",
     "Outlet",
     "Pipe",
     "Queue",
@@ -227,6 +228,19 @@ class Queue:
     def __bool__(self) -> bool: ...
 
 @final
+class ItemOrigin:
+    @property
+    def queue(self) -> str: ...
+    @property
+    def reason(self) -> Literal["failed", "expired"]: ...
+    @property
+    def left(self) -> float: ...
+    @property
+    def deliveries(self) -> int: ...
+    @property
+    def expires(self) -> float | None: ...
+
+@final
 class OpenItem:
     @property
     def body(self) -> bytes: ...
@@ -240,6 +254,10 @@ class OpenItem:
     def added(self) -> float: ...
     @property
     def expires(self) -> float | None: ...
+    @property
+    def first_failed(self) -> float | None: ...
+    @property
+    def origin(self) -> ItemOrigin | None: ...
     @property
     def is_open(self) -> bool: ...
     def close(self) -> bool: ...

@@ -106,7 +106,7 @@ class Queue(_millstream.Queue):
         ``flags`` is a number of your own, which comes back with the item. With ``sync`` it survives a loss
         of power when this returns, whatever the queue's policy is.
         """
-        self._put(item, _time("expires", expires), _time("delay", delay) or 0.0, flags, sync)
+        self._put(item, _time("expires", expires), _time("delay", delay) or 0.0, _flags(flags), sync)
 
     def put_many(
         self,
@@ -121,7 +121,9 @@ class Queue(_millstream.Queue):
 
         If one is not taken, those before it are in the queue: the error's ``stored`` says how many.
         """
-        return self._put_many(items, _time("expires", expires), _time("delay", delay) or 0.0, flags, sync)
+        return self._put_many(
+            items, _time("expires", expires), _time("delay", delay) or 0.0, _flags(flags), sync
+        )
 
     def get(self, timeout: Seconds | None = 0.0) -> bytes | None:
         """Take the next item; wait ``timeout`` seconds for it at most, without one (None) for ever.
@@ -189,8 +191,16 @@ class Queue(_millstream.Queue):
             yield item
 
 
+def _flags(flags: int) -> int:
+    if not isinstance(flags, int) or not 0 <= flags < 1 << 32:
+        raise QueueUsageError(f"flags is a number from 0 to {(1 << 32) - 1}, not {flags!r}")
+    return flags
+
+
 def _time(name: str, value: Seconds | None) -> float | None:
     try:
         return _seconds(name, value)
     except JournalUsageError as error:
         raise QueueUsageError(str(error)) from None
+    except TypeError:
+        raise QueueUsageError(f"{name} is a number of seconds or a timedelta, not {value!r}") from None

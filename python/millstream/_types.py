@@ -88,8 +88,11 @@ if TYPE_CHECKING:
     R = Variable("R")
     S = Variable("S")
     W = Variable("W")
+    X = Variable("X")
+    Y = Variable("Y")
     K_contra = Variable("K_contra", contravariant=True)
     V_contra = Variable("V_contra", contravariant=True)
+    V = Variable("V")
     R_co = Variable("R_co", covariant=True)
 
     # What logic that is a class for each key has to be. A context as the last argument is optional, so that
@@ -129,3 +132,40 @@ if TYPE_CHECKING:
         Protocol[K_contra, V_contra, R_co],
     ):
         """Logic that makes outputs on all three occasions."""
+
+    # The same, called with all values that a key has in a batch.
+
+    class BatchLogic(Protocol[K_contra, V, R_co]):
+        """An object that makes outputs of lists of values of one key."""
+
+        @property
+        def on_batch(
+            self,
+        ) -> (
+            Callable[[K_contra, list[V]], Iterable[R_co] | None]
+            | Callable[[K_contra, list[V], KeyContext], Iterable[R_co] | None]
+        ): ...
+
+    class EndingBatchLogic(BatchLogic[K_contra, V, R_co], Protocol[K_contra, V, R_co]):
+        """Such logic that makes outputs at the end of all input, too."""
+
+        @property
+        def on_end(
+            self,
+        ) -> (
+            Callable[[K_contra], Iterable[R_co] | None]
+            | Callable[[K_contra, KeyContext], Iterable[R_co] | None]
+        ): ...
+
+    class TimedBatchLogic(BatchLogic[K_contra, V, R_co], Protocol[K_contra, V, R_co]):
+        """Such logic that makes outputs when its timers fire, too."""
+
+        @property
+        def on_timer(self) -> Callable[[K_contra, float, KeyContext], Iterable[R_co] | None]: ...
+
+    class EndingTimedBatchLogic(
+        EndingBatchLogic[K_contra, V, R_co],
+        TimedBatchLogic[K_contra, V, R_co],
+        Protocol[K_contra, V, R_co],
+    ):
+        """Such logic that makes outputs on all three occasions."""

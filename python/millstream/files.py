@@ -93,6 +93,26 @@ def write(
     return _millstream.file_write(path, framing=framing, encode=encode)
 
 
+@overload
+def write_by_key(
+    directory: Path,
+    suffix: str = "",
+    framing: Literal["lines"] = "lines",
+    encode: None = None,
+    max_open: int = 128,
+) -> _millstream.KeyedSink[tuple[object, object]]: ...
+@overload
+def write_by_key(
+    directory: Path, suffix: str = "", framing: str = "lines", encode: None = None, max_open: int = 128
+) -> _millstream.KeyedSink[tuple[object, Frame]]: ...
+@overload
+def write_by_key(
+    directory: Path,
+    suffix: str = "",
+    framing: str = "lines",
+    encode: Callable[[U], Frame] = ...,
+    max_open: int = 128,
+) -> _millstream.KeyedSink[tuple[object, U]]: ...
 def write_by_key(
     directory: Path,
     suffix: str = "",
@@ -135,6 +155,36 @@ def write_by_key(
     )
 
 
+@overload
+def directory(
+    path: Path,
+    pattern: str = "*",
+    partitions: int = 1,
+    follow: Seconds | None = None,
+    framing: Literal["lines"] = "lines",
+    decode: None = None,
+    max_frame: int = MAX_FRAME,
+) -> _millstream.ByteSource[str]: ...
+@overload
+def directory(
+    path: Path,
+    pattern: str = "*",
+    partitions: int = 1,
+    follow: Seconds | None = None,
+    framing: str = "lines",
+    decode: None = None,
+    max_frame: int = MAX_FRAME,
+) -> _millstream.ByteSource[bytes]: ...
+@overload
+def directory(
+    path: Path,
+    pattern: str = "*",
+    partitions: int = 1,
+    follow: Seconds | None = None,
+    framing: str = "lines",
+    decode: Decoder[U] = ...,
+    max_frame: int = MAX_FRAME,
+) -> _millstream.ByteSource[U]: ...
 def directory(
     path: Path,
     pattern: str = "*",
@@ -143,7 +193,7 @@ def directory(
     framing: str = "lines",
     decode: type | Callable[[bytes], Any] | None = None,
     max_frame: int = MAX_FRAME,
-) -> _millstream.ByteSource:
+) -> _millstream.ByteSource[Any]:
     """The lines (or frames) of all files in a directory whose names match ``pattern``, in the order of the
     names.
 
@@ -276,9 +326,17 @@ def csv_directory(
     )
 
 
+@overload
+def write_csv(
+    path: Path, fields: None = None, delimiter: str = ",", quote: str = '"'
+) -> _millstream.ByteSink[Sequence[object]]: ...
+@overload
+def write_csv(
+    path: Path, fields: Sequence[str], delimiter: str = ",", quote: str = '"'
+) -> _millstream.ByteSink[Row]: ...
 def write_csv(
     path: Path, fields: Sequence[str] | None = None, delimiter: str = ",", quote: str = '"'
-) -> _millstream.ByteSink:
+) -> _millstream.ByteSink[Any]:
     """Writes rows to a CSV file, which is made anew: dicts, of which ``fields`` says the order, or sequences.
 
     With ``fields`` the file begins with them as its header; a dict without one of them has an empty field
@@ -300,6 +358,24 @@ def write_csv(
     return _millstream.file_write(path, framing=None, encode=encode, preamble=head)
 
 
+@overload
+def write_csv_by_key(
+    directory: Path,
+    fields: None = None,
+    delimiter: str = ",",
+    quote: str = '"',
+    suffix: str = ".csv",
+    max_open: int = 128,
+) -> _millstream.KeyedSink[tuple[object, Sequence[object]]]: ...
+@overload
+def write_csv_by_key(
+    directory: Path,
+    fields: Sequence[str],
+    delimiter: str = ",",
+    quote: str = '"',
+    suffix: str = ".csv",
+    max_open: int = 128,
+) -> _millstream.KeyedSink[tuple[object, Row]]: ...
 def write_csv_by_key(
     directory: Path,
     fields: Sequence[str] | None = None,

@@ -262,6 +262,29 @@ def test_a_directory_is_read_in_order_and_resumed_in_each_file(tmp_path: Path) -
         assert list(csv.DictReader(file)) == table
 
 
+def test_a_directory_is_read_however_its_path_is_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "d[1]"
+    (folder / "below").mkdir(parents=True)
+    (folder / "a.log").write_text("1\n")
+    (folder / "below" / "b.log").write_text("2\n")
+    spellings = ["d[1]", "./d[1]", ".//./d[1]", "d[1]/", "./d[1]/.", "d[1]/../d[1]", folder]
+    for pattern, expected in (("*.log", ["1"]), ("**/*.log", ["1", "2"]), ("./*.log", ["1"])):
+        for path in spellings:
+            flow, out = ms.Flow("read"), ms.testing.collect()
+            flow.source("in", ms.files.directory(path, pattern)).sink("out", out)
+            ms.run(flow)
+            assert out == expected, (path, pattern)
+    monkeypatch.chdir(folder)
+    for path in (".", "./", "../d[1]", "below/.."):
+        flow, out = ms.Flow("read"), ms.testing.collect()
+        flow.source("in", ms.files.directory(path)).sink("out", out)
+        ms.run(flow)
+        assert out == ["1"], path
+
+
 def test_a_directory_is_followed(tmp_path: Path) -> None:
     (tmp_path / "1.log").write_text("1\n")
     flow, seen = ms.Flow("directory"), []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,73 @@ def test_a_file_that_has_grown_is_counted_on(tmp_path: Path) -> None:
         file.write("b\nc\n")
     ms.run(flow, state=state, workers=1)
     assert out[2:] == [("a", 2), ("b", 2), ("c", 1)]
+
+
+@pytest.mark.parametrize("kind", ["lines", "frames", "csv"])
+def test_a_file_whose_path_is_spelled_otherwise_is_the_same_file(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words, out = tmp_path / "words", ms.testing.collect()
+    Path("there").mkdir()
+    Path("link").symlink_to("words")
+    words.write_text("")
+    spellings = ["words", "./words", str(words), "there/../words", "link", "words"]
+    for number, path in enumerate(spellings):
+        with words.open("a") as file:
+            file.write(f"{number}\n")
+        flow = ms.Flow("copy")
+        if kind == "csv":
+            rows = flow.source("in", ms.files.csv([path], header=["n"]))
+            numbers = rows.map(lambda row: int(row["n"]))
+        else:
+            read = ms.files.lines([path]) if kind == "lines" else ms.files.frames([path], "lines", str)
+            numbers = flow.source("in", read).map(int)
+        numbers.sink("out", out)
+        ms.run(flow, state="state", workers=1 + number % 2)
+        assert out == list(range(number + 1)), path
+
+
+def test_files_of_a_list_whose_paths_change_resume_each_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = ms.testing.collect()
+    for name in "ab":
+        Path(name).write_text(f"{name}1\n")
+    for number, paths in enumerate((["a", "b"], ["./b", "c", tmp_path / "a"], ["b", "a", "c"]), 2):
+        for name in "abc":
+            with Path(name).open("a") as file:
+                file.write(f"{name}{number}\n")
+        flow = ms.Flow("copy")
+        flow.source("in", ms.files.lines(paths)).sink("out", out)
+        ms.run(flow, state="state")
+    assert sorted(out) == ["a1", "a2", "a3", "a4", "b1", "b2", "b3", "b4", "c2", "c3", "c4"]
+
+
+def test_an_older_copy_of_a_state_is_refused_by_the_queue_that_it_wrote_to(tmp_path: Path) -> None:
+    place, state, copy = (tmp_path / name for name in ("queues", "state", "copy"))
+
+    def run(state: Path, **options: Any) -> list[bytes]:
+        with ms.Queues(place) as queues:
+            queues["in"].put_many(["a", "b"])
+        flow = ms.Flow("count")
+        items = flow.source("in", ms.queues.read(place, "in", decode=bytes.decode, until_empty=True))
+        counted = items.key_by(str).count("each").items().map(lambda pair: f"{pair[0]}{pair[1]}")
+        counted.sink("counts", ms.queues.write(place, "counts"))
+        ms.run(flow, state=state, **options)
+        with ms.Queues(place) as queues:
+            return list(queues["counts"])
+
+    assert run(state) == [b"a1", b"b1"]
+    shutil.copytree(state, copy)
+    assert run(state) == [b"a2", b"b2"]
+    with pytest.raises(OSError, match='sink "counts".* has 4 items of this flow, .* knows of 2') as refused:
+        run(copy)
+    assert "an older copy" in str(refused.value)
+    assert run(state) == [b"a3", b"b3", b"a4", b"b4"]
+    # Two rounds of input wait by now: one of the refused run, one of this.
+    assert run(copy, drop_state=["counts"]) == [b"a2", b"b2"]
 
 
 def test_windows_joins_and_lists_go_on(tmp_path: Path) -> None:

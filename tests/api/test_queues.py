@@ -54,9 +54,11 @@ def test_an_open_item_is_confirmed_at_the_end_of_its_block_and_comes_back_after_
     with pytest.raises(KeyError), queue.open() as item:
         assert item is not None and item.body == b"a" and item.flags == 3 and item.is_open
         assert time.time() - 3600 < item.added < time.time() + 3600 and item.expires is None
+        assert item.first_failed is None and item.origin is None
         raise KeyError("a")
     with queue.open() as item:
         assert item is not None and (bytes(item), item.deliveries) == (b"a", 1)
+        assert item.first_failed is not None and item.first_failed >= item.added and item.origin is None
         assert queue.stats()["open_transactions"] == 1
     assert not item.is_open and not item.close()
     with queue.open() as item:
@@ -94,6 +96,13 @@ def test_errors_are_their_own_and_builtin_ones(tmp_path: Path, queues: ms.Queues
         ms.Queues(tmp_path / "other", sync="sometimes")  # type: ignore[arg-type]
     with pytest.raises(ms.QueueUsageError, match="timeout is a number of seconds"):
         queues["q"].get(timeout=-1)
+    with pytest.raises(ms.QueueUsageError, match="timeout is a number of seconds or a timedelta, not 'x'"):
+        queues["q"].get(timeout="x")  # type: ignore[arg-type]
+    for flags in (-1, 1 << 32):
+        with pytest.raises(ms.QueueUsageError, match=f"flags is a number from 0 to 4294967295, not {flags}"):
+            queues["q"].put("a", flags=flags)
+        with pytest.raises(ms.QueueUsageError, match="flags is a number"):
+            queues["q"].put_many(["a"], flags=flags)
     with pytest.raises(TypeError, match="not int"):
         queues["q"].put(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="not one item of type str"):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import millstream as ms
 import pytest
 from queue_server import QueueServer, Serve
 from test_queue_access import certificate_and_key
@@ -198,6 +199,50 @@ def test_dead_letters_tell_why_and_get_their_expiry_back(serve: Serve, run: Run,
     put = json.loads(good(queue("get", "work", "--json")))
     assert (put["text"], put["expires_ms"]) == ("poison", -(-plain["expires_ms"] // 1000) * 1000)
     assert "origin" not in put
+
+
+def test_an_item_opened_in_process_shows_the_history_that_peek_shows(
+    serve: Serve, run: Run, tmp_path: Path
+) -> None:
+    config = """
+        [queue.work]
+        max_deliveries = 2
+        error_queue = "dead"
+        expire_to = "late"
+    """
+    server = serve("--sync=never", config=config, name="histories")
+    queue = verbs(run, server)
+    good(queue("put", "work", "poison", "--expire", "3600"))
+    with server.connect() as line:
+        for _ in range(2):
+            assert line.get("work/open") == b"poison"
+            assert line.get("work/abort") is None
+        line.set("work", b"slow", expiry=-1)
+        line.set("work", b"fresh")
+        assert line.get("work/open") == b"fresh"
+    seen = {name: json.loads(good(queue("peek", name, "--json"))) for name in ("dead", "late", "work")}
+    assert server.stop() == 0
+    with ms.Queues(tmp_path / "histories", config=tmp_path / "histories.toml") as queues:
+        for name, expected in seen.items():
+            with queues[name].open() as item:
+                assert item is not None and item.body.decode() == expected["text"]
+                assert milliseconds(item.first_failed) == expected.get("first_failed_ms")
+                origin, known = item.origin, expected.get("origin")
+                if known is None or origin is None:
+                    assert known is origin
+                    continue
+                shown = {"queue": origin.queue, "reason": origin.reason, "deliveries": origin.deliveries}
+                shown["left_ms"] = milliseconds(origin.left)
+                if origin.expires is not None:
+                    shown["expires_ms"] = milliseconds(origin.expires)
+                assert shown == known
+    reasons = [seen[name].get("origin", {}).get("reason") for name in ("dead", "late", "work")]
+    assert reasons == ["failed", "expired", None]
+    assert seen["work"]["deliveries"] == 1 and seen["work"]["first_failed_ms"] > 0
+
+
+def milliseconds(moment: float | None) -> int | None:
+    return None if moment is None else round(moment * 1000)
 
 
 def test_confirm_takes_all_or_none(serve: Serve, run: Run) -> None:

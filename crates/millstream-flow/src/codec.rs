@@ -5,6 +5,7 @@
 //! says at what offset of its input it stands, and the policy says what becomes of it.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::batch::Data;
@@ -12,6 +13,7 @@ use crate::control::Control;
 use crate::durable::Kind;
 use crate::error::{Cause, shorten};
 use crate::framing::Frames;
+use crate::overlap::Output;
 use crate::policy::{OnError, Policy};
 use crate::poller::Io;
 use crate::sink::{Sink, Token, Writer};
@@ -62,6 +64,12 @@ where
     }
     fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions_for(workers)
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.source.inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        self.source.is_same_partition(name, saved)
     }
     fn open(
         &self,
@@ -227,6 +235,9 @@ where
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         self.sink.resume(tokens)
     }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        self.sink.output(recovery)
+    }
     fn sync(&self) -> Result<(), Cause> {
         self.sink.sync()
     }
@@ -254,11 +265,7 @@ where
     fn write_batch(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
         self.frames.clear();
         for item in batch.drain(..) {
-            let start = self.frames.data.len();
-            (self.encode)(&item, &mut self.frames.data);
-            let end = u32::try_from(self.frames.data.len())
-                .map_err(|_| "a batch of output is larger than 4 GiB")?;
-            self.frames.spans.push((start as u32, end));
+            self.frames.append(|out| (self.encode)(&item, out))?;
         }
         self.inner.write_batch(&mut self.frames)
     }

@@ -142,6 +142,12 @@ impl Source<Rows> for ReadCsv {
             .map(|path| path.display().to_string())
             .collect())
     }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.paths.clone()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        files::is_same_file(name, saved)
+    }
     fn open(
         &self,
         partition: usize,

@@ -29,7 +29,7 @@ mod beginning;
 mod list;
 
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -175,7 +175,15 @@ fn scan(dir: &Path, pattern: &str) -> Result<Vec<Found>, Cause> {
     })?;
     let text = dir.to_str();
     let text = text.ok_or_else(|| format!("{}: its name is not UTF-8", dir.display()))?;
-    let whole = format!("{}/{pattern}", Pattern::escape(text));
+    // Paths that match come without the `./` that the directory may begin with.
+    let dir: PathBuf = Path::new(text)
+        .components()
+        .filter(|part| *part != Component::CurDir)
+        .collect();
+    let whole = match dir.to_str() {
+        None | Some("") => pattern.to_owned(),
+        Some(text) => format!("{}/{pattern}", Pattern::escape(text)),
+    };
     let options = MatchOptions {
         case_sensitive: true,
         require_literal_separator: true,
@@ -193,8 +201,12 @@ fn scan(dir: &Path, pattern: &str) -> Result<Vec<Found>, Cause> {
         if !about.is_file() {
             continue;
         }
-        let name = path.strip_prefix(dir).unwrap_or(&path).to_str();
-        let name = name.ok_or_else(|| format!("{}: its name is not UTF-8", path.display()))?;
+        let named = |what| format!("{}: {what}", path.display());
+        let name = path.strip_prefix(&dir);
+        let name = name
+            .map_err(|_| named("it is not in the directory"))?
+            .to_str();
+        let name = name.ok_or_else(|| named("its name is not UTF-8"))?;
         found.push(Found {
             name: name.to_owned(),
             length: about.len(),

@@ -102,6 +102,9 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     fn partitions(&self) -> Result<Vec<String>, Cause> {
         self.source.partitions()
     }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.source.inputs()
+    }
     fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions_for(workers)
     }

@@ -1,5 +1,6 @@
 //! Everything that can go wrong with a flow, worded for the person who reads it.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::path::PathBuf;
@@ -176,11 +177,21 @@ pub enum FlowError {
     /// A worker thread panicked: a defect in a step's code, or in Millstream.
     #[error("step \"{step}\" panicked: {message}")]
     Panicked {
-        /// The step that ran last on that worker.
+        /// The step that ran last on that worker; `commit` for the thread that commits epochs.
         step: String,
         /// The panic's message.
         message: String,
     },
+}
+
+impl FlowError {
+    /// The error of a panic in `step`, with the panic's payload.
+    pub(crate) fn panicked(step: String, panic: &(dyn Any + Send)) -> Self {
+        let message = panic.downcast_ref::<String>().map(String::as_str);
+        let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+        let message = message.unwrap_or("no message").to_owned();
+        FlowError::Panicked { step, message }
+    }
 }
 
 impl fmt::Debug for FlowError {

@@ -15,6 +15,7 @@ use crate::control::{Control, lock};
 use crate::directory::Format;
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
+use crate::overlap::Output;
 use crate::poller::Io;
 use crate::sink::{Sink, Token, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
@@ -78,6 +79,12 @@ impl ReadFiles {
     }
 }
 
+/// Whether two paths lead to the same file.
+pub(crate) fn is_same_file(one: &str, other: &str) -> bool {
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    real(one).is_some_and(|path| real(other) == Some(path))
+}
+
 impl Source<Frames> for ReadFiles {
     fn describe(&self) -> String {
         let names: Vec<_> = self
@@ -93,6 +100,12 @@ impl Source<Frames> for ReadFiles {
             .iter()
             .map(|path| path.display().to_string())
             .collect())
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.paths.clone()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        is_same_file(name, saved)
     }
     fn open(
         &self,
@@ -358,7 +371,13 @@ impl Sink<Frames> for WriteFile {
             .into());
         }
         *lock(&self.resume) = Some(length);
-        Ok(Some(length.to_le_bytes().to_vec()))
+        Ok(Some(token_of(length)))
+    }
+    fn output(&self, _: bool) -> Option<Output> {
+        Some(Output {
+            path: self.path.clone(),
+            sink: std::ptr::from_ref(self).addr(),
+        })
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(file) = lock(&self.file).upgrade() else {
@@ -383,6 +402,19 @@ pub fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
         furthest = furthest.max(u64::from_le_bytes(length));
     }
     Ok(furthest)
+}
+
+/// The token that says a length or a position, as [`length_of`] reads it: 8 bytes, least significant first.
+///
+/// ```
+/// use millstream_flow::files::{length_of, token_of};
+///
+/// assert_eq!(length_of(&[token_of(7), token_of(12)])?, 12);
+/// # Ok::<(), millstream_flow::error::Cause>(())
+/// ```
+#[must_use]
+pub fn token_of(length: u64) -> Token {
+    length.to_le_bytes().to_vec()
 }
 
 /// A file that is written.
@@ -433,10 +465,10 @@ impl Writer<Frames> for FileWriter {
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         let length = lock(&self.file).prepare(self.share, epoch)?;
-        Ok(length.map(|length| length.to_le_bytes().to_vec()))
+        Ok(length.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         let end = lock(&self.file).leave(self.share)?;
-        Ok(end.map(|end| end.to_le_bytes().to_vec()))
+        Ok(end.map(token_of))
     }
 }

@@ -165,6 +165,29 @@ impl Frames {
         self.spans.is_empty()
     }
 
+    /// Appends one frame, whose payload `write` appends to the buffer.
+    ///
+    /// ```
+    /// use millstream_flow::framing::Frames;
+    ///
+    /// let mut frames = Frames::default();
+    /// frames.append(|out| out.extend_from_slice(b"one"))?;
+    /// frames.append(|out| out.extend_from_slice(b"two"))?;
+    /// assert_eq!(frames.get(1), b"two");
+    /// # Ok::<(), millstream_flow::framing::FramingError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The buffer is larger than 4 GiB.
+    #[inline]
+    pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), FramingError> {
+        let start = self.data.len();
+        write(&mut self.data);
+        let end = u32::try_from(self.data.len()).map_err(|_| FramingError::BatchTooLarge)?;
+        self.spans.push((start as u32, end));
+        Ok(())
+    }
+
     /// The payload of frame `index`.
     ///
     /// # Panics

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::control::lock;
 use crate::error::{Cause, FlowError};
+use crate::overlap::Files;
 use crate::push::{Push, Tee};
 use crate::recovery::{Codecs, Sinks, Sources};
 use crate::segment::{SegmentBuild, WorkerBuild};
@@ -58,6 +59,7 @@ pub(crate) struct Graph {
     pub(crate) sinks: Sinks,
     /// The types whose values can be saved.
     pub(crate) codecs: Codecs,
+    pub(crate) files: Files,
     mistake: Option<Mistake>,
 }
 

@@ -27,8 +27,9 @@ use millstream_journal::{Cursor, Journal, Options, Reader, Share, Sync, Writer a
 use crate::clock::now_ns;
 use crate::control::{Control, lock};
 use crate::error::Cause;
-use crate::files::length_of;
+use crate::files::{length_of, token_of};
 use crate::framing::Frames;
+use crate::overlap::Output;
 use crate::poller::Io;
 use crate::sink::{Sink, Token, Writer};
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
@@ -294,7 +295,15 @@ impl Sink<Frames> for AppendJournal {
         if !tokens.is_empty() {
             journal.cut(length_of(tokens)?)?;
         }
-        Ok(Some(journal.next()?.to_le_bytes().to_vec()))
+        Ok(Some(token_of(journal.next()?)))
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        // A run with recovery cuts it, and several may append in one without.
+        let path = recovery.then(|| self.path.clone())?;
+        Some(Output {
+            path,
+            sink: std::ptr::from_ref(self).addr(),
+        })
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(shared) = lock(&self.journal).upgrade() else {
@@ -338,10 +347,10 @@ impl Writer<Frames> for JournalWriter {
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         let next = lock(&self.journal).prepare(self.share, epoch)?;
-        Ok(next.map(|next| next.to_le_bytes().to_vec()))
+        Ok(next.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         let end = lock(&self.journal).leave(self.share)?;
-        Ok(end.map(|end| end.to_le_bytes().to_vec()))
+        Ok(end.map(token_of))
     }
 }

@@ -33,6 +33,7 @@ pub mod key;
 pub mod keyed;
 pub mod metrics;
 pub mod numbered;
+pub mod overlap;
 mod pace;
 mod packet;
 pub mod policy;

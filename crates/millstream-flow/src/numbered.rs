@@ -115,14 +115,12 @@ impl Writer<Frames> for NumberedWriter {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
         self.frames.clear();
         for payload in batch.iter() {
-            let start = self.frames.data.len() as u32;
             let number = self.worker << COUNT_BITS | self.next;
             self.next += 1;
-            self.frames.data.extend(number.to_le_bytes());
-            self.frames.data.extend_from_slice(payload);
-            let end = u32::try_from(self.frames.data.len())
-                .map_err(|_| "a batch of output is larger than 4 GiB")?;
-            self.frames.spans.push((start, end));
+            self.frames.append(|out| {
+                out.extend(number.to_le_bytes());
+                out.extend_from_slice(payload);
+            })?;
         }
         self.inner.write_batch(&mut self.frames)
     }

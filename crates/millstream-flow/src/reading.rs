@@ -138,7 +138,12 @@ fn open_partitions<B: Batch>(
     let resume = cx.keeping.as_ref().map(|keeping| &keeping.resume);
     let open = || {
         let mut opened = Vec::new();
-        for (index, name) in names?.into_iter().enumerate() {
+        let mut names = names?;
+        if let Some(resume) = resume {
+            let is_same = |name: &str, saved: &str| source.is_same_partition(name, saved);
+            resume.rename(&this.name, &mut names, is_same);
+        }
+        for (index, name) in names.into_iter().enumerate() {
             if index % build.workers == build.worker {
                 let position = resume.and_then(|resume| resume.position(&this.name, &name));
                 let place = resume.and_then(|resume| resume.place(&this.name, &name));

@@ -29,6 +29,7 @@
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
@@ -38,6 +39,7 @@ use crate::durable::Kind;
 use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
 use crate::graph::{Node, open_error};
+use crate::overlap::Output;
 use crate::poller::Io;
 use crate::recovery::{Sinks, Sources, Told};
 use crate::replay::{Conductor, Replay, Stage};
@@ -271,6 +273,12 @@ impl<B: 'static> Source<B> for Arc<dyn Source<B>> {
     fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
         (**self).partitions_for(workers)
     }
+    fn inputs(&self) -> Vec<PathBuf> {
+        (**self).inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        (**self).is_same_partition(name, saved)
+    }
     fn open(
         &self,
         partition: usize,
@@ -308,6 +316,9 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         (**self).resume(tokens)
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        (**self).output(recovery)
     }
     fn sync(&self) -> Result<(), Cause> {
         (**self).sync()

@@ -199,6 +199,12 @@ fn prepare(
         )));
     }
     let plan = plan(flow, options.rehearsal.as_deref())?;
+    if options.rehearsal.is_none() {
+        let graph = lock(&flow.graph);
+        graph
+            .files
+            .check(&graph.nodes, options.recovery.is_some())?;
+    }
     let control = Control::new(options.workers, options.release.clone());
     let control = Arc::new(control.rehearsing(options.rehearsal.clone()));
     let shared = Arc::clone(&control);
@@ -353,18 +359,11 @@ fn guarded(
         Ok(Ok(())) => {}
         Ok(Err(error)) => control.fail(error),
         Err(panic) => {
-            let message = panic
-                .downcast_ref::<String>()
-                .cloned()
-                .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-                .unwrap_or_else(|| "no message".to_owned());
             // The panic has unwound the operator that held the context.
             let cx = context.borrow();
-            let step = cx
-                .metrics
-                .get(cx.current)
-                .map_or_else(String::new, |m| m.name.clone());
-            control.fail(FlowError::Panicked { step, message });
+            let step = cx.metrics.get(cx.current);
+            let step = step.map_or_else(String::new, |m| m.name.clone());
+            control.fail(FlowError::panicked(step, &*panic));
         }
     }
     for dataflow in worker.installed_dataflows() {
@@ -656,12 +655,7 @@ impl Running {
         // A panic was caught inside the worker and stands in `control`.
         let _ = threads.map(|threads| threads.join());
         // The last epoch is committed by then, or its failure stands in `control`.
-        if let Some(committer) = self.committer.take()
-            && committer.join().is_err()
-        {
-            let (step, message) = ("commit".to_owned(), "no message".to_owned());
-            self.control.fail(FlowError::Panicked { step, message });
-        }
+        let _ = self.committer.take().map(|committer| committer.join());
         match self.control.take_failure() {
             Some(error) => Err(error),
             None => {

@@ -241,8 +241,12 @@ impl<B: Batch> Push<B> for Departure<B> {
                 mark: Some(mark),
                 ..Packet::default()
             };
-            if let Some(capability) = self.capabilities.borrow().get(self.port) {
-                self.output.give(capability, &mut packet);
+            match self.capabilities.borrow().get(self.port) {
+                Some(capability) => self.output.give(capability, &mut packet),
+                None => {
+                    let what = "a watermark could not be sent on: it came after the step had ended";
+                    return Err(Failure::new(cx.step_name(), what));
+                }
             }
         }
         cx.activity += 1;
@@ -761,7 +765,7 @@ mod tests {
     }
 
     #[test]
-    fn items_behind_the_end_of_a_step_are_an_error_and_not_dropped() {
+    fn what_comes_after_the_end_of_a_step_is_an_error_and_not_dropped() {
         let said = timely::execute_directly(|worker| {
             worker.dataflow::<Epoch, _, _>(|scope| {
                 let mut builder = OperatorBuilder::new("merged".to_owned(), scope);
@@ -774,12 +778,16 @@ mod tests {
                     route: None,
                     parts: vec![Vec::new()],
                 };
-                let outcome = departure.push(&mut vec![1, 2], &mut context());
-                outcome.err().map(|failure| failure.to_string())
+                let mut cx = context();
+                let items = departure.push(&mut vec![1, 2], &mut cx);
+                let mark = departure.watermark(Watermark::UNKNOWN, &mut cx);
+                [items, mark].map(|outcome| outcome.err().map(|failure| failure.to_string()))
             })
         });
-        let expected =
-            "step \"merged\": 2 items could not be sent on: they came behind a step that has ended";
-        assert_eq!(said.as_deref(), Some(expected));
+        let expected = [
+            "step \"merged\": 2 items could not be sent on: they came behind a step that has ended",
+            "step \"merged\": a watermark could not be sent on: it came after the step had ended",
+        ];
+        assert_eq!(said.each_ref().map(Option::as_deref), expected.map(Some));
     }
 }

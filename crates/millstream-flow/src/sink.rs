@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::control::Control;
 use crate::error::Cause;
 use crate::framing::Frames;
+use crate::overlap::Output;
 use crate::rehearsal::Rehearsal;
 
 /// A sink of a flow.
@@ -42,6 +43,10 @@ pub trait Sink<B>: Send + Sync + 'static {
     /// What ends the flow.
     fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
         Ok(())
+    }
+    /// What it writes and no other sink of the flow may write, in a run with recovery or without.
+    fn output(&self, _recovery: bool) -> Option<Output> {
+        None
     }
     /// The same sink with `frames` in the place of what it writes bytes to, for a
     /// [rehearsal](crate::Rehearsal). A sink that makes no bytes of its items gives nothing.

@@ -1,5 +1,6 @@
 //! What a source is: a description that every worker shares, and partitions that one worker reads.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::batched::Batched;
@@ -44,6 +45,15 @@ pub trait Source<B>: Send + Sync + 'static {
     /// As for [`partitions`](Self::partitions).
     fn partitions_for(&self, _workers: usize) -> Result<Vec<String>, Cause> {
         self.partitions()
+    }
+    /// The files that it reads, which no sink of the flow may write.
+    fn inputs(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+    /// Whether the partition `name` is the one that an earlier run saved as `saved`: a file by another path, for instance. It
+    /// then resumes where that one was, and keeps its saved name.
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        name == saved
     }
     /// Opens a partition, at its start or behind `resume`. [`Io::place`] says for which worker.
     ///
@@ -134,6 +144,12 @@ impl<B: 'static> Source<B> for Box<dyn Source<B>> {
     }
     fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
         (**self).partitions_for(workers)
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        (**self).inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        (**self).is_same_partition(name, saved)
     }
     fn open(
         &self,

@@ -57,6 +57,11 @@ impl Flow {
         let mut graph = lock(&self.graph);
         let node = graph.add("source", name, Vec::new());
         graph.nodes[node].detail = source.describe();
+        let read = Arc::clone(&source);
+        graph
+            .files
+            .inputs
+            .push((node, Arc::new(move || read.inputs())));
         let begun = Arc::new(Begun(Arc::clone(&source)));
         graph.sources.push((node, begun));
         graph.roots.push(source_root(node, source, outlet.clone()));
@@ -310,6 +315,9 @@ impl<B: Batch> Pipe<B> {
             let mut graph = lock(&self.graph);
             let node = graph.add("sink", name, vec![self.node]);
             graph.nodes[node].detail = sink.describe();
+            let written = Arc::clone(&sink);
+            let output = move |recovery| written.output(recovery);
+            graph.files.outputs.push((node, Arc::new(output)));
             let settled = Arc::new(Settled(Arc::clone(&sink)));
             graph.sinks.push((node, settled));
             node

@@ -62,7 +62,7 @@ mod _millstream {
     #[pymodule_export]
     use crate::pipe::Pipe;
     #[pymodule_export]
-    use crate::queues::{OpenItem, Queue, Queues};
+    use crate::queues::{ItemOrigin, OpenItem, Queue, Queues};
     #[pymodule_export]
     use crate::record::{Field, Layout, Record};
     #[pymodule_export]

@@ -16,7 +16,7 @@ use millstream::queue::embedded::{self as engine, Options};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-pub(crate) use open_item::OpenItem;
+pub(crate) use open_item::{ItemOrigin, OpenItem};
 pub(crate) use queue::Queue;
 
 use crate::error::{queue as to_python, queues_closed};

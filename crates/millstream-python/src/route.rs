@@ -6,7 +6,7 @@
 use millstream_flow::Failure;
 use millstream_flow::key::{hash_bytes, hash_integer, hash_text, hash_tuple, shard, worker_of};
 use millstream_flow::{Route, Timed};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
@@ -99,6 +99,15 @@ fn divide(py: Python<'_>, batch: &mut PyBatch, parts: &mut [PyBatch]) -> PyResul
     let keys = batch.take_keys(py).unwrap_or_else(|| PyList::empty(py));
     let values = batch.take_values(py);
     let times = batch.times.take();
+    let counts = [keys.len(), times.as_ref().map_or(keys.len(), Vec::len)];
+    if counts != [values.len(); 2] {
+        return Err(PyRuntimeError::new_err(format!(
+            "a batch of {} values has {} keys and {} times",
+            values.len(),
+            counts[0],
+            counts[1]
+        )));
+    }
     let workers = parts.len();
     let mut lists: Vec<[Vec<Bound<'_, PyAny>>; 2]> = Vec::new();
     lists.resize_with(workers, Default::default);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
+use millstream_flow::overlap::Output;
 use millstream_flow::sink::{Sink, Token, Writer};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -113,6 +114,13 @@ impl Sink<PyBatch> for Named {
             AnySink::Keyed(sink) => sink.engine().resume(tokens),
             AnySink::List(list) => list.resume(tokens),
             AnySink::Object(object) => object::resume(object, tokens),
+        }
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        match &self.sink {
+            AnySink::Bytes(sink) => sink.engine().output(recovery),
+            AnySink::Keyed(sink) => sink.engine().output(recovery),
+            AnySink::List(_) | AnySink::Object(_) => None,
         }
     }
     fn sync(&self) -> Result<(), Cause> {

@@ -1,5 +1,6 @@
 //! From rows to items: a source of rows with a decoder.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Row, Rows};
@@ -54,6 +55,12 @@ where
     }
     fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions_for(workers)
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.source.inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        self.source.is_same_partition(name, saved)
     }
     fn open(
         &self,

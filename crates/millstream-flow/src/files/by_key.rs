@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::index::{self, Index, named};
 use super::key_name::key_name;
-use super::length_of;
+use super::{length_of, token_of};
 use crate::batch::{Batch, Data};
 use crate::control::{Control, lock};
 use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
+use crate::overlap::Output;
 use crate::sink::{Sink, Token, Writer};
 use crate::together::{Log, Together};
 
@@ -173,7 +174,13 @@ impl Sink<KeyedFrames> for WriteByKey {
         };
         let position = files.index.position();
         *lock(&self.resume) = Some(files);
-        Ok(Some(position.to_le_bytes().to_vec()))
+        Ok(Some(token_of(position)))
+    }
+    fn output(&self, _: bool) -> Option<Output> {
+        Some(Output {
+            path: self.how.dir.clone(),
+            sink: std::ptr::from_ref(self).addr(),
+        })
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(files) = lock(&self.shared).upgrade() else {
@@ -514,11 +521,11 @@ impl Writer<KeyedFrames> for FilesWriter {
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         let position = lock(&self.files).prepare(self.share, epoch)?;
-        Ok(position.map(|position| position.to_le_bytes().to_vec()))
+        Ok(position.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         let end = lock(&self.files).leave(self.share)?;
-        Ok(end.map(|end| end.to_le_bytes().to_vec()))
+        Ok(end.map(token_of))
     }
 }
 
@@ -569,6 +576,9 @@ where
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         self.sink.resume(tokens)
     }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        self.sink.output(recovery)
+    }
     fn sync(&self) -> Result<(), Cause> {
         self.sink.sync()
     }
@@ -584,16 +594,6 @@ struct ByKeyWriter<K, F> {
     batch: KeyedFrames,
 }
 
-/// Appends a frame that `write` writes.
-fn append(frames: &mut Frames, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Cause> {
-    let start = frames.data.len();
-    write(&mut frames.data);
-    let end =
-        u32::try_from(frames.data.len()).map_err(|_| "a batch of output is larger than 4 GiB")?;
-    frames.spans.push((start as u32, end));
-    Ok(())
-}
-
 impl<K, F, T> Writer<Vec<T>> for ByKeyWriter<K, F>
 where
     K: Fn(&T) -> String,
@@ -606,11 +606,11 @@ where
         }
         for item in batch.drain(..) {
             let key = (self.key)(&item);
-            append(keys, |out| {
+            keys.append(|out| {
                 out.push(b't');
                 out.extend_from_slice(key.as_bytes());
             })?;
-            append(frames, |out| (self.encode)(&item, out))?;
+            frames.append(|out| (self.encode)(&item, out))?;
         }
         self.inner.write_batch(&mut self.batch)
     }

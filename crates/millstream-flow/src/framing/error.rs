@@ -54,6 +54,9 @@ pub enum FramingError {
         /// The position of the first byte at fault in the frame.
         at: usize,
     },
+    /// A batch of frames to be written has more bytes than its spans can tell.
+    #[error("a batch of output is larger than 4 GiB")]
+    BatchTooLarge,
     /// `Framing::Fixed(0)`: a stream would hold any number of such frames.
     #[error("frames of fixed length need at least 1 byte")]
     ZeroLength,

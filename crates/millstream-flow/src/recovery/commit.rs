@@ -5,6 +5,7 @@
 //! committed at any time: the one whose parts are being gathered and the one that runs.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -58,9 +59,13 @@ struct Gathered {
 }
 
 impl Committer {
-    /// Works until all workers have ended.
+    /// Works until all workers have ended. An error, or a panic in a sink or source, fails the flow: a run without commits must
+    /// not go on.
     pub(crate) fn run(mut self, told: &Receiver<Told>) {
-        if let Err(error) = self.work(told) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.work(told)));
+        let outcome =
+            outcome.unwrap_or_else(|panic| Err(FlowError::panicked("commit".to_owned(), &*panic)));
+        if let Err(error) = outcome {
             self.control.fail(error);
         }
     }

@@ -70,6 +70,29 @@ impl Resume {
         self.positions.get(&key).copied()
     }
 
+    /// Gives partitions of a source that were saved under other names those names, so that they resume.
+    pub(crate) fn rename(
+        &self,
+        source: &str,
+        names: &mut [String],
+        is_same: impl Fn(&str, &str) -> bool,
+    ) {
+        let saved = self.positions.keys().filter(|(of, _)| of == source);
+        let mut saved: Vec<&String> = saved.map(|(_, partition)| partition).collect();
+        saved.sort_unstable();
+        for at in 0..names.len() {
+            if saved.contains(&&names[at]) {
+                continue;
+            }
+            let known = saved
+                .iter()
+                .find(|known| !names.contains(known) && is_same(&names[at], known));
+            if let Some(known) = known {
+                names[at] = (*known).clone();
+            }
+        }
+    }
+
     /// The same where a number cannot say it.
     pub(crate) fn place(&self, source: &str, partition: &str) -> Option<&[u8]> {
         let key = (source.to_owned(), partition.to_owned());

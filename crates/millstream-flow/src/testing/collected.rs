@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::batch::Data;
 use crate::control::{Control, lock};
 use crate::error::Cause;
-use crate::files::length_of;
+use crate::files::{length_of, token_of};
 use crate::framing::Frames;
 use crate::sink::{Sink, Token, Writer};
 use crate::together::{Log, Together};
@@ -100,7 +100,7 @@ impl<T: Data> CollectSink<T> {
         }
         list.truncate(length);
         self.list.told.store(length as u64, Ordering::Relaxed);
-        Ok(Some((length as u64).to_le_bytes().to_vec()))
+        Ok(Some(token_of(length as u64)))
     }
 
     fn told(&self, tokens: &[Token]) -> Result<(), Cause> {
@@ -159,7 +159,7 @@ struct CollectWriter<T: Data> {
 impl<T: Data> CollectWriter<T> {
     fn prepared(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         let length = lock(&self.list).prepare(self.share, epoch)?;
-        Ok(length.map(|length| length.to_le_bytes().to_vec()))
+        Ok(length.map(token_of))
     }
 }
 
@@ -175,7 +175,7 @@ impl<T: Data> Writer<Vec<T>> for CollectWriter<T> {
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         let end = lock(&self.list).leave(self.share)?;
-        Ok(end.map(|end| end.to_le_bytes().to_vec()))
+        Ok(end.map(token_of))
     }
 }
 
@@ -192,6 +192,6 @@ impl Writer<Frames> for CollectWriter<Vec<u8>> {
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         let end = lock(&self.list).leave(self.share)?;
-        Ok(end.map(|end| end.to_le_bytes().to_vec()))
+        Ok(end.map(token_of))
     }
 }

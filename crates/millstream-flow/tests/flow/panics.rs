@@ -1,7 +1,14 @@
 //! A panic in a user's function ends the flow with an error that names the step.
 
+use std::sync::Arc;
+
+use millstream_flow::control::Control;
+use millstream_flow::error::Cause;
+use millstream_flow::sink::{Sink, Token, Writer};
 use millstream_flow::testing::{Collected, items};
-use millstream_flow::{Emit, Flow, FlowError, KeyContext, Logic, Options, codec, generator};
+use millstream_flow::{
+    Emit, Flow, FlowError, KeyContext, Logic, Options, Recovery, codec, generator,
+};
 
 use super::support::{address, finish, framed, listener, run, send};
 
@@ -114,5 +121,40 @@ fn while_the_other_workers_sleep() {
         send(to, &framed(&"u32".parse().unwrap(), ["a", "fives"]));
         let error = finish(running).unwrap_err().to_string();
         assert_eq!(error, "step \"delicate\" panicked: five is too much");
+    }
+}
+
+/// A sink that panics when it is told of a commit.
+struct Unlucky(Collected<u64>);
+
+impl Sink<Vec<u64>> for Unlucky {
+    fn describe(&self) -> String {
+        "unlucky".to_owned()
+    }
+    fn open(
+        &self,
+        worker: usize,
+        control: &Arc<Control>,
+    ) -> Result<Box<dyn Writer<Vec<u64>>>, Cause> {
+        Sink::<Vec<u64>>::open(&self.0.sink(), worker, control)
+    }
+    fn commit(&self, _: u64, _: &[Token]) -> Result<(), Cause> {
+        panic!("thirteen")
+    }
+}
+
+#[test]
+fn in_the_commit_of_a_sink_the_flow_ends() {
+    for workers in 1..=2 {
+        let state = tempfile::tempdir().expect("a folder");
+        let flow = Flow::new("panic");
+        endless(&flow).sink("out", Unlucky(Collected::new()));
+        let recovery = Recovery::new(state.path()).epoch(std::time::Duration::ZERO);
+        match super::recovery::run(&flow, workers, recovery) {
+            Err(FlowError::Panicked { step, message }) => {
+                assert_eq!((step.as_str(), message.as_str()), ("commit", "thirteen"));
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

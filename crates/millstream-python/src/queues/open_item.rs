@@ -1,8 +1,9 @@
 //! `OpenItem`: an item that is somebody's own until it is confirmed.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream::queue::embedded as engine;
+use millstream::queue::history::{History, Origin};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -19,6 +20,7 @@ pub(crate) struct OpenItem {
     deliveries: u32,
     added_ms: u64,
     expiry_ms: u64,
+    history: Option<Arc<History>>,
 }
 
 impl OpenItem {
@@ -31,6 +33,7 @@ impl OpenItem {
             deliveries: known.deliveries,
             added_ms: known.added_ms,
             expiry_ms: known.expiry_ms,
+            history: known.history.clone(),
             open: Mutex::new(Some(item)),
         }
     }
@@ -53,6 +56,56 @@ impl Drop for OpenItem {
 
 fn seconds(ms: u64) -> f64 {
     ms as f64 / 1e3
+}
+
+/// A moment that there may be none of, which is 0.
+fn moment(ms: u64) -> Option<f64> {
+    (ms != 0).then(|| seconds(ms))
+}
+
+/// The queue that an item left, and how the item was then. ``millstream queue peek --json`` shows the same.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct ItemOrigin(Origin);
+
+#[pymethods]
+impl ItemOrigin {
+    /// The name of the queue.
+    #[getter]
+    fn queue(&self) -> &str {
+        &self.0.queue
+    }
+
+    /// Why it left: ``"failed"`` after too many deliveries, ``"expired"`` when its time was over.
+    #[getter]
+    fn reason(&self) -> &'static str {
+        self.0.reason.as_str()
+    }
+
+    /// When it left, in seconds since 1970.
+    #[getter]
+    fn left(&self) -> f64 {
+        seconds(self.0.left_ms)
+    }
+
+    /// How often it had been delivered and had come back, before earlier redrives too.
+    #[getter]
+    fn deliveries(&self) -> u32 {
+        self.0.deliveries
+    }
+
+    /// When it was to expire, in seconds since 1970; None for never.
+    #[getter]
+    fn expires(&self) -> Option<f64> {
+        moment(self.0.expiry_ms)
+    }
+
+    fn __repr__(&self) -> String {
+        let Origin {
+            queue, deliveries, ..
+        } = &self.0;
+        let reason = self.0.reason.as_str();
+        format!("<left '{queue}': {reason}, {deliveries} deliveries>")
+    }
 }
 
 #[pymethods]
@@ -90,7 +143,21 @@ impl OpenItem {
     /// When it expires, in seconds since 1970; None for never.
     #[getter]
     fn expires(&self) -> Option<f64> {
-        (self.expiry_ms != 0).then(|| seconds(self.expiry_ms))
+        moment(self.expiry_ms)
+    }
+
+    /// When it first came back after it was delivered, here or in a queue that it left, in seconds since 1970; None if it never did.
+    #[getter]
+    fn first_failed(&self) -> Option<f64> {
+        let history = self.history.as_ref();
+        moment(history.map_or(0, |history| history.first_failed_ms))
+    }
+
+    /// The queue that it left last, because it failed or expired there, and how it was then; None if it comes from no other queue.
+    #[getter]
+    fn origin(&self) -> Option<ItemOrigin> {
+        let history = self.history.as_ref()?;
+        history.origin.clone().map(ItemOrigin)
     }
 
     /// Whether it is ours: neither closed nor aborted.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use millstream_flow::batch::Batch;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::files::length_of;
+use millstream_flow::files::{length_of, token_of};
 use millstream_flow::sink::{Token, Writer};
 use millstream_flow::together::{Log, Together};
 use pyo3::prelude::*;
@@ -69,7 +69,7 @@ impl ListSink {
             }
             list.del_slice(length, list.len()).map_err(cause)?;
             self.told.store(length, Ordering::Relaxed);
-            Ok(Some((length as u64).to_le_bytes().to_vec()))
+            Ok(Some(token_of(length as u64)))
         })
     }
 
@@ -133,10 +133,10 @@ impl Writer<PyBatch> for ListWriter {
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         let length = self.with(|list| list.prepare(self.share, epoch))?;
-        Ok(length.map(|length| length.to_le_bytes().to_vec()))
+        Ok(length.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         let length = self.with(|list| list.leave(self.share))?;
-        Ok(length.map(|length| length.to_le_bytes().to_vec()))
+        Ok(length.map(token_of))
     }
 }

@@ -128,6 +128,12 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.0.partitions_for(workers)
     }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.0.inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        self.0.is_same_partition(name, saved)
+    }
     fn open(
         &self,
         partition: usize,

@@ -40,6 +40,21 @@ impl Staged {
         }
     }
 
+    /// Refuses to resume from before items that the queue has: new output would have their numbers, and be taken for them. The
+    /// staged items stay as they are, for the newest state.
+    fn is_newest(self, moved: u64, queue: &Queue) -> Result<(), Cause> {
+        if moved <= self.length {
+            return Ok(());
+        }
+        Err(format!(
+            "queue {} has {moved} items of this flow, and the state directory knows of {}: it is an older copy. Resume from the newest \
+             one, or forget the sink, which then adds to the queue what the flow gives from here on",
+            queue.name(),
+            self.length
+        )
+        .into())
+    }
+
     /// The furthest of these; none at the first run.
     pub(super) fn of(tokens: &[Token]) -> Result<Option<Self>, Cause> {
         let mut furthest: Option<Staged> = None;
@@ -88,13 +103,16 @@ impl Staging {
             first_sequence: staged.length,
             ..Options::default()
         };
+        let mark = queue.mark_of(staged.id)?;
+        staged.is_newest(mark, &queue)?;
         let journal = Journal::open(&path, options)?;
+        let cursor = journal.cursor(MOVED, Share::Exclusive)?;
+        // The queue forgets the number when it is deleted.
+        let moved = mark.max(cursor.position()?);
+        staged.is_newest(moved, &queue)?;
         journal
             .cut(staged.length)
             .map_err(|cause| format!("output of the last epoch is no longer there: {cause}"))?;
-        let cursor = journal.cursor(MOVED, Share::Exclusive)?;
-        // The queue forgets the number when it is deleted.
-        let moved = queue.mark_of(staged.id)?.max(cursor.position()?);
         let mut staging = Staging {
             id: staged.id,
             queue,
@@ -228,6 +246,14 @@ mod tests {
         // The queue is deleted, and with it what it knows: what was in it does not come again.
         staging.settle().expect("it is writable");
         drop((writer, staging));
+        // An older copy of the state does not know of "f": what it gives next is not to be taken for that.
+        let older = Staging::resume(queue(place), committed);
+        let error = older.err().map(|error| error.to_string());
+        let said = "queue q has 4 items of this flow, and the state directory knows of 3: it is an older copy";
+        assert!(
+            error.as_ref().is_some_and(|error| error.starts_with(said)),
+            "{error:?}"
+        );
         assert_eq!(queue(place).delete().ok(), Some(true));
         let resumed = Staging::resume(queue(place), Staged { id, length: 4 });
         assert_eq!(resumed.map(|staging| staging.moved).ok(), Some(4));

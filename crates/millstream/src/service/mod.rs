@@ -68,10 +68,6 @@ mod runner;
 mod sampler;
 mod schedule;
 mod snapshot;
-#[expect(
-    clippy::print_stderr,
-    reason = "what a process of services says is shown by `millstream service up`, which reads its standard error"
-)]
 pub mod system;
 pub mod testing;
 mod timers;

@@ -39,6 +39,7 @@
 //! that input: so it ends also when the supervisor is killed. What each service does it writes to a file of the state directory,
 //! which is what `millstream service status` shows.
 
+mod log;
 mod order;
 mod part;
 mod report;
@@ -99,13 +100,17 @@ impl Program {
 
     /// Runs the services that standard input tells until that ends, or a signal comes. Exit code 0 when they were asked to end, 1 when one has
     /// failed, 2 when the program was not started by `millstream service up` or does not know a component.
+    ///
+    /// Warnings and errors are events of `tracing`. Where the program has installed no subscriber, this installs one that writes each of
+    /// them as a line on standard error, which `millstream service up` shows.
     #[must_use]
     pub fn run(self) -> ExitCode {
+        log::begin();
         match self.run_services() {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
             Err(cause) => {
-                eprintln!("{cause}");
+                tracing::error!("{cause}");
                 ExitCode::from(2)
             }
         }
@@ -177,7 +182,7 @@ fn watch(
                     .join()
                     .unwrap_or_else(|_| Err("the component panicked".into()));
                 if let Err(cause) = outcome {
-                    eprintln!("service {name}: {cause}");
+                    tracing::error!("service {name}: {cause}");
                     good = false;
                 }
                 // Services of one process end together.
@@ -192,7 +197,8 @@ fn watch(
         if deadline_ns.is_some_and(|deadline| now_ns() > deadline) {
             let busy = running.iter().filter(|service| service.thread.is_some());
             let busy: Vec<&str> = busy.map(|service| service.reporter.name()).collect();
-            eprintln!("{}: the call that it is in does not end", busy.join(", "));
+            let busy = busy.join(", ");
+            tracing::error!("{busy}: the call that it is in does not end");
             return Ok(false);
         }
     }

@@ -7,6 +7,7 @@ mod desk;
 mod durable;
 mod identity;
 mod latency;
+mod programs;
 mod restarts;
 mod running;
 mod snapshots;

@@ -207,7 +207,7 @@ impl<C: 'static> Component<C> {
         };
         let mut runner = setup.start(settings)?;
         for warning in runner.warnings() {
-            eprintln!("{warning}");
+            tracing::warn!("{warning}");
         }
         pin(&order.cores)?;
         runner.run_with(&shared.stop, &shared.meter)?;

@@ -30,6 +30,7 @@ pub mod join;
 pub mod journals;
 pub mod key;
 pub mod keyed;
+pub mod letters;
 pub mod metrics;
 pub mod numbered;
 mod pace;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::durable::{Durable, Kind, Raw};
 use crate::error::Cause;
 use crate::framing::Frames;
+use crate::policy::{OnError, Policy};
 use crate::poller::Io;
 use crate::push::Context;
 use crate::recovery::Recovery;
@@ -77,6 +78,10 @@ pub trait Source<B>: Send + Sync + 'static {
     fn begin(&self, _run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         Ok(None)
     }
+    /// What becomes of input of which no item can be made: see [`Events::poison`].
+    fn on_error(&self) -> OnError {
+        OnError::Fail
+    }
     /// This source, its input recorded in the state directory before it is processed: see [`durable`](crate::durable).
     fn durable(self) -> Durable<Self>
     where
@@ -122,6 +127,9 @@ impl<B: 'static> Source<B> for Box<dyn Source<B>> {
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         (**self).begin(run)
+    }
+    fn on_error(&self) -> OnError {
+        (**self).on_error()
     }
 }
 
@@ -208,6 +216,7 @@ pub struct Events<'a> {
     pub(crate) cx: &'a mut Context,
     pub(crate) node: usize,
     pub(crate) limit: usize,
+    pub(crate) policy: &'a mut Policy,
 }
 
 impl Events<'_> {
@@ -222,6 +231,13 @@ impl Events<'_> {
     #[must_use]
     pub fn quiet(&self) -> bool {
         self.cx.control.quiet()
+    }
+    /// No item can be made of a piece of input, `item` in words: what becomes of it is up to [`Source::on_error`].
+    ///
+    /// # Errors
+    /// The policy is to fail; a dead letter could not be written.
+    pub fn poison(&mut self, item: Option<String>, cause: Cause) -> Result<(), Cause> {
+        Ok(self.policy.settle(None, item, cause, self.cx)?)
     }
     /// Input was given up: a client sent a frame too long, or broke off inside one. Counted as a
     /// fault of the source, and logged as a warning.

@@ -84,9 +84,6 @@ impl Assign<PyBatch, PyBatch> for ByKernel {
         *output = locked(|py| self.work(py, input, partition, cx))?;
         Ok(())
     }
-    fn close(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.kernel.policy.close(cx)
-    }
 }
 
 /// Times by the clock of the run.

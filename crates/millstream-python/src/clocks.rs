@@ -143,7 +143,4 @@ impl Assign<PyBatch, PyBatch> for ByClocks {
             Ok(())
         })
     }
-    fn close(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
 }

@@ -374,9 +374,6 @@ where
             self.emit(py, output, cx)
         })
     }
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
     fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
         locked(|_| self.keyed.save(&self.policy.step, changes))
     }
@@ -393,7 +390,6 @@ where
         locked(|py| {
             self.finish(py, cx)?;
             self.emit(py, output, cx)
-        })?;
-        self.policy.close(cx)
+        })
     }
 }

@@ -102,9 +102,11 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
         let (wish, shape) = (Wish::read(on_error)?, Shape::read(shape)?);
+        let settles = wish.clone();
         let pipe = self.pipe.step(known(kind), name, move |making| {
             Kernel::make(&make, shape, &wish, making)
         });
+        let pipe = settles.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
@@ -117,6 +119,7 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let (yes, no) = self
             .pipe
             .divide(name, move |making| -> Result<_, FlowError> {
@@ -131,7 +134,8 @@ impl Pipe {
                     },
                 )
             });
-        let yes = Pipe { pipe: yes }.checked(py)?;
+        let pipe = settles.of(yes);
+        let yes = Pipe { pipe }.checked(py)?;
         Ok((yes, Pipe { pipe: no }))
     }
 
@@ -146,6 +150,7 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let mut how = EventTime::default().lateness(Duration::from_nanos(lateness));
         if let Some(idle) = idle {
             how = how.idle(Duration::from_nanos(idle));
@@ -155,6 +160,7 @@ impl Pipe {
             .assigned(name, TimeSource::Event(how), move |making| {
                 ByKernel::make(&make, &wish, making)
             });
+        let pipe = settles.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
@@ -167,9 +173,11 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let pipe = self.pipe.assigned(name, TimeSource::Clock, move |making| {
             ByClocks::make(&make, &wish, making)
         });
+        let pipe = settles.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
@@ -199,6 +207,7 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let py = on_error.py();
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let traits = Traits {
             waits: true,
             timed,
@@ -212,7 +221,7 @@ impl Pipe {
             PyKeyed::make(logic, traits, &wish, making)
         });
         Pipe {
-            pipe: step.halves().0,
+            pipe: settles.of(step).halves().0,
         }
         .checked(py)
     }
@@ -244,6 +253,7 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let py = on_error.py();
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let traits = Traits {
             waits: true,
             timed,
@@ -257,7 +267,7 @@ impl Pipe {
             PyKeyed::make(logic, traits, &wish, making)
         });
         Pipe {
-            pipe: step.halves().0,
+            pipe: settles.of(step).halves().0,
         }
         .checked(py)
     }
@@ -280,6 +290,7 @@ impl Pipe {
     ) -> PyResult<(Pipe, Pipe)> {
         let py = on_error.py();
         let (wish, window) = (Wish::read(on_error)?, window(&described)?);
+        let settles = wish.clone();
         let make = move || Make::read(&kind, &functions).map(PyAggregate::new);
         let step = if described.ordered {
             let make = move || Ok(InOrder::new(make()?, copy));
@@ -287,7 +298,7 @@ impl Pipe {
         } else {
             self.windows(name, (window, windower), make, timed, wish)
         };
-        let (results, late) = step.halves();
+        let (results, late) = settles.of(step).halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
@@ -301,9 +312,11 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let pipe = self.pipe.step(known(kind), name, move |making| {
             Ticking::make(&make, &wish, making)
         });
+        let pipe = settles.of(pipe);
         Pipe { pipe }.checked(py)
     }
 

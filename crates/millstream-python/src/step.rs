@@ -368,10 +368,6 @@ impl Step<PyBatch, PyBatch> for Kernel {
         Ok(())
     }
 
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
-
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
         match &mut self.keeper {
             Some(keeper) => keeper.save(&self.policy.step, changes, cx),
@@ -400,6 +396,6 @@ impl Step<PyBatch, PyBatch> for Kernel {
                 Ok(PyBatch::keyed(Some(keys), values))
             })?;
         }
-        self.policy.close(cx)
+        Ok(())
     }
 }

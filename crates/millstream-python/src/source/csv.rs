@@ -50,10 +50,11 @@ impl CsvSource {
             Kind::Files(source) => flow.source(name, Unlocked(source.clone())),
             Kind::Directory(source) => flow.source(name, Unlocked(source.clone())),
         };
-        let (wish, source) = (wish.clone(), name.to_owned());
-        rows.step("decode", &format!("{name}.decode"), move |making| {
-            RowsStep::make(&wish, &source, making)
-        })
+        let (own, source) = (wish.clone(), name.to_owned());
+        let decoded = rows.step("decode", &format!("{name}.decode"), move |making| {
+            RowsStep::make(&own, &source, making)
+        });
+        wish.of(decoded)
     }
 }
 
@@ -141,12 +142,6 @@ impl Step<Rows, PyBatch> for RowsStep {
     ) -> Result<(), Failure> {
         *output = locked(|py| self.work(py, input, cx))?;
         Ok(())
-    }
-    fn end(&mut self, _: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
     }
 }
 

@@ -24,6 +24,7 @@
 //! # Ok::<(), millstream_flow::FlowError>(())
 //! ```
 
+mod all;
 mod saved;
 mod windowed;
 
@@ -38,6 +39,7 @@ use crate::recovery::{BoxedCodec, Codecs};
 use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::{NEVER, Timed, nanos};
 use crate::window::{ByKey, Outcome, PerKey};
+pub use all::{Insert, JoinAll, Others, Row};
 use saved::JoiningCodec;
 pub use windowed::{Sides, WindowPairs};
 
@@ -380,7 +382,9 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
         let behind = held.waiting.iter().rev();
         let behind = behind.take_while(|other| (other.time, is_left(&other.value)) > turn);
         let place = held.waiting.len() - behind.count();
-        held.waiting.insert(place, item);
+        // At its turn time has just come to it. What the watermark was when it came may depend on the other stream.
+        let watermark = item.time;
+        held.waiting.insert(place, Timed { watermark, ..item });
         Ok(())
     }
 

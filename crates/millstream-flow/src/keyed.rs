@@ -97,14 +97,14 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     }
 
     /// The items as one stream, wherever they are.
-    fn joined(&self) -> Stream<(K, V)> {
+    pub(crate) fn joined(&self) -> Stream<(K, V)> {
         match self.parts.as_slice() {
             [only] => only.clone(),
             _ => self.placed(),
         }
     }
 
-    fn with<U: Data>(&self, stream: Stream<(K, U)>) -> KeyedStream<K, U> {
+    pub(crate) fn with<U: Data>(&self, stream: Stream<(K, U)>) -> KeyedStream<K, U> {
         KeyedStream {
             parts: vec![stream],
             placed: self.placed || self.parts.len() > 1,

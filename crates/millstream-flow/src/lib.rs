@@ -31,6 +31,7 @@ pub mod journals;
 pub mod key;
 pub mod keyed;
 pub mod letters;
+pub mod lookups;
 pub mod metrics;
 pub mod numbered;
 mod pace;

@@ -99,7 +99,7 @@ def test_bad_lines_of_a_source_are_kept_once(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("\n".join(TEXTS) + "\n")
     bad = tmp_path / "bad"
     flow, dead = ms.Flow("lines"), ms.dead_letter(ms.files.write(bad, encode=item_of))
-    lines = ms.files.lines(tmp_path / "in", decode=lambda line: int(line))
+    lines = ms.files.frames(tmp_path / "in", "lines", decode=lambda line: int(line))
     flow.source("in", lines, on_error=dead).sink("out", ms.testing.collect())
     crash_often(flow, tmp_path / "state", commits=1)
     assert bad.read_text().splitlines() == [str(text.encode()) for text in BAD]

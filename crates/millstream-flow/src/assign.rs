@@ -109,6 +109,16 @@ pub trait Assign<I, O>: 'static {
     }
 }
 
+impl TimeSource {
+    /// How far behind the latest item of its partition an item may be.
+    fn lateness(self) -> i64 {
+        match self {
+            TimeSource::Event(how) => how.lateness,
+            TimeSource::Processing | TimeSource::Clock => 0,
+        }
+    }
+}
+
 /// The assigner of a stream on one worker.
 struct Assigner<O, A> {
     node: NodeId,
@@ -284,10 +294,7 @@ impl<B: Batch> Pipe<B> {
                 };
                 PartitionTime {
                     partition,
-                    lateness: match source {
-                        TimeSource::Event(how) => how.lateness,
-                        TimeSource::Processing | TimeSource::Clock => 0,
-                    },
+                    lateness: source.lateness(),
                     watermark: segment.watermark(origin, &name),
                     name,
                     heard: BEFORE_ALL,

@@ -41,12 +41,9 @@ pub(crate) fn source_root<B: Batch>(
             (build.worker, build.workers),
         );
         let (opened, feeding) = open(build, node, &source, &io);
-        let (lockstep, unbounded) = {
-            let cx = build.context.borrow();
-            (cx.lockstep(), cx.unbounded())
-        };
-        let partitions = opened.as_ref().map(|(partitions, ..)| &**partitions);
-        let feed = feed(feeding, partitions.unwrap_or_default());
+        let lockstep = build.context.borrow().lockstep();
+        let unbounded = build.context.borrow().unbounded();
+        let feed = feed(feeding, opened.as_ref().ok());
         let ((partitions, policy, letters), made) = segment(build, builder, &outlet, feed, opened)?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         build
@@ -101,8 +98,9 @@ pub(crate) fn source_root<B: Batch>(
 }
 
 /// What a source gives to its chain on this worker.
-fn feed<B>(workers: usize, opened: &[Open<B>]) -> Feed {
-    let partitions = opened.iter().map(|open| (open.index, open.name.clone()));
+fn feed<B>(workers: usize, opened: Option<&Opened<B>>) -> Feed {
+    let opened = opened.into_iter().flat_map(|(partitions, ..)| partitions);
+    let partitions = opened.map(|open| (open.index, open.name.clone()));
     Feed {
         workers,
         partitions: partitions.collect(),

@@ -227,14 +227,10 @@ pub(crate) fn resume(
         commit.unsettled = false;
         store.append(Vec::new(), &commit)?;
     }
-    let positions = commit
-        .sources
-        .iter()
-        .map(|mark| ((mark.source.clone(), mark.partition.clone()), mark.position));
-    let places = commit.sources.iter().filter_map(|mark| {
-        let key = (mark.source.clone(), mark.partition.clone());
-        Some((key, mark.place.clone()?))
-    });
+    let of = |mark: &SourceMark| (mark.source.clone(), mark.partition.clone());
+    let sources = commit.sources.iter();
+    let positions = sources.clone().map(|mark| (of(mark), mark.position));
+    let places = sources.filter_map(|mark| Some((of(mark), mark.place.clone()?)));
     let watermarks = commit
         .watermarks
         .iter()

@@ -112,7 +112,7 @@ fn those_of_a_source_are_each_there_once() {
     };
     flow.source(
         "in",
-        codec::decode(files::lines(&input), decode).on_error(bad(&path)),
+        codec::decode(files::read([&input]), decode).on_error(bad(&path)),
     )
     .sink("numbers", Collected::new().sink());
     let state = folder.path().join("state");

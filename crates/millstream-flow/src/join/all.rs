@@ -64,7 +64,7 @@ impl JoinAll {
 
     /// A row of each key comes out when all input has ended.
     #[must_use]
-    pub fn last() -> Self {
+    pub fn at_end() -> Self {
         JoinAll::of(Rows::Final)
     }
 
@@ -350,7 +350,7 @@ impl<T: Row> StateCodec<Seen<T>> for SeenCodec<T> {
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
     /// Joins this stream with one to seven others: tuples of a value of each, this stream's first. Values take their turn as they
-    /// come. [`JoinAll::running`] and [`JoinAll::last`] keep every key until [`JoinAll::ttl`] has passed. With recovery the types
+    /// come. [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until [`JoinAll::ttl`] has passed. With recovery the types
     /// of all streams are announced, and a saved join of another number of streams is an error at the start.
     ///
     /// ```

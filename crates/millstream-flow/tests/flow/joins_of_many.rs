@@ -57,7 +57,7 @@ fn a_row_comes_out_once_each_stream_has_given_a_value() {
 fn at_the_end_a_row_has_the_values_that_count() {
     let input = ["1", "2", "wa", "wb"];
     for workers in 1..=3 {
-        let found = |insert| found(&input, JoinAll::last().insert(insert), workers);
+        let found = |insert| found(&input, JoinAll::at_end().insert(insert), workers);
         assert_eq!(found(Insert::Last), [row(2, "wb", ' ')]);
         assert_eq!(found(Insert::First), [row(1, "wa", ' ')]);
         let all = [(1, "wa"), (1, "wb"), (2, "wa"), (2, "wb")];
@@ -88,7 +88,7 @@ fn a_key_is_forgotten_when_it_has_had_no_value_for_the_time_to_live() {
             }
         })
         .key_by(|_| 7);
-    let how = JoinAll::last()
+    let how = JoinAll::at_end()
         .insert(Insert::Product)
         .ttl(Duration::from_secs(59));
     let none = keyed.filter_map(|_| None::<u8>);
@@ -117,7 +117,7 @@ fn a_crash_at_every_commit_changes_nothing() {
         millstream_flow::files::write(&out),
         millstream_flow::codec::display,
     );
-    let how = JoinAll::last().insert(Insert::Product);
+    let how = JoinAll::at_end().insert(Insert::Product);
     rows(&flow, &input, how)
         .values()
         .map(show)

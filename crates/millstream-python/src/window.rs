@@ -319,11 +319,14 @@ impl Acc {
 /// The beginning and the end of a window, as Python shows them.
 type Edges<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
+/// Start and end of a window, and whether they are shown as datetimes.
+type Asked = (i64, i64, bool);
+
 /// An aggregate on one worker.
 pub(crate) struct PyAggregate {
     make: Make,
-    /// The last edges asked for, and whether as datetimes: most keys have the same windows.
-    edges: Option<((i64, i64, bool), Py<PyAny>, Py<PyAny>)>,
+    /// The last edges asked for: most keys have the same windows.
+    edges: Option<(Asked, Py<PyAny>, Py<PyAny>)>,
     /// What is done with accumulators, or values in order, that were saved.
     made: Option<Rc<Made>>,
     /// Whether times have come as datetimes.

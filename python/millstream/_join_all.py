@@ -1,4 +1,8 @@
-"""``join_all``: joins of any number of streams."""
+"""``join_all``: joins of any number of streams.
+
+The engine has the same for Rust (`join/all.rs`), with a type for each stream. This one stands on
+``stateful``, whose times, time to live and saved states it has: what earlier versions saved is read as it is.
+"""
 
 from __future__ import annotations
 

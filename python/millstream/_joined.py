@@ -10,8 +10,9 @@ from ._keyed import KeyedStream, LateStream
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
+    from typing import Literal, TypeAlias
 
+    from ._time import Seconds
     from .windows import Bounds, Window, Windowed, Windower
 
     Sides: TypeAlias = "tuple[list[Any], list[Any]]"
@@ -66,11 +67,21 @@ def pairs(how: str) -> Callable[[Sides, Bounds], list[Windowed[Any]]]:
 
 
 def join(
-    own: KeyedStream[Any, Any], name: str, other: KeyedStream[Any, Any], how: str, window: Window | Windower
+    own: KeyedStream[Any, Any],
+    name: str,
+    other: KeyedStream[Any, Any],
+    how: str,
+    window: Window | Windower,
+    options: tuple[Literal["partition", "key"], Seconds, Seconds | None],
 ) -> LateStream[Any, Any, Any]:
-    """Pairs of the values of two streams that are in one window of their key."""
+    """Pairs of the values of two streams that are in one window of their key.
+
+    ``options``: which watermark counts, and lateness and patience of one for each key.
+    """
     if not isinstance(other, KeyedStream):
         raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
     both = own.map(lambda value: (0, value)).merge(other.map(lambda value: (1, value)))
-    windowed = both.window(name, window).aggregate(no_values, add, merge, pairs(how))
+    watermark, lateness, patience = options
+    windows = both.window(name, window, watermark=watermark, lateness=lateness, patience=patience)
+    windowed = windows.aggregate(no_values, add, merge, pairs(how))
     return WindowPairs(windowed.flat_map(lambda window: window.value), windowed.late)

@@ -7,6 +7,7 @@ from typing import Generic, overload
 from . import _kernels, _logic, _millstream, _revival, _states, _windows
 from ._errors import FlowUsageError
 from ._flow import Stream, callable_or_raise, calling, collecting, same_times
+from ._joins import Joins
 from ._keyed_verbs import KeyedVerbs
 from ._time import nanos
 from ._types import K_co, L_co, V_co
@@ -34,10 +35,9 @@ if TYPE_CHECKING:
         S,
         TimedLogic,
         U,
-        W,
     )
     from ._windowed import Windows
-    from .windows import Window, Windowed, Windower
+    from .windows import Window, Windower
 
 __all__ = ["KeyedStream"]
 
@@ -55,7 +55,7 @@ def named_or_raise(kind: str, name: object) -> None:
         raise FlowUsageError(f"a {kind} step keeps state and needs a name")
 
 
-class KeyedStream(KeyedVerbs[K_co, V_co]):
+class KeyedStream(Joins[K_co, V_co], KeyedVerbs[K_co, V_co]):
     """A stream whose values have a key beside them. The verbs of :class:`Stream` work on the values.
 
     Steps that keep state need a name that stays the same: state is found by it. Where ``emit`` is asked for,
@@ -422,165 +422,6 @@ class KeyedStream(KeyedVerbs[K_co, V_co]):
             raise FlowUsageError("ordered=True needs times: put event_time before key_by")
         options = early or 0, ordered, _windows.per_key(watermark, lateness, patience)
         return Windows(self, name, window, options, on_error)
-
-    @overload
-    def join(
-        self,
-        name: str,
-        other: KeyedStream[K_co, W],
-        how: Literal["inner"] = "inner",
-        within: None = None,
-        ttl: None = None,
-        *,
-        window: Window | Windower,
-    ) -> LateStream[K_co, Windowed[tuple[V_co, W]], V_co | W]: ...
-    @overload
-    def join(
-        self,
-        name: str,
-        other: KeyedStream[K_co, W],
-        how: Literal["left"],
-        within: None = None,
-        ttl: None = None,
-        *,
-        window: Window | Windower,
-    ) -> LateStream[K_co, Windowed[tuple[V_co, W | None]], V_co | W]: ...
-    @overload
-    def join(
-        self,
-        name: str,
-        other: KeyedStream[K_co, W],
-        how: Literal["inner", "left", "full"],
-        within: None = None,
-        ttl: None = None,
-        *,
-        window: Window | Windower,
-    ) -> LateStream[K_co, Windowed[tuple[V_co | None, W | None]], V_co | W]: ...
-    @overload
-    def join(
-        self,
-        name: str,
-        other: KeyedStream[K_co, W],
-        how: Literal["inner"] = "inner",
-        within: Seconds | None = None,
-        ttl: Seconds | None = None,
-    ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
-    @overload
-    def join(
-        self,
-        name: str,
-        other: KeyedStream[K_co, W],
-        how: Literal["left"],
-        within: Seconds | None = None,
-        ttl: Seconds | None = None,
-    ) -> LateStream[K_co, tuple[V_co, W | None], V_co | W]: ...
-    @overload
-    def join(
-        self,
-        name: str,
-        other: KeyedStream[K_co, W],
-        how: Literal["inner", "left", "full"],
-        within: Seconds | None = None,
-        ttl: Seconds | None = None,
-    ) -> LateStream[K_co, tuple[V_co | None, W | None], V_co | W]: ...
-    def join(
-        self,
-        name: str,
-        other: KeyedStream[K_co, W],
-        how: Literal["inner", "left", "full"] = "inner",
-        within: Seconds | None = None,
-        ttl: Seconds | None = None,
-        window: Window | Windower | None = None,
-    ) -> LateStream[K_co, Any, V_co | W]:
-        """Pairs ``(own, other)`` of the values of this stream and another with the same key.
-
-        Without ``within`` each value of either stream is paired with the latest one of the other; with it,
-        with all values of the other stream that are at most so many seconds before or behind it. ``how``:
-        ``"left"`` gives values of this stream that find no partner too, as ``(own, None)``, ``"full"`` those
-        of both. Behind ``event_time`` values take their turn in the order of their times, once the watermark
-        has passed them; what comes later is in the stream ``late`` of the result. Otherwise they take it as
-        they come. ``ttl``: the latest values are forgotten when a key has had none for so long in event time.
-
-        With ``window`` each value is paired with all values of the other stream in the same window of
-        their key, when the window closes; what comes out are :class:`millstream.windows.Windowed` pairs.
-
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
-        >>> def timed(name, items):
-        ...     return flow.source(name, items).event_time(lambda item: item[0]).key_by(lambda item: "k")
-        >>> clicks = timed("clicks", ms.testing.items([(1, "click"), (20, "click")]))
-        >>> views = timed("views", ms.testing.items([(0, "view"), (19, "view"), (22, "view")]))
-        >>> clicks.join("pairs", views, within=2).values().sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        [((1, 'click'), (0, 'view')), ((20, 'click'), (19, 'view')), ((20, 'click'), (22, 'view'))]
-        """
-        if how not in ("inner", "left", "full"):
-            raise FlowUsageError(f'how is "inner", "left" or "full", not {how!r}')
-        if window is not None:
-            if within is not None or ttl is not None:
-                raise FlowUsageError(
-                    "window says how long a value is kept: within and ttl have no meaning with it"
-                )
-            from ._joined import join
-
-            return join(self, name, other, how, window)
-        if within is None:
-            return self._join(name, other, ("latest", how, 0), ttl)
-        if not self._timed:
-            raise FlowUsageError("within needs times: put event_time or processing_time before key_by")
-        if ttl is not None:
-            raise FlowUsageError("within says how long a value is kept: ttl has no meaning with it")
-        return self._join(name, other, ("within", how, nanos("within", within)), None)
-
-    @overload
-    def lookup(
-        self,
-        name: str,
-        table: KeyedStream[K_co, W],
-        how: Literal["inner"],
-        ttl: Seconds | None = None,
-    ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
-    @overload
-    def lookup(
-        self,
-        name: str,
-        table: KeyedStream[K_co, W],
-        how: Literal["inner", "left"] = "left",
-        ttl: Seconds | None = None,
-    ) -> LateStream[K_co, tuple[V_co, W | None], V_co | W]: ...
-    def lookup(
-        self,
-        name: str,
-        table: KeyedStream[K_co, W],
-        how: Literal["inner", "left"] = "left",
-        ttl: Seconds | None = None,
-    ) -> LateStream[K_co, tuple[V_co, Any], V_co | W]:
-        """Pairs ``(value, row)`` of each value and the latest value of ``table`` with its key, or None.
-
-        ``table`` is a keyed stream that changes slowly: its values bring about nothing themselves. Behind
-        ``event_time`` a value meets the row that was the latest at its own time. ``how="inner"`` leaves out
-        values without a row. ``ttl`` as for ``join``.
-        """
-        if how not in ("inner", "left"):
-            raise FlowUsageError(f'how is "inner" or "left", not {how!r}')
-        return self._join(name, table, ("lookup", how, 0), ttl)
-
-    def _join(
-        self, name: str, other: KeyedStream[K_co, W], described: tuple[str, str, int], ttl: Seconds | None
-    ) -> LateStream[K_co, Any, V_co | W]:
-        named_or_raise("join", name)
-        if not isinstance(other, KeyedStream):
-            raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
-        if ttl is not None and not self._timed:
-            raise FlowUsageError("ttl of a join needs times: put event_time before key_by")
-        right: KeyedStream[K_co, W] = KeyedStream(
-            [pipe.to_the_right() for pipe in other._pipes], other._placed, other._timed
-        )
-        life = None if ttl is None else nanos("ttl", ttl)
-        both = self.merge(right)._home()
-        results, late = both.join(name, (*described, life), self._timed, "fail")
-        return LateStream([results], self._timed, [late])
 
     def fold(
         self,

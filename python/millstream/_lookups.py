@@ -1,4 +1,8 @@
-"""``enrich_cached`` and ``inspect_debug``: looking things up, and looking at items."""
+"""``enrich_cached`` and ``inspect_debug``: looking things up, and looking at items.
+
+The engine has ``enrich_cached`` for Rust (`lookups.rs`). This one is a loop in Python: a question is an
+object that only the interpreter can hash and compare, so that native code would call back for each item.
+"""
 
 from __future__ import annotations
 

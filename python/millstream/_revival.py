@@ -46,6 +46,19 @@ def reviving(
     return made
 
 
+def reading(aliases: Aliases | None, migrate: Migrate | None) -> Callable[[], Any]:
+    """What is done with saved objects that no function of the step makes: values that were reduced or kept.
+
+    Those that are dataclasses get the fields that their class has gained.
+    """
+
+    def made() -> Any:
+        raise TypeError("no function of the step makes its state")
+
+    made.revival = Revival(None, None, aliases, migrate, False)  # type: ignore[attr-defined]
+    return made
+
+
 class Revival:
     """What is done with each state that was read. The engine reads the attributes ``aliases`` and
     ``plain``.
@@ -53,7 +66,7 @@ class Revival:
 
     def __init__(
         self,
-        make: Callable[[], Any],
+        make: Callable[[], Any] | None,
         kind: object,
         aliases: Aliases | None,
         migrate: Migrate | None,
@@ -86,17 +99,20 @@ class Revival:
                 f"it is of the class {type(state).__name__}, and the step has states of {wanted}: "
                 f"give the step migrate=, a function that makes a {wanted} of it"
             )
+        if self.make is None:
+            self.fill(state, set(getattr(type(state), "__dataclass_fields__", ())))
+            return state
         if self.fresh is MISSING:
             self.fresh = self.make()
             self.names = attributes(self.fresh)
         if type(state) is type(self.fresh) and not self.names <= vars_or_nothing(state):
-            self.fill(state)
+            self.fill(state, self.names)
         return state
 
-    def fill(self, state: Any) -> None:
+    def fill(self, state: Any, names: set[str]) -> None:
         """Gives a state what its class has gained."""
         fields = getattr(type(state), "__dataclass_fields__", {})
-        for name in sorted(self.names):
+        for name in sorted(names):
             if hasattr(state, name):
                 continue
             default = default_of(fields.get(name))

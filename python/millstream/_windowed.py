@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, overload
 
+from . import _revival
 from ._errors import FlowUsageError
 from ._flow import callable_or_raise
 from ._keyed import LateStream
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from ._flow import OnError
     from ._keyed import KeyedStream
+    from ._revival import Aliases, Migrate
     from ._types import A, Adds, Compares, R
     from .windows import Bounds, Window, Windowed, Windower
 
@@ -71,6 +73,14 @@ class Windows(Verbs, Generic[K_co, V_co]):
             raise FlowUsageError(f"{verb} over {self._window!r} needs merge=, which joins two accumulators")
         return merge
 
+    def _reviving(
+        self, init: Callable[[], Any], aliases: Aliases | None, migrate: Migrate | None
+    ) -> Callable[[], Any]:
+        """What is done with what was saved: accumulators, or values where they are kept for their order."""
+        if self._described.ordered:
+            return _revival.reading(aliases, migrate)
+        return _revival.reviving(init, init, aliases, migrate, strict=False)
+
     def count(self) -> LateStream[K_co, Windowed[int], V_co]:
         """How many values a window holds.
 
@@ -113,25 +123,40 @@ class Windows(Verbs, Generic[K_co, V_co]):
         """A list of the values."""
         return self._make("collect")
 
-    def reduce(self, f: Callable[[V_co, V_co], V_co]) -> LateStream[K_co, Windowed[V_co], V_co]:
-        """The values combined by ``f``, for which the order of the calls must not matter."""
+    def reduce(
+        self,
+        f: Callable[[V_co, V_co], V_co],
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+    ) -> LateStream[K_co, Windowed[V_co], V_co]:
+        """The values combined by ``f``, for which the order of the calls must not matter.
+
+        ``aliases`` and ``migrate`` as for ``fold``; ``aliases`` is a mapping from names to classes.
+        """
         callable_or_raise("reduce", f)
-        return self._make("reduce", f)
+        return self._make("reduce", f, None, None, None, _revival.reading(aliases, migrate))
 
     def fold(
         self,
         init: Callable[[], A],
         f: Callable[[A, V_co], A],
         merge: Callable[[A, A], A] | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> LateStream[K_co, Windowed[A], V_co]:
         """``acc = f(acc, value)`` from ``init()``.
 
         ``merge(acc, later)`` joins the accumulators of parts of a window: the panes of sliding windows, and
         sessions that turn out to be one. Windows with ``ordered=True`` do without.
+
+        ``aliases``, ``migrate``: what becomes of saved accumulators when their class has changed, as for
+        ``stateful``. With ``ordered=True`` the values are saved: both are for their class then, and
+        ``aliases`` is a mapping from names to classes.
         """
         callable_or_raise("fold", init)
         callable_or_raise("fold", f)
-        return self._make("functions", init, f, self._merge("fold", merge), None)
+        made = self._reviving(init, aliases, migrate)
+        return self._make("functions", init, f, self._merge("fold", merge), None, made)
 
     @overload
     def aggregate(
@@ -140,6 +165,8 @@ class Windows(Verbs, Generic[K_co, V_co]):
         add: Callable[[A, V_co], A],
         merge: Callable[[A, A], A] | None = None,
         result: None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> LateStream[K_co, Windowed[A], V_co]: ...
     @overload
     def aggregate(
@@ -149,6 +176,8 @@ class Windows(Verbs, Generic[K_co, V_co]):
         merge: Callable[[A, A], A] | None = None,
         *,
         result: Callable[[A, Bounds], R],
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> LateStream[K_co, Windowed[R], V_co]: ...
     @overload
     def aggregate(
@@ -157,6 +186,8 @@ class Windows(Verbs, Generic[K_co, V_co]):
         add: Callable[[A, V_co], A],
         merge: Callable[[A, A], A] | None,
         result: Callable[[A, Bounds], R],
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> LateStream[K_co, Windowed[R], V_co]: ...
     def aggregate(
         self,
@@ -164,10 +195,13 @@ class Windows(Verbs, Generic[K_co, V_co]):
         add: Callable[[A, V_co], A],
         merge: Callable[[A, A], A] | None = None,
         result: Callable[[A, Bounds], Any] | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> LateStream[K_co, Any, V_co]:
         """As ``fold``; ``result(acc, bounds)`` makes the result, knowing from when to when a window goes."""
         callable_or_raise("aggregate", initial)
         callable_or_raise("aggregate", add)
         if result is not None:
             callable_or_raise("result=", result)
-        return self._make("functions", initial, add, self._merge("aggregate", merge), result)
+        made = self._reviving(initial, aliases, migrate)
+        return self._make("functions", initial, add, self._merge("aggregate", merge), result, made)

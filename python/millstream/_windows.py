@@ -24,15 +24,20 @@ def checked_or_raise(
         )
     if early is not None and (not isinstance(early, int) or early < 1):
         raise FlowUsageError(f"early is a number of values, 1 or more, not {early!r}")
-    if watermark not in ("partition", "key"):
-        raise FlowUsageError(f'watermark is "partition" or "key", not {watermark!r}')
-    if watermark == "partition" and (lateness != 0 or patience is not None):
-        raise FlowUsageError('lateness and patience of a window need watermark="key"; event_time has its own')
+    watermark_or_raise("a window", watermark, lateness, patience)
     if isinstance(window, Window) and window._kind == "count":
         if watermark == "key":
             raise FlowUsageError("windows that count have no watermark")
         return False
     return True
+
+
+def watermark_or_raise(what: str, watermark: object, lateness: object, patience: object) -> None:
+    """Raises for what is no watermark, and for options that only a watermark of each key has."""
+    if watermark not in ("partition", "key"):
+        raise FlowUsageError(f'{what}: watermark is "partition" or "key", not {watermark!r}')
+    if watermark == "partition" and (lateness != 0 or patience is not None):
+        raise FlowUsageError(f'lateness and patience of {what} need watermark="key"; event_time has its own')
 
 
 def per_key(watermark: str, lateness: Seconds, patience: Seconds | None) -> tuple[int, int | None] | None:

@@ -25,13 +25,14 @@ __all__ = ["Bounds", "Window", "Windowed", "Windower", "count", "session", "slid
 
 
 class Bounds(NamedTuple):
-    """From when to when a window goes, in seconds.
+    """From when to when a window goes: in seconds, or as datetimes in UTC where event times were datetimes.
 
     Of windows that count these are the least and the greatest time of their values, None without times.
     """
 
-    start: float | None
-    end: float | None
+    # A float, a datetime or None. The type of a stream does not tell which.
+    start: Any
+    end: Any
     early: bool
     """True for a result so far, of a window that is still open."""
 
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     class Windowed(NamedTuple, Generic[V_co]):
         """A result with the window that it is of; see :class:`Bounds`."""
 
-        start: float | None
-        end: float | None
+        start: Any
+        end: Any
         value: V_co
         early: bool = False
 
@@ -51,8 +52,8 @@ else:
     class Windowed(NamedTuple):
         """A result with the window that it is of; see :class:`Bounds`."""
 
-        start: float | None
-        end: float | None
+        start: Any
+        end: Any
         value: Any
         early: bool = False
 

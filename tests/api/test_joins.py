@@ -157,3 +157,120 @@ def test_mistakes_are_told() -> None:
     for make, says in cases:
         with pytest.raises(ms.FlowUsageError, match=says):
             make()
+
+
+def slow_device(**options: Any) -> tuple[list[Any], list[Any]]:
+    """Pairs and late values where the items of the key ``b`` are far behind those of ``a``."""
+    flow, out, late = ms.Flow("slow device"), ms.testing.collect(), ms.testing.collect()
+
+    def timed(name: str, items: list[tuple[str, int]]) -> ms.KeyedStream[str, int]:
+        times = flow.source(name, ms.testing.items(items)).event_time(lambda item: item[1])
+        return times.key_by(lambda item: item[0]).map(lambda item: item[1])
+
+    left = timed("left", [("a", 500), ("b", 3), ("b", 9)])
+    right = timed("right", [("a", 501), ("b", 4), ("b", 20)])
+    pairs = left.join("near", right, **options)
+    pairs.sink("out", out)
+    pairs.late.sink("late", late)
+    ms.run(flow)
+    return sorted(out, key=str), sorted(late)
+
+
+@pytest.mark.parametrize("how", [{"within": 2}, {}, {"ttl": 50}])
+def test_a_join_goes_by_the_watermark_of_the_key(how: dict[str, Any]) -> None:
+    by_partition, late = slow_device(**how)
+    assert late == [("b", 3), ("b", 4), ("b", 9), ("b", 20)]
+    assert by_partition == [("a", (500, 501))]
+    by_key, late = slow_device(**how, watermark="key", lateness=30)
+    assert late == []
+    assert by_key == slow_device_alone(**how)
+
+
+def slow_device_alone(**how: Any) -> list[Any]:
+    """The same with each key in a flow of its own, where nothing is late."""
+    pairs = []
+    for key, lefts, rights in [("a", [500], [501]), ("b", [3, 9], [4, 20])]:
+        flow, out = ms.Flow("alone"), ms.testing.collect()
+
+        def timed(name: str, items: list[int]) -> ms.KeyedStream[str, int]:
+            source = flow.source(name, ms.testing.items(items))  # noqa: B023
+            return source.event_time(float).key_by(lambda item: key)  # noqa: B023
+
+        timed("left", lefts).join("near", timed("right", rights), **how).sink("out", out)
+        ms.run(flow)
+        pairs += out
+    return sorted(pairs, key=str)
+
+
+def test_a_late_value_is_one_that_is_behind_its_own_key() -> None:
+    flow, out, late = ms.Flow("late"), ms.testing.collect(), ms.testing.collect()
+
+    def timed(name: str, items: list[int]) -> ms.KeyedStream[str, int]:
+        times = flow.source(name, ms.testing.items(items, 1)).event_time(float, lateness=100)
+        return times.key_by(lambda item: "k")
+
+    # Whichever stream is read faster: 12 comes after 40, and 10 and 30 are not that far behind.
+    left, right = timed("left", [10, 40, 12]), timed("right", [30])
+    pairs = left.join("near", right, within=10, watermark="key", lateness=25, patience=1000)
+    pairs.values().sink("out", out)
+    pairs.late.values().sink("late", late)
+    ms.run(flow)
+    assert (out, late) == ([(40, 30)], [12])
+
+
+def test_joins_within_windows_and_lookups_go_by_the_watermark_of_the_key_too() -> None:
+    pairs, late = slow_device(window=ms.windows.tumbling(10), watermark="key", lateness=30)
+    assert late == []
+    assert [(key, pair.start, pair.value) for key, pair in pairs] == [
+        ("a", 500, (500, 501)),
+        ("b", 0, (3, 4)),
+        ("b", 0, (9, 4)),
+    ]
+
+
+def test_a_watermark_that_a_join_cannot_have_is_refused_by_its_name() -> None:
+    flow = ms.Flow("no times")
+    one = flow.source("one", ms.testing.items([1])).key_by(lambda item: item)
+    two = flow.source("two", ms.testing.items([1])).key_by(lambda item: item)
+    with pytest.raises(ms.FlowUsageError, match='join "pairs" needs times: put event_time'):
+        one.join("pairs", two, watermark="key")
+    with pytest.raises(ms.FlowUsageError, match='join "rows" needs times'):
+        one.lookup("rows", two, watermark="key")
+    with pytest.raises(ms.FlowUsageError, match='the join "pairs": watermark is "partition" or "key"'):
+        one.join("pairs", two, watermark="item")  # type: ignore[call-overload]
+    with pytest.raises(ms.FlowUsageError, match='patience of the join "pairs" need watermark="key"'):
+        one.join("pairs", two, lateness=5)
+
+
+@pytest.mark.parametrize("how", [{"within": 2}, {"ttl": 500}, {"window": ms.windows.tumbling(10)}])
+def test_a_crash_changes_nothing_of_a_join_by_the_watermark_of_the_key(how: dict[str, Any]) -> None:
+    flow = ms.Flow("crashes")
+
+    def timed(name: str, step: int) -> ms.KeyedStream[int, int]:
+        times = flow.source(name, ms.testing.items(range(0, 60, step), 4)).event_time(float)
+        return times.key_by(lambda time: time % 2)
+
+    pairs = timed("left", 3).join("pairs", timed("right", 5), "left", watermark="key", lateness=60, **how)
+    pairs.sink("out", ms.testing.collect())
+    assert ms.testing.crash_everywhere(flow) > 6
+
+
+@pytest.mark.parametrize(
+    "how", [{"window": ms.windows.tumbling(10)}, {"within": 2}, {}, {"window": ms.windows.session(5)}]
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_late_values_that_nobody_reads_are_told_once(
+    how: dict[str, Any], workers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    flow = ms.Flow("late")
+
+    def timed(name: str) -> ms.KeyedStream[int, int]:
+        times = flow.source(name, ms.testing.items([50, 3, 4, 60, 5], 1)).event_time(float)
+        return times.key_by(lambda time: time % 2)
+
+    timed("left").join("pairs", timed("right"), **how).sink("out", ms.testing.collect())
+    with caplog.at_level("WARNING"):
+        report = ms.run(flow, workers=workers)
+    told = [record.getMessage() for record in caplog.records if "too late" in record.getMessage()]
+    assert report.step("pairs")["late"] == 6
+    assert len(told) == 1 and 'step "pairs"' in told[0] and "`late`" in told[0]

@@ -14,6 +14,7 @@ use crate::batch::{Batch, Data};
 use crate::control::lock;
 use crate::error::{Failure, FlowError};
 use crate::graph::{Graph, Mistake, NodeId, Outlet};
+use crate::letters::Letters;
 use crate::push::{Context, Push};
 use crate::recovery::TimeMark;
 use crate::stream::{Making, Pipe, Stream};
@@ -106,12 +107,15 @@ pub trait Assign<I, O>: 'static {
     fn pause(&mut self, _: &mut PartitionTime, _: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
-    /// All input has been seen.
-    ///
-    /// # Errors
-    /// As for `assign`.
-    fn close(&mut self, _cx: &mut Context) -> Result<(), Failure> {
-        Ok(())
+}
+
+impl TimeSource {
+    /// How far behind the latest item of its partition an item may be.
+    fn lateness(self) -> i64 {
+        match self {
+            TimeSource::Event(how) => how.lateness,
+            TimeSource::Processing | TimeSource::Clock => 0,
+        }
     }
 }
 
@@ -125,6 +129,7 @@ struct Assigner<O, A> {
     output: O,
     partitions: Vec<PartitionTime>,
     joined: Watermark,
+    letters: Letters,
     next: Box<dyn Push<O>>,
 }
 
@@ -233,12 +238,13 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
     }
     fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
         self.note(cx);
+        self.letters.prepare(self.node, epoch, cx)?;
         self.next.epoch(epoch, cx)
     }
     fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
         cx.current = self.node;
         self.note(cx);
-        self.assign.close(cx)?;
+        self.letters.close(self.node, epoch, cx)?;
         if !cx.suspended()
             && let Some(mark) = self.join(cx)
         {
@@ -278,7 +284,9 @@ impl<B: Batch> Pipe<B> {
         let outlet = Outlet::<O>::new();
         let after = outlet.clone();
         self.outlet.read_by(Arc::new(move |segment| {
-            let assign = make(&Making::new(node, segment))?;
+            let making = Making::new(node, segment);
+            let assign = make(&making)?;
+            let letters = making.letters();
             let partitions = segment.partitions().map(|(partition, name)| {
                 let name = match nth {
                     0 => name.to_owned(),
@@ -286,10 +294,7 @@ impl<B: Batch> Pipe<B> {
                 };
                 PartitionTime {
                     partition,
-                    lateness: match source {
-                        TimeSource::Event(how) => how.lateness,
-                        TimeSource::Processing | TimeSource::Clock => 0,
-                    },
+                    lateness: source.lateness(),
                     watermark: segment.watermark(origin, &name),
                     name,
                     heard: BEFORE_ALL,
@@ -310,6 +315,7 @@ impl<B: Batch> Pipe<B> {
                 output: O::default(),
                 partitions,
                 joined: Watermark::UNKNOWN,
+                letters,
                 next,
             });
             Ok(assigner)

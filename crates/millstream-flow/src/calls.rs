@@ -150,9 +150,11 @@ impl<T: Data> Stream<T> {
         }
         drop(graph);
         let (calls, f) = (Arc::new(calls), Arc::new(f));
-        self.step("map_async", name, move |making| {
+        let on_error = calls.on_error.clone();
+        let made = self.step("map_async", name, move |making| {
             Calling::make(&calls, &f, making).map(WithoutKeys::new)
-        })
+        });
+        made.settles_by(&on_error)
     }
 }
 
@@ -170,8 +172,10 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
             self.mistake(mistake);
         }
         let (calls, f) = (Arc::new(calls), Arc::new(f));
-        self.keep_anywhere("map_async", name, move |making| {
+        let on_error = calls.on_error.clone();
+        let made = self.keep_anywhere("map_async", name, move |making| {
             Calling::make(&calls, &f, making).map(ByKey)
-        })
+        });
+        made.settles_by(&on_error)
     }
 }

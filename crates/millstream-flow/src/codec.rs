@@ -14,7 +14,7 @@ use crate::durable::Kind;
 use crate::error::{Cause, shorten};
 use crate::framing::Frames;
 use crate::overlap::Output;
-use crate::policy::{OnError, Policy};
+use crate::policy::OnError;
 use crate::poller::Io;
 use crate::sink::{Sink, Token, Writer};
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
@@ -89,8 +89,6 @@ where
         Ok(Box::new(DecodedPartition {
             inner: self.source.open_at(partition, resume, place, io)?,
             decode: Arc::clone(&self.decode),
-            on_error: self.on_error.clone(),
-            policy: None,
             frames: Frames::default(),
         }))
     }
@@ -99,6 +97,9 @@ where
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         self.source.begin(run)
+    }
+    fn on_error(&self) -> OnError {
+        self.on_error.clone()
     }
     fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<Vec<T>>>> {
         let decoded = |source| -> Arc<dyn Source<Vec<T>>> {
@@ -115,33 +116,17 @@ where
 struct DecodedPartition<F> {
     inner: Box<dyn Partition<Frames>>,
     decode: Arc<F>,
-    on_error: OnError,
-    policy: Option<Policy>,
     frames: Frames,
 }
 
 impl<F> DecodedPartition<F> {
-    /// The policy, opened on the worker that reads the partition.
-    fn policy(&mut self, events: &Events<'_>) -> Result<&mut Policy, Cause> {
-        if self.policy.is_none() {
-            let step = &events.cx.metrics[events.node].name;
-            let (worker, control) = (events.cx.worker, &events.cx.control);
-            let policy = Policy::open(&self.on_error, events.node, step, worker, control)?;
-            self.policy = Some(policy);
-        }
-        self.policy
-            .as_mut()
-            .ok_or_else(|| "the policy is not open".into())
-    }
-
-    fn poison(&mut self, index: usize, cause: Cause, events: &mut Events<'_>) -> Result<(), Cause> {
+    fn poison(&self, index: usize, cause: Cause, events: &mut Events<'_>) -> Result<(), Cause> {
         let offset = self.frames.offset + u64::from(self.frames.spans[index].0);
         let frame = self.frames.get(index);
         let text = shorten(&String::from_utf8_lossy(frame));
         let length = frame.len();
         let item = format!("frame of {length} bytes at offset {offset}: {text:?}");
-        let policy = self.policy(events)?;
-        Ok(policy.settle(None, Some(item), cause, events.cx)?)
+        events.poison(Some(item), cause)
     }
 }
 
@@ -162,9 +147,6 @@ where
                     Err(error) => self.poison(index, error.into(), events)?,
                 }
             }
-        }
-        if let (Next::End, Some(policy)) = (next, &mut self.policy) {
-            policy.close(events.cx)?;
         }
         Ok(next)
     }

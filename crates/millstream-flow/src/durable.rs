@@ -45,6 +45,7 @@ use std::time::Duration;
 use crate::control::lock;
 use crate::error::Cause;
 use crate::framing::Frames;
+use crate::policy::OnError;
 use crate::poller::Io;
 use crate::source::{Beginning, Partition, Position, Recording, Source};
 
@@ -110,6 +111,9 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     }
     fn batch_size_max(&self) -> Option<usize> {
         self.source.batch_size_max()
+    }
+    fn on_error(&self) -> OnError {
+        self.source.on_error()
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         let recorder = Arc::new(Recorder::begin(

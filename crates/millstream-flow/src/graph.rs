@@ -14,8 +14,9 @@ use crate::control::lock;
 use crate::error::{Cause, FlowError};
 use crate::overlap::Files;
 use crate::push::{Push, Tee};
-use crate::recovery::{Codecs, Sinks, Sources};
+use crate::recovery::{Codecs, SinkOf, Sinks, Sources, WriterId};
 use crate::segment::{SegmentBuild, WorkerBuild};
+use crate::sink::{Settled, Sink};
 
 /// The number of a node in its flow.
 pub(crate) type NodeId = usize;
@@ -106,6 +107,19 @@ impl Graph {
         id
     }
 
+    /// The dead letters of a step go to `sink`.
+    pub(crate) fn dead_letters<D: 'static>(&mut self, node: NodeId, sink: &Arc<dyn Sink<D>>) {
+        let own = Arc::as_ptr(sink).cast::<()>() as usize;
+        self.sinks.0.push(SinkOf {
+            writer: WriterId {
+                node,
+                dead_letters: true,
+            },
+            identity: Some(sink.identity().unwrap_or(own)),
+            settle: Arc::new(Settled(Arc::clone(sink))),
+        });
+    }
+
     /// Gives a node another name.
     pub(crate) fn rename(&mut self, id: NodeId, name: &str) {
         name.clone_into(&mut self.nodes[id].name);
@@ -144,11 +158,12 @@ impl Graph {
             None => {}
         }
         let mut names = HashSet::new();
-        match self.nodes.iter().find(|node| !names.insert(&node.name)) {
-            Some(node) => Err(FlowError::DuplicateName {
-                flow,
-                name: node.name.clone(),
-            }),
+        let nodes = self.nodes.iter().map(|node| node.name.clone());
+        let letters = self.sinks.0.iter().map(|sink| sink.writer);
+        let letters = letters.filter(|writer| writer.dead_letters);
+        let mut all = nodes.chain(letters.map(|writer| writer.name(&self.nodes)));
+        match all.find(|name| !names.insert(name.clone())) {
+            Some(name) => Err(FlowError::DuplicateName { flow, name }),
             None => Ok(()),
         }
     }

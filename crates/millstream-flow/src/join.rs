@@ -24,6 +24,7 @@
 //! # Ok::<(), millstream_flow::FlowError>(())
 //! ```
 
+mod all;
 mod saved;
 mod windowed;
 
@@ -37,7 +38,8 @@ use crate::keyed::KeyedStream;
 use crate::recovery::{BoxedCodec, Codecs};
 use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::{NEVER, Timed, nanos};
-use crate::window::Outcome;
+use crate::window::{ByKey, Outcome, PerKey};
+pub use all::{Insert, JoinAll, Others, Row};
 use saved::JoiningCodec;
 pub use windowed::{Sides, WindowPairs};
 
@@ -77,6 +79,7 @@ pub struct Join {
     partners: Partners,
     how: How,
     ttl: Option<i64>,
+    per_key: Option<PerKey>,
 }
 
 impl Join {
@@ -85,6 +88,7 @@ impl Join {
             partners,
             how,
             ttl: None,
+            per_key: None,
         }
     }
 
@@ -119,6 +123,48 @@ impl Join {
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(nanos(ttl));
         self
+    }
+
+    /// Goes by a watermark of each key: an item is late only if its own key has had one, of either stream, that is more than
+    /// `lateness` later, and takes its turn once its key has had one that much later.
+    ///
+    /// `patience`: the watermark of a key that is silent follows that of the partitions, so far behind it. Without, what waits
+    /// for its turn or for a partner waits until the key has later items or the input ends, and `ttl` counts from there. See
+    /// [`Window::per_key`](crate::Window::per_key).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::join::Join;
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("slow device"), testing::Collected::new());
+    /// let timed = |name, items: [(char, i64); 3]| {
+    ///     let items = flow.source(name, testing::items(items));
+    ///     items.event_time(|item| item.1, EventTime::default()).key_by(|item| item.0)
+    /// };
+    /// // The items of 'b' are behind those of 'a', and not late.
+    /// let left = timed("left", [('a', 50), ('b', 3), ('b', 9)]);
+    /// let right = timed("right", [('a', 51), ('b', 4), ('b', 20)]);
+    /// let near = Join::within(Duration::from_nanos(2)).per_key(Duration::from_nanos(30), None);
+    /// left.join("near", &right, near).results.values()
+    ///     .filter_map(|pair| Some((pair.value.0?.1, pair.value.1?.1)))
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// let mut pairs = out.take();
+    /// pairs.sort();
+    /// assert_eq!(pairs, [(3, 4), (50, 51)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    #[must_use]
+    pub fn per_key(mut self, lateness: Duration, patience: Option<Duration>) -> Self {
+        self.per_key = Some(PerKey::new(lateness, patience));
+        self
+    }
+
+    /// How the watermark of a key follows, if there is one.
+    #[must_use]
+    pub fn by_key(&self) -> Option<PerKey> {
+        self.per_key
     }
 }
 
@@ -336,7 +382,9 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
         let behind = held.waiting.iter().rev();
         let behind = behind.take_while(|other| (other.time, is_left(&other.value)) > turn);
         let place = held.waiting.len() - behind.count();
-        held.waiting.insert(place, item);
+        // At its turn time has just come to it. What the watermark was when it came may depend on the other stream.
+        let watermark = item.time;
+        held.waiting.insert(place, Timed { watermark, ..item });
         Ok(())
     }
 
@@ -422,9 +470,15 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
         let left = self.map(|item| item.map(Side::Left));
         let both = left.merge(&[right.map(|item| item.map(Side::Right))]);
         let called = name.to_owned();
-        let (results, late) = both.keep_timed("join", name, move || {
-            KeyedStep::new(&called, false, JoinLogic::new(join, true, Both))
-        });
+        let logic = move || JoinLogic::new(join, true, Both);
+        let (results, late) = match join.per_key {
+            None => both.keep_timed("join", name, move || {
+                KeyedStep::new(&called, false, logic())
+            }),
+            Some(how) => both.keep_timed("join", name, move || {
+                KeyedStep::new(&called, false, ByKey::new(logic(), how))
+            }),
+        };
         Outcome { results, late }
     }
 }

@@ -97,14 +97,14 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     }
 
     /// The items as one stream, wherever they are.
-    fn joined(&self) -> Stream<(K, V)> {
+    pub(crate) fn joined(&self) -> Stream<(K, V)> {
         match self.parts.as_slice() {
             [only] => only.clone(),
             _ => self.placed(),
         }
     }
 
-    fn with<U: Data>(&self, stream: Stream<(K, U)>) -> KeyedStream<K, U> {
+    pub(crate) fn with<U: Data>(&self, stream: Stream<(K, U)>) -> KeyedStream<K, U> {
         KeyedStream {
             parts: vec![stream],
             placed: self.placed || self.parts.len() > 1,
@@ -269,6 +269,15 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         }
     }
 
+    /// Announces where the dead letters of the step go that this stream comes out of.
+    pub(crate) fn settles_by(self, on_error: &OnError) -> Self {
+        let parts = self.parts.into_iter();
+        KeyedStream {
+            parts: parts.map(|part| part.settles_by(on_error)).collect(),
+            placed: self.placed,
+        }
+    }
+
     /// Joins a step that keeps state for each key.
     pub(crate) fn keep<U: Data, S: Step<Vec<(K, V)>, Vec<(K, U)>>>(
         &self,
@@ -344,7 +353,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         I: IntoIterator<Item = U>,
         E: Into<Cause>,
     {
-        let (init, f) = (Arc::new(init), Arc::new(f));
+        let (init, f, settles) = (Arc::new(init), Arc::new(f), on_error.clone());
         let placed = self.placed();
         lock(&placed.graph).demand_name("stateful", name);
         let stream = placed.step("stateful", name, move |making| {
@@ -361,7 +370,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
             })
         });
         KeyedStream {
-            parts: vec![stream],
+            parts: vec![stream.settles_by(&settles)],
             placed: true,
         }
     }
@@ -594,12 +603,6 @@ where
             }
         }
         Ok(())
-    }
-    fn end(&mut self, _: &mut Vec<(K, U)>, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
     }
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
         self.states.save(&cx.step_name(), changes)

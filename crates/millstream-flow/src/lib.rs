@@ -31,6 +31,8 @@ pub mod join;
 pub mod journals;
 pub mod key;
 pub mod keyed;
+pub mod letters;
+pub mod lookups;
 pub mod metrics;
 pub mod numbered;
 pub mod overlap;

@@ -3,10 +3,11 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::control::Control;
 use crate::error::{Cause, Failure, FlowError, shorten};
+use crate::letters::{DeadLetters, unwritten};
 use crate::push::Context;
-use crate::sink::{Sink, Writer};
+use crate::sink::Sink;
+use crate::stream::Making;
 
 /// An item that a step failed on, as text, with what the step said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,10 +47,6 @@ impl OnError {
     }
 }
 
-fn unwritten(cause: &Cause) -> Cause {
-    format!("the dead letter could not be written: {cause}").into()
-}
-
 /// Failures of which each step tells on standard error; more are only counted.
 const TOLD_MAX: u64 = 10;
 
@@ -57,39 +54,21 @@ const TOLD_MAX: u64 = 10;
 pub struct Policy {
     node: usize,
     skips: bool,
-    dead: Option<Box<dyn Writer<Vec<DeadLetter>>>>,
+    dead: Option<DeadLetters<Vec<DeadLetter>>>,
 }
 
 impl Policy {
-    /// Opens a policy for the step `node`, which is named `step`, on one worker.
+    /// Opens a policy for the step that is being made.
     ///
     /// # Errors
     /// The dead-letter sink cannot be opened.
-    pub fn open(
-        policy: &OnError,
-        node: usize,
-        step: &str,
-        worker: usize,
-        control: &Arc<Control>,
-    ) -> Result<Self, FlowError> {
+    pub(crate) fn open(policy: &OnError, making: &Making<'_>) -> Result<Self, FlowError> {
         let dead = match policy {
-            OnError::DeadLetter(sink) => {
-                let what = || format!("dead letters of \"{step}\" ({})", sink.describe());
-                let opened = match control.rehearsal() {
-                    Some(rehearsal) => rehearsal
-                        .dead_letters(step, &**sink)
-                        .and_then(|instead| instead.open(worker, control)),
-                    None => sink.open(worker, control),
-                };
-                Some(opened.map_err(|cause| FlowError::Open {
-                    what: what(),
-                    cause,
-                })?)
-            }
+            OnError::DeadLetter(sink) => Some(making.dead_letters(&**sink)?),
             _ => None,
         };
         Ok(Policy {
-            node,
+            node: making.node,
             skips: !matches!(policy, OnError::Fail),
             dead,
         })
@@ -125,7 +104,7 @@ impl Policy {
                 "skipped: {failure}"
             );
         }
-        if let Some(dead) = &mut self.dead {
+        if let Some(dead) = &self.dead {
             let error = failure.to_string();
             let letter = DeadLetter {
                 step: failure.step.clone(),
@@ -133,8 +112,7 @@ impl Policy {
                 item,
                 error,
             };
-            dead.write_batch(&mut vec![letter])
-                .and_then(|()| dead.flush())
+            dead.write(&mut vec![letter])
                 .map_err(|cause| Failure::new(failure.step, unwritten(&cause)))?;
         }
         Ok(())
@@ -153,18 +131,5 @@ impl Policy {
     ) -> Result<(), Failure> {
         let key = key.map(|key| format!("{key:?}"));
         self.settle(key, Some(format!("{item:?}")), cause, cx)
-    }
-
-    /// Closes the dead-letter sink.
-    ///
-    /// # Errors
-    /// What the sink says.
-    pub fn close(&mut self, cx: &Context) -> Result<(), Failure> {
-        match &mut self.dead {
-            Some(dead) => dead.close().map(drop).map_err(|cause| {
-                Failure::new(cx.metrics[self.node].name.clone(), unwritten(&cause))
-            }),
-            None => Ok(()),
-        }
     }
 }

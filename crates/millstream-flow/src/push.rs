@@ -7,6 +7,7 @@ use crate::batch::Batch;
 use crate::clock::{Clock, now_ns};
 use crate::control::{Control, Phase};
 use crate::error::{Failure, FlowError};
+use crate::letters::Letters;
 use crate::metrics::StepMetrics;
 use crate::pace::{Pace, Slow};
 use crate::recovery::{Changes, Keeping, Restore};
@@ -292,6 +293,7 @@ pub(crate) struct Joined<O, S> {
     pub(crate) node: usize,
     pub(crate) step: S,
     pub(crate) output: O,
+    pub(crate) letters: Letters,
     pub(crate) next: Box<dyn Push<O>>,
 }
 
@@ -326,6 +328,7 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
             cx.current = self.node;
         }
         self.save(cx)?;
+        self.letters.prepare(self.node, epoch, cx)?;
         self.next.epoch(epoch, cx)
     }
     fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
@@ -338,6 +341,7 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
             self.step.end(&mut self.output, cx)?;
             self.send(cx)?;
         }
+        self.letters.close(self.node, epoch, cx)?;
         self.next.end(epoch, cx)
     }
 }

@@ -14,7 +14,9 @@ use crate::batch::Batch;
 use crate::clock::now_ns;
 use crate::error::{Cause, Failure, FlowError};
 use crate::graph::{Node, NodeId, Outlet, Root, open_error};
+use crate::letters::Letters;
 use crate::pace::Pace;
+use crate::policy::Policy;
 use crate::poller::Io;
 use crate::push::{Context, Push};
 use crate::recovery::Standing;
@@ -22,6 +24,7 @@ use crate::segment::{
     Capabilities, Epoch, Feed, WorkerBuild, end_epoch, finish, report, rest, segment, tick, turn,
 };
 use crate::source::{Events, Next, Partition, Source};
+use crate::stream::Making;
 
 /// The root of a source.
 pub(crate) fn source_root<B: Batch>(
@@ -37,13 +40,11 @@ pub(crate) fn source_root<B: Batch>(
             build.scope.activator_for(builder.operator_info().address),
             (build.worker, build.workers),
         );
-        let (opened, feeding) = open(build, &this, &source, &io);
-        let (lockstep, unbounded) = {
-            let cx = build.context.borrow();
-            (cx.lockstep(), cx.unbounded())
-        };
-        let feed = feed(feeding, opened.as_deref().unwrap_or_default());
-        let (partitions, made) = segment(build, builder, &outlet, feed, opened)?;
+        let (opened, feeding) = open(build, node, &source, &io);
+        let lockstep = build.context.borrow().lockstep();
+        let unbounded = build.context.borrow().unbounded();
+        let feed = feed(feeding, opened.as_ref().ok());
+        let ((partitions, policy, letters), made) = segment(build, builder, &outlet, feed, opened)?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         build
             .sources
@@ -70,6 +71,8 @@ pub(crate) fn source_root<B: Batch>(
             epoch: 0,
             closed: Vec::new(),
             capabilities: Rc::clone(&capabilities),
+            policy,
+            letters,
         };
         let context = Rc::clone(&build.context);
         let hold = build.hold.clone();
@@ -96,32 +99,43 @@ pub(crate) fn source_root<B: Batch>(
 }
 
 /// What a source gives to its chain on this worker.
-fn feed<B>(workers: usize, opened: &[Open<B>]) -> Feed {
-    let partitions = opened.iter().map(|open| (open.index, open.name.clone()));
+fn feed<B>(workers: usize, opened: Option<&Opened<B>>) -> Feed {
+    let opened = opened.into_iter().flat_map(|(partitions, ..)| partitions);
+    let partitions = opened.map(|open| (open.index, open.name.clone()));
     Feed {
         workers,
         partitions: partitions.collect(),
     }
 }
 
+/// The partitions of a source on a worker, and what becomes of its bad input.
+type Opened<B> = (Vec<Open<B>>, Policy, Letters);
+
 /// Opens a source, or what stands in for it in a rehearsal.
 fn open<B: Batch>(
     build: &WorkerBuild<'_, '_>,
-    this: &Node,
+    node: NodeId,
     source: &Arc<dyn Source<B>>,
     io: &Io,
-) -> (Result<Vec<Open<B>>, FlowError>, usize) {
+) -> (Result<Opened<B>, FlowError>, usize) {
+    let this = &build.nodes[node];
     let control = Arc::clone(&build.context.borrow().control);
     let instead = match control.rehearsal() {
         Some(rehearsal) => rehearsal.source_for(this, source),
         None => Ok(None),
     };
-    let source = match &instead {
-        Ok(instead) => instead.as_ref().unwrap_or(source),
-        Err(_) => return (instead.map(|_| Vec::new()), 0),
+    let source = match instead {
+        Ok(instead) => instead.unwrap_or_else(|| Arc::clone(source)),
+        Err(error) => return (Err(error), 0),
     };
-    let (opened, feeding) = open_partitions(build, this, &**source, io);
-    (opened.map_err(|cause| open_error(this, cause)), feeding)
+    let (opened, feeding) = open_partitions(build, this, &*source, io);
+    let opened = opened.map_err(|cause| open_error(this, cause));
+    let making = Making::of(node, build.nodes, &build.context.borrow());
+    let opened = opened.and_then(|partitions| {
+        let policy = making.policy(&source.on_error())?;
+        Ok((partitions, policy, making.letters()))
+    });
+    (opened, feeding)
 }
 
 /// Opens the partitions of a source that this worker reads, where they stood if the run resumes; and says
@@ -204,6 +218,9 @@ struct Reader<B> {
     /// Where the partitions stood that have ended.
     closed: Vec<Standing>,
     capabilities: Capabilities,
+    /// What becomes of input of which no item can be made.
+    policy: Policy,
+    letters: Letters,
 }
 
 impl<B: Batch> Reader<B> {
@@ -335,6 +352,7 @@ impl<B: Batch> Reader<B> {
     fn keep_up(&mut self, cx: &mut Context) -> Result<(), Failure> {
         if cx.control.epoch() > self.epoch {
             self.note_positions(cx)?;
+            self.letters.prepare(self.node, self.epoch, cx)?;
             let (chain, epoch) = (&mut *self.chain, &mut self.epoch);
             end_epoch(self.node, chain, epoch, &self.capabilities, cx)?;
             self.has_read = false;
@@ -356,6 +374,7 @@ impl<B: Batch> Reader<B> {
     fn finish(&mut self, cx: &mut Context) -> Result<(), Failure> {
         self.ended = true;
         cx.live.clear();
+        self.letters.close(self.node, self.epoch, cx)?;
         finish(self.node, &mut *self.chain, self.epoch, cx)
     }
 
@@ -418,6 +437,7 @@ impl<B: Batch> Reader<B> {
                 cx,
                 node: self.node,
                 limit: room,
+                policy: &mut self.policy,
             };
             let next = self.partitions[index]
                 .input

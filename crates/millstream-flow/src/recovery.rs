@@ -41,6 +41,7 @@ mod of_worker;
 pub mod pack;
 mod record;
 mod resume;
+mod sinks;
 mod store;
 
 use std::path::{Path, PathBuf};
@@ -56,7 +57,8 @@ pub(crate) use commit::Committer;
 pub use of_worker::OfWorker;
 pub use record::{Changes, REMOVED};
 pub use resume::Restore;
-pub(crate) use resume::{Begun, Parts, Resume, Sinks, Sources, resume};
+pub(crate) use resume::{Begun, Parts, Resume, Sources, resume};
+pub(crate) use sinks::{SinkOf, Sinks, WriterId, dead_letters_of};
 
 use crate::graph::NodeId;
 
@@ -182,7 +184,7 @@ pub(crate) struct Part {
     /// The keys that changed, as records.
     pub(crate) changes: Vec<Vec<u8>>,
     /// What the sinks have prepared.
-    pub(crate) tokens: Vec<(NodeId, Vec<u8>)>,
+    pub(crate) tokens: Vec<(WriterId, Vec<u8>)>,
     /// The next moment in processing time that the operator waits for.
     pub(crate) deadline: i64,
 }

@@ -40,8 +40,9 @@ use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
 use crate::graph::{Node, open_error};
 use crate::overlap::Output;
+use crate::policy::OnError;
 use crate::poller::Io;
-use crate::recovery::{Sinks, Sources, Told};
+use crate::recovery::{SinkOf, Sinks, Sources, Told, dead_letters_of};
 use crate::replay::{Conductor, Replay, Stage};
 use crate::sink::{Sink, Token, Writer};
 use crate::source::{Beginning, Partition, Position, Recording, Source};
@@ -217,7 +218,7 @@ impl Rehearsal {
         step: &str,
         own: &dyn Sink<B>,
     ) -> Result<Arc<dyn Sink<B>>, Cause> {
-        self.sink_for(&format!("{step}.dead_letters"), own)
+        self.sink_for(&dead_letters_of(step), own)
     }
 
     /// A stand-in of exactly this type.
@@ -249,12 +250,22 @@ impl Rehearsal {
 
     /// The sinks of a run, as recovery sees them.
     pub(crate) fn settled(&self, nodes: &[Node], sinks: &Sinks) -> Result<Sinks, FlowError> {
-        let settled = sinks.iter().map(|(node, sink)| {
-            let instead = sink.rehearsed(&nodes[*node].name, self);
-            let instead = instead.map_err(|cause| open_error(&nodes[*node], cause))?;
-            Ok((*node, instead))
-        });
-        settled.collect()
+        let mut settled = Sinks::default();
+        for SinkOf { writer, settle, .. } in &sinks.0 {
+            let settle = match settle.rehearsed(&writer.name(nodes), self) {
+                Ok(settle) => settle,
+                // Dead letters of a source that is replaced need no stand-in; others are missed when they are opened.
+                Err(_) if writer.dead_letters => continue,
+                Err(cause) => return Err(open_error(&nodes[writer.node], cause)),
+            };
+            // Each writer has a stand-in of its own.
+            settled.0.push(SinkOf {
+                writer: *writer,
+                identity: None,
+                settle,
+            });
+        }
+        Ok(settled)
     }
 }
 
@@ -302,6 +313,9 @@ impl<B: 'static> Source<B> for Arc<dyn Source<B>> {
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         (**self).begin(run)
     }
+    fn on_error(&self) -> OnError {
+        (**self).on_error()
+    }
     fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
         (**self).over(frames, kind)
     }
@@ -325,6 +339,9 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     }
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
         (**self).commit(epoch, tokens)
+    }
+    fn identity(&self) -> Option<usize> {
+        (**self).identity()
     }
     fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
         (**self).over(frames)

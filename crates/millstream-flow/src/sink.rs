@@ -48,6 +48,10 @@ pub trait Sink<B>: Send + Sync + 'static {
     fn output(&self, _recovery: bool) -> Option<Output> {
         None
     }
+    /// What tells this sink from others, if several steps may write to it: they are one sink then, which is told of each epoch once.
+    fn identity(&self) -> Option<usize> {
+        None
+    }
     /// The same sink with `frames` in the place of what it writes bytes to, for a
     /// [rehearsal](crate::Rehearsal). A sink that makes no bytes of its items gives nothing.
     fn over(&self, _frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {

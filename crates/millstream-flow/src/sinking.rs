@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::error::{Cause, Failure, FlowError};
 use crate::graph::{NodeId, open_error};
 use crate::push::{Context, Push};
+use crate::recovery::WriterId;
 use crate::segment::SegmentBuild;
 use crate::sink::{Sink, Token, Writer};
 use crate::time::Watermark;
@@ -48,7 +49,11 @@ impl<B: Batch> Drain<B> {
     /// Puts a token into the part of this epoch; it takes the place of an earlier one of the writer.
     fn keep(&self, token: Option<Token>, cx: &mut Context) {
         if let (Some(keeping), Some(token)) = (&mut cx.keeping, token) {
-            keeping.part.tokens.push((self.node, token));
+            let writer = WriterId {
+                node: self.node,
+                dead_letters: false,
+            };
+            keeping.part.tokens.push((writer, token));
         }
     }
 

@@ -7,6 +7,7 @@ use crate::batched::Batched;
 use crate::durable::{Durable, Kind, Raw};
 use crate::error::Cause;
 use crate::framing::Frames;
+use crate::policy::{OnError, Policy};
 use crate::poller::Io;
 use crate::push::Context;
 use crate::recovery::Recovery;
@@ -95,6 +96,10 @@ pub trait Source<B>: Send + Sync + 'static {
     fn begin(&self, _run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         Ok(None)
     }
+    /// What becomes of input of which no item can be made: see [`Events::poison`].
+    fn on_error(&self) -> OnError {
+        OnError::Fail
+    }
     /// This source, its input recorded in the state directory before it is processed: see [`durable`](crate::durable).
     fn durable(self) -> Durable<Self>
     where
@@ -176,6 +181,9 @@ impl<B: 'static> Source<B> for Box<dyn Source<B>> {
     }
     fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
         (**self).over(frames, kind)
+    }
+    fn on_error(&self) -> OnError {
+        (**self).on_error()
     }
 }
 
@@ -262,6 +270,7 @@ pub struct Events<'a> {
     pub(crate) cx: &'a mut Context,
     pub(crate) node: usize,
     pub(crate) limit: usize,
+    pub(crate) policy: &'a mut Policy,
 }
 
 impl Events<'_> {
@@ -276,6 +285,13 @@ impl Events<'_> {
     #[must_use]
     pub fn quiet(&self) -> bool {
         self.cx.control.quiet()
+    }
+    /// No item can be made of a piece of input, `item` in words: what becomes of it is up to [`Source::on_error`].
+    ///
+    /// # Errors
+    /// The policy is to fail; a dead letter could not be written.
+    pub fn poison(&mut self, item: Option<String>, cause: Cause) -> Result<(), Cause> {
+        Ok(self.policy.settle(None, item, cause, self.cx)?)
     }
     /// Input was given up: a client sent a frame too long, or broke off inside one. Counted as a
     /// fault of the source, and logged as a warning.

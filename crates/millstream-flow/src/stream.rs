@@ -1,5 +1,6 @@
 //! Flows and streams: the fluent face, for items of any type.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -9,11 +10,12 @@ use crate::batch::Batch;
 use crate::control::{Control, lock};
 use crate::error::{Failure, FlowError};
 use crate::graph::{Description, Graph, Mistake, Node, NodeId, Outlet, Shared};
+use crate::letters::{DeadLetters, Letters};
 use crate::metrics::Report;
 use crate::policy::{OnError, Policy};
 use crate::push::{Context, Halves, Joined, Push, Step, Unread};
 use crate::reading::source_root;
-use crate::recovery::Codec;
+use crate::recovery::{Codec, SinkOf, WriterId};
 use crate::run::{Options, Running, run_here, start};
 use crate::segment::{Route, SegmentBuild, arrival_root};
 use crate::sink::{Settled, Sink};
@@ -62,6 +64,9 @@ impl Flow {
             .files
             .inputs
             .push((node, Arc::new(move || read.inputs())));
+        if let OnError::DeadLetter(sink) = source.on_error() {
+            graph.dead_letters(node, &sink);
+        }
         let begun = Arc::new(Begun(Arc::clone(&source)));
         graph.sources.push((node, begun));
         graph.roots.push(source_root(node, source, outlet.clone()));
@@ -167,20 +172,52 @@ pub struct Making<'a> {
     pub workers: usize,
     /// Stop, failure and wake-up, shared by all workers.
     pub control: Arc<Control>,
+    letters: RefCell<Letters>,
 }
 
 impl<'a> Making<'a> {
     pub(crate) fn new(node: usize, segment: &SegmentBuild<'a, '_>) -> Self {
-        let cx = segment.context.borrow();
-        let control = Arc::clone(&cx.control);
-        let info = &segment.nodes[node];
+        Making::of(node, segment.nodes, &segment.context.borrow())
+    }
+
+    /// A step or source of these nodes, on the worker of this context.
+    pub(crate) fn of(node: usize, nodes: &'a [Node], cx: &Context) -> Self {
         Making {
             node,
-            info,
+            info: &nodes[node],
             worker: cx.worker,
             workers: cx.workers,
-            control,
+            control: Arc::clone(&cx.control),
+            letters: RefCell::default(),
         }
+    }
+
+    /// The dead-letter sinks that were opened for the step.
+    pub(crate) fn letters(self) -> Letters {
+        self.letters.into_inner()
+    }
+
+    /// Opens a dead-letter sink of this step, or what stands in for it in a rehearsal. With recovery the sink was announced with
+    /// [`Pipe::dead_letters_to`]; the engine prepares it at the end of each epoch and closes it at the end of the run.
+    ///
+    /// # Errors
+    /// The sink cannot be opened.
+    pub fn dead_letters<B: 'static>(
+        &self,
+        sink: &dyn Sink<B>,
+    ) -> Result<DeadLetters<B>, FlowError> {
+        let step = &self.info.name;
+        let opened = match self.control.rehearsal() {
+            Some(rehearsal) => rehearsal
+                .dead_letters(step, sink)
+                .and_then(|instead| instead.open(self.worker, &self.control)),
+            None => sink.open(self.worker, &self.control),
+        };
+        let opened = opened.map_err(|cause| FlowError::Open {
+            what: format!("dead letters of \"{step}\" ({})", sink.describe()),
+            cause,
+        })?;
+        Ok(self.letters.borrow_mut().add(opened))
     }
 
     /// Opens an error policy for this step.
@@ -188,13 +225,7 @@ impl<'a> Making<'a> {
     /// # Errors
     /// The dead-letter sink cannot be opened.
     pub fn policy(&self, on_error: &OnError) -> Result<Policy, FlowError> {
-        Policy::open(
-            on_error,
-            self.node,
-            &self.info.name,
-            self.worker,
-            &self.control,
-        )
+        Policy::open(on_error, self)
     }
 }
 
@@ -212,6 +243,7 @@ impl<B: Batch> Pipe<B> {
         self.outlet.read_by(Arc::new(move |segment| {
             let making = Making::new(node, segment);
             let mut step: Box<dyn Step<B, O>> = Box::new(make(&making)?);
+            let letters = making.letters();
             segment.restore(node, &mut *step)?;
             segment.keeps_time |= step.keeps_time();
             let next = after.build(segment)?;
@@ -219,6 +251,7 @@ impl<B: Batch> Pipe<B> {
                 node,
                 step,
                 output: O::default(),
+                letters,
                 next,
             });
             Ok(joined)
@@ -228,6 +261,20 @@ impl<B: Batch> Pipe<B> {
             node,
             outlet,
         }
+    }
+
+    /// Announces the sink of the dead letters of the step that this stream comes out of, so that it takes part in recovery: each
+    /// letter is there once, as output is. [`Making::dead_letters`] opens it on the workers.
+    pub fn dead_letters_to<D: 'static>(&self, sink: &Arc<dyn Sink<D>>) {
+        lock(&self.graph).dead_letters(self.node, sink);
+    }
+
+    /// The same for what becomes of bad items.
+    pub(crate) fn settles_by(self, on_error: &OnError) -> Self {
+        if let OnError::DeadLetter(sink) = on_error {
+            self.dead_letters_to(sink);
+        }
+        self
     }
 
     /// Names the step that this stream comes out of; errors and metrics show the name.
@@ -318,8 +365,14 @@ impl<B: Batch> Pipe<B> {
             let written = Arc::clone(&sink);
             let output = move |recovery| written.output(recovery);
             graph.files.outputs.push((node, Arc::new(output)));
-            let settled = Arc::new(Settled(Arc::clone(&sink)));
-            graph.sinks.push((node, settled));
+            graph.sinks.0.push(SinkOf {
+                writer: WriterId {
+                    node,
+                    dead_letters: false,
+                },
+                identity: sink.identity(),
+                settle: Arc::new(Settled(Arc::clone(&sink))),
+            });
             node
         };
         self.outlet.read_by(Arc::new(move |segment| {

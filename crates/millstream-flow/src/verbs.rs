@@ -58,12 +58,6 @@ where
     fn apply(&mut self, input: &mut I, output: &mut O, cx: &mut Context) -> Result<(), Failure> {
         (self.work)(input, output, &mut self.policy, cx)
     }
-    fn end(&mut self, _: &mut O, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
 }
 
 impl<T: Data> Stream<T> {
@@ -167,8 +161,8 @@ impl<T: Data> Stream<T> {
     where
         T: Debug,
     {
-        let f = Arc::new(f);
-        self.step("try_map", name, move |making| -> Result<_, FlowError> {
+        let (f, settles) = (Arc::new(f), on_error.clone());
+        let made = self.step("try_map", name, move |making| -> Result<_, FlowError> {
             let f = Arc::clone(&f);
             let work = move |input: &mut Vec<T>,
                              output: &mut Vec<U>,
@@ -186,6 +180,7 @@ impl<T: Data> Stream<T> {
                 work,
                 policy: making.policy(&on_error)?,
             })
-        })
+        });
+        made.settles_by(&settles)
     }
 }

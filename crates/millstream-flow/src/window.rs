@@ -180,10 +180,7 @@ impl Window {
     /// seen later items, so that windows or joins behind them may find them late.
     #[must_use]
     pub fn per_key(mut self, lateness: Duration, patience: Option<Duration>) -> Self {
-        self.per_key = Some(PerKey {
-            lateness: nanos(lateness),
-            patience: patience.map(nanos),
-        });
+        self.per_key = Some(PerKey::new(lateness, patience));
         self
     }
 

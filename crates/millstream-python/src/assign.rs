@@ -1,13 +1,14 @@
 //! `event_time` and `processing_time`: where Python objects get their times.
 
 use millstream_flow::assign::{Assign, PartitionTime};
+use millstream_flow::batch::Batch;
 use millstream_flow::push::Context;
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError, Timed};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::batch::PyBatch;
+use crate::batch::{PyBatch, Times};
 use crate::datetime::Moments;
 use crate::error::cause;
 use crate::gil::locked;
@@ -69,7 +70,10 @@ impl ByKernel {
         for at in failed.into_iter().rev() {
             values.del_item(at).map_err(wrong)?;
         }
-        Ok(PyBatch::of(values).at(Some(times)))
+        Ok(PyBatch::of(values).at(Some(Times {
+            stamps: times,
+            datetimes: self.moments.has_read(),
+        })))
     }
 }
 
@@ -83,9 +87,6 @@ impl Assign<PyBatch, PyBatch> for ByKernel {
     ) -> Result<(), Failure> {
         *output = locked(|py| self.work(py, input, partition, cx))?;
         Ok(())
-    }
-    fn close(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.kernel.policy.close(cx)
     }
 }
 
@@ -108,11 +109,11 @@ impl Assign<PyBatch, PyBatch> for ByClock {
             watermark: partition.pass(time),
             value: (),
         };
-        output.times = Some(
-            (0..millstream_flow::batch::Batch::len(output))
-                .map(stamp)
-                .collect(),
-        );
+        let stamps = (0..Batch::len(output)).map(stamp).collect();
+        output.times = Some(Times {
+            stamps,
+            datetimes: false,
+        });
         Ok(())
     }
 }

@@ -4,6 +4,8 @@
 //!
 //! Invariant: a batch is the only owner of its lists. A step may hand its list to the user's code.
 
+use std::ops::Deref;
+
 use millstream_flow::Timed;
 use millstream_flow::batch::Batch;
 use pyo3::prelude::*;
@@ -11,13 +13,36 @@ use pyo3::types::PyList;
 
 use crate::gil::locked;
 
+/// The times of the values of a batch.
+#[derive(Clone, Default)]
+pub(crate) struct Times {
+    pub(crate) stamps: Vec<Timed<()>>,
+    /// True where they were given as datetimes: the windows of these values are between datetimes then.
+    pub(crate) datetimes: bool,
+}
+
+impl Times {
+    /// Times of the same kind.
+    pub(crate) fn like(&self, stamps: Vec<Timed<()>>) -> Self {
+        let datetimes = self.datetimes;
+        Times { stamps, datetimes }
+    }
+}
+
+impl Deref for Times {
+    type Target = Vec<Timed<()>>;
+    fn deref(&self) -> &Self::Target {
+        &self.stamps
+    }
+}
+
 /// A group of Python objects.
 #[derive(Default)]
 pub(crate) struct PyBatch {
     pub(crate) keys: Option<Py<PyList>>,
     pub(crate) values: Option<Py<PyList>>,
     /// The times of the values, as many as there are; none in a stream without times.
-    pub(crate) times: Option<Vec<Timed<()>>>,
+    pub(crate) times: Option<Times>,
     /// True for values of the right stream of a join.
     pub(crate) right: bool,
     len: usize,
@@ -44,7 +69,7 @@ impl PyBatch {
     }
 
     /// The same with times, as many as there are values.
-    pub(crate) fn at(self, times: Option<Vec<Timed<()>>>) -> Self {
+    pub(crate) fn at(self, times: Option<Times>) -> Self {
         PyBatch { times, ..self }
     }
 
@@ -94,7 +119,10 @@ impl Batch for PyBatch {
         }
         let (len, keys, values) = (self.len, self.keys.take(), self.values.take());
         let mut times = self.times.take();
-        let rest_times = times.as_mut().map(|times| times.split_off(count));
+        let rest_times = times.as_mut().map(|times| {
+            let rest = times.stamps.split_off(count);
+            times.like(rest)
+        });
         locked(|py| {
             let part = |list: &Option<Py<PyList>>, from: usize, to: usize| {
                 let list = list.as_ref()?.bind(py);

@@ -39,7 +39,7 @@ fn gather(py: Python<'_>, input: &mut PyBatch) -> PyResult<PyBatch> {
             latest.extend(time);
         }
     }
-    Ok(PyBatch::keyed(Some(own), lists).at(times.map(|_| latest)))
+    Ok(PyBatch::keyed(Some(own), lists).at(times.map(|times| times.like(latest))))
 }
 
 impl Step<PyBatch, PyBatch> for Gather {

@@ -11,11 +11,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::batch::PyBatch;
+use crate::batch::{PyBatch, Times};
+use crate::datetime::Moments;
 use crate::error::cause;
 use crate::gil::locked;
 use crate::policy::{Settling, Wish};
-use crate::time::{seconds, to_nanos};
+use crate::time::{seconds, to_nanos, to_nanos_with};
 
 /// A clock, and whether it goes on without items.
 struct Clock {
@@ -39,7 +40,12 @@ impl Clock {
     }
 
     /// The time of an item, and the watermark behind it.
-    fn read(&self, item: &Bound<'_, PyAny>, now: i64) -> PyResult<(i64, i64)> {
+    fn read(
+        &self,
+        item: &Bound<'_, PyAny>,
+        now: i64,
+        moments: &mut Moments,
+    ) -> PyResult<(i64, i64)> {
         let asked = intern!(item.py(), "on_item");
         let made = self
             .object
@@ -47,7 +53,7 @@ impl Clock {
             .call_method1(asked, (item, seconds(now)))?;
         let (time, reached): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = made.extract()?;
         let reached = reached.as_ref().map_or(Ok(BEFORE_ALL), to_nanos)?;
-        Ok((to_nanos(&time)?, reached))
+        Ok((to_nanos_with(moments, &time)?, reached))
     }
 }
 
@@ -55,6 +61,7 @@ impl Clock {
 pub(crate) struct ByClocks {
     make: Py<PyAny>,
     clocks: HashMap<usize, Clock>,
+    moments: Moments,
     policy: Settling,
 }
 
@@ -67,6 +74,7 @@ impl ByClocks {
         Ok(ByClocks {
             make: locked(|py| make.clone_ref(py)),
             clocks: HashMap::new(),
+            moments: Moments::default(),
             policy: wish.open(making)?,
         })
     }
@@ -98,7 +106,7 @@ impl ByClocks {
             let Some(clock) = self.clocks.get(&partition.number()) else {
                 break;
             };
-            match clock.read(&item, cx.now()) {
+            match clock.read(&item, cx.now(), &mut self.moments) {
                 Ok((time, reached)) => {
                     times.push(Timed {
                         time,
@@ -111,7 +119,10 @@ impl ByClocks {
             }
         }
         let values = PyList::new(py, kept).map_err(Self::wrong)?;
-        Ok(PyBatch::of(values).at(Some(times)))
+        Ok(PyBatch::of(values).at(Some(Times {
+            stamps: times,
+            datetimes: self.moments.has_read(),
+        })))
     }
 }
 
@@ -142,8 +153,5 @@ impl Assign<PyBatch, PyBatch> for ByClocks {
             partition.pass_to(reached.map_err(Self::wrong)?);
             Ok(())
         })
-    }
-    fn close(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
     }
 }

@@ -24,6 +24,7 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 /// Reads datetimes one after the other, and asks a time zone only once for those of one second.
 #[derive(Default)]
 pub(crate) struct Moments {
+    has_read: bool,
     latest: Option<Asked>,
 }
 
@@ -37,12 +38,18 @@ struct Asked {
 }
 
 impl Moments {
+    /// Whether it was given a datetime.
+    pub(crate) fn has_read(&self) -> bool {
+        self.has_read
+    }
+
     /// Microseconds from 1970-01-01T00:00:00Z to `time`.
     ///
     /// # Errors
     /// `ValueError` for a time without a time zone, and for one whose fields are not those of a calendar, as
     /// of `pandas.NaT`; whatever the time zone raises.
     pub(crate) fn micros_since_1970(&mut self, time: &Bound<'_, PyDateTime>) -> PyResult<i64> {
+        self.has_read = true;
         let plain = time.is_exact_instance_of::<PyDateTime>();
         let civil = if plain {
             stored_fields(time)

@@ -6,7 +6,7 @@ use millstream_flow::{Failure, FlowError, Timed};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::batch::PyBatch;
+use crate::batch::{PyBatch, Times};
 use crate::error::cause;
 use crate::gil::locked;
 use crate::policy::Wish;
@@ -50,7 +50,7 @@ impl Divide {
             let Some(verdicts) = self.judge.run(&Given::plain(keys.as_ref()), &values, cx)? else {
                 return Ok(());
             };
-            let parts = split(keys.as_ref(), &values, times.as_deref(), &verdicts);
+            let parts = split(keys.as_ref(), &values, times.as_ref(), &verdicts);
             (*yes, *no) = parts.map_err(|error| Failure::new("branch", cause(error)))?;
             Ok(())
         })
@@ -61,7 +61,7 @@ impl Divide {
 fn split<'py>(
     keys: Option<&Bound<'py, PyList>>,
     values: &Bound<'py, PyList>,
-    times: Option<&[Timed<()>]>,
+    times: Option<&Times>,
     verdicts: &Bound<'py, PyAny>,
 ) -> PyResult<(PyBatch, PyBatch)> {
     let py = values.py();
@@ -81,7 +81,7 @@ fn split<'py>(
     let [yes, no] = halves.map(|half| -> PyResult<PyBatch> {
         let half_keys = keys.map(|_| PyList::new(py, half.keys)).transpose()?;
         let batch = PyBatch::keyed(half_keys, PyList::new(py, half.values)?);
-        Ok(batch.at(times.map(|_| half.times)))
+        Ok(batch.at(times.map(|times| times.like(half.times))))
     });
     Ok((yes?, no?))
 }

@@ -8,7 +8,6 @@ use crate::pipe::Pipe;
 use crate::policy::Wish;
 use crate::saving::objects;
 use crate::source;
-use crate::window::accumulators;
 
 /// A flow; `millstream.Flow` is its face.
 #[pyclass(frozen, module = "millstream._millstream")]
@@ -22,7 +21,6 @@ impl Flow {
     fn new(name: &str) -> Self {
         let engine = Engine::new(name);
         engine.saves_by(objects());
-        engine.saves_by(accumulators());
         Flow { engine }
     }
 

@@ -12,10 +12,11 @@ use pyo3::types::PyTuple;
 use crate::batch::PyBatch;
 
 /// A join as Python describes it: partners, which come out alone, and nanoseconds: how near partners
-/// are, and how long a key is kept.
-pub(crate) fn join(
-    (partners, how, within, ttl): (String, String, u64, Option<u64>),
-) -> PyResult<Join> {
+/// are, how long a key is kept, lateness and patience of a watermark for each key.
+pub(crate) type Described = (String, String, u64, Option<u64>, Option<(u64, Option<u64>)>);
+
+/// A join as Python describes it.
+pub(crate) fn join((partners, how, within, ttl, per_key): Described) -> PyResult<Join> {
     let join = match partners.as_str() {
         "latest" => Join::latest(),
         "lookup" => Join::lookup(),
@@ -28,8 +29,13 @@ pub(crate) fn join(
         "full" => join.how(How::Full),
         other => return Err(PyValueError::new_err(format!("no such join: {other}"))),
     };
+    let time = Duration::from_nanos;
+    let join = match per_key {
+        Some((lateness, patience)) => join.per_key(time(lateness), patience.map(time)),
+        None => join,
+    };
     Ok(match ttl {
-        Some(ttl) => join.ttl(Duration::from_nanos(ttl)),
+        Some(ttl) => join.ttl(time(ttl)),
         None => join,
     })
 }

@@ -1,8 +1,10 @@
 //! State for each key that knows time, on Python objects: the engine's table of keys, with Python
 //! objects as keys and values.
 
+use std::cell::Cell;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 
 use millstream_flow::batch::Batch;
 use millstream_flow::join::Side;
@@ -16,7 +18,7 @@ use millstream_flow::{Failure, FlowError, Timed};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::batch::PyBatch;
+use crate::batch::{PyBatch, Times};
 use crate::error::cause;
 use crate::gil::locked;
 use crate::policy::{Settling, Wish};
@@ -144,14 +146,20 @@ impl Lists {
         self.values.push(item.value);
     }
 
-    fn batch(&mut self, py: Python<'_>, (keyed, timed): (bool, bool)) -> PyResult<PyBatch> {
+    fn batch(
+        &mut self,
+        py: Python<'_>,
+        (keyed, timed): (bool, bool),
+        datetimes: bool,
+    ) -> PyResult<PyBatch> {
         if self.keys.is_empty() {
             return Ok(PyBatch::default());
         }
         let keys = self.keys.drain(..);
         let keys = keyed.then(|| PyList::new(py, keys)).transpose()?;
         let values = PyList::new(py, self.values.drain(..))?;
-        let times = std::mem::take(&mut self.times);
+        let stamps = std::mem::take(&mut self.times);
+        let times = Times { stamps, datetimes };
         Ok(PyBatch::keyed(keys, values).at(timed.then_some(times)))
     }
 }
@@ -179,6 +187,8 @@ pub(crate) struct PyKeyed<L: KeyLogic<PyKey>> {
     results: Lists,
     late: Lists,
     traits: Traits,
+    /// Whether times have come as datetimes: the logic may look at it, and set it when it takes up what was saved.
+    datetimes: Rc<Cell<bool>>,
     /// The key of all values of this worker, where the stream has no keys.
     common: PyKey,
 }
@@ -216,7 +226,13 @@ where
             results: Lists::default(),
             late: Lists::default(),
             traits,
+            datetimes: Rc::default(),
         })
+    }
+
+    /// The same with a note, shared with its logic, of whether times are datetimes.
+    pub(crate) fn noting(self, datetimes: Rc<Cell<bool>>) -> Self {
+        PyKeyed { datetimes, ..self }
     }
 
     fn failure(&self, error: PyErr) -> Failure {
@@ -232,6 +248,9 @@ where
         let keys = input.take_keys(py);
         let values = input.take_values(py);
         let times = input.times.take();
+        if times.as_ref().is_some_and(|times| times.datetimes) {
+            self.datetimes.set(true);
+        }
         let (floor, now) = (cx.floor(), cx.now());
         for (at, value) in values.iter().enumerate() {
             let time = times.as_ref().map_or(TIMELESS, |times| times[at]);
@@ -331,8 +350,12 @@ where
     ) -> Result<(), Failure> {
         let wrong = |error| Failure::new(cx.step_name(), cause(error));
         let Traits { timed, keyed, .. } = self.traits;
-        output.0 = self.results.batch(py, (keyed, timed)).map_err(wrong)?;
-        output.1 = self.late.batch(py, (keyed, true)).map_err(wrong)?;
+        let datetimes = self.datetimes.get();
+        let (results, late) = (&mut self.results, &mut self.late);
+        output.0 = results
+            .batch(py, (keyed, timed), datetimes)
+            .map_err(wrong)?;
+        output.1 = late.batch(py, (keyed, true), datetimes).map_err(wrong)?;
         cx.late(output.1.len());
         Ok(())
     }
@@ -374,9 +397,6 @@ where
             self.emit(py, output, cx)
         })
     }
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
     fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
         locked(|_| self.keyed.save(&self.policy.step, changes))
     }
@@ -393,7 +413,6 @@ where
         locked(|py| {
             self.finish(py, cx)?;
             self.emit(py, output, cx)
-        })?;
-        self.policy.close(cx)
+        })
     }
 }

@@ -1,5 +1,7 @@
 //! A stream of batches under construction: the few verbs on which all others stand.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use millstream_flow::collect::Collecting;
 use millstream_flow::join::JoinLogic;
 use millstream_flow::push::Context;
 use millstream_flow::stream::Making;
-use millstream_flow::window::{Aggregate, ByKey as WindowsByKey, InOrder, WindowLogic};
+use millstream_flow::window::{Aggregate, ByKey as ByOwnWatermark, InOrder, WindowLogic};
 use millstream_flow::{EventTime, Failure, FlowError, Pipe as Engine, Window};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -21,7 +23,7 @@ use crate::debug::Debug;
 use crate::divide::Divide;
 use crate::error::{cause, to_python};
 use crate::gil::locked;
-use crate::join::{ToTheRight, Tuples, join};
+use crate::join::{Described as JoinDescribed, ToTheRight, Tuples, join};
 use crate::keyed::{PyKeyed, Traits};
 use crate::logic::PyLogic;
 use crate::policy::Wish;
@@ -29,7 +31,7 @@ use crate::route::ByKey;
 use crate::sink::{AnySink, Named};
 use crate::step::{Kernel, Shape};
 use crate::ticking::Ticking;
-use crate::window::{Described, Make, PyAggregate, choosing, copy, window};
+use crate::window::{Described, Make, PyAggregate, REVIVING, choosing, copy, window};
 
 /// A stream; `millstream.Stream` and `millstream.KeyedStream` are its faces.
 #[pyclass(frozen, module = "millstream._millstream")]
@@ -44,7 +46,7 @@ impl Pipe {
         &self,
         name: &str,
         (window, windower): (Window, Option<Py<PyAny>>),
-        make: impl Fn() -> PyResult<G> + Send + Sync + 'static,
+        make: impl Fn(&Rc<Cell<bool>>) -> PyResult<G> + Send + Sync + 'static,
         timed: bool,
         wish: Wish,
     ) -> Engine<(PyBatch, PyBatch)>
@@ -56,9 +58,11 @@ impl Pipe {
             timed,
             keyed: true,
         };
-        let logic = move |making: &Making<'_>| -> Result<WindowLogic<G>, FlowError> {
+        let logic = move |making: &Making<'_>,
+                          datetimes: &Rc<Cell<bool>>|
+              -> Result<WindowLogic<G>, FlowError> {
             let wrong = |error| Failure::new(making.info.name.clone(), cause(error));
-            let aggregate = make().map_err(wrong)?;
+            let aggregate = make(datetimes).map_err(wrong)?;
             Ok(match &windower {
                 None => WindowLogic::new(window, aggregate, copy),
                 Some(windower) => {
@@ -69,15 +73,14 @@ impl Pipe {
         };
         match window.by_key() {
             None => self.pipe.step("window", name, move |making| {
-                PyKeyed::make(logic(making)?, traits, &wish, making)
+                let datetimes = Rc::default();
+                let logic = logic(making, &datetimes)?;
+                Ok(PyKeyed::make(logic, traits, &wish, making)?.noting(datetimes))
             }),
             Some(how) => self.pipe.step("window", name, move |making| {
-                PyKeyed::make(
-                    WindowsByKey::new(logic(making)?, how),
-                    traits,
-                    &wish,
-                    making,
-                )
+                let datetimes = Rc::default();
+                let logic = ByOwnWatermark::new(logic(making, &datetimes)?, how);
+                Ok(PyKeyed::make(logic, traits, &wish, making)?.noting(datetimes))
             }),
         }
     }
@@ -102,9 +105,11 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
         let (wish, shape) = (Wish::read(on_error)?, Shape::read(shape)?);
+        let settles = wish.clone();
         let pipe = self.pipe.step(known(kind), name, move |making| {
             Kernel::make(&make, shape, &wish, making)
         });
+        let pipe = settles.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
@@ -117,6 +122,7 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let (yes, no) = self
             .pipe
             .divide(name, move |making| -> Result<_, FlowError> {
@@ -131,7 +137,8 @@ impl Pipe {
                     },
                 )
             });
-        let yes = Pipe { pipe: yes }.checked(py)?;
+        let pipe = settles.of(yes);
+        let yes = Pipe { pipe }.checked(py)?;
         Ok((yes, Pipe { pipe: no }))
     }
 
@@ -146,6 +153,7 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let mut how = EventTime::default().lateness(Duration::from_nanos(lateness));
         if let Some(idle) = idle {
             how = how.idle(Duration::from_nanos(idle));
@@ -155,6 +163,7 @@ impl Pipe {
             .assigned(name, TimeSource::Event(how), move |making| {
                 ByKernel::make(&make, &wish, making)
             });
+        let pipe = settles.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
@@ -167,9 +176,11 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let pipe = self.pipe.assigned(name, TimeSource::Clock, move |making| {
             ByClocks::make(&make, &wish, making)
         });
+        let pipe = settles.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
@@ -199,6 +210,7 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let py = on_error.py();
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let traits = Traits {
             waits: true,
             timed,
@@ -212,7 +224,7 @@ impl Pipe {
             PyKeyed::make(logic, traits, &wish, making)
         });
         Pipe {
-            pipe: step.halves().0,
+            pipe: settles.of(step).halves().0,
         }
         .checked(py)
     }
@@ -244,6 +256,7 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let py = on_error.py();
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let traits = Traits {
             waits: true,
             timed,
@@ -257,7 +270,7 @@ impl Pipe {
             PyKeyed::make(logic, traits, &wish, making)
         });
         Pipe {
-            pipe: step.halves().0,
+            pipe: settles.of(step).halves().0,
         }
         .checked(py)
     }
@@ -280,14 +293,19 @@ impl Pipe {
     ) -> PyResult<(Pipe, Pipe)> {
         let py = on_error.py();
         let (wish, window) = (Wish::read(on_error)?, window(&described)?);
-        let make = move || Make::read(&kind, &functions).map(PyAggregate::new);
+        let settles = wish.clone();
+        let make = move |datetimes: &Rc<Cell<bool>>| {
+            let made = functions.get(REVIVING).and_then(Option::as_ref);
+            let make = Make::read(&kind, &functions)?;
+            Ok(PyAggregate::new(make, made, datetimes))
+        };
         let step = if described.ordered {
-            let make = move || Ok(InOrder::new(make()?, copy));
+            let make = move |datetimes: &Rc<Cell<bool>>| Ok(InOrder::new(make(datetimes)?, copy));
             self.windows(name, (window, windower), make, timed, wish)
         } else {
             self.windows(name, (window, windower), make, timed, wish)
         };
-        let (results, late) = step.halves();
+        let (results, late) = settles.of(step).halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
@@ -301,9 +319,11 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
         let wish = Wish::read(on_error)?;
+        let settles = wish.clone();
         let pipe = self.pipe.step(known(kind), name, move |making| {
             Ticking::make(&make, &wish, making)
         });
+        let pipe = settles.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
@@ -346,7 +366,7 @@ impl Pipe {
     fn join(
         &self,
         name: &str,
-        described: (String, String, u64, Option<u64>),
+        described: JoinDescribed,
         timed: bool,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
@@ -357,9 +377,15 @@ impl Pipe {
             timed,
             keyed: true,
         };
-        let step = self.pipe.step("join", name, move |making| {
-            PyKeyed::make(JoinLogic::new(join, timed, Tuples), traits, &wish, making)
-        });
+        let logic = move || JoinLogic::new(join, timed, Tuples);
+        let step = match join.by_key() {
+            None => self.pipe.step("join", name, move |making| {
+                PyKeyed::make(logic(), traits, &wish, making)
+            }),
+            Some(how) => self.pipe.step("join", name, move |making| {
+                PyKeyed::make(ByOwnWatermark::new(logic(), how), traits, &wish, making)
+            }),
+        };
         let (results, late) = step.halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }

@@ -1,18 +1,22 @@
 //! What becomes of an item on which the user's code fails: the Python side of `on_error`.
 
-use millstream_flow::error::{Cause, Failure};
+use std::sync::Arc;
+
+use millstream_flow::batch::Batch;
+use millstream_flow::error::Failure;
+use millstream_flow::letters::DeadLetters;
 use millstream_flow::policy::Policy;
 use millstream_flow::push::Context;
 use millstream_flow::sink::Sink;
 use millstream_flow::stream::Making;
-use millstream_flow::{FlowError, OnError};
+use millstream_flow::{FlowError, OnError, Pipe as Engine};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::batch::PyBatch;
 use crate::error::{cause, is_usage, usage};
 use crate::show::show;
-use crate::sink::{AnySink, Named, Opened};
+use crate::sink::{AnySink, Named};
 
 /// `on_error` as it was given.
 #[derive(Clone)]
@@ -55,6 +59,16 @@ impl Wish {
         !matches!(self, Wish::Fail)
     }
 
+    /// The policy of the step that `pipe` comes out of: its dead letters take part in recovery.
+    pub(crate) fn of<B: Batch>(&self, pipe: Engine<B>) -> Engine<B> {
+        if let Wish::DeadLetter(sink) = self {
+            let (name, sink) = (String::new(), sink.clone());
+            let sink: Arc<dyn Sink<PyBatch>> = Arc::new(Named { name, sink });
+            pipe.dead_letters_to(&sink);
+        }
+        pipe
+    }
+
     /// Opens the policy for a step on one worker.
     pub(crate) fn open(&self, making: &Making<'_>) -> Result<Settling, FlowError> {
         let engine = match self {
@@ -63,10 +77,9 @@ impl Wish {
         };
         let dead = match self {
             Wish::DeadLetter(sink) => {
-                Some(open_dead(sink, making).map_err(|cause| FlowError::Open {
-                    what: format!("the dead letters of \"{}\"", making.info.name),
-                    cause,
-                })?)
+                let name = making.info.name.clone();
+                let sink = sink.clone();
+                Some(making.dead_letters(&Named { name, sink })?)
             }
             _ => None,
         };
@@ -79,27 +92,12 @@ impl Wish {
     }
 }
 
-/// Opens where dead letters go, which is somewhere else in a rehearsal.
-fn open_dead(sink: &AnySink, making: &Making<'_>) -> Result<Opened, Cause> {
-    let (step, control) = (&making.info.name, &making.control);
-    let own = Named {
-        name: step.clone(),
-        sink: sink.clone(),
-    };
-    match control.rehearsal() {
-        Some(rehearsal) => rehearsal
-            .dead_letters::<PyBatch>(step, &own)?
-            .open(making.worker, control),
-        None => own.open(making.worker, control),
-    }
-}
-
 /// A policy at work: one step, one worker.
 pub(crate) struct Settling {
     policy: Policy,
     pub(crate) step: String,
     pub(crate) tolerant: bool,
-    dead: Option<Opened>,
+    dead: Option<DeadLetters<PyBatch>>,
 }
 
 impl Settling {
@@ -144,7 +142,7 @@ impl Settling {
             step: self.step.clone(),
             ..failure
         })?;
-        let Some(dead) = &mut self.dead else {
+        let Some(dead) = &self.dead else {
             return Ok(());
         };
         let failed = |error| Failure::new(self.step.clone(), error);
@@ -154,20 +152,6 @@ impl Settling {
             .and_then(|class| class.call1((self.step.as_str(), key, item, again)))
             .and_then(|letter| PyList::new(py, [letter]))
             .map_err(|error| failed(cause(error)))?;
-        dead.write_batch(&mut PyBatch::of(letter))
-            .and_then(|()| dead.flush())
-            .map_err(failed)
-    }
-
-    /// Closes the dead-letter sink.
-    pub(crate) fn close(&mut self, cx: &Context) -> Result<(), Failure> {
-        self.policy.close(cx)?;
-        match &mut self.dead {
-            Some(dead) => dead
-                .close()
-                .map(drop)
-                .map_err(|cause| Failure::new(self.step.clone(), cause)),
-            None => Ok(()),
-        }
+        dead.write(&mut PyBatch::of(letter)).map_err(failed)
     }
 }

@@ -121,7 +121,7 @@ fn divide(py: Python<'_>, batch: &mut PyBatch, parts: &mut [PyBatch]) -> PyResul
     for ((part, [keys, values]), part_times) in parts.iter_mut().zip(lists).zip(split_times) {
         if !keys.is_empty() {
             let lists = PyBatch::keyed(Some(PyList::new(py, keys)?), PyList::new(py, values)?);
-            *part = lists.at(times.as_ref().map(|_| part_times));
+            *part = lists.at(times.as_ref().map(|times| times.like(part_times)));
             part.right = batch.right;
         }
     }

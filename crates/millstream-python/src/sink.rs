@@ -47,7 +47,7 @@ impl AnySink {
             return Ok(AnySink::Keyed(Arc::new(keyed.get().clone())));
         }
         if let Ok(list) = sink.cast::<PyList>() {
-            return Ok(AnySink::List(Arc::new(ListSink::new(list))));
+            return Ok(AnySink::List(ListSink::of(list)));
         }
         if sink.getattr("open").is_ok_and(|open| open.is_callable()) {
             return Ok(AnySink::Object(Arc::new(sink.clone().unbind())));
@@ -56,6 +56,16 @@ impl AnySink {
             sink.py(),
             &format!("{} is no sink: it has no method open", show(sink)),
         ))
+    }
+
+    /// What tells this sink from others: several steps may write to it.
+    fn identity(&self) -> usize {
+        match self {
+            AnySink::Bytes(sink) => sink.identity(),
+            AnySink::Keyed(sink) => sink.identity(),
+            AnySink::List(list) => Arc::as_ptr(list) as usize,
+            AnySink::Object(object) => object.as_ptr() as usize,
+        }
     }
 
     /// The kind and the place, for people.
@@ -107,6 +117,9 @@ impl Sink<PyBatch> for Named {
     }
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Opened, Cause> {
         self.sink.open(&self.name, worker, control)
+    }
+    fn identity(&self) -> Option<usize> {
+        Some(self.sink.identity())
     }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match &self.sink {

@@ -8,13 +8,13 @@
 use millstream_flow::push::{Context, Step};
 use millstream_flow::recovery::{Changes, Restore};
 use millstream_flow::stream::Making;
-use millstream_flow::{Failure, FlowError, Timed};
+use millstream_flow::{Failure, FlowError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyList, PyTuple};
 
-use crate::batch::PyBatch;
+use crate::batch::{PyBatch, Times};
 use crate::error::cause;
 use crate::gil::locked;
 use crate::keeper::Keeper;
@@ -152,7 +152,7 @@ impl Kernel {
         &self,
         keys: Option<Bound<'py, PyList>>,
         values: Bound<'py, PyList>,
-        times: Option<Vec<Timed<()>>>,
+        times: Option<Times>,
         result: &Bound<'py, PyAny>,
     ) -> PyResult<PyBatch> {
         if matches!(self.shape, Shape::Pairs | Shape::Produce) {
@@ -169,7 +169,7 @@ impl Kernel {
             ))
         })?;
         let wanted = keys.as_ref().map(|keys| keys.len());
-        let wanted = wanted.or(times.as_ref().map(Vec::len));
+        let wanted = wanted.or(times.as_ref().map(|times| times.len()));
         match self.shape {
             Shape::Keys => Ok(PyBatch::keyed(Some(list.clone()), values).at(times)),
             Shape::Unkey => Ok(PyBatch::of(list.clone()).at(times)),
@@ -308,7 +308,9 @@ impl Kernel {
         for &at in wrong.iter().rev() {
             keys.del_item(at).map_err(lost)?;
             values.del_item(at).map_err(lost)?;
-            times.as_mut().map(|times| times.remove(at));
+            if let Some(times) = &mut times {
+                times.stamps.remove(at);
+            }
         }
         Ok(PyBatch::keyed(Some(keys), values).at(times))
     }
@@ -325,7 +327,7 @@ pub(crate) fn is_failed(object: &Bound<'_, PyAny>) -> bool {
 fn restore<'py>(
     positions: &Bound<'py, PyList>,
     keys: Option<&Bound<'py, PyList>>,
-    times: &[Timed<()>],
+    times: &Times,
     values: Bound<'py, PyList>,
 ) -> PyResult<PyBatch> {
     let mut kept = Vec::with_capacity(positions.len());
@@ -338,7 +340,7 @@ fn restore<'py>(
         }
     }
     let own = keys.map(|_| PyList::new(values.py(), own)).transpose()?;
-    Ok(PyBatch::keyed(own, values).at(Some(kept)))
+    Ok(PyBatch::keyed(own, values).at(Some(times.like(kept))))
 }
 
 /// The position of the item that an iterator of a list gave last.
@@ -366,10 +368,6 @@ impl Step<PyBatch, PyBatch> for Kernel {
             self.work(py, input, cx)
         })?;
         Ok(())
-    }
-
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
     }
 
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
@@ -400,6 +398,6 @@ impl Step<PyBatch, PyBatch> for Kernel {
                 Ok(PyBatch::keyed(Some(keys), values))
             })?;
         }
-        self.policy.close(cx)
+        Ok(())
     }
 }

@@ -175,14 +175,10 @@ impl Step<PyBatch, PyBatch> for Ticking {
         self.saved
             .restore(from, |state| locked(|py| take_up(object.bind(py), state)))
     }
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
     fn end(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
             let made = self.object.bind(py).call_method0("end");
             self.send_on(py, made, output, cx)
-        })?;
-        self.policy.close(cx)
+        })
     }
 }

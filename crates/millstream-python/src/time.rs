@@ -8,7 +8,8 @@ use millstream_flow::Timed;
 use millstream_flow::time::{BEFORE_ALL, NEVER};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDateTime, PyFloat, PyInt};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDateTime, PyDelta, PyFloat, PyInt, PyTzInfo};
 
 use crate::datetime::Moments;
 use crate::show::show;
@@ -77,4 +78,27 @@ pub(crate) fn seconds(nanos: i64) -> f64 {
 /// As `seconds`; none before and after all times.
 pub(crate) fn seconds_or_none(nanos: i64) -> Option<f64> {
     (nanos != BEFORE_ALL && nanos != NEVER).then(|| seconds(nanos))
+}
+
+/// As `seconds_or_none`, or as a datetime in UTC, to the microsecond.
+pub(crate) fn moment_or_none(
+    py: Python<'_>,
+    nanos: i64,
+    datetime: bool,
+) -> PyResult<Bound<'_, PyAny>> {
+    static EPOCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if !datetime || nanos == BEFORE_ALL || nanos == NEVER {
+        return Ok(seconds_or_none(nanos).into_pyobject(py)?.into_any());
+    }
+    let epoch = EPOCH.get_or_try_init(py, || {
+        let utc = PyTzInfo::utc(py)?;
+        let epoch = PyDateTime::new(py, 1970, 1, 1, 0, 0, 0, 0, Some(&utc))?;
+        PyResult::Ok(epoch.into_any().unbind())
+    })?;
+    let micros = nanos.div_euclid(1000);
+    let (seconds, rest) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+    let (days, seconds) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Nanoseconds in 64 bits are less than 110,000 days.
+    let since = PyDelta::new(py, days as i32, seconds as i32, rest as i32, false)?;
+    epoch.bind(py).add(since)
 }

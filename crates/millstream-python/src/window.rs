@@ -3,20 +3,22 @@
 
 use millstream_flow::Window;
 use millstream_flow::error::Cause;
-use millstream_flow::recovery::{Codec, pack};
+use millstream_flow::recovery::{BoxedCodec, Codecs, StateCodec, pack};
 use millstream_flow::window::{Aggregate, Bounds, Choose};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use crate::error::cause;
 use crate::gil::locked;
-use crate::saving::{objects, save_object};
+use crate::saving::{Made, objects, save_object};
 use crate::show::show;
-use crate::time::{seconds, seconds_or_none, to_nanos};
+use crate::time::{moment_or_none, seconds, to_nanos};
 
 /// Windows as Python describes them: an object with these attributes.
 #[derive(FromPyObject)]
@@ -103,6 +105,9 @@ pub(crate) struct Functions {
     merge: Py<PyAny>,
     result: Option<Py<PyAny>>,
 }
+
+/// Which of the functions of an aggregate says what is done with accumulators that were saved: see `millstream/_revival.py`.
+pub(crate) const REVIVING: usize = 4;
 
 impl Make {
     /// Reads a name and functions.
@@ -202,11 +207,57 @@ impl Acc {
     }
 }
 
-/// How accumulators are saved: `nil`, a number, `[object]`, `[[], list]` or `[[], sum, number of values]`.
-pub(crate) fn accumulators() -> Codec<Acc> {
-    Codec {
-        save: |acc, out| locked(|py| acc.save(py, out)),
-        load: |from| locked(|py| Acc::load(py, from)),
+/// How accumulators are saved: `nil`, a number, `[object]`, `[[], list]` or `[[], sum, number of values]`; where times were
+/// datetimes, that inside of `[[], [], [], ...]`.
+struct Accumulators {
+    made: Option<Rc<Made>>,
+    datetimes: Rc<Cell<bool>>,
+}
+
+impl StateCodec<Acc> for Accumulators {
+    fn save(&self, acc: &Acc, out: &mut Vec<u8>) -> Result<(), Cause> {
+        if self.datetimes.get() {
+            pack::list(4, out);
+            (0..3).for_each(|_| pack::list(0, out));
+        }
+        locked(|py| acc.save(py, out))
+    }
+    fn load(&self, from: &mut &[u8]) -> Result<Acc, Cause> {
+        if matches!(pack::take_list(&mut &**from), Ok(4)) {
+            pack::take_list(from)?;
+            for _ in 0..3 {
+                pack::take_members(0, from)?;
+            }
+            self.datetimes.set(true);
+        }
+        locked(|py| Acc::load(py, from, self.made.as_deref()))
+    }
+}
+
+/// How the values of windows in order are saved: as objects; where times were datetimes, as `[object]`.
+struct Values(Accumulators);
+
+impl StateCodec<Py<PyAny>> for Values {
+    fn save(&self, value: &Py<PyAny>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        if self.0.datetimes.get() {
+            pack::list(1, out);
+        }
+        locked(|py| save_object(value.bind(py), out)).map_err(cause)
+    }
+    fn load(&self, from: &mut &[u8]) -> Result<Py<PyAny>, Cause> {
+        if matches!(pack::take_list(&mut &**from), Ok(1)) {
+            pack::take_list(from)?;
+            self.0.datetimes.set(true);
+        }
+        load_by(self.0.made.as_deref(), from)
+    }
+}
+
+/// An object, as it is to be in this run.
+fn load_by(made: Option<&Made>, from: &mut &[u8]) -> Result<Py<PyAny>, Cause> {
+    match made {
+        Some(made) => made.load(from),
+        None => (objects().load)(from),
     }
 }
 
@@ -239,7 +290,7 @@ impl Acc {
         .map_err(cause)
     }
 
-    fn load(py: Python<'_>, from: &mut &[u8]) -> Result<Self, Cause> {
+    fn load(py: Python<'_>, from: &mut &[u8], made: Option<&Made>) -> Result<Self, Cause> {
         let object = |from: &mut &[u8]| (objects().load)(from);
         // What is no list is the number or the nothing itself.
         let Ok(members) = pack::take_list(&mut &**from) else {
@@ -254,10 +305,10 @@ impl Acc {
             pack::take_members(0, from)?;
         }
         match members {
-            1 => Ok(Acc::Object(object(from)?)),
+            1 => Ok(Acc::Object(load_by(made, from)?)),
             2 => Ok(Acc::List(object(from)?.extract(py).map_err(cause)?)),
             3 => {
-                let sum = Acc::load(py, from)?;
+                let sum = Acc::load(py, from, made)?;
                 Ok(Acc::Mean(Box::new(sum), pack::take_count(from)?))
             }
             other => Err(format!("an accumulator has no {other} parts").into()),
@@ -268,28 +319,48 @@ impl Acc {
 /// The beginning and the end of a window, as Python shows them.
 type Edges<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
+/// Start and end of a window, and whether they are shown as datetimes.
+type Asked = (i64, i64, bool);
+
 /// An aggregate on one worker.
 pub(crate) struct PyAggregate {
     make: Make,
     /// The last edges asked for: most keys have the same windows.
-    edges: Option<(i64, i64, Py<PyAny>, Py<PyAny>)>,
+    edges: Option<(Asked, Py<PyAny>, Py<PyAny>)>,
+    /// What is done with accumulators, or values in order, that were saved.
+    made: Option<Rc<Made>>,
+    /// Whether times have come as datetimes.
+    datetimes: Rc<Cell<bool>>,
 }
 
 impl PyAggregate {
-    pub(crate) fn new(make: Make) -> Self {
-        PyAggregate { make, edges: None }
+    /// `made`, if it is there, makes accumulators and has a `revival` for those that were saved.
+    pub(crate) fn new(make: Make, made: Option<&Py<PyAny>>, datetimes: &Rc<Cell<bool>>) -> Self {
+        PyAggregate {
+            make,
+            edges: None,
+            made: made.map(|made| locked(|py| Rc::new(Made::by(py, made)))),
+            datetimes: Rc::clone(datetimes),
+        }
+    }
+
+    fn accumulators(&self) -> Accumulators {
+        Accumulators {
+            made: self.made.clone(),
+            datetimes: Rc::clone(&self.datetimes),
+        }
     }
 
     fn edges<'py>(&mut self, py: Python<'py>, bounds: Bounds) -> PyResult<Edges<'py>> {
-        if let Some((start, end, first, last)) = &self.edges
-            && (*start, *end) == (bounds.start, bounds.end)
+        let wanted = (bounds.start, bounds.end, self.datetimes.get());
+        if let Some((known, first, last)) = &self.edges
+            && *known == wanted
         {
             return Ok((first.bind(py).clone(), last.bind(py).clone()));
         }
-        let first = seconds_or_none(bounds.start).into_pyobject(py)?;
-        let last = seconds_or_none(bounds.end).into_pyobject(py)?;
-        let (known, also) = (first.clone().unbind(), last.clone().unbind());
-        self.edges = Some((bounds.start, bounds.end, known, also));
+        let first = moment_or_none(py, bounds.start, wanted.2)?;
+        let last = moment_or_none(py, bounds.end, wanted.2)?;
+        self.edges = Some((wanted, first.clone().unbind(), last.clone().unbind()));
         Ok((first, last))
     }
 
@@ -318,6 +389,14 @@ impl Aggregate for PyAggregate {
     type Acc = Acc;
     type Out = Py<PyAny>;
     type Error = PyErr;
+
+    fn codec(&self, _: &Codecs) -> Result<BoxedCodec<Acc>, Cause> {
+        Ok(Box::new(self.accumulators()))
+    }
+
+    fn item_codec(&self, _: &Codecs) -> Result<BoxedCodec<Py<PyAny>>, Cause> {
+        Ok(Box::new(Values(self.accumulators())))
+    }
 
     fn initial(&mut self) -> PyResult<Acc> {
         Ok(match &self.make {

@@ -190,15 +190,6 @@ where
         self.give(0, output, cx)
     }
 
-    pub(super) fn end(
-        &mut self,
-        output: &mut Vec<(K, U)>,
-        cx: &mut Context,
-    ) -> Result<(), Failure> {
-        self.settle(output, cx)?;
-        self.policy.close(cx)
-    }
-
     /// A list of pairs of key and value, nothing if nothing is under way.
     pub(super) fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
         let Some(codec) = self.codec else {

@@ -44,11 +44,8 @@ where
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         self.0.restore(from)
     }
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.0.policy.close(cx)
-    }
     fn end(&mut self, output: &mut Vec<(K, U)>, cx: &mut Context) -> Result<(), Failure> {
-        self.0.end(output, cx)
+        self.0.settle(output, cx)
     }
 }
 
@@ -106,11 +103,8 @@ where
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         self.calling.restore(from)
     }
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.calling.policy.close(cx)
-    }
     fn end(&mut self, output: &mut Vec<U>, cx: &mut Context) -> Result<(), Failure> {
-        self.calling.end(&mut self.answers, cx)?;
+        self.calling.settle(&mut self.answers, cx)?;
         self.give(output);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Row, Rows};
 use crate::batch::Data;
 use crate::error::Cause;
-use crate::policy::{OnError, Policy};
+use crate::policy::OnError;
 use crate::poller::Io;
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
 
@@ -80,8 +80,6 @@ where
         Ok(Box::new(DecodedPartition {
             inner: self.source.open_at(partition, resume, place, io)?,
             decode: Arc::clone(&self.decode),
-            on_error: self.on_error.clone(),
-            policy: None,
             rows: Rows::default(),
         }))
     }
@@ -91,34 +89,15 @@ where
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         self.source.begin(run)
     }
+    fn on_error(&self) -> OnError {
+        self.on_error.clone()
+    }
 }
 
 struct DecodedPartition<F> {
     inner: Box<dyn Partition<Rows>>,
     decode: Arc<F>,
-    on_error: OnError,
-    policy: Option<Policy>,
     rows: Rows,
-}
-
-impl<F> DecodedPartition<F> {
-    fn poison(&mut self, cause: Cause, events: &mut Events<'_>) -> Result<(), Cause> {
-        let policy = match &mut self.policy {
-            Some(policy) => policy,
-            empty => {
-                let step = &events.cx.metrics[events.node].name;
-                let (worker, control) = (events.cx.worker, &events.cx.control);
-                empty.insert(Policy::open(
-                    &self.on_error,
-                    events.node,
-                    step,
-                    worker,
-                    control,
-                )?)
-            }
-        };
-        Ok(policy.settle(None, None, cause, events.cx)?)
-    }
 }
 
 impl<F, T, E> Partition<Vec<T>> for DecodedPartition<F>
@@ -138,13 +117,10 @@ where
                     .and_then(|()| (self.decode)(row).map_err(Into::into));
                 match made {
                     Ok(item) => batch.push(item),
-                    Err(error) => self.poison(error, events)?,
+                    Err(error) => events.poison(None, error)?,
                 }
             }
             self.rows = rows;
-        }
-        if let (Next::End, Some(policy)) = (next, &mut self.policy) {
-            policy.close(events.cx)?;
         }
         Ok(next)
     }

@@ -36,7 +36,12 @@ impl<L, R> StateCodec<Joining<L, R>> for JoiningCodec<L, R> {
     }
 
     fn load(&self, from: &mut &[u8]) -> Result<Joining<L, R>, Cause> {
-        pack::take_members(4, from)?;
+        if pack::take_list(from)? != 4 {
+            return Err(
+                "it was saved when the watermark of the key counted, not that of the partition"
+                    .into(),
+            );
+        }
         let mut waiting = VecDeque::new();
         for _ in 0..pack::take_list(from)? {
             pack::take_members(4, from)?;

@@ -11,7 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::record::{Commit, SinkMark, SourceMark};
-use super::resume::{Recordings, Sinks, tell_sources};
+use super::resume::{Recordings, tell_sources};
+use super::sinks::Sinks;
 use super::store::Store;
 use super::{Crash, Part, Recovery, Told};
 use crate::clock::{Clock, now_ns};
@@ -150,9 +151,8 @@ impl Committer {
             next.epoch = epoch;
             next.workers = self.workers;
             next.time_ns = self.clock.time_ns();
-            for (node, sink) in self.sinks.iter().filter(|_| self.options.sync) {
-                sink.sync()
-                    .map_err(|cause| open_error(&self.nodes[*node], cause))?;
+            if self.options.sync {
+                self.sinks.sync(&self.nodes)?;
             }
             for (node, recording) in self.recordings.iter().filter(|_| self.options.sync) {
                 recording
@@ -164,7 +164,7 @@ impl Committer {
             self.store.append(changes, &next)?;
             self.commit = next;
             self.crash(Crash::Within(gathered.commits))?;
-            self.tell_sinks()?;
+            self.sinks.commit(&self.nodes, &self.commit)?;
             tell_sources(&self.recordings, &self.nodes, &self.commit)?;
             self.crash(Crash::Behind(gathered.commits))?;
             self.settle()?;
@@ -215,8 +215,8 @@ impl Committer {
                 None => next.watermarks.push(mark.clone()),
             }
         }
-        for (sink, token) in &part.tokens {
-            let name = &self.nodes[*sink].name;
+        for (writer, token) in &part.tokens {
+            let name = writer.name(&self.nodes);
             let worker = part.worker;
             let mark = SinkMark {
                 sink: name.clone(),
@@ -226,7 +226,7 @@ impl Committer {
             match next
                 .sinks
                 .iter_mut()
-                .find(|mark| mark.sink == *name && mark.worker == worker)
+                .find(|mark| mark.sink == name && mark.worker == worker)
             {
                 Some(known) => *known = mark,
                 None => next.sinks.push(mark),
@@ -239,17 +239,6 @@ impl Committer {
         if self.commit.unsettled {
             self.commit.unsettled = false;
             self.store.append(Vec::new(), &self.commit)?;
-        }
-        Ok(())
-    }
-
-    fn tell_sinks(&self) -> Result<(), FlowError> {
-        for (node, sink) in &self.sinks {
-            let name = &self.nodes[*node].name;
-            let marks = self.commit.sinks.iter().filter(|mark| mark.sink == *name);
-            let tokens: Vec<Vec<u8>> = marks.map(|mark| mark.token.clone()).collect();
-            sink.commit(self.commit.epoch, &tokens)
-                .map_err(|cause| open_error(&self.nodes[*node], cause))?;
         }
         Ok(())
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::Recovery;
 use super::codec::Codecs;
-use super::record::{self, Commit, SinkMark, SourceMark};
+use super::record::{self, Commit, SourceMark};
+use super::sinks::Sinks;
 use super::store::{Saved, SavedKey, Store};
 use crate::error::{Cause, FlowError};
 use crate::graph::{Node, NodeId, open_error};
 use crate::key::worker_of;
-use crate::sink::Settle;
 use crate::source::{Begin, Beginning, Position, Recording};
 use crate::time::BEFORE_ALL;
 
@@ -183,8 +183,6 @@ impl Restore<'_> {
     }
 }
 
-/// The sinks of a flow, as recovery sees them.
-pub(crate) type Sinks = Vec<(NodeId, Arc<dyn Settle>)>;
 /// The sources of a flow, as recovery sees them.
 pub(crate) type Sources = Vec<(NodeId, Arc<dyn Begin>)>;
 /// Those of them that are to be told of commits, and what to tell.
@@ -227,16 +225,21 @@ pub(crate) fn resume(
         changes.push(record::drop_step(step));
         forget(&mut commit, step);
     }
-    check(flow, parts.nodes, &store, &commit, options)?;
+    check(flow, parts, &store, &commit, options)?;
     if options.fresh {
         changes.extend(forget_all(&mut commit, store.saved().steps()));
     }
     let recordings = begin(parts, &commit, options, (workers, time_ns))?;
     // A sink that has resumed has one state, whatever each worker had prepared.
-    commit.sinks = take_back(parts, &commit)?;
+    let sinks = parts.sinks.resume(parts.nodes, &commit)?;
+    // Where a sink began that has joined the flow has to be known before it is written to.
+    let joined = sinks
+        .iter()
+        .any(|new| commit.sinks.iter().all(|mark| mark.sink != new.sink));
+    commit.sinks = sinks;
     let ends_here = commit.unsettled;
     let moved = !first && workers != commit.workers;
-    if first || adopted || options.fresh || !changes.is_empty() {
+    if first || adopted || joined || options.fresh || !changes.is_empty() {
         commit.epoch += 1;
         commit.time_ns = time_ns;
         commit.workers = workers;
@@ -247,14 +250,10 @@ pub(crate) fn resume(
         commit.unsettled = false;
         store.append(Vec::new(), &commit)?;
     }
-    let positions = commit
-        .sources
-        .iter()
-        .map(|mark| ((mark.source.clone(), mark.partition.clone()), mark.position));
-    let places = commit.sources.iter().filter_map(|mark| {
-        let key = (mark.source.clone(), mark.partition.clone());
-        Some((key, mark.place.clone()?))
-    });
+    let of = |mark: &SourceMark| (mark.source.clone(), mark.partition.clone());
+    let sources = commit.sources.iter();
+    let positions = sources.clone().map(|mark| (of(mark), mark.position));
+    let places = sources.filter_map(|mark| Some((of(mark), mark.place.clone()?)));
     let watermarks = commit
         .watermarks
         .iter()
@@ -294,25 +293,6 @@ fn forget(commit: &mut Commit, step: &str) {
     commit.sources.retain(|mark| mark.source != step);
     commit.sinks.retain(|mark| mark.sink != step);
     commit.watermarks.retain(|mark| mark.step != step);
-}
-
-/// Takes the sinks back to the last commit; gives what each has prepared now.
-fn take_back(parts: &Parts<'_>, commit: &Commit) -> Result<Vec<SinkMark>, FlowError> {
-    let mut marks = Vec::new();
-    for (node, sink) in parts.sinks {
-        let name = &parts.nodes[*node].name;
-        let of_sink = commit.sinks.iter().filter(|mark| mark.sink == *name);
-        let tokens: Vec<Vec<u8>> = of_sink.map(|mark| mark.token.clone()).collect();
-        let token = sink
-            .resume(&tokens)
-            .map_err(|cause| open_error(&parts.nodes[*node], cause))?;
-        marks.extend(token.map(|token| SinkMark {
-            sink: name.clone(),
-            worker: 0,
-            token,
-        }));
-    }
-    Ok(marks)
 }
 
 fn positions<'a>(marks: impl IntoIterator<Item = &'a SourceMark>) -> Vec<(&'a str, Position)> {
@@ -397,15 +377,17 @@ fn own(flow: &str, commit: &mut Commit, options: &Recovery) -> Result<(), FlowEr
 /// Finds what is saved and no longer in the flow.
 fn check(
     flow: &str,
-    nodes: &[Node],
+    parts: &Parts<'_>,
     store: &Store,
     commit: &Commit,
     options: &Recovery,
 ) -> Result<(), FlowError> {
+    let nodes = parts.nodes;
+    let is_dropped = |name: &str| options.drop.iter().any(|dropped| dropped == name);
     let has = |name: &str, fits: fn(&Node) -> bool| {
         nodes.iter().any(|node| node.name == name && fits(node))
-            || options.drop.iter().any(|dropped| dropped == name)
     };
+    let is_sink = |name: &str| parts.sinks.names(nodes).any(|known| known == name);
     let steps = store.saved().steps().map(|name| ("step", name));
     let times = commit.watermarks.iter().map(|mark| match &*mark.partition {
         "" => ("step", mark.step.as_str()),
@@ -414,12 +396,12 @@ fn check(
     let sources = commit.sources.iter().map(|m| ("source", m.source.as_str()));
     let sinks = commit.sinks.iter().map(|m| ("sink", m.sink.as_str()));
     for (kind, name) in steps.chain(times).chain(sources).chain(sinks) {
-        let fits: fn(&Node) -> bool = match kind {
-            "source" => |node| node.kind == "source",
-            "sink" => |node| node.kind == "sink",
-            _ => |node| node.kind != "source" && node.kind != "sink",
+        let is_there = match kind {
+            "source" => has(name, |node| node.kind == "source"),
+            "sink" => is_sink(name),
+            _ => has(name, |node| node.kind != "source" && node.kind != "sink"),
         };
-        if !has(name, fits) {
+        if !is_there && !is_dropped(name) {
             return Err(FlowError::Vanished {
                 path: options.dir.clone(),
                 flow: flow.to_owned(),

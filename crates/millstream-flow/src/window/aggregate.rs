@@ -95,6 +95,13 @@ pub trait Aggregate: 'static {
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::Acc>, Cause> {
         Ok(Box::new(codecs.get::<Self::Acc>()?))
     }
+    /// How items are saved, of windows that keep them to put them in order; unless told otherwise as their type is announced.
+    ///
+    /// # Errors
+    /// A type that cannot be saved.
+    fn item_codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::In>, Cause> {
+        Ok(Box::new(codecs.get::<Self::In>()?))
+    }
 }
 
 /// A function that all workers share.

@@ -148,9 +148,9 @@ impl Grid {
             // No pane of late items: the last one of this piece of time, and not too late for any window.
             Some(last)
                 if last.start <= time
-                    && time - last.start < self.pane
+                    && time.saturating_sub(last.start) < self.pane
                     && last.first_end > limit
-                    && last.first_end - last.start <= self.every =>
+                    && last.first_end.saturating_sub(last.start) <= self.every =>
             {
                 held.panes.len() - 1
             }
@@ -278,7 +278,7 @@ impl Grid {
         held.next_end = match held.panes.first() {
             None => NEVER,
             // Panes are whole windows, or the first one is of no late items: no other has an earlier window.
-            Some(front) if front.first_end - front.start <= self.every => ends(front),
+            Some(front) if front.first_end.saturating_sub(front.start) <= self.every => ends(front),
             Some(_) => held.panes.iter().map(ends).min().unwrap_or(NEVER),
         };
     }

@@ -7,7 +7,7 @@
 use super::aggregate::{Aggregate, Bounds};
 use super::logic::Copier;
 use crate::error::Cause;
-use crate::recovery::{BoxedCodec, Codec, Codecs, StateCodec, pack};
+use crate::recovery::{BoxedCodec, Codecs, StateCodec, pack};
 use crate::time::{BEFORE_ALL, Timed};
 
 /// The items of a window, or of a part of one, with their times.
@@ -78,12 +78,12 @@ impl<G: Aggregate> Aggregate for InOrder<G> {
         self.inner.result(&mut acc, bounds)
     }
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::Acc>, Cause> {
-        Ok(Box::new(KeptCodec(codecs.get::<G::In>()?)))
+        Ok(Box::new(KeptCodec(self.inner.item_codec(codecs)?)))
     }
 }
 
 /// Writes items as `[[time, item]...]`.
-struct KeptCodec<T>(Codec<T>);
+struct KeptCodec<T>(BoxedCodec<T>);
 
 impl<T> StateCodec<Kept<T>> for KeptCodec<T> {
     fn save(&self, kept: &Kept<T>, out: &mut Vec<u8>) -> Result<(), Cause> {

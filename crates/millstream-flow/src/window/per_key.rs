@@ -1,4 +1,4 @@
-//! Windows that go by a watermark of each key, not of the partition.
+//! Windows and joins that go by a watermark of each key, not of the partition.
 //!
 //! The watermark of a key follows the latest time of its own items by the lateness that is allowed. An item is late only if its
 //! key has seen later ones: a key whose items come by a slow way is not late because others were faster. With `patience` it also
@@ -8,10 +8,12 @@
 //! windows of a key hold and what is late for them is judged by that alone. It is kept with the state of the key, so that a key
 //! without open windows is kept too, until patience has run out.
 
+use std::time::Duration;
+
 use crate::error::Cause;
 use crate::recovery::{BoxedCodec, Codecs, StateCodec, pack};
 use crate::state::{KeyLogic, Moment, Outputs};
-use crate::time::{BEFORE_ALL, NEVER, Timed};
+use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
 
 /// How the watermark of a key follows; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +37,18 @@ pub struct Own<S> {
     forgotten: bool,
 }
 
+impl PerKey {
+    /// `lateness` behind the latest item of the key; with `patience`, so far behind the shared watermark at least.
+    pub(crate) fn new(lateness: Duration, patience: Option<Duration>) -> Self {
+        PerKey {
+            lateness: nanos(lateness),
+            patience: patience.map(nanos),
+        }
+    }
+}
+
 impl<L> ByKey<L> {
-    /// The same windows with another watermark.
+    /// The same windows, or the same join, with another watermark.
     pub fn new(inner: L, how: PerKey) -> Self {
         ByKey { inner, how }
     }
@@ -179,7 +191,8 @@ impl<S> StateCodec<Own<S>> for OwnCodec<S> {
     fn load(&self, from: &mut &[u8]) -> Result<Own<S>, Cause> {
         if pack::take_list(from)? != 3 {
             return Err(
-                "its windows went by the watermark of the partition when they were saved".into(),
+                "it was saved when the watermark of the partition counted, not that of the key"
+                    .into(),
             );
         }
         pack::take_integer(from)?;

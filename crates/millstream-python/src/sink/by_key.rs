@@ -44,6 +44,11 @@ impl KeyedSink {
         &*self.sink
     }
 
+    /// The same for all copies of this sink.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.sink) as usize
+    }
+
     pub(crate) fn open(
         &self,
         name: &str,

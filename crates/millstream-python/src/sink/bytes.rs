@@ -54,6 +54,11 @@ impl ByteSink {
         &*self.sink
     }
 
+    /// The same for all copies of this sink.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.sink).cast::<()>() as usize
+    }
+
     pub(crate) fn describe(&self) -> String {
         self.sink.describe()
     }

@@ -1,6 +1,7 @@
 //! A list as a sink: what `millstream.testing.collect` stands on. With recovery it is cut back to the last
 //! committed epoch, as a file is.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -29,13 +30,25 @@ pub(crate) struct ListSink {
     shared: Mutex<Weak<Shared>>,
 }
 
+/// The lists that are sinks now, by where they are: a list that several steps write to is one sink.
+static LISTS: Mutex<BTreeMap<usize, Weak<ListSink>>> = Mutex::new(BTreeMap::new());
+
 impl ListSink {
-    pub(crate) fn new(list: &Bound<'_, PyList>) -> Self {
-        ListSink {
+    /// The sink that a list is.
+    pub(crate) fn of(list: &Bound<'_, PyList>) -> Arc<Self> {
+        let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = list.as_ptr() as usize;
+        if let Some(known) = lists.get(&place).and_then(Weak::upgrade) {
+            return known;
+        }
+        lists.retain(|_, sink| sink.strong_count() > 0);
+        let sink = Arc::new(ListSink {
             list: list.clone().unbind(),
             told: AtomicUsize::new(0),
             shared: Mutex::default(),
-        }
+        });
+        lists.insert(place, Arc::downgrade(&sink));
+        sink
     }
 
     pub(crate) fn open(&self, control: &Arc<Control>) -> Opened {

@@ -10,6 +10,7 @@ use millstream_flow::directory::{self, ReadDirectory};
 use millstream_flow::durable::{self, Keep};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
+use millstream_flow::policy::OnError;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
 use millstream_flow::{Flow, Pipe, files, journals, tcp};
@@ -89,12 +90,11 @@ impl ByteSource {
             Kind::Queues(source) => add(flow, source.clone(), durable, reading),
         };
         let name = reading.name;
-        let (decode, wish, source) = (self.decode.clone(), reading.wish.clone(), name.to_owned());
-        Ok(
-            frames.step("decode", &format!("{name}.decode"), move |making| {
-                DecodeStep::make(&decode, &wish, &source, making)
-            }),
-        )
+        let (decode, own, source) = (self.decode.clone(), reading.wish.clone(), name.to_owned());
+        let decoded = frames.step("decode", &format!("{name}.decode"), move |making| {
+            DecodeStep::make(&decode, &own, &source, making)
+        });
+        Ok(reading.wish.of(decoded))
     }
 }
 
@@ -160,6 +160,9 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         self.0.begin(run)
+    }
+    fn on_error(&self) -> OnError {
+        self.0.on_error()
     }
     fn over(
         &self,

@@ -52,10 +52,11 @@ impl CsvSource {
             Kind::Files(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
             Kind::Directory(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
         };
-        let (wish, source) = (reading.wish.clone(), name.to_owned());
-        rows.step("decode", &format!("{name}.decode"), move |making| {
-            RowsStep::make(&wish, &source, making)
-        })
+        let (own, source) = (reading.wish.clone(), name.to_owned());
+        let decoded = rows.step("decode", &format!("{name}.decode"), move |making| {
+            RowsStep::make(&own, &source, making)
+        });
+        reading.wish.of(decoded)
     }
 }
 
@@ -143,12 +144,6 @@ impl Step<Rows, PyBatch> for RowsStep {
     ) -> Result<(), Failure> {
         *output = locked(|py| self.work(py, input, cx))?;
         Ok(())
-    }
-    fn end(&mut self, _: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
     }
 }
 

@@ -137,10 +137,4 @@ impl Step<Frames, PyBatch> for DecodeStep {
         *output = locked(|py| self.work(py, input, cx))?;
         Ok(())
     }
-    fn end(&mut self, _: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
-    fn suspend(&mut self, cx: &mut Context) -> Result<(), Failure> {
-        self.policy.close(cx)
-    }
 }

@@ -1,0 +1,164 @@
+//! `join_all`: which rows come out, how long a key is kept, and what is saved.
+
+use std::time::Duration;
+
+use millstream_flow::join::{Insert, JoinAll};
+use millstream_flow::testing::{Collected, VirtualClock, items};
+use millstream_flow::{Flow, FlowError, KeyedStream, Options, Recovery};
+
+use super::recovery::{crash_everywhere, run as run_saving};
+use super::support::run;
+
+type Row = (Option<u64>, Option<String>, Option<char>);
+
+/// One source divided into three streams of one key.
+fn rows(flow: &Flow, input: &[&str], how: JoinAll) -> KeyedStream<u8, Row> {
+    let all = flow.source(
+        "in",
+        items(input.iter().map(|text| text.to_string())).batch_size(1),
+    );
+    let keyed = all.key_by(|_| 7);
+    let numbers = keyed.filter_map(|text| text.parse().ok());
+    let words = keyed.filter_map(|text| text.starts_with('w').then_some(text));
+    let signs =
+        keyed.filter_map(|text| text.strip_prefix('-').and_then(|sign| sign.chars().next()));
+    numbers.join_all("rows", (&words, &signs), how)
+}
+
+fn row(number: u64, word: &str, sign: char) -> Row {
+    let there = |word: &str| (!word.is_empty()).then(|| word.to_owned());
+    (
+        (number > 0).then_some(number),
+        there(word),
+        (sign != ' ').then_some(sign),
+    )
+}
+
+/// All rows, sorted: streams that come together have no order among them.
+fn found(input: &[&str], how: JoinAll, workers: usize) -> Vec<Row> {
+    let (flow, out) = (Flow::new("rows"), Collected::new());
+    rows(&flow, input, how).values().sink("out", out.sink());
+    run(&flow, workers).expect("nothing fails");
+    let mut rows = out.take();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn a_row_comes_out_once_each_stream_has_given_a_value() {
+    for workers in 1..=3 {
+        let found = |input: &[&str]| found(input, JoinAll::complete(), workers);
+        assert_eq!(found(&["1", "w", "-a"]), [row(1, "w", 'a')]);
+        assert_eq!(found(&["1", "w"]), []);
+    }
+}
+
+#[test]
+fn at_the_end_a_row_has_the_values_that_count() {
+    let input = ["1", "2", "wa", "wb"];
+    for workers in 1..=3 {
+        let found = |insert| found(&input, JoinAll::at_end().insert(insert), workers);
+        assert_eq!(found(Insert::Last), [row(2, "wb", ' ')]);
+        assert_eq!(found(Insert::First), [row(1, "wa", ' ')]);
+        let all = [(1, "wa"), (1, "wb"), (2, "wa"), (2, "wb")];
+        assert_eq!(
+            found(Insert::Product),
+            all.map(|(n, word)| row(n, word, ' '))
+        );
+    }
+}
+
+#[test]
+fn a_running_join_gives_a_row_after_each_value() {
+    let found = found(&["1", "2", "3"], JoinAll::running(), 1);
+    assert_eq!(found, [1, 2, 3].map(|n| row(n, "", ' ')));
+}
+
+#[test]
+fn a_key_is_forgotten_when_it_has_had_no_value_for_the_time_to_live() {
+    let clock = std::sync::Arc::new(VirtualClock::starting_at(0));
+    let (flow, out) = (Flow::new("rows"), Collected::new());
+    let moved = std::sync::Arc::clone(&clock);
+    let source = items([1u64, 2, 3]).batch_size(1);
+    let keyed = flow
+        .source("in", source)
+        .inspect(move |number| {
+            if *number == 3 {
+                moved.advance(Duration::from_secs(60));
+            }
+        })
+        .key_by(|_| 7);
+    let how = JoinAll::at_end()
+        .insert(Insert::Product)
+        .ttl(Duration::from_secs(59));
+    let none = keyed.filter_map(|_| None::<u8>);
+    keyed
+        .join_all("rows", (&none,), how)
+        .values()
+        .sink("out", out.sink());
+    let mut options = Options::workers(1);
+    options.clock = Some(clock);
+    flow.run(options).expect("nothing fails");
+    let rows = out.take();
+    assert!(rows.contains(&(Some(3), None)), "{rows:?}");
+}
+
+fn saving(flow: &Flow, state: &std::path::Path) -> Result<(), FlowError> {
+    run_saving(flow, 1, Recovery::new(state).epoch(Duration::ZERO))
+}
+
+#[test]
+fn a_crash_at_every_commit_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (flow, out) = (Flow::new("rows"), folder.path().join("out"));
+    let input = ["1", "wa", "2", "-x", "wb", "3", "-y", "4"];
+    let show = |row: Row| format!("{row:?}");
+    let written = millstream_flow::codec::encode(
+        millstream_flow::files::write(&out),
+        millstream_flow::codec::display,
+    );
+    let how = JoinAll::at_end().insert(Insert::Product);
+    rows(&flow, &input, how)
+        .values()
+        .map(show)
+        .sink("out", written);
+    let mut workers = [1, 3, 2].into_iter().cycle();
+    let crashes = crash_everywhere(&flow, &folder.path().join("state"), 1, || {
+        workers.next().unwrap_or(1)
+    });
+    assert!(crashes > 6, "{crashes} crashes");
+    let text = std::fs::read_to_string(&out).expect("there is output");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    let mut wanted: Vec<String> = found(&input, how, 1).into_iter().map(show).collect();
+    wanted.sort_unstable();
+    assert_eq!(lines, wanted);
+    assert_eq!(wanted.len(), 4 * 2 * 2);
+}
+
+#[test]
+fn a_saved_join_of_other_streams_is_an_error_that_names_the_step() {
+    let state = tempfile::tempdir().expect("a folder");
+    let two = |with_third: bool| {
+        let flow = Flow::new("rows");
+        let keyed = flow.source("in", items([1u64, 2])).key_by(|_| 7);
+        let none = keyed.filter_map(|_| None::<u64>);
+        let out = Collected::<String>::new().sink();
+        if with_third {
+            let third = keyed.filter_map(|_| None::<u64>);
+            let rows = keyed.join_all("rows", (&none, &third), JoinAll::running());
+            rows.values().map(|row| format!("{row:?}")).sink("out", out);
+        } else {
+            let rows = keyed.join_all("rows", (&none,), JoinAll::running());
+            rows.values().map(|row| format!("{row:?}")).sink("out", out);
+        }
+        flow
+    };
+    saving(&two(false), state.path()).expect("nothing fails");
+    let error = saving(&two(true), state.path()).expect_err("there are three streams now");
+    let error = error.to_string();
+    assert!(
+        error.contains("\"rows\"") && error.contains("of a join of 2 streams, not of 3"),
+        "{error}"
+    );
+}

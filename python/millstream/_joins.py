@@ -1,0 +1,253 @@
+"""Joins of keyed streams, as verbs: with the latest value, within a time, within windows, with a table."""
+
+from __future__ import annotations
+
+from typing import Generic, overload
+
+from . import _windows
+from ._errors import FlowUsageError
+from ._time import nanos
+from ._types import K_co, V_co
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+    from ._keyed import KeyedStream, LateStream
+    from ._time import Seconds
+    from ._types import W
+    from .windows import Window, Windowed, Windower
+
+__all__ = ["Joins"]
+
+
+class Joins(Generic[K_co, V_co]):
+    """The verbs of keyed streams that bring several of them together by their keys."""
+
+    __slots__ = ()
+
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner"] = "inner",
+        within: None = None,
+        ttl: None = None,
+        *,
+        window: Window | Windower,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
+    ) -> LateStream[K_co, Windowed[tuple[V_co, W]], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["left"],
+        within: None = None,
+        ttl: None = None,
+        *,
+        window: Window | Windower,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
+    ) -> LateStream[K_co, Windowed[tuple[V_co, W | None]], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner", "left", "full"],
+        within: None = None,
+        ttl: None = None,
+        *,
+        window: Window | Windower,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
+    ) -> LateStream[K_co, Windowed[tuple[V_co | None, W | None]], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner"] = "inner",
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+        *,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["left"],
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+        *,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, W | None], V_co | W]: ...
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner", "left", "full"],
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+        *,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co | None, W | None], V_co | W]: ...
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        how: Literal["inner", "left", "full"] = "inner",
+        within: Seconds | None = None,
+        ttl: Seconds | None = None,
+        window: Window | Windower | None = None,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
+    ) -> LateStream[K_co, Any, V_co | W]:
+        """Pairs ``(own, other)`` of the values of this stream and another with the same key.
+
+        Without ``within`` each value of either stream is paired with the latest one of the other; with it,
+        with all values of the other stream that are at most so many seconds before or behind it. ``how``:
+        ``"left"`` gives values of this stream that find no partner too, as ``(own, None)``, ``"full"`` those
+        of both. Behind ``event_time`` values take their turn in the order of their times, once the watermark
+        has passed them; what comes later is in the stream ``late`` of the result. Otherwise they take it as
+        they come. ``ttl``: the latest values are forgotten when a key has had none for so long in event time.
+
+        ``watermark="key"``: what is late, and when values take their turn, is judged by the values of their
+        own key, of both streams: a value is late only if its key has seen one that is more than ``lateness``
+        seconds later. The values of a key that goes silent wait until the input ends, unless there is
+        ``patience``: then its watermark follows that of the partitions, so many seconds behind.
+
+        With ``window`` each value is paired with all values of the other stream in the same window of
+        their key, when the window closes; what comes out are :class:`millstream.windows.Windowed` pairs.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
+        >>> def timed(name, items):
+        ...     return flow.source(name, items).event_time(lambda item: item[0]).key_by(lambda item: "k")
+        >>> clicks = timed("clicks", ms.testing.items([(1, "click"), (20, "click")]))
+        >>> views = timed("views", ms.testing.items([(0, "view"), (19, "view"), (22, "view")]))
+        >>> clicks.join("pairs", views, within=2).values().sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [((1, 'click'), (0, 'view')), ((20, 'click'), (19, 'view')), ((20, 'click'), (22, 'view'))]
+        """
+        if how not in ("inner", "left", "full"):
+            raise FlowUsageError(f'how is "inner", "left" or "full", not {how!r}')
+        if window is not None:
+            if within is not None or ttl is not None:
+                raise FlowUsageError(
+                    "window says how long a value is kept: within and ttl have no meaning with it"
+                )
+            from ._joined import join
+
+            options = watermark, lateness, patience
+            return join(self._as_keyed(), name, other, how, window, options)
+        per_key = self._per_key(name, watermark, lateness, patience)
+        if within is None:
+            return self._join(name, other, ("latest", how, 0), ttl, per_key)
+        if not self._as_keyed()._timed:
+            raise FlowUsageError("within needs times: put event_time or processing_time before key_by")
+        if ttl is not None:
+            raise FlowUsageError("within says how long a value is kept: ttl has no meaning with it")
+        return self._join(name, other, ("within", how, nanos("within", within)), None, per_key)
+
+    @overload
+    def lookup(
+        self,
+        name: str,
+        table: KeyedStream[K_co, W],
+        how: Literal["inner"],
+        ttl: Seconds | None = None,
+        *,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
+    @overload
+    def lookup(
+        self,
+        name: str,
+        table: KeyedStream[K_co, W],
+        how: Literal["inner", "left"] = "left",
+        ttl: Seconds | None = None,
+        *,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, W | None], V_co | W]: ...
+    def lookup(
+        self,
+        name: str,
+        table: KeyedStream[K_co, W],
+        how: Literal["inner", "left"] = "left",
+        ttl: Seconds | None = None,
+        *,
+        watermark: Literal["partition", "key"] = "partition",
+        lateness: Seconds = 0,
+        patience: Seconds | None = None,
+    ) -> LateStream[K_co, tuple[V_co, Any], V_co | W]:
+        """Pairs ``(value, row)`` of each value and the latest value of ``table`` with its key, or None.
+
+        ``table`` is a keyed stream that changes slowly: its values bring about nothing themselves. Behind
+        ``event_time`` a value meets the row that was the latest at its own time. ``how="inner"`` leaves out
+        values without a row. ``ttl``, ``watermark``, ``lateness`` and ``patience`` as for ``join``.
+        """
+        if how not in ("inner", "left"):
+            raise FlowUsageError(f'how is "inner" or "left", not {how!r}')
+        per_key = self._per_key(name, watermark, lateness, patience)
+        return self._join(name, table, ("lookup", how, 0), ttl, per_key)
+
+    def _as_keyed(self) -> KeyedStream[K_co, V_co]:
+        """This stream: all that have these verbs are keyed streams."""
+        return self  # type: ignore[return-value]
+
+    def _per_key(
+        self, name: str, watermark: str, lateness: Seconds, patience: Seconds | None
+    ) -> tuple[int, int | None] | None:
+        """Lateness and patience of a watermark for each key, in nanoseconds, if there is to be one."""
+        _windows.watermark_or_raise(f'the join "{name}"', watermark, lateness, patience)
+        if watermark == "key" and not self._as_keyed()._timed:
+            raise FlowUsageError(
+                f'watermark="key" of the join "{name}" needs times: put event_time before key_by'
+            )
+        return _windows.per_key(watermark, lateness, patience)
+
+    def _join(
+        self,
+        name: str,
+        other: KeyedStream[K_co, W],
+        described: tuple[str, str, int],
+        ttl: Seconds | None,
+        per_key: tuple[int, int | None] | None,
+    ) -> LateStream[K_co, Any, V_co | W]:
+        from ._keyed import KeyedStream, LateStream, named_or_raise
+
+        own = self._as_keyed()
+        named_or_raise("join", name)
+        if not isinstance(other, KeyedStream):
+            raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
+        if ttl is not None and not own._timed:
+            raise FlowUsageError("ttl of a join needs times: put event_time before key_by")
+        right: KeyedStream[K_co, W] = KeyedStream(
+            [pipe.to_the_right() for pipe in other._pipes], other._placed, other._timed
+        )
+        life = None if ttl is None else nanos("ttl", ttl)
+        both = own.merge(right)._home()
+        results, late = both.join(name, (*described, life, per_key), own._timed, "fail")
+        return LateStream([results], own._timed, [late])

@@ -1,0 +1,172 @@
+"""Dead letters in runs with a state directory: each bad item is kept once, wherever the run was killed."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+import pytest
+from millstream._run import Saving, run_saving
+
+MOMENTS = ("before", "within", "behind")
+TEXTS = [str(n) if n % 3 else f"bad {n}" for n in range(24)]
+BAD = [text for text in TEXTS if text.startswith("bad")]
+
+
+def crash_often(flow: ms.Flow, state: Path, commits: int = 2, workers: tuple[int, ...] = (1,)) -> int:
+    """Runs until it ends, crashing at each moment of each n-th commit; returns how often it crashed."""
+    for crashes in count():
+        try:
+            crash = (MOMENTS[crashes % 3], commits)
+            run_saving(flow, workers[crashes % len(workers)], Saving(str(state), 0.0, False, [], crash))
+        except ms.SimulatedCrash:
+            continue
+        return crashes
+    raise AssertionError("it never ends")
+
+
+def item_of(letter: Any) -> bytes:
+    return str(letter.item).encode()
+
+
+def texts(flow: ms.Flow) -> ms.Stream[str]:
+    return flow.source("texts", ms.testing.items(TEXTS, batch_size=2))
+
+
+def numbers(dead: Any) -> tuple[ms.Flow, list[int]]:
+    flow, out = ms.Flow("numbers"), ms.testing.collect()
+    parsed = texts(flow).map(int, name="parse", on_error=ms.dead_letter(dead))
+    parsed.key_by(lambda n: n % 4).count("each").values().sink("out", out)
+    return flow, out
+
+
+@pytest.mark.parametrize("workers", [(1,), (2,), (1, 3, 2)])
+def test_a_file_has_each_dead_letter_once(tmp_path: Path, workers: tuple[int, ...]) -> None:
+    bad = tmp_path / "bad"
+    flow, _ = numbers(ms.files.write(bad, encode=item_of))
+    assert crash_often(flow, tmp_path / "state", workers=workers) > 6
+    assert bad.read_text().splitlines() == BAD
+
+
+def test_a_journal_has_each_dead_letter_once(tmp_path: Path) -> None:
+    flow, _ = numbers(ms.journals.append(tmp_path / "bad", encode=item_of))
+    assert crash_often(flow, tmp_path / "state") > 6
+    with ms.Journal(tmp_path / "bad", mode="r") as journal:
+        assert [record.body.decode() for record in journal] == BAD
+
+
+def test_a_queue_has_each_dead_letter_once(tmp_path: Path) -> None:
+    flow, _ = numbers(ms.queues.write(tmp_path / "queues", "bad", encode=item_of))
+    assert crash_often(flow, tmp_path / "state") > 6
+    with ms.Queues(tmp_path / "queues") as queues:
+        assert [item.decode() for item in queues["bad"]] == BAD
+
+
+def test_a_list_has_each_dead_letter_once(tmp_path: Path) -> None:
+    dead: list[Any] = ms.testing.collect()
+    flow, _ = numbers(dead)
+    assert crash_often(flow, tmp_path / "state") > 6
+    assert [letter.item for letter in dead] == BAD
+
+
+def test_a_trial_with_a_crash_at_every_commit_finds_no_difference() -> None:
+    flow, _ = numbers(ms.testing.collect())
+    assert ms.testing.crash_everywhere(flow) > 20
+    assert ms.testing.crash_everywhere(flow, workers=2) > 20
+
+
+@pytest.mark.parametrize("workers", [(1,), (3, 1)])
+def test_steps_that_share_a_sink_keep_each_letter_once(tmp_path: Path, workers: tuple[int, ...]) -> None:
+    bad, kept, dead = tmp_path / "bad", ms.testing.collect(), ms.testing.collect()
+    shared = ms.files.write(bad, encode=item_of)
+    flow = ms.Flow("shared")
+    all_texts = texts(flow)
+    all_texts.map(int, name="one", on_error=ms.dead_letter(shared)).sink("numbers", kept)
+    keyed = all_texts.key_by(len).map(int, name="two", on_error=ms.dead_letter(shared))
+    keyed.stateful_map("three", lambda state, n: (state, 24 // n), on_error=ms.dead_letter(dead)).sink(
+        "out", ms.testing.collect()
+    )
+    tens = all_texts.event_time(lambda text: int(text), name="four", on_error=ms.dead_letter(dead))
+    tens.sink("tens", ms.testing.collect())
+    assert crash_often(flow, tmp_path / "state", workers=workers) > 6
+    assert sorted(bad.read_text().splitlines()) == sorted(BAD * 2)
+    assert sorted(str(letter.item) for letter in dead if letter.step == "four") == sorted(BAD)
+
+
+def test_bad_lines_of_a_source_are_kept_once(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("\n".join(TEXTS) + "\n")
+    bad = tmp_path / "bad"
+    flow, dead = ms.Flow("lines"), ms.dead_letter(ms.files.write(bad, encode=item_of))
+    lines = ms.files.frames(tmp_path / "in", "lines", decode=lambda line: int(line))
+    flow.source("in", lines, on_error=dead).sink("out", ms.testing.collect())
+    crash_often(flow, tmp_path / "state", commits=1)
+    assert bad.read_text().splitlines() == [str(text.encode()) for text in BAD]
+
+
+def test_a_sink_of_the_users_own_is_told_of_each_epoch_once(tmp_path: Path) -> None:
+    class Held:
+        """Two phases: a letter counts when its epoch does."""
+
+        def __init__(self) -> None:
+            self.prepared: dict[str, list[str]] = {}
+            self.counted: dict[str, list[str]] = {}
+            self.writers = 0
+
+        def resume(self, tokens: list[str]) -> None:
+            self.commit(0, tokens)
+            self.prepared.clear()
+
+        def commit(self, epoch: int, tokens: list[str]) -> None:
+            self.counted.update(
+                {token: self.prepared.pop(token) for token in tokens if token in self.prepared}
+            )
+
+        def open(self, worker: int) -> Any:
+            self.writers += 1
+            return Writer(self, self.writers)
+
+    class Writer:
+        def __init__(self, sink: Held, number: int) -> None:
+            self.sink, self.number, self.items = sink, number, []  # type: ignore[var-annotated]
+
+        def write_batch(self, letters: list[Any]) -> None:
+            self.items += [letter.item for letter in letters]
+
+        def flush(self) -> None:
+            pass
+
+        def prepare(self, epoch: int) -> str:
+            token = f"{self.number} {epoch}"
+            self.sink.prepared[token], self.items = self.items, []
+            return token
+
+        def close(self) -> None:
+            pass
+
+    held = Held()
+    flow, out = ms.Flow("held"), ms.testing.collect()
+    all_texts = texts(flow)
+    for name in ("one", "two"):
+        all_texts.map(int, name=name, on_error=ms.dead_letter(held)).sink(f"{name} out", out)
+    assert crash_often(flow, tmp_path / "state") > 6
+    assert sorted(item for items in held.counted.values() for item in items) == sorted(BAD * 2)
+
+
+def test_a_dead_letter_sink_that_is_gone_is_told_until_it_is_forgotten(tmp_path: Path) -> None:
+    flow, _ = numbers(ms.files.write(tmp_path / "bad", encode=item_of))
+    ms.run(flow, state=tmp_path / "state")
+    flow = ms.Flow("numbers")
+    parsed = texts(flow).map(int, name="parse", on_error="skip")
+    parsed.key_by(lambda n: n % 4).count("each").values().sink("out", ms.testing.collect())
+    with pytest.raises(ms.FlowError, match=r'"parse\.dead_letters"'):
+        ms.run(flow, state=tmp_path / "state")
+    ms.run(flow, state=tmp_path / "state", drop_state=["parse.dead_letters", "out"])
+
+
+def test_a_name_that_the_dead_letters_of_a_step_have_is_taken() -> None:
+    flow, _ = numbers(ms.testing.collect())
+    with pytest.raises(ms.FlowError, match=r"parse\.dead_letters"):
+        texts_again = flow.source("more", ms.testing.items([1]))
+        texts_again.sink("parse.dead_letters", ms.testing.collect())

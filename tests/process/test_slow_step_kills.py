@@ -50,8 +50,7 @@ def committed_bytes(state: Path) -> int:
     told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if told.returncode:
         return 0
-    (source,) = json.loads(told.stdout)["sources"]
-    return int(source["position"])
+    return sum(int(source["position"]) for source in json.loads(told.stdout)["sources"])
 
 
 @pytest.mark.parametrize("place", ["at the source", "after an exchange"])

@@ -33,6 +33,8 @@ __all__ = ["bench_flow"]
 REPEATS = 5
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 IDLE_SECONDS = 3.0
+WAKES = 3000
+"""How often a source is woken in a run."""
 RUN_SECONDS = 3.5
 """How long a run with recovery is to take: several epochs."""
 
@@ -305,6 +307,7 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "recovery": lambda: {"recovery": measure_recovery()},
     "resume": lambda: {"resume_seconds": resume_seconds()},
     "idle": lambda: {"idle_percent": idle_percent(IDLE_SECONDS)},
+    "wake": lambda: {"wake": measure_wake()},
 }
 """What can be measured by itself, with ``--only``."""
 
@@ -314,6 +317,13 @@ def measure_recovery(seconds: float = RUN_SECONDS) -> list[dict[str, Any]]:
     from ._bench_recovery import costs
 
     return costs(seconds, REPEATS)
+
+
+def measure_wake() -> list[dict[str, Any]]:
+    """How soon a source written in Python is asked once it is woken."""
+    from ._bench_wake import wake_latencies
+
+    return wake_latencies(WAKES)
 
 
 def resume_seconds() -> float:
@@ -365,5 +375,7 @@ def show(measured: dict[str, Any]) -> None:
         print(f"recovery: {cost['what']:<36} {off:>7.2f} M items/s off, {on:>7.2f} on: {slower:.1f} % slower")
     if "resume_seconds" in measured:
         print(f"resume, 1,000,000 keys of 100 bytes: {measured['resume_seconds']:.2f} s to the first output")
+    for row in measured.get("wake", ()):
+        print(f"a source woken by {row['what']}: p50 {row['p50_us']:.0f} us, p99 {row['p99_us']:.0f} us")
     if "idle_percent" in measured:
         print(f"an idle flow takes {measured['idle_percent']:.2f} % of a core")

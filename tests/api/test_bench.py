@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from millstream import _bench, _bench_recovery
+from millstream import _bench, _bench_recovery, _bench_wake
 
 
 def test_flows_and_plain_loops_are_measured() -> None:
@@ -44,6 +44,12 @@ def test_recovery_is_measured_beside_none(monkeypatch: Any) -> None:
     assert min(few["off"], few["on"], windows["off"], windows["on"]) > 0
 
 
+def test_wake_ups_of_sources_are_measured() -> None:
+    rows = _bench_wake.wake_latencies(20)
+    assert [row["what"] for row in rows] == ["io.wake()", "io.register(socket)"]
+    assert all(0 < row["p50_us"] <= row["p99_us"] for row in rows)
+
+
 def test_a_flow_that_resumes_is_measured() -> None:
     assert 0 < _bench_recovery.resume(100, 1) < 60
 
@@ -53,7 +59,7 @@ def test_a_part_can_be_measured_by_itself(monkeypatch: Any, capsys: Any) -> None
     assert _bench.bench_flow(["--only", "idle", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["idle_percent"] == 0.5
     assert _bench.bench_flow(["--only", "all"]) == 2
-    assert "--only takes steps, workers, recovery, resume, idle, not 'all'" in capsys.readouterr().err
+    assert "--only takes steps, workers, recovery, resume, idle, wake, not 'all'" in capsys.readouterr().err
 
 
 def test_an_unknown_argument_is_a_usage_error(capsys: Any) -> None:

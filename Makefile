@@ -24,7 +24,7 @@ help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: $(READY)  ## build the Rust program and the Python package
-	cargo build --release -p millstream
+	cargo build --release -p millstream-cli
 	$(BIN)/maturin develop --release
 
 demo: build  ## run Market Spread, from generator to report

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use millstream::queue::embedded as engine;
+use millstream_queue::embedded as engine;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

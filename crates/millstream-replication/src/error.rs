@@ -32,6 +32,7 @@ pub enum Reason {
 }
 
 impl Reason {
+    #[cfg(feature = "link")]
     pub(super) fn of(byte: u8) -> Self {
         use Reason::{
             Diverged, Name, OtherJournal, Pruned, Secret, Superseded, Taken, Trouble,
@@ -172,6 +173,7 @@ pub enum ReplicationError {
 }
 
 impl ReplicationError {
+    #[cfg(feature = "link")]
     pub(super) fn protocol(what: impl Into<String>) -> Self {
         ReplicationError::Protocol { what: what.into() }
     }

@@ -135,6 +135,7 @@ impl Followers {
     }
 }
 
+#[cfg(feature = "link")]
 /// Forget all followers of a journal: what they have acknowledged to another leader says nothing here, and holds up no retention.
 pub(super) fn forget(journal: &Journal) -> Result<(), ReplicationError> {
     for info in journal.cursors()? {

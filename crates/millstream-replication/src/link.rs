@@ -6,18 +6,21 @@
 mod admit;
 mod call;
 mod certificate;
+mod conversation;
 mod copy;
 mod follow;
 mod frames;
 mod handshake;
 mod history;
 mod incoming;
+mod leader;
 mod message;
 mod promote;
 mod rejoin;
 mod secret;
 mod send;
 mod serve;
+mod served;
 mod session;
 mod stream;
 mod tell;
@@ -34,7 +37,8 @@ pub use follow::{FollowOptions, Followed, follow};
 pub use promote::{Promoted, promote};
 pub use rejoin::{Part, Rejoin, RejoinOptions};
 pub use secret::Secret;
-pub use serve::{ServeOptions, serve, with_companions};
+pub use serve::{ServeOptions, serve};
+pub use served::with_companions;
 pub use tls::FollowerTls;
 
 /// After so many heartbeats of silence the other side is taken for dead.

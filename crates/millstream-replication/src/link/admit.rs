@@ -4,8 +4,9 @@ use tracing::warn;
 
 use super::error::{Reason, ReplicationError};
 use super::history::{clash, newest, parting, recent};
+use super::leader::Leader;
 use super::message::{Follow, Member, Offer, record_crc};
-use super::serve::{Leader, Opened, Served};
+use super::served::{Opened, Served};
 
 /// The journals that the follower means, in its order.
 pub(super) fn find<'a>(

@@ -11,7 +11,6 @@
 //! A length over the limit is refused when it is seen, before anything is kept for it.
 
 use super::error::ReplicationError;
-use super::message::Kind;
 
 /// Bytes before the payload.
 pub(super) const HEADER: usize = 12;
@@ -25,6 +24,31 @@ pub(super) struct Frames {
     end: usize,
     payload_max: usize,
     read_bytes: usize,
+}
+
+/// The kinds of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Hello = 1,
+    Challenge = 2,
+    Follow = 3,
+    Welcome = 4,
+    Records = 5,
+    Ack = 6,
+    Alive = 7,
+    Refused = 8,
+    End = 9,
+}
+
+impl Kind {
+    pub fn of(byte: u8) -> Option<Self> {
+        use Kind::{Ack, Alive, Challenge, End, Follow, Hello, Records, Refused, Welcome};
+        let all = [
+            Hello, Challenge, Follow, Welcome, Records, Ack, Alive, Refused, End,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == byte)
+    }
 }
 
 /// One frame.

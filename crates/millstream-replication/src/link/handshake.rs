@@ -4,9 +4,8 @@
 
 use super::error::{Reason, ReplicationError};
 use super::frames::Frame;
-use super::message::{
-    self, Follow, Hello, Kind, Nonce, VERSION, Welcome, read_proved, write_proved,
-};
+use super::frames::Kind;
+use super::message::{self, Follow, Hello, Nonce, VERSION, Welcome, read_proved, write_proved};
 use super::secret::{Nonces, Secret, Side, is_proved, prove};
 
 /// A leader to whom nobody has spoken.

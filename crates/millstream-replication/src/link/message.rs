@@ -16,7 +16,7 @@
 use millstream_journal::Term;
 
 use super::error::{Reason, ReplicationError};
-use super::frames;
+use super::frames::{self, Kind};
 
 /// The version of the protocol.
 pub(super) const VERSION: u32 = 2;
@@ -39,31 +39,6 @@ const RECORD_HEADER: usize = 12;
 pub(super) type Nonce = [u8; 32];
 /// What only who knows the secret can compute.
 pub(super) type Proof = [u8; 32];
-
-/// The kinds of messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Kind {
-    Hello = 1,
-    Challenge = 2,
-    Follow = 3,
-    Welcome = 4,
-    Records = 5,
-    Ack = 6,
-    Alive = 7,
-    Refused = 8,
-    End = 9,
-}
-
-impl Kind {
-    pub fn of(byte: u8) -> Option<Self> {
-        use Kind::{Ack, Alive, Challenge, End, Follow, Hello, Records, Refused, Welcome};
-        let all = [
-            Hello, Challenge, Follow, Welcome, Records, Ack, Alive, Refused, End,
-        ];
-        all.into_iter().find(|kind| *kind as u8 == byte)
-    }
-}
 
 /// The first words of both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]

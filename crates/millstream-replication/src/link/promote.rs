@@ -6,7 +6,7 @@ use millstream_journal::{Error, Journal, Options};
 
 use super::error::ReplicationError;
 use super::followers;
-use super::serve::with_companions;
+use super::served::with_companions;
 
 /// A journal that was promoted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,119 +1,23 @@
-//! One follower, as the leader sees it: a thread that sends records, and one that takes acknowledgements.
+//! One follower, as the leader sees it: its journals, what was sent of them, and its acknowledgements.
 
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Cursor, Error, Share};
-use tracing::{debug, info, warn};
+use tracing::debug;
 
-use super::admit::{admit, find, refused};
+use super::admit::refused;
 use super::error::{Reason, ReplicationError};
 use super::followers::PREFIX;
-use super::handshake::{Asked, Listening};
+use super::frames::Kind;
 use super::incoming::Incoming;
-use super::message::{self, Follow, Kind, Welcome};
-use super::secret::nonce;
-use super::send;
-use super::serve::{Leader, Opened, Served};
+use super::leader::Leader;
+use super::message::{self, Follow, Welcome};
+use super::served::{Opened, Served};
 use super::stream::Stream;
-use super::tls;
 use super::watch::Watch;
 use super::{DEAD_AFTER, FAREWELL};
-
-/// Serve one connection until it ends.
-pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, number: usize) {
-    let patience = leader.heartbeat * DEAD_AFTER;
-    let stream = match tls::accept(socket, leader.tls.as_ref(), patience) {
-        Ok(stream) => Arc::new(stream),
-        Err(error) => return info!("{peer}: {error}"),
-    };
-    let outcome = converse(leader, &stream, peer, number);
-    stream.close();
-    match outcome {
-        Ok(()) => {}
-        Err(error @ ReplicationError::Closed { .. }) => info!("{peer}: {error}"),
-        Err(error) => warn!("{peer}: {error}"),
-    }
-}
-
-fn converse(
-    leader: &Leader<'_>,
-    stream: &Arc<Stream>,
-    peer: SocketAddr,
-    number: usize,
-) -> Result<(), ReplicationError> {
-    let mut incoming = Incoming::new(Arc::clone(stream));
-    let Some(asked) = greet(leader, &mut incoming)? else {
-        return Ok(());
-    };
-    let follow = &asked.follow;
-    let admitted = find(leader, follow).and_then(|found| Ok((admit(&found, follow)?, found)));
-    let (offers, found) = admitted.map_err(|error| refuse(stream, error))?;
-    let welcome = Welcome {
-        heartbeat_ms: leader.heartbeat.as_millis() as u32,
-        members: offers,
-    };
-    let mut out = Vec::new();
-    asked.welcome(&welcome, &mut out);
-    if follow.probe {
-        return stream.write(&out);
-    }
-    let mut session = Session {
-        leader,
-        follower: &follow.follower,
-        number,
-        stream,
-        links: Vec::new(),
-        ended: AtomicBool::new(false),
-        watch: Watch::default(),
-    };
-    let outcome = session
-        .enter(found, follow, &welcome)
-        .map_err(|error| refuse(stream, error));
-    let outcome = outcome.and_then(|()| stream.write(&out)).and_then(|()| {
-        for (served, start) in session.starts() {
-            info!(
-                "{peer}: '{}' follows '{}' from record {start} on",
-                session.follower, served.name
-            );
-        }
-        session.run(incoming)
-    });
-    session.leave();
-    for link in session.links.iter().filter_map(|link| link.there.as_ref()) {
-        let at = link.cursor.position()?;
-        info!(
-            "{peer}: '{}' has gone; it has all before record {at} of '{}'",
-            session.follower, link.name
-        );
-    }
-    outcome
-}
-
-/// Become known to each other; `None` when we are to stop first.
-fn greet(leader: &Leader<'_>, incoming: &mut Incoming) -> Result<Option<Asked>, ReplicationError> {
-    let deadline_ns = tls::deadline_ns();
-    let mut out = Vec::new();
-    let listening = Listening {
-        secret: leader.secret.clone(),
-        nonce: nonce()?,
-    };
-    let Some(frame) = incoming.expect(deadline_ns, leader.stop)? else {
-        return Ok(None);
-    };
-    let challenging = listening.hello(frame, &mut out);
-    incoming.stream.write(&out)?;
-    out.clear();
-    let challenging = challenging?;
-    let Some(frame) = incoming.expect(deadline_ns, leader.stop)? else {
-        return Ok(None);
-    };
-    let asked = challenging.follow(frame, &mut out);
-    incoming.stream.write(&out)?;
-    asked.map(Some)
-}
 
 /// The follower's cursor.
 fn cursor(opened: &Opened, name: &str) -> Result<Cursor, ReplicationError> {
@@ -150,7 +54,7 @@ pub(super) fn refuse(stream: &Stream, error: ReplicationError) -> ReplicationErr
 pub(super) struct Session<'a> {
     pub leader: &'a Leader<'a>,
     pub follower: &'a str,
-    number: usize,
+    pub number: usize,
     pub stream: &'a Arc<Stream>,
     /// The journals, those upstream first.
     pub links: Vec<Link<'a>>,
@@ -167,9 +71,9 @@ pub(super) struct Link<'a> {
 
 /// A journal that is there.
 pub(super) struct There<'a> {
-    name: &'a str,
+    pub name: &'a str,
     pub opened: &'a Opened,
-    cursor: Cursor,
+    pub cursor: Cursor,
     /// All before this record is on its way.
     pub sent: AtomicU64,
 }
@@ -177,7 +81,7 @@ pub(super) struct There<'a> {
 impl<'a> Session<'a> {
     /// Take the follower's name in each of its journals, and its own word for what it has: after a restart, or when it was thrown away
     /// and begun anew.
-    fn enter(
+    pub fn enter(
         &mut self,
         found: Vec<&'a Served>,
         follow: &Follow,
@@ -213,7 +117,7 @@ impl<'a> Session<'a> {
     }
 
     /// What is followed, and from where on.
-    fn starts(&self) -> Vec<(&Served, u64)> {
+    pub fn starts(&self) -> Vec<(&Served, u64)> {
         let there = self.links.iter().filter_map(|link| {
             let there = link.there.as_ref()?;
             Some((link.served, there.sent.load(Ordering::Relaxed)))
@@ -221,7 +125,7 @@ impl<'a> Session<'a> {
         there.collect()
     }
 
-    fn leave(&self) {
+    pub fn leave(&self) {
         for link in &self.links {
             link.served.leave(self.follower, self.number);
         }
@@ -236,32 +140,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn run(&self, incoming: Incoming) -> Result<(), ReplicationError> {
-        std::thread::scope(|scope| {
-            let receiving = std::thread::Builder::new()
-                .name("acknowledgements".to_owned())
-                .spawn_scoped(scope, || {
-                    let outcome = self.receive(incoming);
-                    self.ended.store(true, Ordering::Relaxed);
-                    // Who sees the end of this connection may come back under the same name at once.
-                    self.leave();
-                    // Wakes the sender, should it wait in a write.
-                    self.stream.close();
-                    outcome
-                });
-            let receiving = receiving.map_err(no_thread)?;
-            let sent = send::run(self, scope);
-            self.ended.store(true, Ordering::Relaxed);
-            let received = receiving.join().unwrap_or(Ok(()));
-            match (sent, received) {
-                // When the connection breaks, both notice; what was read says more.
-                (Err(ReplicationError::Connection { .. }) | Ok(()), received) => received,
-                (sent, _) => sent,
-            }
-        })
-    }
-
-    fn receive(&self, mut incoming: Incoming) -> Result<(), ReplicationError> {
+    pub fn receive(&self, mut incoming: Incoming) -> Result<(), ReplicationError> {
         let mut farewell_ns = None;
         loop {
             incoming.read()?;

@@ -13,8 +13,10 @@ use super::call::Call;
 use super::error::{Reason, ReplicationError};
 use super::follow::rest;
 use super::history::{newest, recent};
+use super::leader::Leader;
 use super::message::{Follow, Member};
-use super::serve::{Leader, ServeOptions, Served};
+use super::served::Served;
+use super::tls::FollowerTls;
 
 /// How long an old leader that does not answer is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -25,11 +27,12 @@ const NAME: &str = "promoted";
 pub(super) fn begin<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     leader: &'env Leader<'_>,
-    options: &'env ServeOptions,
-    stop: &'env AtomicBool,
+    olds: &[(String, u16)],
+    tls: Option<&FollowerTls>,
 ) -> Result<(), ReplicationError> {
-    for old in &options.tell {
-        let call = Call::new(old, options.secret.clone(), options.tell_tls.as_ref())?;
+    let stop = leader.stop;
+    for old in olds {
+        let call = Call::new(old, leader.secret.clone(), tls)?;
         let thread = Builder::new().name("telling".to_owned());
         let telling = thread.spawn_scoped(scope, move || until_it_knows(leader, &call, stop));
         telling.map_err(|source| ReplicationError::Connection {

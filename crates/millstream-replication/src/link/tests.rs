@@ -3,10 +3,11 @@
 use millstream_journal::Term;
 
 use super::error::{Reason, ReplicationError};
+use super::frames::Kind;
 use super::frames::{Frame, Frames};
 use super::handshake::{Asked, Asking, Calling, Challenging, Listening};
 use super::message::{
-    self, Batch, Follow, Hello, Kind, Last, Member, NAME_MAX, Offer, Records, VERSION, Welcome,
+    self, Batch, Follow, Hello, Last, Member, NAME_MAX, Offer, Records, VERSION, Welcome,
 };
 use super::secret::Secret;
 

@@ -1,8 +1,8 @@
 //! Collects the structs and enums that the arguments of an interface use, each once.
 
-use super::{Definition, Field, Method, Schema, Shape, Type};
 use crate::encode::{Encode, packed};
 use crate::error::{Result, WireError};
+use crate::schema::{Definition, Field, Method, Schema, Shape, Type, Variant};
 
 /// The named types met so far. [`Typed`](crate::Typed) adds to it what it needs.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Field {
     }
 }
 
-impl super::Variant {
+impl Variant {
     /// The same variant with names under which earlier versions knew it.
     #[must_use]
     pub fn aliases(mut self, aliases: &[&str]) -> Self {

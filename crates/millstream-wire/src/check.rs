@@ -2,22 +2,69 @@
 
 use std::collections::HashSet;
 
-use super::{Field, NAME_LEN_MAX, NAMES_MAX, Schema, Shape, Type};
-use crate::error::Result;
+use crate::error::{Result, WireError};
+use crate::schema::{
+    Definition, Field, Method, NAME_LEN_MAX, NAMES_MAX, Parts, Schema, Shape, Type,
+};
 use crate::unpack::{DEPTH_MAX, Unpacker};
 use crate::value::Value;
 
 /// Keys of a document that are no methods: when the call came.
 pub(crate) const RESERVED: &str = "at";
 
-pub(super) fn check(schema: &Schema) -> Result<()> {
+impl Schema {
+    /// Makes a schema of its parts.
+    ///
+    /// # Errors
+    /// [`WireError::Schema`] says which name or type is wrong.
+    pub fn new(
+        interface: impl Into<String>,
+        version: u32,
+        methods: Vec<Method>,
+        definitions: Vec<Definition>,
+    ) -> Result<Self> {
+        let interface = interface.into();
+        Self::of_parts(Parts {
+            interface,
+            version,
+            methods,
+            definitions,
+        })
+    }
+
+    /// Reads a schema, whatever the bytes.
+    ///
+    /// # Errors
+    /// The bytes are no schema, one of a newer format, or one that makes no sense.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let mut values = Unpacker::new(bytes);
+        let schema = Self::unpack(&mut values)?;
+        values.end()?;
+        Ok(schema)
+    }
+
+    pub(crate) fn unpack(values: &mut Unpacker<'_>) -> Result<Self> {
+        Self::of_parts(Parts::unpack(values)?)
+    }
+
+    fn of_parts(parts: Parts) -> Result<Self> {
+        let schema = Self::of_checked(parts)?;
+        check(&schema)?;
+        Ok(schema)
+    }
+}
+
+fn check(schema: &Schema) -> Result<()> {
     let check = Check(schema);
-    check.name("interface", &schema.interface)?;
-    let definitions = schema.definitions.iter().map(|it| (&it.name, &[][..]));
+    check.name("interface", schema.interface())?;
+    let definitions = schema.definitions().iter().map(|it| (&it.name, &[][..]));
     check.names("type", definitions)?;
-    let methods = schema.methods.iter().map(|it| (&it.name, &it.aliases[..]));
+    let methods = schema
+        .methods()
+        .iter()
+        .map(|it| (&it.name, &it.aliases[..]));
     check.names("method", methods)?;
-    for definition in &schema.definitions {
+    for definition in schema.definitions() {
         let name = &definition.name;
         match &definition.shape {
             Shape::Struct(fields) => check.fields(name, fields)?,
@@ -33,7 +80,7 @@ pub(super) fn check(schema: &Schema) -> Result<()> {
             }
         }
     }
-    for method in &schema.methods {
+    for method in schema.methods() {
         if method.name == RESERVED {
             return check.fault(format!("a method may not be called {RESERVED}"));
         }
@@ -86,7 +133,7 @@ impl Check<'_> {
                 .and_then(|()| self.default(field))
                 .map_err(|error| {
                     let reason = match *error {
-                        crate::WireError::Schema { reason, .. } => reason,
+                        WireError::Schema { reason, .. } => reason,
                         other => other.to_string(),
                     };
                     self.0.fault(format!("{of}.{}: {reason}", field.name))

@@ -6,9 +6,8 @@ use millstream_journal::Journal;
 use millstream_wire::{Note, Record, Schema};
 
 use super::error::ServiceError;
-use super::inlet::Inlet;
 use super::names::same_directory;
-use super::runner::OnError;
+use super::settings::OnError;
 
 /// Refuses an input that is the output journal, under whatever name.
 pub(super) fn not_own_output(input: &Journal, written: &Journal) -> Result<(), ServiceError> {
@@ -22,9 +21,9 @@ pub(super) fn not_own_output(input: &Journal, written: &Journal) -> Result<(), S
     Ok(())
 }
 
-/// Refuses an input to which the service would write, its output or its dead letters, and one with calls for others only.
-pub(super) fn check<C>(
-    inlets: &[Inlet<C>],
+/// Refuses an input to which the service would write, its output or its dead letters.
+pub(super) fn not_written<'a>(
+    inputs: impl Iterator<Item = &'a Journal> + Clone,
     output: Option<&Journal>,
     on_error: &OnError,
 ) -> Result<(), ServiceError> {
@@ -33,11 +32,11 @@ pub(super) fn check<C>(
         OnError::Fail | OnError::Skip => None,
     };
     for written in output.into_iter().chain(dead) {
-        for inlet in inlets {
-            not_own_output(&inlet.journal, written)?;
+        for input in inputs.clone() {
+            not_own_output(input, written)?;
         }
     }
-    inlets.iter().try_for_each(Inlet::check_calls)
+    Ok(())
 }
 
 /// Refuses a journal that holds records, none of which is a call of one of these interfaces. An empty journal may become anything.

@@ -11,7 +11,7 @@ use millstream_wire::{InputName, Note, Record};
 
 use super::error::ServiceError;
 use super::names::same_directory;
-use super::runner::OnError;
+use super::settings::OnError;
 
 /// The letters of one service.
 pub(super) struct DeadLetters {

@@ -69,6 +69,7 @@ mod resume;
 mod runner;
 mod sampler;
 mod schedule;
+mod settings;
 mod snapshot;
 #[expect(
     clippy::print_stderr,
@@ -86,5 +87,6 @@ pub use history::{Hop, history};
 pub use inlet::Taken;
 pub use latency::{HopLatency, Latencies, latency};
 pub use outlet::{Outlet, publisher};
-pub use runner::{Meter, OnError, Report, Runner, Service, Settings, Setup, Stop};
+pub use runner::{Meter, Runner, Service, Setup};
+pub use settings::{OnError, Report, Settings, Stop};
 pub use snapshot::Snapshot;

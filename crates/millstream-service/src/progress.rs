@@ -8,8 +8,8 @@ use super::current::Current;
 use super::dead::DeadLetters;
 use super::error::ServiceError;
 use super::resume::Resume;
-use super::runner::{OnError, Report};
 use super::sampler::Sampler;
+use super::settings::{OnError, Report};
 
 pub(super) struct Progress {
     pub current: Arc<Current>,

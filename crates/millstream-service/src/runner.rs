@@ -5,7 +5,6 @@ mod following;
 mod meter;
 mod rebuild;
 mod replay;
-mod settings;
 mod setup;
 
 use std::time::Duration;
@@ -17,7 +16,6 @@ use self::announce::Needs;
 use self::following::Following;
 pub use self::meter::Meter;
 use self::replay::Replay;
-pub use self::settings::{OnError, Report, Settings, Stop};
 use self::setup::Output;
 pub use self::setup::{Service, Setup};
 use super::error::ServiceError;
@@ -27,6 +25,7 @@ use super::progress::Progress;
 use super::resume::Resume;
 use super::sampler::Sampler;
 use super::schedule::{Entry, Legacy, Place, Schedule};
+use super::settings::{Report, Settings, Stop};
 use super::snapshot::{Keeper, Position, Snapshots};
 use super::timers::{self, Timer};
 

@@ -15,15 +15,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millstream_wire::{
-    Call, CallError, Cause, Dispatch, Document, Record, Schema, WireError, carry_comments,
-    documents,
+    Call, CallError, Cause, Document, Schema, WireError, carry_comments, documents,
 };
 use similar::{DiffOp, TextDiff, capture_diff_slices};
 
 pub use super::agitate::{OVERRIDDEN_MAX, PLACED_MAX};
 use super::agitate::{Variant, variants};
-use super::current::Clock;
-pub use super::trial::Trial;
+pub use super::trial::{Trial, make};
 
 /// How the tests of a folder are run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -83,28 +81,6 @@ pub enum TestError {
         /// Its error.
         cause: Cause,
     },
-}
-
-/// Makes a call of a test on a component, at the time that the test gives it. For a component with timers use a [`Trial`].
-///
-/// # Errors
-/// The call is none of the interface; the component fails.
-pub fn make<I: Dispatch<C> + ?Sized, C: ?Sized>(
-    component: &mut C,
-    clock: &Clock,
-    call: &Call,
-) -> Result<(), Cause> {
-    if let Some(at) = call.at {
-        clock.set(at);
-    }
-    if call.method.is_empty() {
-        return Ok(()); // a document that gives only a time
-    }
-    let body = call.to_bytes(&I::schema()?, None)?;
-    if let Record::Call(_, head, arguments) = Record::read(&body)? {
-        I::dispatch(component, head.method, arguments)?;
-    }
-    Ok(())
 }
 
 /// Runs the test of a folder. `run` makes a new component, calls it with the calls of the setup and of the test, and returns what the

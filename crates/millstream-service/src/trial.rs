@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use millstream_wire::{Call, Cause, Dispatch, Timestamp};
+use millstream_wire::{Call, Cause, Dispatch, Record, Timestamp};
 
 use super::current::Clock;
-use super::testing::make;
 use super::timers::{Timer, next_due};
 
 /// How often timers may be called on the way from one moment to the next.
@@ -183,4 +182,26 @@ impl<C> std::fmt::Debug for Trial<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Trial(at {})", Timestamp(self.clock.now_ns()))
     }
+}
+
+/// Makes a call of a test on a component, at the time that the test gives it. For a component with timers use a [`Trial`].
+///
+/// # Errors
+/// The call is none of the interface; the component fails.
+pub fn make<I: Dispatch<C> + ?Sized, C: ?Sized>(
+    component: &mut C,
+    clock: &Clock,
+    call: &Call,
+) -> Result<(), Cause> {
+    if let Some(at) = call.at {
+        clock.set(at);
+    }
+    if call.method.is_empty() {
+        return Ok(()); // a document that gives only a time
+    }
+    let body = call.to_bytes(&I::schema()?, None)?;
+    if let Record::Call(_, head, arguments) = Record::read(&body)? {
+        I::dispatch(component, head.method, arguments)?;
+    }
+    Ok(())
 }

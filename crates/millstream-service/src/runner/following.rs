@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use millstream_journal::Journal;
 
-use super::{LOOK, Runner, Settings, Stop};
+use super::{LOOK, Runner};
 use crate::error::ServiceError;
+use crate::settings::{Settings, Stop};
 use millstream_replication::{Followers, ReplicationError};
 
 /// How many inputs are taken before the followers must have the outputs of all of them.

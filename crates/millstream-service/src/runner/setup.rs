@@ -9,7 +9,6 @@ use millstream_wire::{Cause, Dispatch, Interface, Publisher, Schema, Unpacker};
 use super::announce::Needs;
 use super::following::Following;
 use super::replay::Replay;
-use super::settings::Settings;
 use super::{GONE, OWN, Runner};
 use crate::admit;
 use crate::current::{Clock, Current};
@@ -21,6 +20,7 @@ use crate::outlet::Outlet;
 use crate::progress::Progress;
 use crate::resume::{self, Resume};
 use crate::schedule::{Legacy, Schedule, old_timers};
+use crate::settings::Settings;
 use crate::snapshot::{Keeper, Snapshot, Snapshots};
 use crate::timers::Timer;
 
@@ -272,7 +272,9 @@ impl<C: 'static> Setup<C> {
             mut replay,
         } = service;
         let written = output.as_ref().map(|output| &output.journal);
-        admit::check(&inlets, written, &settings.on_error)?;
+        let inputs = inlets.iter().map(|inlet| &inlet.journal);
+        admit::not_written(inputs, written, &settings.on_error)?;
+        inlets.iter().try_for_each(Inlet::check_calls)?;
         check_names(&timers)?;
         let several = inlets.len() > 1 || !timers.is_empty();
         let again = replay.as_mut().and_then(|replay| replay.schedule.take());

@@ -18,16 +18,21 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint crash sim fuzz miri bench wheel docs clean
+.PHONY: help build program package demo test lint crash sim fuzz miri bench wheel docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: $(READY)  ## build the Rust program and the Python package
-	cargo build --release -p millstream
+build: program package  ## build the Rust program and the Python package
+
+program:
+	cargo build --release -p millstream-cli
+
+package: $(READY)
 	$(BIN)/maturin develop --release
 
-demo: build  ## run Market Spread, from generator to report
+# The Python package has the whole program in it: the engine is compiled once.
+demo: package  ## run Market Spread, from generator to report
 	$(BIN)/millstream demo
 
 # The crate millstream-python links only inside an interpreter, so its tests are those of pytest.

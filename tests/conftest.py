@@ -22,7 +22,7 @@ def millstream_bin() -> Path:
     """Path of the release build of the Rust program, which is built when it is missing."""
     program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "millstream"
     if not program.exists():
-        subprocess.run(["cargo", "build", "--release", "-p", "millstream"], cwd=ROOT, check=True)
+        subprocess.run(["cargo", "build", "--release", "-p", "millstream-cli"], cwd=ROOT, check=True)
     return program
 
 

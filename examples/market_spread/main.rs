@@ -17,8 +17,8 @@ use millstream::flow::durable::Keep;
 use millstream::flow::source::Source;
 use millstream::flow::tcp::TcpSource;
 use millstream::flow::{Flow, Frames, OnError, Options, Recovery, codec, journals, tcp};
-use millstream::market_spread::flow::{Event, Market};
-use millstream::market_spread::messages::{Order, OrderResult, Quote};
+use millstream_cli::market_spread::flow::{Event, Market};
+use millstream_cli::market_spread::messages::{Order, OrderResult, Quote};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let setting = |name: &str, default: &str| env::var(name).unwrap_or_else(|_| default.to_owned());

@@ -32,7 +32,7 @@ END = "Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())"
 @pytest.fixture(scope="module")
 def libraries() -> list[str]:
     """The arguments that let rustdoc find the crate and what its users need."""
-    build = "cargo build --profile checked -p millstream --lib --message-format json".split()
+    build = "cargo build --profile checked -p millstream --all-features --lib --message-format json".split()
     built = subprocess.run(build, cwd=ROOT, check=True, capture_output=True, text=True)
     found: dict[str, str] = {}
     for line in built.stdout.splitlines():

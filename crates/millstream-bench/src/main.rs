@@ -12,8 +12,8 @@ use std::time::SystemTime;
 
 use clap::Parser;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use millstream::bench::journal::{self, Fault, Part, Peer, Plan, Work};
-use millstream::flow::clock::now_ns;
+use millstream_cli::bench::journal::{self, Fault, Part, Peer, Plan, Work};
+use millstream_journal::clock::monotonic_ns;
 
 const BATCH: u64 = 1_000;
 
@@ -94,7 +94,7 @@ impl Peer for Fjall {
         if work == Work::Read {
             Self::batches(&database, &keyspace, work.count())?;
         }
-        let start = now_ns();
+        let start = monotonic_ns();
         match work {
             Work::Append => {
                 for sequence in 0..work.count() {
@@ -119,6 +119,6 @@ impl Peer for Fjall {
                 }
             }
         }
-        Ok(work.count() as f64 * 1e9 / (now_ns() - start) as f64)
+        Ok(work.count() as f64 * 1e9 / (monotonic_ns() - start) as f64)
     }
 }

@@ -8,14 +8,8 @@
 //! ([`testing::VirtualClock`](crate::testing::VirtualClock)). Wherever a clock jumps to, a worker's
 //! processing time never goes back.
 
-use rustix::time::{ClockId, clock_gettime};
-
-/// Nanoseconds since an arbitrary start, the same for all processes of this machine.
-#[must_use]
-pub fn now_ns() -> u64 {
-    let t = clock_gettime(ClockId::Monotonic);
-    (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
-}
+pub use millstream_journal::clock::monotonic_ns as now_ns;
+use millstream_journal::clock::wall_ns;
 
 /// What says which processing time it is.
 pub trait Clock: Send + Sync + 'static {
@@ -36,9 +30,8 @@ pub struct WallClock {
 
 impl Default for WallClock {
     fn default() -> Self {
-        let t = clock_gettime(ClockId::Realtime);
         WallClock {
-            wall: t.tv_sec * 1_000_000_000 + t.tv_nsec,
+            wall: wall_ns() as i64,
             start: now_ns(),
         }
     }

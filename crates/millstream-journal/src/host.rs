@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::clock::{monotonic_ns, wall_ns};
 
 type Source = Arc<dyn Fn() -> u64 + Send + Sync>;
 
@@ -87,14 +87,14 @@ impl Host {
     #[must_use]
     pub fn time_ns(&self) -> u64 {
         match &self.simulated {
-            None => read(ClockId::Realtime),
+            None => wall_ns(),
             Some(simulated) => (simulated.time_ns)(),
         }
     }
 
     pub(crate) fn monotonic(&self) -> Duration {
         Duration::from_nanos(match &self.simulated {
-            None => read(ClockId::Monotonic),
+            None => monotonic_ns(),
             Some(simulated) => (simulated.monotonic_ns)(),
         })
     }
@@ -104,7 +104,7 @@ impl Host {
             return (simulated.random)();
         }
         // The standard library seeds its hash tables with what the system calls random.
-        RandomState::new().hash_one(read(ClockId::Realtime))
+        RandomState::new().hash_one(wall_ns())
     }
 
     pub(crate) fn boot(&self) -> u128 {
@@ -130,12 +130,6 @@ impl fmt::Debug for Host {
         };
         write!(f, "Host({kind}, boot {:x})", self.boot)
     }
-}
-
-#[inline]
-fn read(clock: ClockId) -> u64 {
-    let t = clock_gettime(clock);
-    (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
 }
 
 /// The kernel's name for this boot. Without one every opening takes the long way, as after a crash of the machine.

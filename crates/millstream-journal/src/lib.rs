@@ -33,6 +33,7 @@ mod ahead;
 mod append;
 mod bound;
 mod checksum;
+pub mod clock;
 mod control;
 mod core;
 mod cursor;

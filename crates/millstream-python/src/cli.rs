@@ -11,7 +11,7 @@ use crate::gil::{locked, unlocked};
 #[pyfunction]
 pub(crate) fn cli_main(argv: Vec<OsString>) -> u8 {
     // An ExitCode does not tell its number, but the program has three.
-    let code = unlocked(|| millstream::cli::main_showing(argv, show_state));
+    let code = unlocked(|| millstream_cli::main_showing(argv, show_state));
     let known = [0u8, 2].into_iter();
     known
         .filter(|number| ExitCode::from(*number) == code)

@@ -7,12 +7,12 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use millstream::queue::QueueError;
-use millstream::service::ServiceError;
-use millstream::service::testing::TestError;
-use millstream::wire::CallError;
 use millstream_flow::{Failure, FlowError};
 use millstream_journal::Error as JournalError;
+use millstream_queue::QueueError;
+use millstream_service::ServiceError;
+use millstream_service::testing::TestError;
+use millstream_wire::CallError;
 use pyo3::exceptions::{PyException, PyOSError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use millstream::replication::{Followers, ReplicationError};
 use millstream_flow::clock::now_ns;
 use millstream_journal::{self as engine, Error, Options, Retention, Share, Sync, Writer};
+use millstream_replication::{Followers, ReplicationError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyRange, PySlice, PyTuple};

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use millstream::journal::Sync;
-use millstream::queue::QueueError;
-use millstream::queue::embedded::{self as engine, Options};
+use millstream_journal::Sync;
+use millstream_queue::QueueError;
+use millstream_queue::embedded::{self as engine, Options};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

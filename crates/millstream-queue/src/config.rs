@@ -22,6 +22,8 @@
 //! # Ok::<(), String>(())
 //! ```
 
+mod limits;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
@@ -33,8 +35,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::QueueError;
 use crate::name;
-use crate::server::ServerLimits;
 use crate::session::Rights;
+
+pub use self::limits::ServerLimits;
 
 /// Read a [`Sync`]: a word or a time.
 fn sync<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sync>, D::Error> {

@@ -7,10 +7,13 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod address;
+mod clock;
 pub mod config;
 mod connection;
 pub mod embedded;
 mod error;
+#[cfg(feature = "flow")]
+pub mod flow;
 pub mod history;
 pub mod import;
 mod item;
@@ -22,6 +25,7 @@ pub mod protocol;
 mod queue;
 pub mod queues;
 pub mod salvage;
+#[cfg(feature = "server")]
 pub mod server;
 pub mod session;
 mod stats;

@@ -14,13 +14,11 @@
 
 mod attempts;
 mod awake;
-pub(crate) mod clock;
 mod commit;
 mod connection;
 mod contention;
 mod core;
 mod descriptors;
-mod limits;
 mod listen;
 mod reload;
 mod systemd;
@@ -38,10 +36,10 @@ use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
 use self::core::{Command, Core};
-pub use self::limits::ServerLimits;
 use self::listen::Listeners;
 use self::reload::{Loaded, queues_limits};
 use crate::address::Address;
+use crate::clock;
 use crate::config::{Config, Sync};
 use crate::error::QueueError;
 use crate::queues::Queues;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use saphyr::{Mapping, Yaml};
 
+use crate::check::RESERVED;
 use crate::error::{Result, WireError};
 use crate::node::{Content, Node};
 use crate::pack::{Packer, pack_growing};
 use crate::record::{Head, InputName, Lineage, Note, Record};
-use crate::schema::{Method, RESERVED, Schema, Type};
+use crate::schema::{Method, Schema, Type};
 use crate::text::{emit, read, read_fields, string, yaml, yaml_fields};
 use crate::unpack::Unpacker;
 use crate::value::{Value, pack_fields, unpack_fields};

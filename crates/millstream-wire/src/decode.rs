@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::error::Result;
+use crate::error::{Misfit, Result};
+use crate::scalars::{Decimal, Timestamp};
 use crate::unpack::Unpacker;
 
 /// A value that can be read from a record of its own schema. Derived for structs and enums by `Wire`.
@@ -157,5 +158,19 @@ impl<'a, K: Decode<'a> + Ord, V: Decode<'a>> Decode<'a> for BTreeMap<K, V> {
             let pair = |_| Ok((K::decode(values)?, V::decode(values)?));
             (0..len).map(pair).collect()
         })
+    }
+}
+
+impl Decode<'_> for Timestamp {
+    #[inline]
+    fn decode(values: &mut Unpacker<'_>) -> Result<Self> {
+        values.int().map(Self)
+    }
+}
+
+impl<'a> Decode<'a> for Decimal<'a> {
+    fn decode(values: &mut Unpacker<'a>) -> Result<Self> {
+        let text = values.str()?;
+        Self::new(text).map_err(|_| values.misfit(Misfit::Decimal(text.to_owned())))
     }
 }

@@ -104,7 +104,7 @@ impl Document {
         let names = root.pairs()?.iter().map(|(key, _)| key.scalar());
         for name in names {
             let name = name?;
-            if name != crate::schema::RESERVED {
+            if name != crate::check::RESERVED {
                 return Ok(name);
             }
         }
@@ -119,7 +119,7 @@ impl Document {
         let [(key, value)] = self.root()?.pairs()? else {
             return Ok(None);
         };
-        match key.scalar()? == crate::schema::RESERVED {
+        match key.scalar()? == crate::check::RESERVED {
             true => Call::read_time(value),
             false => Ok(None),
         }
@@ -256,7 +256,7 @@ impl Layout {
                     let name = key.scalar().unwrap_or_default();
                     // At the top is the method: its comments stay when another one is called.
                     let name = match path {
-                        "" if name != crate::schema::RESERVED => "call",
+                        "" if name != crate::check::RESERVED => "call",
                         _ => name,
                     };
                     let path = format!("{path}.{name}");

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::error::Result;
 use crate::pack::{Packer, pack};
+use crate::scalars::{Decimal, Timestamp};
 
 /// A value that can be written into a record. Derived for structs and enums by `Wire`.
 #[diagnostic::on_unimplemented(
@@ -210,5 +211,27 @@ impl<K: Encode, V: Encode> Encode for BTreeMap<K, V> {
             key.encode(out)?;
             value.encode(out)
         })
+    }
+}
+
+impl Encode for Timestamp {
+    #[inline]
+    fn size_max(&self) -> usize {
+        self.0.size_max()
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        out.int(self.0)
+    }
+}
+
+impl Encode for Decimal<'_> {
+    #[inline]
+    fn size_max(&self) -> usize {
+        self.as_str().size_max()
+    }
+    #[inline]
+    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
+        out.str(self.as_str())
     }
 }

@@ -15,6 +15,7 @@
 
 mod adapt;
 mod call;
+mod check;
 mod decode;
 mod document;
 mod encode;
@@ -27,6 +28,7 @@ mod scalars;
 mod schema;
 mod text;
 mod typed;
+mod types;
 mod unpack;
 mod value;
 
@@ -42,8 +44,9 @@ pub use pack::{Packer, pack};
 pub use record::{Head, InputName, Lineage, Note, Record, Take};
 pub use scalars::{Decimal, Timestamp};
 pub use schema::{
-    Definition, Field, Method, NAME_LEN_MAX, NAMES_MAX, Schema, Shape, Type, Types, Variant,
+    Definition, Field, Method, NAME_LEN_MAX, NAMES_MAX, Schema, Shape, Type, Variant,
 };
 pub use typed::Typed;
+pub use types::Types;
 pub use unpack::{DEPTH_MAX, Unpacker};
 pub use value::Value;

@@ -4,13 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::decode::Decode;
-use crate::encode::Encode;
 use crate::error::{Misfit, Result, WireError};
-use crate::pack::Packer;
-use crate::schema::{Type, Types};
-use crate::typed::Typed;
-use crate::unpack::Unpacker;
 
 /// A moment: nanoseconds since 1970, UTC. In texts it is RFC 3339.
 ///
@@ -72,54 +66,6 @@ impl<'a> Decimal<'a> {
 impl fmt::Display for Decimal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl Encode for Timestamp {
-    #[inline]
-    fn size_max(&self) -> usize {
-        self.0.size_max()
-    }
-    #[inline]
-    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
-        out.int(self.0)
-    }
-}
-
-impl Decode<'_> for Timestamp {
-    #[inline]
-    fn decode(values: &mut Unpacker<'_>) -> Result<Self> {
-        values.int().map(Self)
-    }
-}
-
-impl Typed for Timestamp {
-    fn wire_type(_types: &mut Types) -> Result<Type> {
-        Ok(Type::Timestamp)
-    }
-}
-
-impl Encode for Decimal<'_> {
-    #[inline]
-    fn size_max(&self) -> usize {
-        self.0.size_max()
-    }
-    #[inline]
-    fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
-        out.str(&self.0)
-    }
-}
-
-impl<'a> Decode<'a> for Decimal<'a> {
-    fn decode(values: &mut Unpacker<'a>) -> Result<Self> {
-        let text = values.str()?;
-        Self::new(text).map_err(|_| values.misfit(Misfit::Decimal(text.to_owned())))
-    }
-}
-
-impl Typed for Decimal<'_> {
-    fn wire_type(_types: &mut Types) -> Result<Type> {
-        Ok(Type::Decimal)
     }
 }
 

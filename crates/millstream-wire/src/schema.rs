@@ -17,13 +17,9 @@
 //! ```
 
 mod binary;
-mod check;
-mod collect;
 
 use std::fmt;
 
-pub(crate) use check::RESERVED;
-pub use collect::Types;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Result, WireError};
@@ -142,26 +138,24 @@ pub struct Variant {
     pub fields: Vec<Field>,
 }
 
+/// What a schema is made of, not yet checked.
+pub(crate) struct Parts {
+    pub interface: String,
+    pub version: u32,
+    pub methods: Vec<Method>,
+    pub definitions: Vec<Definition>,
+}
+
 impl Schema {
-    /// Makes a schema of its parts.
-    ///
-    /// # Errors
-    /// [`WireError::Schema`] says which name or type is wrong.
-    pub fn new(
-        interface: impl Into<String>,
-        version: u32,
-        methods: Vec<Method>,
-        definitions: Vec<Definition>,
-    ) -> Result<Self> {
-        let interface = interface.into();
+    /// A schema of parts that were checked.
+    pub(crate) fn of_checked(parts: Parts) -> Result<Self> {
         let mut schema = Self {
             id: 0,
-            interface,
-            version,
-            methods,
-            definitions,
+            interface: parts.interface,
+            version: parts.version,
+            methods: parts.methods,
+            definitions: parts.definitions,
         };
-        check::check(&schema)?;
         // 0 marks a note.
         schema.id = (xxh3_64(&schema.to_bytes()?) as u32).max(1);
         Ok(schema)

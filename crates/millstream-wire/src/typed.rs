@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::error::Result;
-use crate::schema::{Type, Types};
+use crate::scalars::{Decimal, Timestamp};
+use crate::schema::Type;
+use crate::types::Types;
 
 /// A Rust type that a schema can describe. Derived for structs and enums by `Wire`.
 #[diagnostic::on_unimplemented(
@@ -91,5 +93,17 @@ impl<K: Typed, V: Typed> Typed for BTreeMap<K, V> {
     fn wire_type(types: &mut Types) -> Result<Type> {
         let key = Box::new(K::wire_type(types)?);
         Ok(Type::Map(key, Box::new(V::wire_type(types)?)))
+    }
+}
+
+impl Typed for Timestamp {
+    fn wire_type(_types: &mut Types) -> Result<Type> {
+        Ok(Type::Timestamp)
+    }
+}
+
+impl Typed for Decimal<'_> {
+    fn wire_type(_types: &mut Types) -> Result<Type> {
+        Ok(Type::Decimal)
     }
 }

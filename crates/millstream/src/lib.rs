@@ -1,6 +1,19 @@
 //! Millstream: durable, microsecond event processing in one install.
 //!
-//! This crate is the face of the others for users in Rust ([`flow`], [`journal`], [`queue`], [`wire`]), and the `millstream` program ([`cli`]).
+//! This crate re-exports the others for users in Rust. Journals and records are always there; the rest are features, all on by default
+//! but the last two:
+//!
+//! | feature | module | what it is |
+//! |---|---|---|
+//! | | [`journal`] | a durable, memory-mapped log |
+//! | | [`wire`] | typed values and method calls as records |
+//! | `flow` | [`flow`] | dataflows on `timely` |
+//! | `queue` | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
+//! | `service` | [`service`] | components whose inputs and outputs are method calls in journals |
+//! | `queue-server` | [`queue::server`] | the server of the queues, with TLS |
+//! | `replication` | [`replication`] | live copies of journals on other machines, with TLS |
+//!
+//! The program `millstream` is in the crate `millstream-cli`.
 //!
 //! ```
 //! #[derive(millstream::Wire)]
@@ -15,28 +28,14 @@
 //! }
 //! ```
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
+#[cfg(feature = "flow")]
 pub use millstream_flow as flow;
 pub use millstream_journal as journal;
 pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};
+#[cfg(feature = "queue")]
 pub use millstream_queue as queue;
+#[cfg(feature = "replication")]
+pub use millstream_replication as replication;
+#[cfg(feature = "service")]
+pub use millstream_service as service;
 pub use millstream_wire as wire;
-
-#[expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "benchmarks belong to the program: their processes talk to each other over standard output"
-)]
-pub mod bench;
-#[expect(
-    clippy::print_stderr,
-    reason = "the program speaks to the terminal; libraries log through tracing"
-)]
-pub mod cli;
-pub mod generate;
-pub mod market_spread;
-pub mod queues;
-pub mod random;
-pub mod replication;
-pub mod service;

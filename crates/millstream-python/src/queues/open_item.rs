@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millstream::queue::embedded as engine;
-use millstream::queue::history::{History, Origin};
+use millstream_queue::embedded as engine;
+use millstream_queue::history::{History, Origin};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

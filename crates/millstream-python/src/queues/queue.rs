@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream::queue::QueueError;
-use millstream::queue::embedded::{self as engine, PutOptions};
+use millstream_queue::QueueError;
+use millstream_queue::embedded::{self as engine, PutOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

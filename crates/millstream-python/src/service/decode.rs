@@ -1,6 +1,6 @@
 //! Records into Python objects.
 
-use millstream::wire::{Schema, Type, Unpacker, WireError};
+use millstream_wire::{Schema, Type, Unpacker, WireError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, sync::PyOnceLock};

@@ -1,6 +1,6 @@
 //! Python objects into records.
 
-use millstream::wire::{Misfit, Packer, Schema, Type, WireError};
+use millstream_wire::{Misfit, Packer, Schema, Type, WireError};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
@@ -123,7 +123,7 @@ pub(super) fn encode(
                 return Err(wrong());
             }
             let text = format!("{}", value.call_method1("__format__", ("f",))?);
-            out.str(millstream::wire::Decimal::new(text)?.as_str())?;
+            out.str(millstream_wire::Decimal::new(text)?.as_str())?;
         }
         Type::Option(_) if value.is_none() => out.nil()?,
         Type::Option(inner) => return encode(value, inner, named, schema, out),

@@ -1,6 +1,6 @@
 //! An interface as Python describes it: a schema, and for each type how its Python objects are made and read.
 
-use millstream::wire::{Definition, Field, Method, Schema, Shape, Type, Variant};
+use millstream_wire::{Definition, Field, Method, Schema, Shape, Type, Variant};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};

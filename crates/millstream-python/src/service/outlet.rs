@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream::journal::{Journal, Options, Sync};
-use millstream::replication::Followers;
-use millstream::service as native;
-use millstream::wire::{self, Call, Cause, Head, Packer, Transport};
+use millstream_journal::{Journal, Options, Sync};
+use millstream_replication::Followers;
+use millstream_service as native;
+use millstream_wire::{self, Call, Cause, Head, Packer, Transport};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -20,7 +20,7 @@ use crate::journal::{sync_of, wait_followed};
 /// The transports that a Python publisher can have.
 pub(super) enum End {
     Journal(native::Outlet),
-    Recorder(wire::Recorder),
+    Recorder(millstream_wire::Recorder),
 }
 
 /// One end of a journal or a recorder, for the calls of one interface.
@@ -153,14 +153,14 @@ impl Outlet {
 /// Keeps the calls of publishers, for tests.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Recorder {
-    pub(super) recorder: wire::Recorder,
+    pub(super) recorder: millstream_wire::Recorder,
 }
 
 #[pymethods]
 impl Recorder {
     #[new]
     fn new() -> Self {
-        let recorder = wire::Recorder::default();
+        let recorder = millstream_wire::Recorder::default();
         Self { recorder }
     }
 

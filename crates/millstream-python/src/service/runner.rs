@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millstream::journal::{Error, Journal, Options, Sync, Wait};
-use millstream::service::{self as native, OnError, Runner, Settings, Setup, Stop, Taken};
-use millstream::wire::{CallError, Cause, Unpacker};
+use millstream_journal::{Error, Journal, Options, Sync, Wait};
+use millstream_service::{self as native, OnError, Runner, Settings, Setup, Stop, Taken};
+use millstream_wire::{CallError, Cause, Unpacker};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

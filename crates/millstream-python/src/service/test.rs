@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream::journal::{Journal, Options};
-use millstream::service::testing::{self as native, Mode, check, check_variant};
-use millstream::service::{Calls, history, latency};
-use millstream::wire::{Call, Cause, Record, Schema, Timestamp};
+use millstream_journal::{Journal, Options};
+use millstream_service::testing::{self as native, Mode, check, check_variant};
+use millstream_service::{Calls, history, latency};
+use millstream_wire::{Call, Cause, Record, Schema, Timestamp};
 use pyo3::prelude::*;
 
 use super::interface::Interface;
@@ -50,7 +50,7 @@ pub(crate) fn service_test(
             },
         )
         .map_err(cause)?;
-        let clock = millstream::service::Clock::of_test();
+        let clock = millstream_service::Clock::of_test();
         let py_clock = Clock {
             clock: clock.clone(),
         };
@@ -121,7 +121,7 @@ pub(crate) fn service_variants(
 /// The time of a component under test, and its timers.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Trial {
-    clock: millstream::service::Clock,
+    clock: millstream_service::Clock,
     trial: Mutex<Option<native::Trial<()>>>,
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct Trial {
 impl Trial {
     #[new]
     fn new() -> Self {
-        let clock = millstream::service::Clock::of_test();
+        let clock = millstream_service::Clock::of_test();
         let trial = Mutex::new(Some(native::Trial::new((), clock.clone())));
         Self { clock, trial }
     }
@@ -190,7 +190,7 @@ pub(crate) fn service_export(
     first: u64,
     last: Option<u64>,
 ) -> PyResult<String> {
-    let failed = |error: millstream::journal::Error| service_error(py, &error);
+    let failed = |error: millstream_journal::Error| service_error(py, &error);
     let journal = Journal::open(&path, Options::read_only()).map_err(failed)?;
     let mut reader = journal.reader().map_err(failed)?;
     let there = reader.position()..=journal.next().map_err(failed)?;
@@ -230,7 +230,7 @@ pub(crate) fn service_history(
     folders: Vec<PathBuf>,
 ) -> PyResult<Vec<PyHop>> {
     let hops = history(&path, sequence, &folders).map_err(|error| service_error(py, &error))?;
-    let hop = |hop: millstream::service::Hop| {
+    let hop = |hop: millstream_service::Hop| {
         let time = Timestamp(hop.time_ns as i64).to_string();
         (
             hop.journal,

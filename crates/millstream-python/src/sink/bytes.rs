@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream::queues;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::{Frames, Framing};
 use millstream_flow::sink::Sink;
 use millstream_flow::{files, journals, tcp};
+use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 
 use super::Opened;

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream::queues;
 use millstream_flow::batch::Batch;
 use millstream_flow::directory::{self, ReadDirectory};
 use millstream_flow::durable::{self, Keep};
@@ -14,6 +13,7 @@ use millstream_flow::policy::OnError;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
 use millstream_flow::{Flow, Pipe, files, journals, tcp};
+use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 
 use super::decode::{Decode, DecodeStep};

@@ -9,9 +9,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::clock;
 use super::contention::{Contention, waited_by_this_thread};
 use super::core::Core;
+use crate::clock;
 
 /// Stay awake as long as requests come quickly, for ever. `limits.spin` is the time in which the next must come; while it is 0,
 /// nothing is looked for.

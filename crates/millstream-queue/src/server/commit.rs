@@ -17,8 +17,8 @@ use std::thread::JoinHandle;
 use tokio::sync::Notify;
 use tracing::error;
 
-use super::clock;
 use super::core::{Core, State};
+use crate::clock;
 use crate::error::Cause;
 use crate::storage::{JournalLog, Log, Syncing};
 

@@ -12,9 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tracing::{debug, info, warn};
 
 use super::attempts::{self, PENALTY};
-use super::clock;
 use super::core::{Core, Place, State};
 use crate::address::Address;
+use crate::clock;
 use crate::moment::Moment;
 use crate::session::{Demand, Session};
 

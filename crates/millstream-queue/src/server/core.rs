@@ -9,7 +9,8 @@ use tracing::error;
 
 use super::attempts::Attempts;
 use super::reload::Live;
-use super::{ServerOptions, clock, descriptors};
+use super::{ServerOptions, descriptors};
+use crate::clock;
 use crate::connection::ConnectionId;
 use crate::queues::Queues;
 use crate::storage::JournalStorage;

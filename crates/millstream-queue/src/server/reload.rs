@@ -8,12 +8,11 @@ use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
-use super::clock;
 use super::core::{Core, State};
 use super::descriptors;
-use super::limits::ServerLimits;
 use super::{ServerError, ServerOptions, tls};
-use crate::config::Config;
+use crate::clock;
+use crate::config::{Config, ServerLimits};
 use crate::protocol::Limits;
 use crate::queues::QueuesLimits;
 use crate::session::{Compat, Credentials, Rights, SessionOptions};

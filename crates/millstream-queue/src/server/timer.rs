@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tracing::{debug, error};
 
-use super::clock;
 use super::core::Core;
+use crate::clock;
 
 /// How often connections are looked at.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);

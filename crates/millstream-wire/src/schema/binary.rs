@@ -2,7 +2,7 @@
 //!
 //! A type that holds no others is its code; one that does is an array that begins with its code.
 
-use super::{Definition, Field, Method, Schema, Shape, Type, Variant};
+use super::{Definition, Field, Method, Parts, Schema, Shape, Type, Variant};
 use crate::error::{Misfit, Result};
 use crate::pack::{Packer, pack_growing};
 use crate::unpack::Unpacker;
@@ -15,27 +15,9 @@ const LIST: u64 = 17;
 const MAP: u64 = 18;
 const NAMED: u64 = 19;
 
-impl Schema {
-    /// The schema as bytes.
-    ///
-    /// # Errors
-    /// None with a schema whose parts are in memory.
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        pack_growing(|out| self.pack(out))
-    }
-
-    /// Reads a schema, whatever the bytes.
-    ///
-    /// # Errors
-    /// The bytes are no schema, one of a newer format, or one that makes no sense.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let mut values = Unpacker::new(bytes);
-        let schema = Self::unpack(&mut values)?;
-        values.end()?;
-        Ok(schema)
-    }
-
-    pub(crate) fn unpack(values: &mut Unpacker<'_>) -> Result<Self> {
+impl Parts {
+    /// Reads the parts of a schema, whatever the bytes.
+    pub fn unpack(values: &mut Unpacker<'_>) -> Result<Self> {
         let len = values.array()?;
         let format = if len == 0 { 0 } else { values.uint()? };
         if format != FORMAT || len != 5 {
@@ -44,18 +26,29 @@ impl Schema {
                 found: format!("format {format} with {len} parts"),
             }));
         }
-        let interface = values.str()?.to_owned();
-        let version = values.narrow_int("u32")?;
-        let definitions = list(values, definition)?;
-        let methods = list(values, |values| {
-            values.array_of(3)?;
-            Ok(Method {
-                name: values.str()?.to_owned(),
-                aliases: list(values, name)?,
-                arguments: list(values, field)?,
-            })
-        })?;
-        Self::new(interface, version, methods, definitions)
+        Ok(Parts {
+            interface: values.str()?.to_owned(),
+            version: values.narrow_int("u32")?,
+            definitions: list(values, definition)?,
+            methods: list(values, |values| {
+                values.array_of(3)?;
+                Ok(Method {
+                    name: values.str()?.to_owned(),
+                    aliases: list(values, name)?,
+                    arguments: list(values, field)?,
+                })
+            })?,
+        })
+    }
+}
+
+impl Schema {
+    /// The schema as bytes.
+    ///
+    /// # Errors
+    /// None with a schema whose parts are in memory.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        pack_growing(|out| self.pack(out))
     }
 
     pub(crate) fn pack(&self, out: &mut Packer<'_>) -> Result<()> {

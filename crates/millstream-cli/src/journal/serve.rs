@@ -1,0 +1,128 @@
+//! `millstream journal serve`: let followers on other machines keep copies.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tracing::level_filters::LevelFilter;
+
+use super::super::address;
+use super::super::stop::Stop;
+use super::{Outcome, leader, log, moment};
+use millstream_replication::{FollowerTls, Secret, ServeOptions, serve};
+
+/// The options of `millstream journal serve`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Each follower has a cursor follower.NAME in the journal, which says what it has acknowledged: `journal info` shows it,
+`prune --keep-for-cursors` keeps what it has not got, `append --wait-follower` waits for it.
+A journal that is not there yet is waited for. What a service keeps beside its output DIR (DIR.schedule, DIR.snapshots) is
+served with it.
+
+Example:
+  millstream journal serve --listen 0.0.0.0:7600 --secret-file secret orders fills
+  millstream journal follow leader.example:7600/orders orders-copy --secret-file secret     # on another machine")]
+pub(super) struct Args {
+    /// The journals' directories. Followers ask for them by the last part of the path, or by NAME in NAME=DIR.
+    #[arg(required = true, value_name = "[NAME=]DIR", value_parser = parse_journal)]
+    journals: Vec<(String, PathBuf)>,
+    /// Where to listen; port 0 takes a free one, which is printed to stderr.
+    #[arg(long, value_name = "HOST:PORT", value_parser = address::parse, default_value = "127.0.0.1:7600")]
+    listen: SocketAddr,
+    /// A file whose content followers must know too: 16 bytes or more, as of `head -c 32 /dev/urandom | base64`.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Speak TLS, with the certificates in this PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Say something at least this often. Who is silent for ten times as long is taken for dead.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_heartbeat)]
+    heartbeat: Duration,
+    /// An old leader, which is told that these journals are in newer terms after `journal promote`, until it knows. May be repeated.
+    #[arg(long, value_name = "HOST:PORT", value_parser = leader::parse_address)]
+    tell: Vec<(String, u16)>,
+    /// Speak TLS with the old leaders, for which one of the certificates in this PEM file vouches.
+    #[arg(long, value_name = "FILE", requires = "tell")]
+    tls_ca: Option<PathBuf>,
+    /// The name in the old leader's certificate [default: the host of its address].
+    #[arg(long, value_name = "NAME", requires = "tls_ca")]
+    tls_name: Option<String>,
+    /// How many followers may be connected at once.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    followers_max: usize,
+    #[command(flatten)]
+    log: log::Logging,
+}
+
+/// Serve until a signal comes.
+pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
+    args.log.begin(LevelFilter::INFO);
+    let tls_name = args.tls_name;
+    let secret = args.secret_file.as_deref().map(Secret::read);
+    let options = ServeOptions {
+        journals: args.journals,
+        secret: secret.transpose()?,
+        tls: args.tls_cert.zip(args.tls_key),
+        heartbeat: args.heartbeat,
+        followers_max: args.followers_max,
+        tell: args.tell,
+        tell_tls: args.tls_ca.map(|authorities| FollowerTls {
+            authorities,
+            name: tls_name,
+        }),
+        ..ServeOptions::new(args.listen, [])
+    };
+    let ready = |address| eprintln!("listening on {address}");
+    Ok(serve(&options, &stop.flag(), ready)?)
+}
+
+fn parse_journal(text: &str) -> Result<(String, PathBuf), String> {
+    if let Some((name, dir)) = text.split_once('=')
+        && !name.is_empty()
+        && !name.contains('/')
+    {
+        return Ok((name.to_owned(), dir.into()));
+    }
+    let dir = PathBuf::from(text);
+    let name = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+    match name.file_name() {
+        Some(name) => Ok((name.to_string_lossy().into_owned(), dir)),
+        None => Err("a directory with a name, or NAME=DIR".to_owned()),
+    }
+}
+
+fn parse_heartbeat(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(10)..=Duration::from_secs(600);
+    let time = moment::parse_duration(text)?;
+    if range.contains(&time) {
+        Ok(time)
+    } else {
+        Err("a time from 10ms to 10m".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journals_have_the_names_of_their_directories_or_others() {
+        let parse = |text| parse_journal(text).unwrap();
+        assert_eq!(parse("/a/orders").0, "orders");
+        assert_eq!(parse("/a/orders/").0, "orders");
+        assert_eq!(
+            parse("buy=/a/orders"),
+            ("buy".to_owned(), "/a/orders".into())
+        );
+        assert_eq!(parse("/a=b/orders").0, "orders");
+        assert!(parse_journal("/").is_err());
+    }
+
+    #[test]
+    fn heartbeats_have_limits() {
+        assert_eq!(parse_heartbeat("250ms"), Ok(Duration::from_millis(250)));
+        assert!(parse_heartbeat("1ms").is_err() && parse_heartbeat("1h").is_err());
+    }
+}

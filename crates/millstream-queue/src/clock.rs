@@ -1,0 +1,20 @@
+//! The time that is handed in to queues, from the clocks of the journal's crate.
+
+use millstream_journal::clock::{monotonic_ns, wall_ns};
+
+use crate::moment::Moment;
+
+/// The time now, on both clocks.
+#[inline]
+pub(crate) fn now() -> Moment {
+    Moment {
+        wall_ms: wall_ns() / 1_000_000,
+        steady_us: steady_us(),
+    }
+}
+
+/// The time on the steady clock alone, in microseconds.
+#[inline]
+pub(crate) fn steady_us() -> u64 {
+    monotonic_ns() / 1_000
+}

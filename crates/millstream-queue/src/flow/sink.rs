@@ -1,0 +1,226 @@
+//! A queue as a sink.
+
+use std::sync::{Arc, Mutex};
+
+use crate::QueueError;
+use crate::embedded::Queue;
+use millstream_flow::control::Control;
+use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
+use millstream_flow::journals::Appending;
+use millstream_flow::sink::{Sink, Token, Writer};
+use millstream_flow::together::Together;
+
+use super::staging::{Staged, Staging};
+use super::{Place, lock};
+
+/// A sink that puts items into a queue. See [`write()`].
+#[derive(Clone)]
+pub struct WriteQueue {
+    place: Place,
+    name: String,
+    run: Arc<Mutex<Run>>,
+}
+
+/// The current run, if it has recovery.
+#[derive(Default)]
+struct Run {
+    /// What the run resumed from: the queue has all of it, and no worker has opened the sink yet.
+    resumed: Option<(Queue, Staged)>,
+    /// What is given and not in the queue, once a worker has opened the sink.
+    staging: Option<Staging>,
+    /// The staging journal as the workers share it, once one has opened it.
+    together: Option<Arc<Mutex<Together<Appending>>>>,
+    writers: usize,
+}
+
+/// Puts each frame into a queue, and a copy into its fan-out queues. The limits of the queues do not hold for a flow.
+pub fn write(place: impl Into<Place>, queue: &str) -> WriteQueue {
+    WriteQueue {
+        place: place.into(),
+        name: queue.to_owned(),
+        run: Arc::default(),
+    }
+}
+
+impl Run {
+    /// Once nobody writes any more and all that counts is in the queue, nothing is kept open.
+    fn close_if_over(&mut self, aborted: bool) -> Result<(), Cause> {
+        if self.writers > 0 {
+            return Ok(());
+        }
+        self.together = None;
+        let Some(staging) = &self.staging else {
+            return Ok(());
+        };
+        if aborted || staging.is_moved()? {
+            return self.staging.take().map_or(Ok(()), Staging::close);
+        }
+        Ok(())
+    }
+}
+
+impl Sink<Frames> for WriteQueue {
+    fn describe(&self) -> String {
+        format!("queue {} in {}", self.name, self.place)
+    }
+
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        if !control.keeps_state() {
+            let queue = self.place.queue(&self.name)?;
+            return Ok(Box::new(DirectWriter { queue }));
+        }
+        let mut run = lock(&self.run);
+        let run = &mut *run;
+        let staging = match &run.staging {
+            Some(staging) => staging,
+            None => {
+                let resumed = run.resumed.take();
+                let (queue, staged) = resumed.ok_or("the sink has not resumed")?;
+                run.staging.insert(Staging::resume(queue, staged)?)
+            }
+        };
+        let together = match &run.together {
+            Some(together) => Arc::clone(together),
+            None => {
+                let appending = Appending(staging.journal().writer()?);
+                let together = Arc::new(Mutex::new(Together::new(appending, control)));
+                Arc::clone(run.together.insert(together))
+            }
+        };
+        run.writers += 1;
+        let share = lock(&together).join();
+        Ok(Box::new(StagingWriter {
+            together: Some(together),
+            share,
+            id: staging.id,
+            queue: staging.queue().clone(),
+            run: Arc::clone(&self.run),
+            control: Arc::clone(control),
+        }))
+    }
+
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        let mut run = lock(&self.run);
+        *run = Run::default();
+        let queue = self.place.queue(&self.name)?;
+        let staged = match Staged::of(tokens)? {
+            Some(committed) => {
+                Staging::resume(queue.clone(), committed)?.close()?;
+                committed
+            }
+            None => Staged::first(&queue),
+        };
+        run.resumed = Some((queue, staged));
+        Ok(Some(staged.token()))
+    }
+
+    fn sync(&self) -> Result<(), Cause> {
+        let open = {
+            let run = lock(&self.run);
+            let staging = run.staging.as_ref();
+            staging.map(|staging| (staging.journal().clone(), staging.queue().clone()))
+        };
+        // Who writes meanwhile is not kept waiting.
+        if let Some((journal, queue)) = open {
+            journal.sync()?;
+            queue.sync()?;
+        }
+        Ok(())
+    }
+
+    fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
+        let mut run = lock(&self.run);
+        if let (Some(staging), Some(staged)) = (&mut run.staging, Staged::of(tokens)?) {
+            staging.settle()?;
+            staging.move_until(staged.length)?;
+        }
+        run.close_if_over(false)
+    }
+}
+
+/// An item that the queue would never take.
+fn check(queue: &Queue, frames: &Frames) -> Result<(), Cause> {
+    let limit = queue.item_bytes_max();
+    match frames.iter().map(<[u8]>::len).find(|bytes| *bytes > limit) {
+        None => Ok(()),
+        Some(bytes) => Err(Box::new(QueueError::TooLarge {
+            queue: queue.name().to_owned(),
+            bytes,
+        })),
+    }
+}
+
+/// Without recovery: items go into the queue at once.
+struct DirectWriter {
+    queue: Queue,
+}
+
+impl Writer<Frames> for DirectWriter {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        check(&self.queue, batch)?;
+        self.queue.put_always(batch.iter(), None)?;
+        batch.clear();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+}
+
+struct StagingWriter {
+    /// None once the writer is being dropped.
+    together: Option<Arc<Mutex<Together<Appending>>>>,
+    share: usize,
+    id: u64,
+    queue: Queue,
+    run: Arc<Mutex<Run>>,
+    control: Arc<Control>,
+}
+
+impl StagingWriter {
+    fn with<T: Default>(
+        &self,
+        write: impl FnOnce(&mut Together<Appending>) -> Result<T, Cause>,
+    ) -> Result<T, Cause> {
+        match &self.together {
+            Some(together) => write(&mut lock(together)),
+            None => Ok(T::default()),
+        }
+    }
+}
+
+impl Writer<Frames> for StagingWriter {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        check(&self.queue, batch)?;
+        self.with(|together| together.write(self.share, batch))
+    }
+
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let length = self.with(|together| together.prepare(self.share, epoch))?;
+        let id = self.id;
+        Ok(length.map(|length| Staged { id, length }.token()))
+    }
+
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let length = self.with(|together| together.leave(self.share))?;
+        let id = self.id;
+        Ok(length.map(|length| Staged { id, length }.token()))
+    }
+}
+
+impl Drop for StagingWriter {
+    fn drop(&mut self) {
+        // The journal is to be closed by then.
+        self.together = None;
+        let mut run = lock(&self.run);
+        run.writers -= 1;
+        // What cannot be closed now is found by the next run.
+        let _ = run.close_if_over(self.control.aborted());
+    }
+}

@@ -1,0 +1,192 @@
+//! What can go wrong between a leader and its followers.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use millstream_journal as journal;
+
+/// Why a leader does not let a follower follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The follower does not know the leader's secret, or one of them has none.
+    Secret = 1,
+    /// The leader serves no journal of that name.
+    UnknownJournal = 2,
+    /// The copy is one of another journal.
+    OtherJournal = 3,
+    /// The copy holds records that are not the leader's.
+    Diverged = 4,
+    /// What the copy needs next has been pruned.
+    Pruned = 5,
+    /// The follower's name is no name.
+    Name = 6,
+    /// The leader cannot now, and may be able to later.
+    Trouble = 7,
+    /// Another follower has the name, or had it a moment ago.
+    Taken = 8,
+    /// The leader is superseded: another copy was promoted.
+    Superseded = 9,
+}
+
+impl Reason {
+    #[cfg(feature = "link")]
+    pub(super) fn of(byte: u8) -> Self {
+        use Reason::{
+            Diverged, Name, OtherJournal, Pruned, Secret, Superseded, Taken, Trouble,
+            UnknownJournal,
+        };
+        let all = [
+            Secret,
+            UnknownJournal,
+            OtherJournal,
+            Diverged,
+            Pruned,
+            Name,
+            Taken,
+            Superseded,
+        ];
+        all.into_iter()
+            .find(|reason| *reason as u8 == byte)
+            .unwrap_or(Trouble)
+    }
+}
+
+/// Why following, serving or waiting for a follower failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplicationError {
+    /// The journal, or the copy.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+    /// The connection.
+    #[error("{verb}: {source}")]
+    Connection {
+        /// What was tried: `cannot connect to 10.0.0.7:7600`.
+        verb: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The other side has closed the connection.
+    #[error("the other side has closed the connection{hint}")]
+    Closed {
+        /// What it may mean.
+        hint: &'static str,
+    },
+    /// Nothing has come for too long.
+    #[error("nothing has come for {waited:?}")]
+    Silent {
+        /// How long.
+        waited: Duration,
+    },
+    /// What came is not what a leader or follower says.
+    #[error("the other side does not follow the protocol: {what}")]
+    Protocol {
+        /// What was wrong.
+        what: String,
+    },
+    /// The other side speaks another version.
+    #[error(
+        "the other side speaks version {theirs} of the protocol, this one {ours}; use the same Millstream on both"
+    )]
+    Version {
+        /// Theirs.
+        theirs: u32,
+        /// Ours.
+        ours: u32,
+    },
+    /// The leader refused.
+    #[error("the leader refuses: {text}")]
+    Refused {
+        /// Why.
+        reason: Reason,
+        /// In the leader's words.
+        text: String,
+    },
+    /// The leader could not show that it knows the secret.
+    #[error("the leader does not know the secret, or was not told to ask for one")]
+    LeaderSecret,
+    /// The directory holds a journal that is no copy of the leader's.
+    #[error("{}: this journal is no copy of the leader's; follow into a new directory{hint}", path.display())]
+    NotACopy {
+        /// The directory.
+        path: PathBuf,
+        /// What else could be done.
+        hint: &'static str,
+    },
+    /// The leader is in an older term than the copy.
+    #[error("{}: the leader is in term {theirs}, and term {ours} is known here: that leader is superseded; follow the new one", path.display())]
+    OlderTerm {
+        /// The copy.
+        path: PathBuf,
+        /// The leader's term.
+        theirs: u64,
+        /// The newest that is known here.
+        ours: u64,
+    },
+    /// The journal is no copy: it leads, or did.
+    #[error("{}: this journal was a leader's, in term {term}; `millstream journal rejoin` makes it a copy and says what it drops", path.display())]
+    WasLeader {
+        /// The journal.
+        path: PathBuf,
+        /// Its term.
+        term: u64,
+    },
+    /// Another process appends to the journal.
+    #[error("{}: {who} to it; stop that first", path.display())]
+    InUse {
+        /// The journal.
+        path: PathBuf,
+        /// `process 4711 appends`.
+        who: String,
+    },
+    /// A file: a secret, a certificate, a key.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// TLS.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// Names or addresses that do not fit together.
+    #[error("{0}")]
+    Usage(String),
+    /// No follower has acknowledged a record in time. The record is in the journal all the same.
+    #[error(
+        "record {sequence} is in the journal, but {followers} of {wanted} follower(s) had acknowledged it after {waited:?}"
+    )]
+    NotFollowed {
+        /// The record.
+        sequence: u64,
+        /// How many have it.
+        followers: usize,
+        /// How many were asked for.
+        wanted: usize,
+        /// How long was waited.
+        waited: Duration,
+    },
+}
+
+impl ReplicationError {
+    #[cfg(feature = "link")]
+    pub(super) fn protocol(what: impl Into<String>) -> Self {
+        ReplicationError::Protocol { what: what.into() }
+    }
+
+    /// Whether the same may succeed later, without anybody doing anything here.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Connection { .. } | Self::Closed { .. } | Self::Silent { .. } => true,
+            Self::Protocol { .. } => true,
+            Self::Refused { reason, .. } => matches!(reason, Reason::Trouble | Reason::Taken),
+            Self::Journal(error) => matches!(error, journal::Error::DiskFull { .. }),
+            _ => false,
+        }
+    }
+}

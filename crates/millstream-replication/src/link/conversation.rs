@@ -1,0 +1,139 @@
+//! One connection of a follower from its first word to its last: greeting, admission, then a thread that sends records and one that
+//! takes acknowledgements.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tracing::{info, warn};
+
+use super::admit::{admit, find};
+use super::error::ReplicationError;
+use super::handshake::{Asked, Listening};
+use super::incoming::Incoming;
+use super::leader::Leader;
+use super::message::Welcome;
+use super::secret::nonce;
+use super::session::{Session, no_thread, refuse};
+use super::stream::Stream;
+use super::watch::Watch;
+use super::{DEAD_AFTER, send, tls};
+
+/// Serve one connection until it ends.
+pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, number: usize) {
+    let patience = leader.heartbeat * DEAD_AFTER;
+    let stream = match tls::accept(socket, leader.tls.as_ref(), patience) {
+        Ok(stream) => Arc::new(stream),
+        Err(error) => return info!("{peer}: {error}"),
+    };
+    let outcome = converse(leader, &stream, peer, number);
+    stream.close();
+    match outcome {
+        Ok(()) => {}
+        Err(error @ ReplicationError::Closed { .. }) => info!("{peer}: {error}"),
+        Err(error) => warn!("{peer}: {error}"),
+    }
+}
+
+fn converse(
+    leader: &Leader<'_>,
+    stream: &Arc<Stream>,
+    peer: SocketAddr,
+    number: usize,
+) -> Result<(), ReplicationError> {
+    let mut incoming = Incoming::new(Arc::clone(stream));
+    let Some(asked) = greet(leader, &mut incoming)? else {
+        return Ok(());
+    };
+    let follow = &asked.follow;
+    let admitted = find(leader, follow).and_then(|found| Ok((admit(&found, follow)?, found)));
+    let (offers, found) = admitted.map_err(|error| refuse(stream, error))?;
+    let welcome = Welcome {
+        heartbeat_ms: leader.heartbeat.as_millis() as u32,
+        members: offers,
+    };
+    let mut out = Vec::new();
+    asked.welcome(&welcome, &mut out);
+    if follow.probe {
+        return stream.write(&out);
+    }
+    let mut session = Session {
+        leader,
+        follower: &follow.follower,
+        number,
+        stream,
+        links: Vec::new(),
+        ended: AtomicBool::new(false),
+        watch: Watch::default(),
+    };
+    let outcome = session
+        .enter(found, follow, &welcome)
+        .map_err(|error| refuse(stream, error));
+    let outcome = outcome.and_then(|()| stream.write(&out)).and_then(|()| {
+        for (served, start) in session.starts() {
+            info!(
+                "{peer}: '{}' follows '{}' from record {start} on",
+                session.follower, served.name
+            );
+        }
+        follow_until_end(&session, incoming)
+    });
+    session.leave();
+    for link in session.links.iter().filter_map(|link| link.there.as_ref()) {
+        let at = link.cursor.position()?;
+        info!(
+            "{peer}: '{}' has gone; it has all before record {at} of '{}'",
+            session.follower, link.name
+        );
+    }
+    outcome
+}
+
+/// Become known to each other; `None` when we are to stop first.
+fn greet(leader: &Leader<'_>, incoming: &mut Incoming) -> Result<Option<Asked>, ReplicationError> {
+    let deadline_ns = tls::deadline_ns();
+    let mut out = Vec::new();
+    let listening = Listening {
+        secret: leader.secret.clone(),
+        nonce: nonce()?,
+    };
+    let Some(frame) = incoming.expect(deadline_ns, leader.stop)? else {
+        return Ok(None);
+    };
+    let challenging = listening.hello(frame, &mut out);
+    incoming.stream.write(&out)?;
+    out.clear();
+    let challenging = challenging?;
+    let Some(frame) = incoming.expect(deadline_ns, leader.stop)? else {
+        return Ok(None);
+    };
+    let asked = challenging.follow(frame, &mut out);
+    incoming.stream.write(&out)?;
+    asked.map(Some)
+}
+
+/// Sends on this thread, and takes acknowledgements on another.
+fn follow_until_end(session: &Session<'_>, incoming: Incoming) -> Result<(), ReplicationError> {
+    std::thread::scope(|scope| {
+        let receiving = std::thread::Builder::new()
+            .name("acknowledgements".to_owned())
+            .spawn_scoped(scope, || {
+                let outcome = session.receive(incoming);
+                session.ended.store(true, Ordering::Relaxed);
+                // Who sees the end of this connection may come back under the same name at once.
+                session.leave();
+                // Wakes the sender, should it wait in a write.
+                session.stream.close();
+                outcome
+            });
+        let receiving = receiving.map_err(no_thread)?;
+        let sent = send::run(session, scope);
+        session.ended.store(true, Ordering::Relaxed);
+        let received = receiving.join().unwrap_or(Ok(()));
+        match (sent, received) {
+            // When the connection breaks, both notice; what was read says more.
+            (Err(ReplicationError::Connection { .. }) | Ok(()), received) => received,
+            (sent, _) => sent,
+        }
+    })
+}

@@ -1,0 +1,259 @@
+//! The follower's journal: made like the leader's, appended to by nobody else, acknowledged as its `sync` says.
+//!
+//! The invariant: records have the numbers and times of the leader, without a gap; what was acknowledged is there after a kill, and, unless
+//! `sync` is `never`, after a loss of power.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use millstream_journal::clock::monotonic_ns;
+use millstream_journal::{Error, Host, Identity, Journal, Options, Sync, Writer};
+
+use super::error::ReplicationError;
+use super::history::{newest, recent};
+use super::message::{Last, Member, Offer, record_crc};
+
+/// What the leader took, the copy takes.
+const RECORD_BYTES_MAX: u32 = 1 << 28;
+
+/// The copy, which is made when a leader is first met.
+pub(super) struct Copy {
+    dir: PathBuf,
+    sync: Sync,
+    /// Take a journal of another lineage for a copy, if the leader finds its last record to be its own.
+    adopt: bool,
+    own: Identity,
+    open: Option<Open>,
+}
+
+struct Open {
+    journal: Journal,
+    writer: Writer,
+    /// The lineage that it belongs to; nothing while the leader is to say, or to compare the last records.
+    lineage: Option<u128>,
+    next: u64,
+    /// All before this one is on the disk.
+    synced: u64,
+    acknowledged: u64,
+    synced_ns: u64,
+}
+
+/// What the record before `next` is, if the journal has it.
+pub(super) fn last(journal: &Journal, next: u64) -> Result<Option<Last>, ReplicationError> {
+    if next <= journal.first()? {
+        return Ok(None);
+    }
+    let mut reader = journal.reader()?;
+    let record = reader.read(next - 1)?;
+    Ok(Some(Last {
+        time_ns: record.time_ns,
+        crc: record_crc(record.sequence, record.time_ns, record.body),
+    }))
+}
+
+impl Open {
+    fn sync(&mut self) -> Result<(), ReplicationError> {
+        if self.synced < self.next {
+            self.journal.sync()?;
+            self.synced = self.next;
+            self.synced_ns = monotonic_ns();
+        }
+        Ok(())
+    }
+}
+
+impl Copy {
+    /// The copy in `dir`, if there is one.
+    pub fn open(dir: &Path, sync: Sync, adopt: bool) -> Result<Self, ReplicationError> {
+        let mut copy = Copy {
+            dir: dir.to_owned(),
+            sync,
+            adopt,
+            own: Identity::new(None, &Host::real()),
+            open: None,
+        };
+        let options = Options {
+            create: false,
+            ..copy.options()
+        };
+        match Journal::open(dir, options) {
+            Err(Error::NotFound { .. }) => Ok(copy),
+            journal => {
+                copy.take(journal?)?;
+                Ok(copy)
+            }
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            // Syncs are this file's business: one for all that has come.
+            sync: Sync::Never,
+            sole_writer: true,
+            record_bytes_max: RECORD_BYTES_MAX,
+            ..Options::default()
+        }
+    }
+
+    fn take(&mut self, journal: Journal) -> Result<(), ReplicationError> {
+        let standing = journal.standing()?;
+        let leads = standing.term > 0 && !standing.is_copy;
+        if leads || standing.superseded_by.is_some() {
+            return Err(ReplicationError::WasLeader {
+                path: self.dir.clone(),
+                term: standing.term,
+            });
+        }
+        // A reader of the copy may have been here first, and then has made a journal that nothing was ever in.
+        let undecided = self.adopt || journal.next()? == 0;
+        let identity = journal.identity()?;
+        self.own = identity.unwrap_or(self.own);
+        let writer = journal.writer()?;
+        if self.sync != Sync::Never {
+            journal.sync()?;
+        }
+        let next = journal.next()?;
+        self.open = Some(Open {
+            lineage: match undecided {
+                true => None,
+                false => Some(journal.lineage()?),
+            },
+            acknowledged: next,
+            synced: next,
+            synced_ns: monotonic_ns(),
+            next,
+            writer,
+            journal,
+        });
+        Ok(())
+    }
+
+    /// What it has, for the leader that calls it `name`.
+    pub fn position(&self, name: &str) -> Result<Member, ReplicationError> {
+        let mut member = Member {
+            journal: name.to_owned(),
+            lineage: None,
+            own: self.own.own,
+            next: 0,
+            last: None,
+            terms: Vec::new(),
+        };
+        if let Some(open) = &self.open {
+            member.lineage = open.lineage;
+            member.next = open.next;
+            member.last = last(&open.journal, open.next)?;
+            member.terms = recent(open.journal.terms()?);
+        }
+        Ok(member)
+    }
+
+    /// The leader has said yes: make the copy, or see that it is one.
+    pub fn begin(&mut self, welcome: &Offer) -> Result<(), ReplicationError> {
+        if self.open.is_none() {
+            let identity = Identity {
+                lineage: welcome.lineage,
+                own: self.own.own,
+            };
+            let options = Options {
+                identity: Some(identity),
+                create_new: true,
+                first_sequence: welcome.next,
+                segment_bytes: welcome.segment_bytes,
+                ..self.options()
+            };
+            let journal = match Journal::open(&self.dir, options) {
+                // Who reads the copy has been faster.
+                Err(Error::Exists { .. }) => Journal::open(&self.dir, self.options())?,
+                journal => journal?,
+            };
+            self.take(journal)?;
+        }
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        if *open.lineage.get_or_insert(welcome.lineage) != welcome.lineage {
+            return Err(ReplicationError::NotACopy {
+                path: self.dir.clone(),
+                hint: ", or --adopt it, if it was copied from the leader's by other means",
+            });
+        }
+        // The leader has compared the last record of one that is adopted.
+        open.journal.become_copy(welcome.lineage)?;
+        if welcome.next != open.next {
+            let what = format!(
+                "record {} was asked for, {} offered",
+                open.next, welcome.next
+            );
+            return Err(ReplicationError::protocol(what));
+        }
+        let (theirs, ours) = (newest(&welcome.terms), open.journal.standing()?.term);
+        if theirs < ours {
+            let path = self.dir.clone();
+            return Err(ReplicationError::OlderTerm { path, theirs, ours });
+        }
+        open.journal.mark_as_copy()?;
+        // Before the first record of a term that is new here.
+        open.journal.adopt_terms(&welcome.terms)?;
+        Ok(())
+    }
+
+    /// Append a record of the leader.
+    pub fn append(
+        &mut self,
+        sequence: u64,
+        time_ns: u64,
+        body: &[u8],
+    ) -> Result<(), ReplicationError> {
+        let open = self.open.as_mut().filter(|open| open.next == sequence);
+        let Some(open) = open else {
+            let what = format!("record {sequence} came out of turn");
+            return Err(ReplicationError::protocol(what));
+        };
+        let given = open.writer.append_at(time_ns, body)?;
+        if given != sequence {
+            let what = format!("record {sequence} got number {given} in the copy");
+            return Err(ReplicationError::protocol(what));
+        }
+        open.next = sequence + 1;
+        Ok(())
+    }
+
+    /// The record that comes next.
+    pub fn next(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.next)
+    }
+
+    /// All before this record is acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.acknowledged)
+    }
+
+    /// Make all that has come last, before the copy of what follows from it gets more.
+    pub fn sync(&mut self) -> Result<(), ReplicationError> {
+        match (&mut self.open, self.sync) {
+            (None, _) | (_, Sync::Never) => Ok(()),
+            (Some(open), _) => open.sync(),
+        }
+    }
+
+    /// Make what has come last, as `sync` says, and tell up to where it may be acknowledged; `None` when that is nothing new. With `now`
+    /// nothing is left for later.
+    pub fn acknowledge(&mut self, now: bool) -> Result<Option<u64>, ReplicationError> {
+        let sync = self.sync;
+        let Some(open) = self
+            .open
+            .as_mut()
+            .filter(|open| open.next > open.acknowledged)
+        else {
+            return Ok(None);
+        };
+        let since = Duration::from_nanos(monotonic_ns().saturating_sub(open.synced_ns));
+        match sync {
+            Sync::Never => {}
+            Sync::Every(time) if !now && since < time => return Ok(None),
+            Sync::Every(_) | Sync::Always => open.sync()?,
+        }
+        open.acknowledged = open.next;
+        Ok(Some(open.acknowledged))
+    }
+}

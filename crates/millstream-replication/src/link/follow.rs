@@ -1,0 +1,384 @@
+//! The follower: keeps copies of a leader's journals, through every break of the connection.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use millstream_journal::Sync;
+use millstream_journal::clock::monotonic_ns;
+use tracing::{info, warn};
+
+use super::call::Call;
+use super::copy::Copy;
+use super::error::ReplicationError;
+use super::frames::Frame;
+use super::frames::Kind;
+use super::handshake::expect;
+use super::incoming::Incoming;
+use super::message::{self, Follow, MEMBERS_MAX, RECORDS_MAX, Records, Welcome};
+use super::secret::Secret;
+use super::stream::Stream;
+use super::tls::FollowerTls;
+use super::{DEAD_AFTER, FAREWELL, LOOK};
+
+/// How much is held for a set before it is appended.
+const HELD_BYTES_MAX: usize = 8 << 20;
+/// The first pause before another try.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+
+/// How to follow.
+#[derive(Clone, Debug)]
+pub struct FollowOptions {
+    /// The leader's host, asked for its addresses at each try, and port.
+    pub leader: (String, u16),
+    /// The journals, each by its name there and the directory of its copy. The name may be empty for the only one. Several are a set:
+    /// those upstream come first, and no copy ever has an effect of a record that the copies before it do not have.
+    pub journals: Vec<(String, PathBuf)>,
+    /// The follower's name, which no other follower of those journals has: letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// What an acknowledgement means: that a record survives a loss of power here (`Always`; `Every`, and later by that time), or the
+    /// death of this process (`Never`).
+    pub sync: Sync,
+    /// What the leader shares.
+    pub secret: Option<Secret>,
+    /// Speak TLS.
+    pub tls: Option<FollowerTls>,
+    /// End when the copy has all that the leader had when it was met, and at the first failure.
+    pub once: bool,
+    /// Take a journal that was copied by other means for the copy, if its last record is the leader's.
+    pub adopt: bool,
+    /// The longest pause between two tries.
+    pub retry_max: Duration,
+}
+
+impl FollowOptions {
+    /// Follow the only journal of `leader` in `dir`, acknowledging what survives a loss of power.
+    pub fn new(host: &str, port: u16, dir: impl Into<PathBuf>) -> Self {
+        FollowOptions {
+            leader: (host.to_owned(), port),
+            journals: vec![(String::new(), dir.into())],
+            name: "follower".to_owned(),
+            sync: Sync::Always,
+            secret: None,
+            tls: None,
+            once: false,
+            adopt: false,
+            retry_max: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What was followed of one journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// How many records have come.
+    pub records: u64,
+    /// The number of the record that comes next.
+    pub next: u64,
+    /// All before this one was acknowledged.
+    pub acknowledged: u64,
+}
+
+/// How a connection ended that did not fail.
+enum Ended {
+    /// Nothing is left to do.
+    Done,
+    /// The leader has stopped, and may come back.
+    LeaderStopped,
+}
+
+/// Follow until `stop` is raised, or with `once` until the copies have caught up. Returns what came of each journal, in their order.
+///
+/// # Errors
+/// What trying again would not mend: the journal of another leader, a wrong secret, records that have been pruned, a copy that cannot be
+/// opened, a leader that is superseded. With `once` also a connection that fails.
+pub fn follow(
+    options: &FollowOptions,
+    stop: &AtomicBool,
+) -> Result<Vec<Followed>, ReplicationError> {
+    let count = options.journals.len();
+    if count == 0 || count > MEMBERS_MAX {
+        let what = format!("a set has 1 to {MEMBERS_MAX} journals, this one {count}");
+        return Err(ReplicationError::Usage(what));
+    }
+    let tls = options.tls.as_ref();
+    let mut follower = Follower {
+        options,
+        stop,
+        call: Call::new(&options.leader, options.secret.clone(), tls)?,
+        members: Vec::new(),
+    };
+    for (name, dir) in &options.journals {
+        follower.members.push(Member {
+            name,
+            copy: Copy::open(dir, options.sync, options.adopt)?,
+            records: 0,
+            held: Vec::new(),
+            goal: 0,
+        });
+    }
+    let mut pause = RETRY_MIN;
+    let mut told = String::new();
+    while !stop.load(Ordering::Relaxed) {
+        let before = follower.records();
+        let ended = follower.connection();
+        if follower.records() > before {
+            (pause, told) = (RETRY_MIN, String::new());
+        }
+        match ended {
+            Ok(Ended::Done) => break,
+            Ok(Ended::LeaderStopped) if options.once => {
+                let hint = ": the leader has stopped";
+                return Err(ReplicationError::Closed { hint });
+            }
+            Ok(Ended::LeaderStopped) => info!("the leader has stopped; waiting for it"),
+            Err(error) if options.once || !error.may_pass() => return Err(error),
+            Err(error) => {
+                // The same trouble again and again is said once.
+                let text = error.to_string();
+                if text != told {
+                    warn!("{text}; trying again");
+                    told = text;
+                }
+            }
+        }
+        rest(pause, stop);
+        pause = (pause * 2).min(options.retry_max);
+    }
+    let followed = follower.members.iter().map(|member| Followed {
+        records: member.records,
+        next: member.copy.next(),
+        acknowledged: member.copy.acknowledged(),
+    });
+    Ok(followed.collect())
+}
+
+struct Follower<'a> {
+    options: &'a FollowOptions,
+    stop: &'a AtomicBool,
+    call: Call,
+    members: Vec<Member<'a>>,
+}
+
+/// One journal of the set.
+struct Member<'a> {
+    name: &'a str,
+    copy: Copy,
+    records: u64,
+    /// Messages whose records wait for those of the journals before.
+    held: Vec<Vec<u8>>,
+    /// With this the copy has all that the leader had.
+    goal: u64,
+}
+
+impl Member<'_> {
+    fn append(&mut self, mut records: Records<'_>) -> Result<(), ReplicationError> {
+        let mut sequence = records.sequence;
+        while let Some((time_ns, body)) = records.next()? {
+            self.copy.append(sequence, time_ns, body)?;
+            self.records += 1;
+            sequence = records.sequence;
+        }
+        Ok(())
+    }
+}
+
+/// A connection to the leader that streams.
+struct Streaming {
+    incoming: Incoming,
+    heartbeat: Duration,
+    said_ns: u64,
+    out: Vec<u8>,
+}
+
+impl Follower<'_> {
+    fn records(&self) -> u64 {
+        self.members.iter().map(|member| member.records).sum()
+    }
+
+    fn connection(&mut self) -> Result<Ended, ReplicationError> {
+        let stream = Arc::new(self.call.connect()?);
+        let ended = self.converse(&stream);
+        stream.close();
+        // What was held comes again.
+        self.members
+            .iter_mut()
+            .for_each(|member| member.held.clear());
+        ended
+    }
+
+    fn converse(&mut self, stream: &Arc<Stream>) -> Result<Ended, ReplicationError> {
+        let mut incoming = Incoming::new(Arc::clone(stream));
+        let positions = self.members.iter();
+        let positions = positions.map(|member| member.copy.position(member.name));
+        let follow = Follow {
+            follower: self.options.name.clone(),
+            probe: false,
+            members: positions.collect::<Result<_, _>>()?,
+        };
+        let Some(welcome) = self.call.greet(&mut incoming, &follow, self.stop)? else {
+            return Ok(Ended::Done);
+        };
+        self.begin(&welcome)?;
+        incoming.frames.allow(RECORDS_MAX);
+        let heartbeat = Duration::from_millis(welcome.heartbeat_ms.max(1).into());
+        let often = match self.options.sync {
+            Sync::Every(time) => time.min(heartbeat / 2),
+            Sync::Never | Sync::Always => heartbeat / 2,
+        };
+        stream.look_every(often)?;
+        let mut streaming = Streaming {
+            incoming,
+            heartbeat,
+            said_ns: monotonic_ns(),
+            out: Vec::new(),
+        };
+        let outcome = self.stream(&mut streaming);
+        if outcome.is_ok() {
+            message::write_end(&mut streaming.out);
+            stream.write(&streaming.out)?;
+            farewell(streaming.incoming)?;
+        }
+        outcome
+    }
+
+    fn begin(&mut self, welcome: &Welcome) -> Result<(), ReplicationError> {
+        let call = &self.call;
+        for (member, offer) in self.members.iter_mut().zip(&welcome.members) {
+            let Some(offer) = offer else {
+                info!("{call} has no '{}' yet", member.name);
+                continue;
+            };
+            member.copy.begin(offer)?;
+            member.goal = offer.end;
+            let name = match member.name {
+                "" => String::new(),
+                name => format!("/{name}"),
+            };
+            info!(
+                "following {call}{name} from record {} on; the leader's next is {}",
+                offer.next, offer.end
+            );
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, with: &mut Streaming) -> Result<Ended, ReplicationError> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                self.acknowledge(with, true)?;
+                return Ok(Ended::Done);
+            }
+            with.incoming.read()?;
+            let mut held_bytes = 0;
+            while with.incoming.frames.is_ready() {
+                let Some(frame) = with.incoming.frames.next()? else {
+                    break;
+                };
+                if frame.kind == Kind::End {
+                    self.release()?;
+                    self.acknowledge(with, true)?;
+                    return Ok(Ended::LeaderStopped);
+                }
+                held_bytes += self.take(frame)?;
+                if held_bytes > HELD_BYTES_MAX {
+                    self.release()?;
+                    held_bytes = 0;
+                }
+            }
+            self.release()?;
+            let mut all = self.members.iter();
+            let caught_up =
+                self.options.once && all.all(|member| member.copy.next() >= member.goal);
+            self.acknowledge(with, caught_up)?;
+            if caught_up {
+                return Ok(Ended::Done);
+            }
+            with.incoming.check_heard(with.heartbeat * DEAD_AFTER)?;
+        }
+    }
+
+    /// Append records of the first journal, and hold those of the others for [`release`](Self::release). Returns the bytes that are held.
+    fn take(&mut self, frame: Frame<'_>) -> Result<usize, ReplicationError> {
+        if frame.kind == Kind::Alive {
+            return Ok(0);
+        }
+        let payload = expect(frame, Kind::Records)?;
+        let records = Records::read(payload)?;
+        let index = records.member;
+        let member = self.members.get_mut(index).ok_or_else(|| {
+            let what = format!("records of journal {index}, which was not asked for");
+            ReplicationError::protocol(what)
+        })?;
+        if index == 0 {
+            member.append(records)?;
+            return Ok(0);
+        }
+        member.held.push(payload.to_vec());
+        Ok(payload.len())
+    }
+
+    /// Append what is held, journal by journal. Those before it are on the disk by then: not even a loss of power leaves an effect without
+    /// its cause.
+    fn release(&mut self) -> Result<(), ReplicationError> {
+        for index in 1..self.members.len() {
+            let (before, rest) = self.members.split_at_mut(index);
+            let Some(member) = rest.first_mut().filter(|member| !member.held.is_empty()) else {
+                continue;
+            };
+            for upstream in before {
+                upstream.copy.sync()?;
+            }
+            for payload in std::mem::take(&mut member.held) {
+                member.append(Records::read(&payload)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Say how far the copies are, when that is news or nothing was said for a while.
+    fn acknowledge(&mut self, with: &mut Streaming, now: bool) -> Result<(), ReplicationError> {
+        let silent = Duration::from_nanos(monotonic_ns().saturating_sub(with.said_ns));
+        let again = silent >= with.heartbeat;
+        with.out.clear();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let news = member.copy.acknowledge(now)?;
+            if news.is_some() || (again && member.goal > 0) || (again && index == 0) {
+                message::write_ack(index, member.copy.acknowledged(), &mut with.out);
+            }
+        }
+        if !with.out.is_empty() {
+            with.incoming.stream.write(&with.out)?;
+            with.out.clear();
+            with.said_ns = monotonic_ns();
+        }
+        Ok(())
+    }
+}
+
+/// Let the leader close the connection. Closing it while records are on their way would be a reset, which may overtake what was
+/// acknowledged last.
+fn farewell(mut incoming: Incoming) -> Result<(), ReplicationError> {
+    let end = monotonic_ns() + FAREWELL.as_nanos() as u64;
+    while monotonic_ns() < end && incoming.read().is_ok() {
+        while incoming.frames.is_ready() {
+            incoming.frames.next()?;
+        }
+    }
+    Ok(())
+}
+
+/// Wait before another try: about `pause`, so that many followers do not come at once.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells when a leader is there again"
+)]
+pub(super) fn rest(pause: Duration, stop: &AtomicBool) {
+    let part = monotonic_ns() % 512;
+    let end = monotonic_ns() + (pause.as_nanos() as u64 * (512 + part)) / 1_024;
+    while monotonic_ns() < end && !stop.load(Ordering::Relaxed) {
+        let left = Duration::from_nanos(end.saturating_sub(monotonic_ns()));
+        std::thread::sleep(left.min(LOOK));
+    }
+}

@@ -1,0 +1,83 @@
+//! Frames as they come over a connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use millstream_journal::clock::monotonic_ns;
+
+use super::error::ReplicationError;
+use super::frames::{Frame, Frames};
+use super::message::PAYLOAD_MAX;
+use super::stream::{Heard, Stream};
+
+/// The reading side of a connection.
+pub(super) struct Incoming {
+    pub stream: Arc<Stream>,
+    pub frames: Frames,
+    /// When something has come last.
+    heard_ns: u64,
+    /// Whether a whole frame has come.
+    met: bool,
+}
+
+impl Incoming {
+    pub fn new(stream: Arc<Stream>) -> Self {
+        Incoming {
+            stream,
+            frames: Frames::new(PAYLOAD_MAX),
+            heard_ns: monotonic_ns(),
+            met: false,
+        }
+    }
+
+    /// Read once, waiting for a moment at most.
+    pub fn read(&mut self) -> Result<(), ReplicationError> {
+        match self.stream.read(self.frames.space())? {
+            Heard::Bytes(count) => {
+                self.frames.filled(count);
+                self.heard_ns = monotonic_ns();
+                Ok(())
+            }
+            Heard::Nothing => Ok(()),
+            Heard::Closed => Err(ReplicationError::Closed {
+                hint: if self.met {
+                    ""
+                } else {
+                    " before it has said anything: does it speak TLS, or serve no more followers?"
+                },
+            }),
+        }
+    }
+
+    /// It is an error when nothing has come for `most`.
+    pub fn check_heard(&self, most: Duration) -> Result<(), ReplicationError> {
+        let silent = Duration::from_nanos(monotonic_ns().saturating_sub(self.heard_ns));
+        if silent > most {
+            return Err(ReplicationError::Silent { waited: most });
+        }
+        Ok(())
+    }
+
+    /// The next frame, which has to come before `deadline_ns`; `None` when `stop` is raised first.
+    pub fn expect(
+        &mut self,
+        deadline_ns: u64,
+        stop: &AtomicBool,
+    ) -> Result<Option<Frame<'_>>, ReplicationError> {
+        let start = monotonic_ns();
+        while !self.frames.is_ready() {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let now = monotonic_ns();
+            if now >= deadline_ns {
+                let waited = Duration::from_nanos(now - start);
+                return Err(ReplicationError::Silent { waited });
+            }
+            self.read()?;
+        }
+        self.met = true;
+        self.frames.next()
+    }
+}

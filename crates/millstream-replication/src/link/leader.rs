@@ -1,0 +1,17 @@
+//! What all connections of a leader share.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::secret::Secret;
+use super::served::Served;
+use super::tls::LeaderTls;
+
+/// What all connections of a leader share.
+pub(super) struct Leader<'a> {
+    pub served: Vec<Served>,
+    pub secret: Option<Secret>,
+    pub tls: Option<LeaderTls>,
+    pub heartbeat: Duration,
+    pub stop: &'a AtomicBool,
+}

@@ -1,0 +1,484 @@
+//! What leader and follower say to each other, as bytes. Nothing here waits or reads a socket.
+//!
+//! The bytes are drawn in `docs/journal-replication.md`. Numbers are little-endian, texts have a length of two bytes before them.
+//!
+//! ```text
+//!  follower                                leader
+//!     | HELLO      version, nonce    ->      |
+//!     |      <-  version, nonce   CHALLENGE  |
+//!     | FOLLOW   who, where, proof   ->      |
+//!     |      <-  who, where, proof  WELCOME  |     or REFUSED, with the reason
+//!     |      <-  records            RECORDS  |     and ALIVE while there are none
+//!     | ACK      up to here          ->      |     and again while there is none
+//!     | END                      END         |     whoever stops
+//! ```
+
+use millstream_journal::Term;
+
+use super::error::{Reason, ReplicationError};
+use super::frames::{self, Kind};
+
+/// The version of the protocol.
+pub(super) const VERSION: u32 = 2;
+/// The longest payload before both sides know each other, and of all that a follower sends.
+pub(super) const PAYLOAD_MAX: usize = 256 << 10;
+/// The longest payload of a leader: a record of the longest kind.
+pub(super) const RECORDS_MAX: usize = (1 << 28) + 64;
+/// The longest name of a journal or a follower.
+pub(super) const NAME_MAX: usize = 100;
+/// How many journals a set has at most.
+pub(super) const MEMBERS_MAX: usize = 64;
+/// How many terms of a journal are told, the newest ones.
+pub(super) const TERMS_MAX: usize = 100;
+const TEXT_MAX: usize = 1_000;
+const MAGIC: &[u8; 8] = b"MSFOLLOW";
+/// Before the body of each record: its time and its length.
+const RECORD_HEADER: usize = 12;
+
+/// A random number that is used once.
+pub(super) type Nonce = [u8; 32];
+/// What only who knows the secret can compute.
+pub(super) type Proof = [u8; 32];
+
+/// The first words of both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub version: u32,
+    /// Whether this side has a secret, and the other must know it too.
+    pub secret: bool,
+    pub nonce: Nonce,
+}
+
+/// The record that a copy ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Last {
+    pub time_ns: u64,
+    /// [`record_crc`].
+    pub crc: u32,
+}
+
+/// What a follower wants: one journal, or several as a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Follow {
+    /// The follower, by a name that no other follower of these journals has.
+    pub follower: String,
+    /// Only compare: the answer says where the histories part, and no records follow.
+    pub probe: bool,
+    /// The journals, those upstream first.
+    pub members: Vec<Member>,
+}
+
+/// A journal that a follower wants, and what it has of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    /// The journal, by the name that the leader has given it; empty for the only one.
+    pub journal: String,
+    /// The lineage of the copy, if there is one.
+    pub lineage: Option<u128>,
+    /// The copy's own number, which tells two followers of one name apart.
+    pub own: u64,
+    /// The record that it needs next.
+    pub next: u64,
+    /// The record before that, if the copy has it.
+    pub last: Option<Last>,
+    /// The newest terms of the copy.
+    pub terms: Vec<Term>,
+}
+
+/// What a leader answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Welcome {
+    /// Each side says something at least this often.
+    pub heartbeat_ms: u32,
+    /// For each journal that was asked for; `None` for one that is not there yet.
+    pub members: Vec<Option<Offer>>,
+}
+
+/// What a follower gets of one journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub lineage: u128,
+    pub segment_bytes: u64,
+    /// Where the records begin that follow. Of a probe: all before are the same in both.
+    pub next: u64,
+    /// The end of the leader's journal.
+    pub end: u64,
+    /// The newest terms of the leader's journal.
+    pub terms: Vec<Term>,
+}
+
+impl Hello {
+    pub fn write(&self, kind: Kind, out: &mut Vec<u8>) {
+        let at = frames::begin(out, kind);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&u32::from(self.secret).to_le_bytes());
+        out.extend_from_slice(&self.nonce);
+        frames::end(out, at);
+    }
+
+    pub fn read(payload: &[u8]) -> Result<Self, ReplicationError> {
+        let mut fields = Fields(payload);
+        if fields.array::<8>()? != *MAGIC {
+            return Err(malformed());
+        }
+        let version = fields.u32()?;
+        if version != VERSION {
+            // What follows may be anything in another version.
+            return Err(ReplicationError::Version {
+                theirs: version,
+                ours: VERSION,
+            });
+        }
+        let secret = fields.u32()? != 0;
+        let nonce = fields.array()?;
+        fields.end(Hello {
+            version,
+            secret,
+            nonce,
+        })
+    }
+}
+
+impl Follow {
+    /// The bytes that are proved.
+    pub fn body(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_text(&mut out, &self.follower);
+        out.push(u8::from(self.probe));
+        out.push(self.members.len() as u8);
+        for member in &self.members {
+            member.put(&mut out);
+        }
+        out
+    }
+
+    pub fn read(body: &[u8]) -> Result<Self, ReplicationError> {
+        let mut fields = Fields(body);
+        let follower = fields.text(NAME_MAX)?;
+        let [probe, count] = fields.array()?;
+        if probe > 1 || count == 0 || usize::from(count) > MEMBERS_MAX {
+            return Err(malformed());
+        }
+        let members = (0..count).map(|_| Member::get(&mut fields));
+        let members = members.collect::<Result<Vec<_>, _>>()?;
+        fields.end(Follow {
+            follower,
+            probe: probe == 1,
+            members,
+        })
+    }
+}
+
+impl Member {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_text(out, &self.journal);
+        out.push(u8::from(self.lineage.is_some()) | u8::from(self.last.is_some()) << 1);
+        out.extend_from_slice(&self.lineage.unwrap_or(0).to_le_bytes());
+        out.extend_from_slice(&self.own.to_le_bytes());
+        out.extend_from_slice(&self.next.to_le_bytes());
+        let last = self.last.unwrap_or(Last { time_ns: 0, crc: 0 });
+        out.extend_from_slice(&last.time_ns.to_le_bytes());
+        out.extend_from_slice(&last.crc.to_le_bytes());
+        put_terms(out, &self.terms);
+    }
+
+    fn get(fields: &mut Fields<'_>) -> Result<Self, ReplicationError> {
+        let journal = fields.text(NAME_MAX)?;
+        let [flags] = fields.array()?;
+        if flags > 3 {
+            return Err(malformed());
+        }
+        let lineage = u128::from_le_bytes(fields.array()?);
+        let (own, next) = (fields.u64()?, fields.u64()?);
+        let last = Last {
+            time_ns: fields.u64()?,
+            crc: fields.u32()?,
+        };
+        Ok(Member {
+            journal,
+            lineage: (flags & 1 != 0).then_some(lineage),
+            own,
+            next,
+            last: (flags & 2 != 0).then_some(last),
+            terms: fields.terms()?,
+        })
+    }
+}
+
+impl Welcome {
+    /// The bytes that are proved.
+    pub fn body(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&self.heartbeat_ms.to_le_bytes());
+        out.push(self.members.len() as u8);
+        for offer in &self.members {
+            out.push(u8::from(offer.is_some()));
+            let Some(offer) = offer else { continue };
+            out.extend_from_slice(&offer.lineage.to_le_bytes());
+            for number in [offer.segment_bytes, offer.next, offer.end] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            put_terms(&mut out, &offer.terms);
+        }
+        out
+    }
+
+    pub fn read(body: &[u8]) -> Result<Self, ReplicationError> {
+        let mut fields = Fields(body);
+        let heartbeat_ms = fields.u32()?;
+        let [count] = fields.array()?;
+        let mut members = Vec::new();
+        for _ in 0..count {
+            members.push(match fields.array()? {
+                [0] => None,
+                [1] => Some(Offer {
+                    lineage: u128::from_le_bytes(fields.array()?),
+                    segment_bytes: fields.u64()?,
+                    next: fields.u64()?,
+                    end: fields.u64()?,
+                    terms: fields.terms()?,
+                }),
+                _ => return Err(malformed()),
+            });
+        }
+        fields.end(Welcome {
+            heartbeat_ms,
+            members,
+        })
+    }
+}
+
+/// Write a message that is proved: the proof, then what it is about.
+pub(super) fn write_proved(kind: Kind, proof: &Proof, body: &[u8], out: &mut Vec<u8>) {
+    let at = frames::begin(out, kind);
+    out.extend_from_slice(proof);
+    out.extend_from_slice(body);
+    frames::end(out, at);
+}
+
+/// The proof of a message, and what it is about.
+pub(super) fn read_proved(payload: &[u8]) -> Result<(&Proof, &[u8]), ReplicationError> {
+    payload.split_first_chunk().ok_or_else(malformed)
+}
+
+/// Write that the leader is alive.
+pub(super) fn write_alive(out: &mut Vec<u8>) {
+    let at = frames::begin(out, Kind::Alive);
+    frames::end(out, at);
+}
+
+/// Write that all records of a member before `next` are acknowledged.
+pub(super) fn write_ack(member: usize, next: u64, out: &mut Vec<u8>) {
+    let at = frames::begin(out, Kind::Ack);
+    out.extend_from_slice(&(member as u32).to_le_bytes());
+    out.extend_from_slice(&next.to_le_bytes());
+    frames::end(out, at);
+}
+
+/// The member and the number of an ACK.
+pub(super) fn read_ack(payload: &[u8]) -> Result<(usize, u64), ReplicationError> {
+    let mut fields = Fields(payload);
+    let ack = (fields.u32()? as usize, fields.u64()?);
+    fields.end(ack)
+}
+
+/// Write that this side has stopped.
+pub(super) fn write_end(out: &mut Vec<u8>) {
+    let at = frames::begin(out, Kind::End);
+    frames::end(out, at);
+}
+
+/// Write why a follower is refused.
+pub(super) fn write_refused(reason: Reason, text: &str, out: &mut Vec<u8>) {
+    let at = frames::begin(out, Kind::Refused);
+    out.push(reason as u8);
+    let text: String = text.chars().take(TEXT_MAX / 4).collect();
+    out.extend_from_slice(text.as_bytes());
+    frames::end(out, at);
+}
+
+/// Why a follower was refused. Anybody could have sent this: the text is made fit for a terminal.
+pub(super) fn read_refused(payload: &[u8]) -> ReplicationError {
+    let Some((&reason, text)) = payload.split_first() else {
+        return malformed();
+    };
+    let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_MAX)]);
+    ReplicationError::Refused {
+        reason: Reason::of(reason),
+        text: text.chars().filter(|c| !c.is_control()).collect(),
+    }
+}
+
+/// Records on their way to a follower: one frame, filled up record by record.
+pub(super) struct Batch {
+    member: u32,
+    bytes: Vec<u8>,
+    records: u64,
+}
+
+impl Batch {
+    /// Of this member of the set.
+    pub fn new(member: usize) -> Self {
+        Batch {
+            member: member as u32,
+            bytes: Vec::new(),
+            records: 0,
+        }
+    }
+
+    /// Add a record. The first one says where the batch begins; the others follow without a gap.
+    pub fn add(&mut self, sequence: u64, time_ns: u64, body: &[u8]) {
+        if self.records == 0 {
+            self.bytes.clear();
+            frames::begin(&mut self.bytes, Kind::Records);
+            self.bytes.extend_from_slice(&self.member.to_le_bytes());
+            self.bytes.extend_from_slice(&sequence.to_le_bytes());
+        }
+        self.bytes.extend_from_slice(&time_ns.to_le_bytes());
+        self.bytes
+            .extend_from_slice(&(body.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(body);
+        self.records += 1;
+    }
+
+    /// How many bytes it has now.
+    pub fn bytes_len(&self) -> usize {
+        if self.records == 0 {
+            0
+        } else {
+            self.bytes.len()
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// The bytes to send. The batch is empty afterwards.
+    pub fn take(&mut self) -> &[u8] {
+        if std::mem::take(&mut self.records) == 0 {
+            return &[];
+        }
+        frames::end(&mut self.bytes, 0);
+        &self.bytes
+    }
+}
+
+/// The records of a RECORDS message.
+pub(super) struct Records<'a> {
+    /// The member of the set that they belong to.
+    pub member: usize,
+    /// The number of the next one.
+    pub sequence: u64,
+    fields: Fields<'a>,
+}
+
+impl<'a> Records<'a> {
+    pub fn read(payload: &'a [u8]) -> Result<Self, ReplicationError> {
+        let mut fields = Fields(payload);
+        let (member, sequence) = (fields.u32()? as usize, fields.u64()?);
+        Ok(Records {
+            member,
+            sequence,
+            fields,
+        })
+    }
+
+    /// The time and the body of the next record.
+    pub fn next(&mut self) -> Result<Option<(u64, &'a [u8])>, ReplicationError> {
+        if self.fields.0.is_empty() {
+            return Ok(None);
+        }
+        if self.fields.0.len() < RECORD_HEADER {
+            return Err(malformed());
+        }
+        let (time_ns, length) = (self.fields.u64()?, self.fields.u32()?);
+        let body = self.fields.bytes(length as usize)?;
+        self.sequence = self.sequence.checked_add(1).ok_or_else(malformed)?;
+        Ok(Some((time_ns, body)))
+    }
+}
+
+/// The checksum of a record, by which leader and follower find out whether they mean the same one.
+pub(super) fn record_crc(sequence: u64, time_ns: u64, body: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&sequence.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, &time_ns.to_le_bytes()), body)
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&(text.len() as u16).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn put_terms(out: &mut Vec<u8>, terms: &[Term]) {
+    out.push(terms.len() as u8);
+    for term in terms {
+        for number in [term.number, term.start, term.id] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+}
+
+fn malformed() -> ReplicationError {
+    ReplicationError::protocol("a message is not as it should be")
+}
+
+/// The fields of a payload that were not read yet.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], ReplicationError> {
+        let (field, rest) = self.0.split_at_checked(count).ok_or_else(malformed)?;
+        self.0 = rest;
+        Ok(field)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], ReplicationError> {
+        let (field, rest) = self.0.split_first_chunk().ok_or_else(malformed)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+
+    fn u32(&mut self) -> Result<u32, ReplicationError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, ReplicationError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn terms(&mut self) -> Result<Vec<Term>, ReplicationError> {
+        let [count] = self.array()?;
+        if usize::from(count) > TERMS_MAX {
+            return Err(malformed());
+        }
+        let term = |_| {
+            Ok(Term {
+                number: self.u64()?,
+                start: self.u64()?,
+                id: self.u64()?,
+            })
+        };
+        (0..count).map(term).collect()
+    }
+
+    fn text(&mut self, most: usize) -> Result<String, ReplicationError> {
+        let length = u16::from_le_bytes(self.array()?) as usize;
+        if length > most {
+            return Err(malformed());
+        }
+        let text = std::str::from_utf8(self.bytes(length)?).map_err(|_| malformed())?;
+        Ok(text.to_owned())
+    }
+
+    /// Nothing may be left.
+    fn end<T>(self, value: T) -> Result<T, ReplicationError> {
+        if self.0.is_empty() {
+            Ok(value)
+        } else {
+            Err(malformed())
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The leader: listens, and lets a limited number of followers have the journals that it serves.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{Builder, Scope};
+use std::time::Duration;
+
+use millstream_journal::clock::monotonic_ns;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{info, warn};
+
+use super::conversation;
+use super::error::ReplicationError;
+use super::leader::Leader;
+use super::secret::Secret;
+use super::served::{Served, list};
+use super::tell;
+use super::tls::{FollowerTls, LeaderTls};
+
+/// How long followers have to end when the leader stops.
+const STOP_TIME: Duration = Duration::from_secs(2);
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The journals, each with the name by which followers ask for it.
+    pub journals: Vec<(String, PathBuf)>,
+    /// What followers must know.
+    pub secret: Option<Secret>,
+    /// Certificates and key as PEM files: then all connections are TLS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// How often each side says something at least. Who is silent for ten times as long is taken for dead.
+    pub heartbeat: Duration,
+    /// How many connections there may be at once.
+    pub followers_max: usize,
+    /// Old leaders, by host and port. Each is told that these journals are in newer terms, again and again until it knows.
+    pub tell: Vec<(String, u16)>,
+    /// Speak TLS with the old leaders.
+    pub tell_tls: Option<FollowerTls>,
+}
+
+impl ServeOptions {
+    /// Serve these directories under their own names.
+    pub fn new(listen: SocketAddr, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
+        let named = |dir: PathBuf| {
+            let name = dir.file_name().unwrap_or(dir.as_os_str());
+            (name.to_string_lossy().into_owned(), dir)
+        };
+        ServeOptions {
+            listen,
+            journals: dirs.into_iter().map(named).collect(),
+            secret: None,
+            tls: None,
+            heartbeat: Duration::from_secs(1),
+            followers_max: 64,
+            tell: Vec::new(),
+            tell_tls: None,
+        }
+    }
+}
+
+/// Serve until `stop` is raised. `ready` is told the address when connections are taken there.
+///
+/// A journal that is not there yet is waited for, and never made. Beside each journal `NAME`, those that a service keeps beside its output
+/// are served too when they are there: `NAME.schedule` and `NAME.snapshots`.
+///
+/// # Errors
+/// A journal that cannot be opened, two of one name, an address or a file that cannot be used.
+pub fn serve(
+    options: &ServeOptions,
+    stop: &AtomicBool,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), ReplicationError> {
+    let tls = options.tls.as_ref();
+    let leader = Leader {
+        served: list(&options.journals)?,
+        secret: options.secret.clone(),
+        tls: tls
+            .map(|(certificates, key)| LeaderTls::read(certificates, key))
+            .transpose()?,
+        heartbeat: options.heartbeat,
+        stop,
+    };
+    let connections = Connections {
+        leader: &leader,
+        connected: AtomicUsize::new(0),
+        connected_max: options.followers_max,
+    };
+    let failed = |source| ReplicationError::Connection {
+        verb: format!("cannot listen on {}", options.listen),
+        source,
+    };
+    let listener = TcpListener::bind(options.listen).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    ready(listener.local_addr().map_err(failed)?);
+    for served in leader.served.iter().filter(|served| !served.is_companion) {
+        if served.opened()?.is_none() {
+            let dir = served.dir.display();
+            info!("'{}' is not there yet; waiting for it: {dir}", served.name);
+        }
+    }
+    std::thread::scope(|scope| {
+        tell::begin(scope, &leader, &options.tell, options.tell_tls.as_ref())?;
+        let mut number = 0;
+        let outcome = loop {
+            if stop.load(Ordering::Relaxed) {
+                break Ok(());
+            }
+            match accept(&listener) {
+                Ok(None) => {}
+                Ok(Some((socket, peer))) => {
+                    number += 1;
+                    connections.begin(scope, socket, peer, number);
+                }
+                Err(error) => break Err(failed(error)),
+            }
+        };
+        // Sessions look at it too.
+        stop.store(true, Ordering::Relaxed);
+        connections.wind_up();
+        outcome
+    })
+}
+
+/// A connection, if one comes in a moment.
+fn accept(listener: &TcpListener) -> std::io::Result<Option<(TcpStream, SocketAddr)>> {
+    let mut waiting = [PollFd::new(listener, PollFlags::IN)];
+    let moment = Timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000_000,
+    };
+    match poll(&mut waiting, Some(&moment)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+        Ok(_) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match listener.accept() {
+        Ok((socket, peer)) => {
+            socket.set_nonblocking(false)?;
+            Ok(Some((socket, peer)))
+        }
+        // It has gone again; or there are too many files open, and some will be closed.
+        Err(error) => {
+            if error.kind() != ErrorKind::WouldBlock {
+                info!("a connection was not taken: {error}");
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// The connections of followers, of which there may be so many.
+struct Connections<'a> {
+    leader: &'a Leader<'a>,
+    connected: AtomicUsize,
+    connected_max: usize,
+}
+
+impl Connections<'_> {
+    /// Serve a connection on a thread of its own, if there may be one more.
+    fn begin<'scope, 'env>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+        socket: TcpStream,
+        peer: SocketAddr,
+        number: usize,
+    ) {
+        if self.connected.fetch_add(1, Ordering::Relaxed) >= self.connected_max {
+            self.connected.fetch_sub(1, Ordering::Relaxed);
+            let limit = self.connected_max;
+            return warn!("{peer}: {limit} followers are connected, which is the limit");
+        }
+        let session = move || {
+            conversation::run(self.leader, socket, peer, number);
+            self.connected.fetch_sub(1, Ordering::Relaxed);
+        };
+        let thread = Builder::new().name("leader".to_owned());
+        if let Err(error) = thread.spawn_scoped(scope, session) {
+            self.connected.fetch_sub(1, Ordering::Relaxed);
+            warn!("{peer}: cannot start a thread: {error}");
+        }
+    }
+
+    /// Let followers end, and end those that do not.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "sessions end by themselves, mostly at once"
+    )]
+    fn wind_up(&self) {
+        let end = monotonic_ns() + STOP_TIME.as_nanos() as u64;
+        while self.connected.load(Ordering::Relaxed) > 0 && monotonic_ns() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.leader.served.iter().for_each(Served::close_all);
+    }
+}

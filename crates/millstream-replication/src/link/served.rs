@@ -1,0 +1,172 @@
+//! The journals that a leader serves, and the followers that are connected to each.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use millstream_journal::{Error, Identity, Journal, Options, Term};
+
+use super::error::ReplicationError;
+use super::message::NAME_MAX;
+use super::stream::Stream;
+
+/// A journal that is served, or will be when it is there.
+pub(super) struct Served {
+    pub name: String,
+    pub dir: PathBuf,
+    /// Served because it stands beside a journal that is: what a service keeps beside its output.
+    pub is_companion: bool,
+    opened: OnceLock<Opened>,
+    /// The followers that are connected, by name.
+    live: Mutex<HashMap<String, Live>>,
+}
+
+/// A journal that is there.
+pub(super) struct Opened {
+    pub journal: Journal,
+    pub segment_bytes: u64,
+}
+
+impl Opened {
+    pub fn identity(&self) -> Result<Identity, ReplicationError> {
+        Ok(self.journal.identify(None)?)
+    }
+
+    pub fn terms(&self) -> Result<Vec<Term>, ReplicationError> {
+        Ok(self.journal.terms()?)
+    }
+}
+
+/// A follower that is connected.
+struct Live {
+    /// Its copy's own number.
+    own: u64,
+    /// The connection, counted.
+    number: usize,
+    stream: Arc<Stream>,
+}
+
+/// What a service keeps beside its output: what comes before it, and after.
+const BEFORE: &str = ".schedule";
+const AFTER: &str = ".snapshots";
+
+/// These journals and what stands beside them, each with its name and whether it is such a companion; those upstream first.
+#[must_use]
+pub fn with_companions(journals: &[(String, PathBuf)]) -> Vec<(String, PathBuf, bool)> {
+    let beside = |name: &str, dir: &Path, suffix: &str| {
+        // Without what a path may end with: "orders/".
+        let mut path = dir.components().as_path().as_os_str().to_owned();
+        path.push(suffix);
+        (format!("{name}{suffix}"), PathBuf::from(path), true)
+    };
+    let mut all: Vec<(String, PathBuf, bool)> = Vec::new();
+    for (name, dir) in journals {
+        all.push(beside(name, dir, BEFORE));
+        all.push((name.clone(), dir.clone(), false));
+        all.push(beside(name, dir, AFTER));
+    }
+    // One that was named itself stands where it was named.
+    let named = |name: &str| journals.iter().any(|(other, _)| other == name);
+    all.retain(|(name, _, is_companion)| !is_companion || !named(name));
+    all
+}
+
+/// All journals to serve, those of services with what stands beside them.
+pub(super) fn list(journals: &[(String, PathBuf)]) -> Result<Vec<Served>, ReplicationError> {
+    for (at, (name, dir)) in journals.iter().enumerate() {
+        if name.is_empty() || name.len() > NAME_MAX {
+            let what = format!("{}: a name has 1 to {NAME_MAX} bytes", dir.display());
+            return Err(ReplicationError::Usage(what));
+        }
+        if let Some((_, other)) = journals[..at].iter().find(|(other, _)| other == name) {
+            return Err(ReplicationError::Usage(format!(
+                "two journals are called '{name}': {} and {} (NAME=DIR gives another name)",
+                other.display(),
+                dir.display()
+            )));
+        }
+    }
+    let all = with_companions(journals).into_iter();
+    let served = all.map(|(name, dir, is_companion)| Served {
+        name,
+        dir,
+        is_companion,
+        opened: OnceLock::new(),
+        live: Mutex::default(),
+    });
+    Ok(served.collect())
+}
+
+impl Served {
+    /// The journal, if it is there by now.
+    pub fn opened(&self) -> Result<Option<&Opened>, ReplicationError> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(Some(opened));
+        }
+        let options = Options {
+            create: false,
+            ..Options::default()
+        };
+        let journal = match Journal::open(&self.dir, options) {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            // A folder of that name which holds other things is no companion.
+            Err(Error::NotAJournal { .. }) if self.is_companion => return Ok(None),
+            journal => journal?,
+        };
+        let segment_bytes = journal.info()?.segment_bytes;
+        Ok(Some(self.opened.get_or_init(|| Opened {
+            journal,
+            segment_bytes,
+        })))
+    }
+
+    /// Whether it has appeared since it was last looked for: a cheap question.
+    pub fn has_come(&self) -> Result<bool, ReplicationError> {
+        Ok(self.opened.get().is_some() || (self.dir.exists() && self.opened()?.is_some()))
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<String, Live>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Let the follower in, unless another one has its name. A connection that it had before, and that has not noticed its end, is ended.
+    pub fn enter(&self, name: &str, own: u64, number: usize, stream: &Arc<Stream>) -> bool {
+        let mut live = self.live();
+        if let Some(other) = live.get(name) {
+            if other.own != own {
+                return false;
+            }
+            other.stream.close();
+        }
+        let stream = Arc::clone(stream);
+        live.insert(
+            name.to_owned(),
+            Live {
+                own,
+                number,
+                stream,
+            },
+        );
+        true
+    }
+
+    /// Do something as this follower, unless a newer connection has taken its place.
+    pub fn as_current<T>(&self, name: &str, number: usize, act: impl FnOnce() -> T) -> Option<T> {
+        let live = self.live();
+        let current = live.get(name).is_some_and(|live| live.number == number);
+        current.then(act)
+    }
+
+    /// Ends the connections of all followers.
+    pub fn close_all(&self) {
+        self.live().values().for_each(|live| live.stream.close());
+    }
+
+    /// The connection has ended.
+    pub fn leave(&self, name: &str, number: usize) {
+        let mut live = self.live();
+        if live.get(name).is_some_and(|live| live.number == number) {
+            live.remove(name);
+        }
+    }
+}

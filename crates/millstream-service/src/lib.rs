@@ -1,0 +1,88 @@
+//! Services: components whose inputs and outputs are method calls, every one recorded and replayable.
+//!
+//! A component is a plain struct. It implements the traits through which it is called, and calls the traits that it was given. Around it a
+//! [`Service`] reads the calls from journals and records what the component calls in another journal, each with its *lineage*: the
+//! input that it is an effect of.
+//!
+//! - Each input has its effect once. After a crash, the lineage of the last output says how far the component had come. Its state is
+//!   rebuilt by calling it again with all inputs up to there, while its outputs, which are there already, are held back. A
+//!   [`Snapshot`] makes that short; a component that can, is rebuilt from its outputs ([`Setup::rebuild_from`]).
+//! - The component sees the recorded time only ([`Clock`]), so that the same inputs give the same outputs whenever they are run.
+//! - Several inputs, and periodic calls, are taken in an order that is recorded in a journal of its own, the *schedule*.
+//!
+//! ```
+//! use millstream_journal::{Journal, Options};
+//! use millstream_service::{Service, Settings, publisher};
+//! use millstream_wire::Cause;
+//!
+//! #[millstream_wire::interface]
+//! trait Orders {
+//!     fn place(&mut self, symbol: &str, quantity: u32);
+//! }
+//!
+//! #[millstream_wire::interface]
+//! trait Replies {
+//!     fn accepted(&mut self, symbol: &str, total: u64);
+//! }
+//!
+//! struct Desk<R> {
+//!     replies: R,
+//!     total: u64,
+//! }
+//!
+//! impl<R: Replies> Orders for Desk<R> {
+//!     fn place(&mut self, symbol: &str, quantity: u32) {
+//!         self.total += u64::from(quantity);
+//!         self.replies.accepted(symbol, self.total);
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Cause> {
+//! # let folder = tempfile::tempdir()?;
+//! let orders = Journal::open(folder.path().join("orders"), Options::default())?;
+//! let replies = Journal::open(folder.path().join("replies"), Options::default())?;
+//! publisher::<dyn Orders>(&orders)?.place("VOD.L", 100);
+//!
+//! let service = Service::new(&replies)?;
+//! let desk = Desk { replies: service.publisher::<dyn Replies>()?, total: 0 };
+//! let mut runner = service.component(desk).input::<dyn Orders>(&orders)?.start(Settings::default())?;
+//! runner.drain()?; // until all inputs have been taken; `run` goes on until it is stopped
+//! # Ok(())
+//! # }
+//! ```
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod admit;
+mod agitate;
+mod calls;
+mod current;
+mod dead;
+mod error;
+mod history;
+mod inlet;
+mod latency;
+mod names;
+mod outlet;
+mod progress;
+mod resume;
+mod runner;
+mod sampler;
+mod schedule;
+mod settings;
+mod snapshot;
+pub mod system;
+pub mod testing;
+mod timers;
+mod trial;
+
+pub use calls::{Calls, Content};
+pub use current::Clock;
+pub use error::ServiceError;
+pub use history::{Hop, history};
+pub use inlet::Taken;
+pub use latency::{HopLatency, Latencies, latency};
+pub use outlet::{Outlet, publisher};
+pub use runner::{Meter, Runner, Service, Setup};
+pub use settings::{OnError, Report, Settings, Stop};
+pub use snapshot::Snapshot;

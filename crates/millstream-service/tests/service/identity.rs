@@ -1,0 +1,171 @@
+//! Inputs are known by their identity: while they are empty, when they may only be read, and when copies disagree with their original.
+
+use std::time::Duration;
+
+use millstream_journal::{Journal, Options};
+use millstream_service::{Runner, Service, ServiceError, Settings, publisher};
+use millstream_wire::Cause;
+
+use crate::desk::{Desk, Folder, Order, Orders, Replies, calls};
+
+fn copy(folder: &Folder, from: &str, to: &str) {
+    let (from, to) = (folder.path(from), folder.path(to));
+    let mut folders = vec![(from, to)];
+    while let Some((from, to)) = folders.pop() {
+        std::fs::create_dir_all(&to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let target = to.join(entry.file_name());
+            match entry.file_type().unwrap().is_dir() {
+                true => folders.push((entry.path(), target)),
+                false => drop(std::fs::copy(entry.path(), target).unwrap()),
+            }
+        }
+    }
+}
+
+fn start(folder: &Folder, input: &Journal) -> Result<Runner<impl Orders + use<>>, ServiceError> {
+    let service = Service::new(&folder.journal("replies"))?;
+    let replies = service.publisher::<dyn Replies>().unwrap();
+    let desk = Desk::new(replies, service.clock());
+    let setup = service.component(desk).input::<dyn Orders>(input)?;
+    setup.start(Settings::default())
+}
+
+#[test]
+fn an_empty_input_may_become_a_copy_while_the_service_runs() {
+    let folder = Folder::new();
+    folder.orders(0..10);
+    let orders = folder.journal("orders");
+    // The service is there before the follower, which makes the empty journal a copy.
+    let waiting = folder.journal("waiting");
+    let mut runner = start(&folder, &waiting).unwrap();
+    assert_eq!(runner.drain().unwrap().calls, 0);
+    waiting.become_copy(orders.lineage().unwrap()).unwrap();
+    let writer = waiting.writer().unwrap();
+    let mut reader = orders.reader().unwrap();
+    while let Some(record) = reader.next().unwrap() {
+        writer.append_at(record.time_ns, record.body).unwrap();
+    }
+    assert_eq!(runner.drain().unwrap().calls, 10);
+    drop((runner, writer, waiting));
+    let before = calls(&folder.journal("replies"));
+    // It goes on from the original as well.
+    folder.orders(10..20);
+    let report = start(&folder, &orders).unwrap().drain().unwrap();
+    assert_eq!(report.calls, 20);
+    let after = calls(&folder.journal("replies"));
+    assert_eq!(after[..before.len()], before);
+}
+
+#[test]
+fn an_input_that_may_only_be_read_has_no_cursor() {
+    let folder = Folder::new();
+    folder.orders(0..10);
+    let reading = Journal::open(folder.path("orders"), Options::read_only()).unwrap();
+    let mut runner = start(&folder, &reading).unwrap();
+    let [warning] = runner.warnings() else {
+        panic!("{:?}", runner.warnings())
+    };
+    let expected = format!(
+        "{}: may only be read, so no cursor keeps its records from being pruned",
+        folder.path("orders").display()
+    );
+    assert_eq!(*warning, expected);
+    assert_eq!(runner.drain().unwrap().calls, 10);
+    drop(runner);
+    assert!(folder.journal("orders").cursors().unwrap().is_empty());
+    let runner = start(&folder, &folder.journal("orders")).unwrap();
+    assert!(runner.warnings().is_empty());
+    assert_eq!(folder.journal("orders").cursors().unwrap().len(), 1);
+}
+
+#[test]
+fn a_service_from_an_older_copy_of_its_output_goes_on_where_that_ends() {
+    for rebuild in [true, false] {
+        let folder = Folder::new();
+        let settings = Settings {
+            rebuild,
+            ..Settings::default()
+        };
+        // The last of them has one reply, whatever the state.
+        folder.orders(0..11);
+        let run = |output: &str| {
+            let mut runner = folder.start(output, settings.clone()).unwrap();
+            runner.drain().unwrap();
+        };
+        run("replies");
+        copy(&folder, "replies", "backup");
+        copy(&folder, "replies.schedule", "backup.schedule");
+        folder.orders(11..20);
+        run("replies");
+        // The cursor on the input is behind what the backup has taken.
+        run("backup");
+        let outputs = |name: &str| {
+            let found = calls(&folder.journal(name)).into_iter();
+            let ids = found.map(|(_, call)| call.arguments[0].clone());
+            ids.collect::<Vec<_>>()
+        };
+        assert_eq!(outputs("backup"), outputs("replies"), "rebuild {rebuild}");
+    }
+}
+
+/// Answers with how often it was called by what.
+struct Counter<R> {
+    replies: R,
+    orders: u64,
+    ticks: u64,
+}
+
+impl<R: Replies> Orders for Counter<R> {
+    fn place(&mut self, _: &Order<'_>) -> Result<(), Cause> {
+        self.orders += 1;
+        self.replies.accepted(self.orders, self.ticks);
+        Ok(())
+    }
+}
+
+#[test]
+fn timers_are_known_by_their_names() {
+    let folder = Folder::new();
+    folder.orders(0..1);
+    let start = |names: &[&str]| {
+        let service = Service::new(&folder.journal("replies")).unwrap();
+        let counter = Counter {
+            replies: service.publisher::<dyn Replies>().unwrap(),
+            orders: 0,
+            ticks: 0,
+        };
+        let orders = folder.journal("orders");
+        let mut setup = service.component(counter).input::<dyn Orders>(&orders);
+        for name in names {
+            let step = if *name == "beat" { 1 } else { 1_000_000 };
+            setup = Ok(setup
+                .unwrap()
+                .every(name, Duration::from_millis(1), move |counter, _| {
+                    counter.ticks += step;
+                    Ok(())
+                }));
+        }
+        setup.unwrap().start(Settings::default())
+    };
+    let mut runner = start(&["beat"]).unwrap();
+    while runner.report().ticks < 5 {
+        runner.turn().unwrap();
+    }
+    let ticks = runner.report().ticks;
+    drop(runner);
+    // Another one in front of it is not called in its place.
+    let mut runner = start(&["alarm", "beat"]).unwrap();
+    assert_eq!(
+        (runner.report().ticks, runner.component().ticks),
+        (ticks, ticks)
+    );
+    drop(runner);
+    let mut runner = start(&["alarm"]).unwrap();
+    assert_eq!(runner.component().ticks, 0);
+    drop(runner);
+    let error = start(&["beat", "beat"]).err().unwrap();
+    assert!(matches!(error, ServiceError::SameTimer { .. }), "{error}");
+    // A publisher of its own is in no service's way.
+    publisher::<dyn Orders>(&folder.journal("orders")).unwrap();
+}

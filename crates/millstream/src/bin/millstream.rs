@@ -1,7 +1,0 @@
-//! The `millstream` program.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    millstream::cli::main(std::env::args_os())
-}

@@ -99,7 +99,8 @@ fn divide(py: Python<'_>, batch: &mut PyBatch, parts: &mut [PyBatch]) -> PyResul
     let keys = batch.take_keys(py).unwrap_or_else(|| PyList::empty(py));
     let values = batch.take_values(py);
     let times = batch.times.take();
-    let counts = [keys.len(), times.as_ref().map_or(keys.len(), Vec::len)];
+    let stamped = times.as_ref().map_or(keys.len(), |times| times.len());
+    let counts = [keys.len(), stamped];
     if counts != [values.len(); 2] {
         return Err(PyRuntimeError::new_err(format!(
             "a batch of {} values has {} keys and {} times",

@@ -3,11 +3,13 @@
 //! Made by [`Source::batch_size`]. The engine asks the source for no more items at a time, and divides what it gives all
 //! the same, so a position of the source still stands between two of its own batches.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::durable::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
+use crate::policy::OnError;
 use crate::poller::Io;
 use crate::source::{Beginning, Partition, Position, Recording, Source};
 
@@ -36,6 +38,15 @@ impl<B, S: Source<B>> Source<B> for Batched<S> {
     }
     fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions_for(workers)
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.source.inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        self.source.is_same_partition(name, saved)
+    }
+    fn on_error(&self) -> OnError {
+        self.source.on_error()
     }
     fn open(
         &self,

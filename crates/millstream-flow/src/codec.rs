@@ -226,6 +226,9 @@ where
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
         self.sink.commit(epoch, tokens)
     }
+    fn identity(&self) -> Option<usize> {
+        self.sink.identity()
+    }
     fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<Vec<T>>>> {
         Some(Arc::new(Encoded {
             sink: frames,

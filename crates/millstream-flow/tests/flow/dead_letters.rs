@@ -91,7 +91,8 @@ fn steps_that_share_a_sink_write_to_one_file() {
             .sink(&format!("{name} out"), Collected::new().sink());
     }
     let state = folder.path().join("state");
-    assert!(crash_everywhere(&flow, &state, 1, || 2) > 20);
+    // The first commit of a run with two workers may come before anything was read.
+    assert!(crash_everywhere(&flow, &state, 2, || 2) > 10);
     let twice: Vec<String> = wanted("\"")
         .into_iter()
         .flat_map(|text| [text.clone(), text])

@@ -118,6 +118,7 @@ fn a_crash_at_every_commit_changes_nothing() {
         millstream_flow::codec::display,
     );
     let how = JoinAll::at_end().insert(Insert::Product);
+    flow.saves::<char>();
     rows(&flow, &input, how)
         .values()
         .map(show)
@@ -139,11 +140,12 @@ fn a_crash_at_every_commit_changes_nothing() {
 #[test]
 fn a_saved_join_of_other_streams_is_an_error_that_names_the_step() {
     let state = tempfile::tempdir().expect("a folder");
+    let collected = Collected::<String>::new();
     let two = |with_third: bool| {
         let flow = Flow::new("rows");
         let keyed = flow.source("in", items([1u64, 2])).key_by(|_| 7);
         let none = keyed.filter_map(|_| None::<u64>);
-        let out = Collected::<String>::new().sink();
+        let out = collected.sink();
         if with_third {
             let third = keyed.filter_map(|_| None::<u64>);
             let rows = keyed.join_all("rows", (&none, &third), JoinAll::running());

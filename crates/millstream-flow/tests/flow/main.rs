@@ -12,6 +12,7 @@
 
 mod support;
 
+mod adapters;
 mod backpressure;
 mod batch_sizes;
 mod calls;

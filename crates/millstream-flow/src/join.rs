@@ -138,13 +138,13 @@ impl Join {
     /// use millstream_flow::{EventTime, Flow, Options, testing};
     ///
     /// let (flow, out) = (Flow::new("slow device"), testing::Collected::new());
-    /// let timed = |name, items: [(char, i64); 3]| {
+    /// let timed = |name, items: [(&'static str, i64); 3]| {
     ///     let items = flow.source(name, testing::items(items));
     ///     items.event_time(|item| item.1, EventTime::default()).key_by(|item| item.0)
     /// };
-    /// // The items of 'b' are behind those of 'a', and not late.
-    /// let left = timed("left", [('a', 50), ('b', 3), ('b', 9)]);
-    /// let right = timed("right", [('a', 51), ('b', 4), ('b', 20)]);
+    /// // The items of "b" have earlier times than those of "a" before them, and are not late.
+    /// let left = timed("left", [("a", 50), ("b", 3), ("b", 9)]);
+    /// let right = timed("right", [("a", 51), ("b", 4), ("b", 20)]);
     /// let near = Join::within(Duration::from_nanos(2)).per_key(Duration::from_nanos(30), None);
     /// left.join("near", &right, near).results.values()
     ///     .filter_map(|pair| Some((pair.value.0?.1, pair.value.1?.1)))

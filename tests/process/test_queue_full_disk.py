@@ -245,6 +245,10 @@ def test_what_is_taken_from_a_queue_of_an_earlier_version_on_a_full_disk_stays_t
         end = segment.seek(0, os.SEEK_END)
         segment.write(bytes((16 << 20) - end))
     with server(millstream_bin, mounted, "--sync=never") as queues:
+        with queues.connect() as line:
+            # The first use opens the journal to write, which makes files of its own.
+            assert line.get("jobs/open") is not None
+            assert line.ask(b"get jobs/abort") == b"END"
         queues.kill()
         for made in jobs.glob("set-*"):
             made.unlink()

@@ -28,6 +28,8 @@
 //! }
 //! ```
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 #[cfg(feature = "flow")]
 pub use millstream_flow as flow;
 pub use millstream_journal as journal;

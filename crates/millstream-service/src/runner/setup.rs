@@ -272,9 +272,7 @@ impl<C: 'static> Setup<C> {
             mut replay,
         } = service;
         let written = output.as_ref().map(|output| &output.journal);
-        let inputs = inlets.iter().map(|inlet| &inlet.journal);
-        admit::not_written(inputs, written, &settings.on_error)?;
-        inlets.iter().try_for_each(Inlet::check_calls)?;
+        admit_inputs(&inlets, written, &settings)?;
         check_names(&timers)?;
         let several = inlets.len() > 1 || !timers.is_empty();
         let again = replay.as_mut().and_then(|replay| replay.schedule.take());
@@ -443,4 +441,15 @@ fn number_of<C>(
         })?[0],
     };
     Ok(found.unwrap_or(GONE))
+}
+
+/// Refuses inputs that the service writes, and those without a call for it.
+fn admit_inputs<C>(
+    inlets: &[Inlet<C>],
+    written: Option<&Journal>,
+    settings: &Settings,
+) -> Result<(), ServiceError> {
+    let inputs = inlets.iter().map(|inlet| &inlet.journal);
+    admit::not_written(inputs, written, &settings.on_error)?;
+    inlets.iter().try_for_each(Inlet::check_calls)
 }

@@ -49,9 +49,11 @@ impl Mapped {
         })
     }
 
-    /// The files in the directory are others, or have other sizes.
-    fn note_change(&self) {
-        self.changes.fetch_add(1, Ordering::Relaxed);
+    /// Changes the files in the directory, or their sizes. It is noted afterwards: whoever has looked meanwhile looks again.
+    fn change<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let outcome = act();
+        self.changes.fetch_add(1, Ordering::Release);
+        outcome
     }
 
     /// The file of that name, made empty if it is not there.
@@ -109,11 +111,13 @@ impl Storage for Mapped {
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<MappedRegion> {
-        let file = self.made(name)?;
-        self.note_change();
-        if !has_blocks(&file, bytes)? {
-            reserve(&file, bytes)?;
-        }
+        let file = self.change(|| {
+            let file = self.made(name)?;
+            if !has_blocks(&file, bytes)? {
+                reserve(&file, bytes)?;
+            }
+            Ok(file)
+        })?;
         self.region(name, &file, bytes, Access::Write)
     }
 
@@ -133,9 +137,8 @@ impl Storage for Mapped {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.note_change();
         // A link fails where a rename would replace.
-        match fs::hard_link(self.path(from), self.path(to)) {
+        self.change(|| match fs::hard_link(self.path(from), self.path(to)) {
             Ok(()) => fs::remove_file(self.path(from)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
             // The file is not there, or there is no room for the name.
@@ -150,12 +153,11 @@ impl Storage for Mapped {
                 Err(error)
             }
             Err(_) => without_link(&self.path(from), &self.path(to)),
-        }
+        })
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.note_change();
-        fs::remove_file(self.path(name))
+        self.change(|| fs::remove_file(self.path(name)))
     }
 
     fn sync_names(&self) -> io::Result<()> {

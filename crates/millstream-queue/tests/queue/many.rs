@@ -106,6 +106,10 @@ fn the_age_of_an_item_is_known_while_its_log_is_closed() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the background thread of a journal tells nobody when it is done"
+)]
 fn the_directory_of_a_queue_is_read_again_only_when_its_files_change() {
     let folder = tempfile::tempdir().unwrap();
     make(folder.path());

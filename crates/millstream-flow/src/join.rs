@@ -128,7 +128,7 @@ impl Join {
     /// Goes by a watermark of each key: an item is late only if its own key has had one, of either stream, that is more than
     /// `lateness` later, and takes its turn once its key has had one that much later.
     ///
-    /// `patience`: the watermark of a key that is silent follows that of the partitions, so far behind it. Without, what waits
+    /// `patience`: the watermark of a silent key follows that of the partitions with this lag. Without it, what waits
     /// for its turn or for a partner waits until the key has later items or the input ends, and `ttl` counts from there. See
     /// [`Window::per_key`](crate::Window::per_key).
     ///

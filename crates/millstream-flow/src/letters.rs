@@ -1,7 +1,7 @@
 //! Where the dead letters of a step go on one worker, and how they take part in epochs.
 //!
-//! Invariant: a dead letter belongs to the epoch in which its item failed. Whoever ends the epochs of a step
-//! ends them for its dead-letter sinks too, after all its work on the epoch has been done, so that a run which
+//! Invariant: a dead letter belongs to the epoch in which its item failed. The epochs of a step and of its
+//! dead-letter sinks end together, after all its work on the epoch has been done, so that a run which
 //! resumes takes these sinks back to the last commit as it does the others.
 
 use std::cell::RefCell;

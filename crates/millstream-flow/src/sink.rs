@@ -48,7 +48,7 @@ pub trait Sink<B>: Send + Sync + 'static {
     fn output(&self, _recovery: bool) -> Option<Output> {
         None
     }
-    /// What tells this sink from others, if several steps may write to it: they are one sink then, which is told of each epoch once.
+    /// What tells this sink from others, if several steps may write to it: they are one sink then, which is notified of each epoch once.
     fn identity(&self) -> Option<usize> {
         None
     }

@@ -1,6 +1,6 @@
 //! The sinks of a flow, as recovery sees them: those at the ends of streams, and those of dead letters.
 //!
-//! Invariant: a sink is told of an epoch once, with what all its writers have prepared, however many steps write to it.
+//! Invariant: a sink is notified of an epoch once, with what all its writers have prepared, however many steps write to it.
 
 use std::sync::Arc;
 

@@ -96,7 +96,7 @@ fn new_files_and_grown_ones_are_read_by_each_run_whatever_kills_it() {
                     ended => break ended.unwrap(),
                 }
             }
-            // The crash may have come behind the last commit: then the files of this round were read before it.
+            // The crash may have come after the last commit: then the files of this round were read before it.
             let mut found = copied.run();
             found.sort();
             due.sort();

@@ -124,7 +124,7 @@ fn while_the_other_workers_sleep() {
     }
 }
 
-/// A sink that panics when it is told of a commit.
+/// A sink that panics when it is notified of a commit.
 struct Unlucky(Collected<u64>);
 
 impl Sink<Vec<u64>> for Unlucky {

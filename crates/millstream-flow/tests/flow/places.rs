@@ -147,7 +147,7 @@ fn a_durable_source_resumes_from_the_place_of_its_last_record() {
                 if end == 300 {
                     break;
                 }
-                // It has ended, and goes on from where it ended.
+                // It has ended, and resumes from where it ended.
                 assert_eq!(recorded(), 200);
                 end = 300;
             }

@@ -49,7 +49,7 @@ impl Mapped {
         })
     }
 
-    /// Changes the files in the directory, or their sizes. It is noted afterwards: whoever has looked meanwhile looks again.
+    /// Changes the files in the directory, or their sizes. The change is counted after it is made, so that a reader that looked in between looks again.
     fn change<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let outcome = act();
         self.changes.fetch_add(1, Ordering::Release);

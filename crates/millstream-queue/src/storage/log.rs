@@ -1,8 +1,8 @@
 //! The log of a queue in a journal that nobody else may write.
 //!
 //! It is the same over every storage of the journal: that is how simulations crash queues. A log that is not used *rests*: its journal is closed,
-//! and opened again when it is needed. A log that is
-//! there already is read through a journal that is opened to read only: it gets a writer with its first use.
+//! and opened again when it is needed. A log that exists is
+//! read through a journal that is opened to read only: it gets a writer with its first use.
 //!
 //! A full disk cannot keep a queue from being emptied. An item's removal is a record as long as there is room. When there is none the item's own
 //! record is struck out, in a set of records that has its room already; before a record is appended it is made sure that the set has room for it.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use millstream_flow::FlowError;
-use millstream_flow::recovery::{Saved, SavedKey};
+use millstream_flow::checkpoint::{Saved, SavedKey};
 
 use super::journal::progress::Progress;
 use super::journal::{End, Outcome};

@@ -9,66 +9,43 @@
 //! [`Source`](source::Source) and [`Sink`](sink::Sink).
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
-pub mod assign;
 pub mod batch;
-pub mod batched;
-mod batches;
-pub mod calls;
+pub mod checkpoint;
 pub mod clock;
-pub mod codec;
-pub mod collect;
-pub mod control;
-pub mod csv;
-mod debug;
-pub mod directory;
-pub mod durable;
+pub mod connectors;
+pub mod describe;
 pub mod error;
-pub mod files;
 pub mod framing;
-pub mod generator;
-pub mod graph;
-pub mod join;
-pub mod journals;
 pub mod key;
-pub mod keyed;
-pub mod letters;
-pub mod lookups;
-pub mod metrics;
-pub mod numbered;
-pub mod overlap;
-mod pace;
-mod packet;
+pub mod operators;
 pub mod policy;
-pub mod poller;
 pub mod push;
-mod reading;
-pub mod recovery;
-pub mod rehearsal;
-pub mod replay;
 pub mod run;
-mod segment;
 pub mod sink;
-mod sinking;
 pub mod source;
 pub mod state;
-pub mod stdout;
-pub mod stream;
-pub mod tcp;
 pub mod testing;
 pub mod time;
-pub mod together;
-pub mod verbs;
-pub mod window;
+
+pub use checkpoint::durable;
+pub use connectors::{
+    batched, codec, csv, directory, files, generator, journals, numbered, stdout, tcp, together,
+};
+pub use describe::{graph, overlap, stream};
+pub use operators::{calls, collect, keyed, lookups, verbs};
+pub use run::{control, letters, metrics, poller};
+pub use testing::{rehearsal, replay};
+pub use time::{assign, join, window};
 
 pub use calls::Calls;
+pub use checkpoint::Recovery;
 pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
 pub use keyed::{Emit, KeyedStream};
 pub use policy::{DeadLetter, OnError};
-pub use recovery::Recovery;
 pub use rehearsal::Rehearsal;
+pub use run::segment::Route;
 pub use run::{Options, Running};
-pub use segment::Route;
 pub use state::{KeyContext, Logic, Timer};
 pub use stream::{Flow, Pipe, Stream};
 pub use time::{EventTime, Timed};

@@ -3,11 +3,11 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::describe::stream::Making;
 use crate::error::{Cause, Failure, FlowError, shorten};
-use crate::letters::{DeadLetters, unwritten};
 use crate::push::Context;
+use crate::run::letters::{DeadLetters, unwritten};
 use crate::sink::Sink;
-use crate::stream::Making;
 
 /// An item that a step failed on, as text, with what the step said.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::checkpoint::{Changes, Keeping, Restore};
 use crate::clock::{Clock, now_ns};
-use crate::control::{Control, Phase};
 use crate::error::{Failure, FlowError};
-use crate::letters::Letters;
-use crate::metrics::StepMetrics;
-use crate::pace::{Pace, Slow};
-use crate::recovery::{Changes, Keeping, Restore};
+use crate::run::control::{Control, Phase};
+use crate::run::letters::Letters;
+use crate::run::metrics::StepMetrics;
+use crate::run::pace::{Pace, Slow};
 use crate::time::{BEFORE_ALL, NEVER, Watermark};
 
 /// The worker's side of a step: who it is, what time it is, where its counters are.

@@ -5,6 +5,16 @@
 //! so and steps once more: whatever another worker sent before it could see the sign is found by
 //! that step, whatever is sent later comes with a wake-up.
 
+pub mod control;
+pub mod letters;
+pub mod metrics;
+pub(crate) mod pace;
+mod packet;
+pub mod poller;
+pub(crate) mod reading;
+pub(crate) mod segment;
+pub(crate) mod sinking;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,21 +31,21 @@ use timely::execute::Config;
 use timely::scheduling::Activator;
 use timely::worker::Worker;
 
-use crate::clock::{Clock, WallClock, now_ns};
-use crate::control::{Control, lock};
-use crate::error::FlowError;
-use crate::graph::{Node, Root, open_error};
-use crate::metrics::{Report, StepMetrics};
-use crate::poller::Poller;
-use crate::push::Context;
-use crate::recovery::{
+use crate::checkpoint::{
     self, Begun, Codecs, Committer, Keeping, Part, Parts, Recovery, Resume, Sinks, Sources, Told,
 };
-use crate::rehearsal::Rehearsal;
-use crate::replay::Conductor;
-use crate::segment::{Deadline, Epoch, WorkerBuild};
+use crate::clock::{Clock, WallClock, now_ns};
+use crate::describe::graph::{Node, Root, open_error};
+use crate::describe::stream::Flow;
+use crate::error::FlowError;
+use crate::push::Context;
+use crate::run::control::{Control, lock};
+use crate::run::metrics::{Report, StepMetrics};
+use crate::run::poller::Poller;
+use crate::run::segment::{Deadline, Epoch, WorkerBuild};
 use crate::source::Beginning;
-use crate::stream::Flow;
+use crate::testing::rehearsal::Rehearsal;
+use crate::testing::replay::Conductor;
 use crate::time::NEVER;
 
 /// The most worker threads of a flow.
@@ -277,7 +287,7 @@ fn keep(
         codecs: &plan.codecs,
     };
     let time_ns = clock.time_ns();
-    let begun = recovery::resume(&running.name, &parts, recovery, workers, time_ns)?;
+    let begun = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns)?;
     let Begun { resume, commit, .. } = begun;
     let (teller, told) = channel();
     if resume.ends_here {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::control::Control;
+use crate::describe::overlap::Output;
 use crate::error::Cause;
 use crate::framing::Frames;
-use crate::overlap::Output;
-use crate::rehearsal::Rehearsal;
+use crate::run::control::Control;
+use crate::testing::rehearsal::Rehearsal;
 
 /// A sink of a flow.
 pub trait Sink<B>: Send + Sync + 'static {

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::batched::Batched;
-use crate::durable::{Durable, Kind, Raw};
+use crate::checkpoint::Recovery;
+use crate::checkpoint::durable::{Durable, Kind, Raw};
+use crate::connectors::batched::Batched;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::policy::{OnError, Policy};
-use crate::poller::Io;
 use crate::push::Context;
-use crate::recovery::Recovery;
+use crate::run::poller::Io;
 
 /// Where a partition stands, in its own unit: bytes of a file, items of a list, messages of a
 /// socket. A partition opened at a position goes on behind it.
@@ -100,7 +100,7 @@ pub trait Source<B>: Send + Sync + 'static {
     fn on_error(&self) -> OnError {
         OnError::Fail
     }
-    /// This source, its input recorded in the state directory before it is processed: see [`durable`](crate::durable).
+    /// This source, its input recorded in the state directory before it is processed: see [`durable`](crate::checkpoint::durable).
     fn durable(self) -> Durable<Self>
     where
         Self: Sized,

@@ -10,6 +10,7 @@
 //! of batches and number of workers: that in which they would come one by one.
 
 mod agenda;
+pub mod codec;
 mod keyed;
 mod logic;
 mod plain;
@@ -25,8 +26,8 @@ pub(crate) use logic::ByLogic;
 pub(crate) use plain::Plain;
 pub(crate) use step::KeyedStep;
 
+use crate::checkpoint::{BoxedCodec, Codecs};
 use crate::error::Cause;
-use crate::recovery::{BoxedCodec, Codecs};
 use crate::time::{NEVER, Timed};
 
 /// A moment in both kinds of time, nanoseconds each.

@@ -3,6 +3,8 @@
 
 mod clock;
 mod collected;
+pub mod rehearsal;
+pub mod replay;
 mod script;
 mod trial;
 

@@ -12,6 +12,10 @@
 //! exception is a partition that was left out because it was idle.) The idea of watermarks is that of
 //! MillWheel (Akidau et al., VLDB 2013).
 
+pub mod assign;
+pub mod join;
+pub mod window;
+
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 

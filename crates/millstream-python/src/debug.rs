@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millstream_flow::Failure;
+use millstream_flow::checkpoint::Changes;
 use millstream_flow::push::{Context, Step};
-use millstream_flow::recovery::Changes;
 use pyo3::prelude::*;
 
 use crate::batch::PyBatch;

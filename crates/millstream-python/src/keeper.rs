@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 
+use millstream_flow::checkpoint::{Changes, Restore, SavedKey};
 use millstream_flow::error::Cause;
 use millstream_flow::key::{AnyKey, shard};
 use millstream_flow::push::Context;
-use millstream_flow::recovery::codec::MESSAGE_PACK;
-use millstream_flow::recovery::{Changes, Restore, SavedKey};
+use millstream_flow::state::codec::MESSAGE_PACK;
 use millstream_flow::{Failure, FlowError};
 use pyo3::intern;
 use pyo3::prelude::*;

@@ -7,10 +7,10 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use millstream_flow::batch::Batch;
+use millstream_flow::checkpoint::{Changes, Restore};
 use millstream_flow::join::Side;
 use millstream_flow::key::{AnyKey, Key, key_of_worker};
 use millstream_flow::push::{Context, Step};
-use millstream_flow::recovery::{Changes, Restore};
 use millstream_flow::state::{KeyLogic, Keyed, Outputs};
 use millstream_flow::stream::Making;
 use millstream_flow::time::BEFORE_ALL;

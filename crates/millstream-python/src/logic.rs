@@ -4,8 +4,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millstream_flow::Timed;
+use millstream_flow::checkpoint::{BoxedCodec, Codecs};
 use millstream_flow::error::Cause;
-use millstream_flow::recovery::{BoxedCodec, Codecs};
 use millstream_flow::state::{
     Attended, AttendedCodec, Due, KeyLogic, Moment, Outputs, Timer, Ttl, may_follow, times_of,
 };

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_flow::batch::Batch;
+use millstream_flow::checkpoint::{Saved, json};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
-use millstream_flow::recovery::codec::MESSAGE_PACK;
-use millstream_flow::recovery::{Saved, json};
 use millstream_flow::replay::{At, Replay};
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use millstream_flow::state::codec::MESSAGE_PACK;
 use millstream_flow::{FlowError, Rehearsal as Engine};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

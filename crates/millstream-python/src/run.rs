@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use millstream_flow::checkpoint::Crash;
 use millstream_flow::clock::{Clock, now_ns};
 use millstream_flow::control::Control;
-use millstream_flow::recovery::Crash;
 use millstream_flow::{Options, Recovery, Running};
 use pyo3::prelude::*;
 

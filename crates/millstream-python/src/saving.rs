@@ -2,9 +2,9 @@
 //! them, any other object in an extension of it whose type says how `millstream/_saving.py` wrote it.
 
 use millstream_flow::FlowError;
+use millstream_flow::checkpoint::{Codec, Restore, StateCodec};
 use millstream_flow::error::Cause;
 use millstream_flow::key::{AnyKey, save_bytes, save_integer, save_text, save_tuple};
-use millstream_flow::recovery::{Codec, Restore, StateCodec};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;

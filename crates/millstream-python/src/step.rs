@@ -5,8 +5,8 @@
 //! inlined into the frame of the loop. A kernel is handed an *iterator* of the batch. When it raises,
 //! what is left in the iterator tells which item it failed on, at no cost for those that do not fail.
 
+use millstream_flow::checkpoint::{Changes, Restore};
 use millstream_flow::push::{Context, Step};
-use millstream_flow::recovery::{Changes, Restore};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::exceptions::{PyTypeError, PyValueError};

@@ -9,9 +9,9 @@
 //! takes them back. They are saved under a key of the worker's own, so that they find another worker
 //! where there are fewer.
 
+use millstream_flow::checkpoint::{Changes, OfWorker, Restore, pack};
 use millstream_flow::error::Cause;
 use millstream_flow::push::{Context, Step};
-use millstream_flow::recovery::{Changes, OfWorker, Restore, pack};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::intern;

@@ -2,8 +2,8 @@
 //! numbers, and functions of the user's.
 
 use millstream_flow::Window;
+use millstream_flow::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
 use millstream_flow::error::Cause;
-use millstream_flow::recovery::{BoxedCodec, Codecs, StateCodec, pack};
 use millstream_flow::window::{Aggregate, Bounds, Choose};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;

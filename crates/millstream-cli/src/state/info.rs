@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
-use millstream_flow::recovery::Commit;
+use millstream_flow::checkpoint::Commit;
 use serde::Serialize;
 
 use super::super::journal::moment;

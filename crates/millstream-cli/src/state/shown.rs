@@ -3,9 +3,9 @@
 //! A state that is MessagePack is shown as JSON. One that Python wrote is shown by Python, where the
 //! program runs in it, and as bytes elsewhere.
 
+use millstream_flow::checkpoint::{SavedKey, json};
 use millstream_flow::key::AnyKey;
-use millstream_flow::recovery::codec::MESSAGE_PACK;
-use millstream_flow::recovery::{SavedKey, json};
+use millstream_flow::state::codec::MESSAGE_PACK;
 use serde_json::{Map, Value};
 
 use super::super::ShowState;

@@ -5,9 +5,9 @@ use std::hash::Hash;
 use super::agenda::Agenda;
 use super::table::{Slot, Table};
 use super::{KeyLogic, Moment, Outputs};
+use crate::checkpoint::{BoxedCodec, Changes, Restore, StateCodec};
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::Key;
-use crate::recovery::{BoxedCodec, Changes, Restore, StateCodec};
 use crate::time::{BEFORE_ALL, NEVER, Timed};
 
 /// So often in a row there are few keys in much memory before that is given back: windows that end all at once leave none

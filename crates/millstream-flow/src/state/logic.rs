@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use super::{Attended, AttendedCodec, Due, KeyLogic, Moment, Outputs, Timer, Timers, Ttl};
 use crate::batch::Data;
+use crate::checkpoint::{BoxedCodec, Codecs};
 use crate::error::Cause;
-use crate::recovery::{BoxedCodec, Codecs};
 use crate::time::Timed;
 
 /// What a key does with its items; one value of this type is the state of one key.

@@ -1,9 +1,9 @@
 //! States of steps that know no time.
 
 use super::table::Table;
+use crate::checkpoint::{Changes, Codec, Restore};
 use crate::error::{Failure, FlowError};
 use crate::key::Key;
-use crate::recovery::{Changes, Codec, Restore};
 
 /// The states of a step on one worker. Keys keep the order of their first item, so that what is given at
 /// the end does not depend on a hash seed.

@@ -1,10 +1,10 @@
 //! [`Keyed`] as a step of Rust flows, with times beside the items or without.
 
 use super::{KeyLogic, Keyed, Outputs};
+use crate::checkpoint::{Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
 use crate::key::Key;
 use crate::push::{Context, Step};
-use crate::recovery::{Changes, Restore};
 use crate::time::{BEFORE_ALL, Timed};
 
 type Items<K, T> = Vec<(K, Timed<T>)>;

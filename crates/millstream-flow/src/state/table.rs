@@ -9,10 +9,10 @@ use std::hash::{BuildHasher, Hash};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
+use crate::checkpoint::{BoxedCodec, Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
 use crate::key::{Key, shard};
-use crate::recovery::codec::MESSAGE_PACK;
-use crate::recovery::{BoxedCodec, Changes, Restore};
+use crate::state::codec::MESSAGE_PACK;
 
 /// Tables with fewer slots than this are never made smaller.
 const SLOTS_MIN: usize = 1024;
@@ -267,7 +267,7 @@ impl<K: Key, S> Table<K, S> {
         for (key, born) in saving.removed.drain(..) {
             // What was made again in the same epoch is among those that changed.
             if self.find(self.hash(&key), &key).is_none() {
-                let gone = |_: &mut Vec<u8>| Ok(crate::recovery::REMOVED);
+                let gone = |_: &mut Vec<u8>| Ok(crate::checkpoint::REMOVED);
                 put(changes, &key, born, gone)?;
             }
         }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::Moment;
+use crate::checkpoint::{StateCodec, pack};
 use crate::error::Cause;
-use crate::recovery::{StateCodec, pack};
 use crate::time::NEVER;
 
 /// A moment at which a key wants to be called.

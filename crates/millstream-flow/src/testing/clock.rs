@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::control::lock;
+use crate::run::control::lock;
 use crate::time::nanos;
 
 /// A clock that a test moves by hand: handed to a run, it says which processing time it is.

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::batch::Data;
-use crate::control::{Control, lock};
+use crate::connectors::files::{length_of, token_of};
+use crate::connectors::together::{Log, Together};
 use crate::error::Cause;
-use crate::files::{length_of, token_of};
 use crate::framing::Frames;
+use crate::run::control::{Control, lock};
 use crate::sink::{Sink, Token, Writer};
-use crate::together::{Log, Together};
 
 /// What a flow wrote, for a test to look at.
 pub struct Collected<T> {

@@ -10,17 +10,18 @@ use std::time::Duration;
 
 use super::{Collected, VirtualClock};
 use crate::batch::Data;
+use crate::checkpoint::{Crash, Recovery, Saved, json};
 use crate::clock::Clock;
-use crate::control::lock;
+use crate::describe::stream::Flow;
 use crate::error::{FlowError, shorten};
 use crate::framing::Frames;
 use crate::key;
-use crate::recovery::{Crash, Recovery, Saved, codec, json};
-use crate::rehearsal::Rehearsal;
-use crate::replay::Replay;
 use crate::run::Options;
+use crate::run::control::lock;
 use crate::source::Source;
-use crate::stream::Flow;
+use crate::state::codec;
+use crate::testing::rehearsal::Rehearsal;
+use crate::testing::replay::Replay;
 
 /// A flow under trial: sources are given, sinks are replaced by lists.
 ///

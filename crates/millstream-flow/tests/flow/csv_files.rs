@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use millstream_flow::checkpoint::Crash;
 use millstream_flow::csv::{self, Dialect, Header, ReadCsv, Row};
 use millstream_flow::error::Cause;
-use millstream_flow::recovery::Crash;
 use millstream_flow::testing::Collected;
 use millstream_flow::{Flow, FlowError, OnError, Recovery, codec, files};
 

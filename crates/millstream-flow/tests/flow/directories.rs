@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use millstream_flow::checkpoint::Crash;
 use millstream_flow::directory::{self, ReadDirectory};
 use millstream_flow::files::{self, ReadFiles};
-use millstream_flow::recovery::Crash;
 use millstream_flow::testing::Collected;
 use millstream_flow::{Flow, FlowError, Options, Recovery, codec};
 

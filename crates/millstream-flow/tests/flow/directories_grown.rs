@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millstream_flow::recovery::Crash;
+use millstream_flow::checkpoint::Crash;
 use millstream_flow::source::Source;
 use millstream_flow::testing::Collected;
 use millstream_flow::{Flow, FlowError, Recovery, codec, csv, directory, files};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use millstream_flow::checkpoint::Crash;
 use millstream_flow::files::{self, WriteByKey};
-use millstream_flow::recovery::Crash;
 use millstream_flow::testing::items;
 use millstream_flow::{Flow, FlowError, Framing, Recovery};
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use millstream_flow::recovery::{Crash, Saved};
+use millstream_flow::checkpoint::{Crash, Saved};
 use millstream_flow::source::Source;
 use millstream_flow::testing::Collected;
 use millstream_flow::window::Windowed;

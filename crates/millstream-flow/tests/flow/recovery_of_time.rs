@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use millstream_flow::assign::EventClock;
+use millstream_flow::checkpoint::Saved;
 use millstream_flow::join::{How, Join};
-use millstream_flow::recovery::Saved;
 use millstream_flow::testing::{Mark, script};
 use millstream_flow::window::{Outcome, Windowed, Windower};
 use millstream_flow::{

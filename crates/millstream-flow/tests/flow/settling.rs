@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use millstream_flow::checkpoint::{Crash, Saved};
 use millstream_flow::control::Control;
 use millstream_flow::durable::place;
 use millstream_flow::error::Cause;
-use millstream_flow::recovery::{Crash, Saved};
 use millstream_flow::sink::{Sink, Token, Writer};
 use millstream_flow::source::Source;
 use millstream_flow::testing::{Collected, items};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use millstream_flow::checkpoint::Crash;
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
-use millstream_flow::recovery::Crash;
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use millstream_flow::testing::{Collected, items};
 use millstream_flow::{

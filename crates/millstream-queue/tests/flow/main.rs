@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use millstream_flow::recovery::Crash;
+use millstream_flow::checkpoint::Crash;
 use millstream_flow::{Emit, Flow, FlowError, OnError, Options, Recovery, codec};
 use millstream_queue::config::Sync;
 use millstream_queue::embedded::{self, PutOptions, Queues};

@@ -1,0 +1,84 @@
+//! A source of items that were recorded in a form of their own, read from frames.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::Raw;
+use crate::error::Cause;
+use crate::framing::Frames;
+use crate::run::poller::Io;
+use crate::source::{Events, Next, Partition, Position, Source};
+
+/// Makes batches again of the frames in which they were written.
+pub(super) struct Refill<B> {
+    frames: Arc<dyn Source<Frames>>,
+    batch: PhantomData<fn() -> B>,
+}
+
+impl<B> Refill<B> {
+    pub(super) fn new(frames: Arc<dyn Source<Frames>>) -> Self {
+        Refill {
+            frames,
+            batch: PhantomData,
+        }
+    }
+}
+
+impl<B: Raw> Source<B> for Refill<B> {
+    fn describe(&self) -> String {
+        self.frames.describe()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        self.frames.partitions()
+    }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.frames.partitions_for(workers)
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        self.open_at(partition, resume, None, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        Ok(Box::new(Refilled {
+            inner: self.frames.open_at(partition, resume, place, io)?,
+            frames: Frames::default(),
+        }))
+    }
+    fn batch_size_max(&self) -> Option<usize> {
+        self.frames.batch_size_max()
+    }
+}
+
+struct Refilled {
+    inner: Box<dyn Partition<Frames>>,
+    frames: Frames,
+}
+
+impl<B: Raw> Partition<B> for Refilled {
+    fn next_batch(&mut self, batch: &mut B, events: &mut Events<'_>) -> Result<Next, Cause> {
+        let next = self.inner.next_batch(&mut self.frames, events)?;
+        if next == Next::Batch {
+            batch.fill(&mut self.frames)?;
+        }
+        Ok(next)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        self.inner.next_awake()
+    }
+    fn position(&self) -> Position {
+        self.inner.position()
+    }
+    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
+        self.inner.place()
+    }
+}

@@ -1,0 +1,122 @@
+//! The sinks of a flow, as recovery sees them: those at the ends of streams, and those of dead letters.
+//!
+//! Invariant: a sink is notified of an epoch once, with what all its writers have prepared, however many steps write to it.
+
+use std::sync::Arc;
+
+use super::record::{Commit, SinkMark};
+use crate::describe::graph::{Node, NodeId};
+use crate::error::{Cause, FlowError};
+use crate::sink::{Settle, Token};
+
+/// Who writes to a sink: the node that ends a stream, or a step with dead letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WriterId {
+    pub(crate) node: NodeId,
+    pub(crate) dead_letters: bool,
+}
+
+impl WriterId {
+    /// The name under which what it has prepared is saved.
+    pub(crate) fn name(self, nodes: &[Node]) -> String {
+        match self.dead_letters {
+            true => dead_letters_of(&nodes[self.node].name),
+            false => nodes[self.node].name.clone(),
+        }
+    }
+}
+
+/// The name of the sink of the dead letters of a step.
+pub(crate) fn dead_letters_of(step: &str) -> String {
+    format!("{step}.dead_letters")
+}
+
+/// A sink with one of its writers.
+#[derive(Clone)]
+pub(crate) struct SinkOf {
+    pub(crate) writer: WriterId,
+    /// The same for all writers of a sink that several write to.
+    pub(crate) identity: Option<usize>,
+    pub(crate) settle: Arc<dyn Settle>,
+}
+
+/// The sinks of a flow.
+#[derive(Clone, Default)]
+pub(crate) struct Sinks(pub(crate) Vec<SinkOf>);
+
+impl Sinks {
+    /// The names of all writers.
+    pub(crate) fn names<'a>(&'a self, nodes: &'a [Node]) -> impl Iterator<Item = String> + 'a {
+        self.0.iter().map(|sink| sink.writer.name(nodes))
+    }
+
+    /// Each sink with the names of its writers.
+    fn each(&self, nodes: &[Node]) -> Vec<(&SinkOf, Vec<String>)> {
+        let mut all: Vec<(&SinkOf, Vec<String>)> = Vec::new();
+        for sink in &self.0 {
+            let name = sink.writer.name(nodes);
+            let same = |known: &SinkOf| sink.identity.is_some() && known.identity == sink.identity;
+            match all.iter_mut().find(|(known, _)| same(known)) {
+                Some((_, names)) => names.push(name),
+                None => all.push((sink, vec![name])),
+            }
+        }
+        all
+    }
+
+    /// Takes the sinks back to the last commit; returns what each has prepared now, under the name of its first writer.
+    pub(crate) fn resume(
+        &self,
+        nodes: &[Node],
+        commit: &Commit,
+    ) -> Result<Vec<SinkMark>, FlowError> {
+        let mut marks = Vec::new();
+        for (sink, names) in self.each(nodes) {
+            let token = sink.settle.resume(&tokens(commit, &names));
+            let token = token.map_err(|cause| failed(sink, nodes, cause))?;
+            let name = names.into_iter().next().unwrap_or_default();
+            marks.extend(token.map(|token| SinkMark {
+                sink: name,
+                worker: 0,
+                token,
+            }));
+        }
+        Ok(marks)
+    }
+
+    /// Makes what was prepared survive a loss of power.
+    pub(crate) fn sync(&self, nodes: &[Node]) -> Result<(), FlowError> {
+        for (sink, _) in self.each(nodes) {
+            let synced = sink.settle.sync();
+            synced.map_err(|cause| failed(sink, nodes, cause))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the sinks that an epoch counts.
+    pub(crate) fn commit(&self, nodes: &[Node], commit: &Commit) -> Result<(), FlowError> {
+        for (sink, names) in self.each(nodes) {
+            let told = sink.settle.commit(commit.epoch, &tokens(commit, &names));
+            told.map_err(|cause| failed(sink, nodes, cause))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the writers of these names have prepared.
+fn tokens(commit: &Commit, names: &[String]) -> Vec<Token> {
+    let marks = commit.sinks.iter();
+    let marks = marks.filter(|mark| names.contains(&mark.sink));
+    marks.map(|mark| mark.token.clone()).collect()
+}
+
+fn failed(sink: &SinkOf, nodes: &[Node], cause: Cause) -> FlowError {
+    let node = &nodes[sink.writer.node];
+    match sink.writer.dead_letters {
+        true => FlowError::Open {
+            what: format!("dead letters of \"{}\"", node.name),
+            cause,
+        },
+        false => crate::describe::graph::open_error(node, cause),
+    }
+}

@@ -1,0 +1,13 @@
+//! Sources and sinks: sockets, files, journals, generators; and the codecs between bytes and items.
+
+pub mod batched;
+pub mod codec;
+pub mod csv;
+pub mod directory;
+pub mod files;
+pub mod generator;
+pub mod journals;
+pub mod numbered;
+pub mod stdout;
+pub mod tcp;
+pub mod together;

@@ -1,0 +1,266 @@
+//! Between bytes and items: decoders behind byte sources, encoders before byte sinks.
+//!
+//! A decoder sees each frame where it lies in the read buffer and makes an item of it; nothing is
+//! copied that it does not copy. A frame that cannot be decoded is a poison message: the error
+//! says at what offset of its input it stands, and the policy says what becomes of it.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::batch::Data;
+use crate::checkpoint::durable::Kind;
+use crate::describe::overlap::Output;
+use crate::error::{Cause, shorten};
+use crate::framing::Frames;
+use crate::policy::OnError;
+use crate::run::control::Control;
+use crate::run::poller::Io;
+use crate::sink::{Sink, Token, Writer};
+use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+
+/// A source of items: a source of frames with a decoder. Made by [`decode`].
+pub struct Decoded<S, F> {
+    source: S,
+    decode: Arc<F>,
+    on_error: OnError,
+}
+
+/// Puts a decoder behind a source of frames.
+pub fn decode<S, F, T, E>(source: S, decode: F) -> Decoded<S, F>
+where
+    S: Source<Frames>,
+    F: Fn(&[u8]) -> Result<T, E> + Send + Sync + 'static,
+    E: Into<Cause>,
+{
+    Decoded {
+        source,
+        decode: Arc::new(decode),
+        on_error: OnError::Fail,
+    }
+}
+
+impl<S, F> Decoded<S, F> {
+    /// What becomes of a frame that cannot be decoded. The flow fails unless told otherwise.
+    #[must_use]
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.on_error = on_error;
+        self
+    }
+}
+
+impl<S, F, T, E> Source<Vec<T>> for Decoded<S, F>
+where
+    S: Source<Frames>,
+    F: Fn(&[u8]) -> Result<T, E> + Send + Sync + 'static,
+    T: Data,
+    E: Into<Cause>,
+{
+    fn describe(&self) -> String {
+        self.source.describe()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        self.source.partitions()
+    }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.source.partitions_for(workers)
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.source.inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        self.source.is_same_partition(name, saved)
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
+        self.open_at(partition, resume, None, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
+        Ok(Box::new(DecodedPartition {
+            inner: self.source.open_at(partition, resume, place, io)?,
+            decode: Arc::clone(&self.decode),
+            frames: Frames::default(),
+        }))
+    }
+    fn batch_size_max(&self) -> Option<usize> {
+        self.source.batch_size_max()
+    }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        self.source.begin(run)
+    }
+    fn on_error(&self) -> OnError {
+        self.on_error.clone()
+    }
+    fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<Vec<T>>>> {
+        let decoded = |source| -> Arc<dyn Source<Vec<T>>> {
+            Arc::new(Decoded {
+                source,
+                decode: Arc::clone(&self.decode),
+                on_error: self.on_error.clone(),
+            })
+        };
+        (kind == Kind::Bytes).then(|| decoded(frames))
+    }
+}
+
+struct DecodedPartition<F> {
+    inner: Box<dyn Partition<Frames>>,
+    decode: Arc<F>,
+    frames: Frames,
+}
+
+impl<F> DecodedPartition<F> {
+    fn poison(&self, index: usize, cause: Cause, events: &mut Events<'_>) -> Result<(), Cause> {
+        let offset = self.frames.offset + u64::from(self.frames.spans[index].0);
+        let frame = self.frames.get(index);
+        let text = shorten(&String::from_utf8_lossy(frame));
+        let length = frame.len();
+        let item = format!("frame of {length} bytes at offset {offset}: {text:?}");
+        events.poison(Some(item), cause)
+    }
+}
+
+impl<F, T, E> Partition<Vec<T>> for DecodedPartition<F>
+where
+    F: Fn(&[u8]) -> Result<T, E>,
+    T: Data,
+    E: Into<Cause>,
+{
+    fn next_batch(&mut self, batch: &mut Vec<T>, events: &mut Events<'_>) -> Result<Next, Cause> {
+        self.frames.spans.clear();
+        let next = self.inner.next_batch(&mut self.frames, events)?;
+        if next == Next::Batch {
+            batch.reserve(self.frames.len());
+            for index in 0..self.frames.len() {
+                match (self.decode)(self.frames.get(index)) {
+                    Ok(item) => batch.push(item),
+                    Err(error) => self.poison(index, error.into(), events)?,
+                }
+            }
+        }
+        Ok(next)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        self.inner.next_awake()
+    }
+    fn position(&self) -> Position {
+        self.inner.position()
+    }
+    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
+        self.inner.place()
+    }
+}
+
+/// Reads a frame as text.
+///
+/// # Errors
+/// The frame is not UTF-8.
+pub fn text(frame: &[u8]) -> Result<String, std::str::Utf8Error> {
+    std::str::from_utf8(frame).map(str::to_owned)
+}
+
+/// A sink of items: an encoder before a sink of frames. Made by [`encode`].
+pub struct Encoded<S, F> {
+    sink: S,
+    encode: Arc<F>,
+}
+
+/// Puts an encoder before a sink of frames; it appends an item's bytes to the buffer.
+pub fn encode<S, F, T>(sink: S, encode: F) -> Encoded<S, F>
+where
+    S: Sink<Frames>,
+    F: Fn(&T, &mut Vec<u8>) + Send + Sync + 'static,
+{
+    Encoded {
+        sink,
+        encode: Arc::new(encode),
+    }
+}
+
+/// Writes an item as text; an encoder for [`encode`].
+pub fn display<T: Display>(item: &T, out: &mut Vec<u8>) {
+    use std::io::Write;
+    // Writing to memory cannot fail; a Display that fails has written what it could.
+    let _ = write!(out, "{item}");
+}
+
+impl<S, F, T> Sink<Vec<T>> for Encoded<S, F>
+where
+    S: Sink<Frames>,
+    F: Fn(&T, &mut Vec<u8>) + Send + Sync + 'static,
+    T: Data,
+{
+    fn describe(&self) -> String {
+        self.sink.describe()
+    }
+    fn open(
+        &self,
+        worker: usize,
+        control: &Arc<Control>,
+    ) -> Result<Box<dyn Writer<Vec<T>>>, Cause> {
+        Ok(Box::new(EncodedWriter {
+            inner: self.sink.open(worker, control)?,
+            encode: Arc::clone(&self.encode),
+            frames: Frames::default(),
+        }))
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        self.sink.resume(tokens)
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        self.sink.output(recovery)
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        self.sink.sync()
+    }
+    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
+        self.sink.commit(epoch, tokens)
+    }
+    fn identity(&self) -> Option<usize> {
+        self.sink.identity()
+    }
+    fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<Vec<T>>>> {
+        Some(Arc::new(Encoded {
+            sink: frames,
+            encode: Arc::clone(&self.encode),
+        }))
+    }
+}
+
+struct EncodedWriter<F> {
+    inner: Box<dyn Writer<Frames>>,
+    encode: Arc<F>,
+    frames: Frames,
+}
+
+impl<F, T> Writer<Vec<T>> for EncodedWriter<F>
+where
+    F: Fn(&T, &mut Vec<u8>),
+{
+    fn write_batch(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
+        self.frames.clear();
+        for item in batch.drain(..) {
+            self.frames.append(|out| (self.encode)(&item, out))?;
+        }
+        self.inner.write_batch(&mut self.frames)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        self.inner.flush()
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        self.inner.prepare(epoch)
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        self.inner.close()
+    }
+}

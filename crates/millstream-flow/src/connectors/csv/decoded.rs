@@ -1,0 +1,136 @@
+//! From rows to items: a source of rows with a decoder.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Row, Rows};
+use crate::batch::Data;
+use crate::error::Cause;
+use crate::policy::OnError;
+use crate::run::poller::Io;
+use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+
+/// A source of items: a source of rows with a decoder. Made by [`ReadCsv::decode`](super::ReadCsv::decode).
+pub struct DecodedRows<S, F> {
+    source: S,
+    decode: Arc<F>,
+    on_error: OnError,
+}
+
+/// Puts a decoder behind a source of rows.
+pub fn decode<S, F, T, E>(source: S, decode: F) -> DecodedRows<S, F>
+where
+    S: Source<Rows>,
+    F: Fn(Row<'_>) -> Result<T, E> + Send + Sync + 'static,
+    E: Into<Cause>,
+{
+    DecodedRows {
+        source,
+        decode: Arc::new(decode),
+        on_error: OnError::Fail,
+    }
+}
+
+impl<S, F> DecodedRows<S, F> {
+    /// What becomes of a row that cannot be decoded. The flow fails unless told otherwise.
+    #[must_use]
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.on_error = on_error;
+        self
+    }
+}
+
+impl<S, F, T, E> Source<Vec<T>> for DecodedRows<S, F>
+where
+    S: Source<Rows>,
+    F: Fn(Row<'_>) -> Result<T, E> + Send + Sync + 'static,
+    T: Data,
+    E: Into<Cause>,
+{
+    fn describe(&self) -> String {
+        self.source.describe()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        self.source.partitions()
+    }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.source.partitions_for(workers)
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.source.inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        self.source.is_same_partition(name, saved)
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
+        self.open_at(partition, resume, None, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
+        Ok(Box::new(DecodedPartition {
+            inner: self.source.open_at(partition, resume, place, io)?,
+            decode: Arc::clone(&self.decode),
+            rows: Rows::default(),
+        }))
+    }
+    fn batch_size_max(&self) -> Option<usize> {
+        self.source.batch_size_max()
+    }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        self.source.begin(run)
+    }
+    fn on_error(&self) -> OnError {
+        self.on_error.clone()
+    }
+}
+
+struct DecodedPartition<F> {
+    inner: Box<dyn Partition<Rows>>,
+    decode: Arc<F>,
+    rows: Rows,
+}
+
+impl<F, T, E> Partition<Vec<T>> for DecodedPartition<F>
+where
+    F: Fn(Row<'_>) -> Result<T, E>,
+    T: Data,
+    E: Into<Cause>,
+{
+    fn next_batch(&mut self, batch: &mut Vec<T>, events: &mut Events<'_>) -> Result<Next, Cause> {
+        crate::batch::Batch::clear(&mut self.rows);
+        let next = self.inner.next_batch(&mut self.rows, events)?;
+        if next == Next::Batch {
+            let rows = std::mem::take(&mut self.rows);
+            for row in rows.iter() {
+                let made = row
+                    .check()
+                    .and_then(|()| (self.decode)(row).map_err(Into::into));
+                match made {
+                    Ok(item) => batch.push(item),
+                    Err(error) => events.poison(None, error)?,
+                }
+            }
+            self.rows = rows;
+        }
+        Ok(next)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        self.inner.next_awake()
+    }
+    fn position(&self) -> Position {
+        self.inner.position()
+    }
+    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
+        self.inner.place()
+    }
+}

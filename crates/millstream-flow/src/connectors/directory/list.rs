@@ -1,0 +1,262 @@
+//! The list of the files that were begun, in the order of each partition.
+//!
+//! It is a file of lines, `DIR/files/SOURCE`, which only grows while a run goes on. The first line is
+//! `millstream directory 2 PARTITIONS`. Each other line is `PARTITION START FROM BEGINNING NAME`: at position `START` of the
+//! partition the file of this name was begun at its byte `FROM`, or ended there where that is `end`. `BEGINNING` says with
+//! which bytes the file began, `-` where that is not known. The name is written as [`escape`] does. In lists of version 1
+//! lines have no `BEGINNING`. A line is there before the first byte of its file is read, and survives a loss of power before a position in the
+//! file is committed.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::beginning::Beginning;
+use crate::checkpoint::durable::{escape, unescape};
+use crate::error::Cause;
+use crate::source::Position;
+
+/// A file that was begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Begun {
+    /// Relative to the directory.
+    pub(super) name: String,
+    /// The position of the partition at which it begins.
+    pub(super) start: Position,
+    /// The byte of the file that this is.
+    pub(super) from: u64,
+    /// What the file began with, if that is known.
+    pub(super) beginning: Option<Beginning>,
+}
+
+/// What stands in the place of a byte where a file ends.
+const END: &str = "end";
+/// What stands in the place of first bytes that are not known.
+const UNKNOWN: &str = "-";
+
+/// What one partition knows.
+#[derive(Default)]
+struct Known {
+    /// The file that was begun last.
+    current: Option<Begun>,
+    /// How much was read of each file before it, and what it began with.
+    read: HashMap<String, (u64, Option<Beginning>)>,
+}
+
+impl Known {
+    /// The current file ends at this position.
+    fn end(&mut self, position: Position) {
+        if let Some(begun) = self.current.take() {
+            let read = begun.from + (position - begun.start);
+            self.read.insert(begun.name, (read, begun.beginning));
+        }
+    }
+}
+
+/// The files that were begun.
+pub(super) struct List {
+    known: Vec<Known>,
+    file: Option<(File, PathBuf)>,
+}
+
+impl List {
+    /// Nothing was begun, and nothing is kept.
+    pub(super) fn in_memory(partitions: usize) -> Self {
+        List {
+            known: (0..partitions).map(|_| Known::default()).collect(),
+            file: None,
+        }
+    }
+
+    /// The list of a source as it was when its partitions stood at these positions.
+    pub(super) fn resume(
+        state: &Path,
+        source: &str,
+        partitions: usize,
+        committed: &[(&str, Position)],
+    ) -> Result<Self, Cause> {
+        let dir = state.join("files");
+        let path = dir.join(escape(source));
+        let named = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut list = List::in_memory(partitions);
+        std::fs::create_dir_all(&dir).map_err(named)?;
+        if !committed.is_empty() {
+            let text = std::fs::read_to_string(&path).map_err(named)?;
+            list.read(&text, committed)
+                .map_err(|what| format!("{}: {what}", path.display()))?;
+        }
+        // What was begun later is begun again, whatever files there are then.
+        let next = dir.join(format!(".{}.next", escape(source)));
+        std::fs::write(&next, list.text()).map_err(named)?;
+        let mut file = OpenOptions::new().write(true).open(&next).map_err(named)?;
+        file.sync_all().map_err(named)?;
+        std::fs::rename(&next, &path).map_err(named)?;
+        let synced = File::open(&dir).and_then(|dir| dir.sync_all());
+        synced.map_err(named)?;
+        file.seek(SeekFrom::End(0)).map_err(named)?;
+        list.file = Some((file, path));
+        Ok(list)
+    }
+
+    /// Reads the lines up to the committed positions.
+    fn read(&mut self, text: &str, committed: &[(&str, Position)]) -> Result<(), String> {
+        let partitions = self.known.len();
+        // A last line without an end was being written when the process died.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let mut lines = whole.lines();
+        let head = lines.next().unwrap_or_default();
+        let head = head.strip_prefix("millstream directory ");
+        let (version, before) = head
+            .and_then(|head| head.split_once(' '))
+            .ok_or("it is no list of files; it is damaged")?;
+        let has_beginnings = match version {
+            "1" => false,
+            "2" => true,
+            _ => {
+                return Err(format!(
+                    "version {version}, this program reads up to 2; use a newer Millstream"
+                ));
+            }
+        };
+        let before = before.parse::<usize>().ok();
+        let before = before.ok_or("it is no list of files; it is damaged")?;
+        if before != partitions {
+            return Err(format!(
+                "the directory was read in {before} partitions, and cannot be gone on with in {partitions}"
+            ));
+        }
+        let mut ends = vec![0; partitions];
+        for (name, position) in committed {
+            let number = name.parse::<usize>().ok();
+            let end = number.and_then(|number| ends.get_mut(number));
+            *end.ok_or_else(|| format!("there is no partition {name}"))? = *position;
+        }
+        for line in lines {
+            let (number, start, begun) = read_line(line, has_beginnings)
+                .filter(|(number, ..)| *number < partitions)
+                .ok_or_else(|| format!("the line {line:?} cannot be read; it is damaged"))?;
+            if start <= ends[number] {
+                self.known[number].end(start);
+                self.known[number].current = begun;
+            }
+        }
+        Ok(())
+    }
+
+    /// The list as text, with one line for each file of which something was read.
+    fn text(&self) -> String {
+        let mut text = format!("millstream directory 2 {}\n", self.known.len());
+        for (number, known) in self.known.iter().enumerate() {
+            // Where in the partition they were is past: only how long they were counts.
+            let current = known.current.as_ref();
+            let start = current.map_or(0, |current| current.start);
+            let mut read: Vec<_> = known.read.iter().collect();
+            read.sort_by_key(|(name, _)| *name);
+            for (name, (length, beginning)) in read {
+                // From its end on, so that it takes no positions.
+                let begun = Begun {
+                    name: name.clone(),
+                    start,
+                    from: *length,
+                    beginning: *beginning,
+                };
+                text += &begin_line(number, &begun);
+            }
+            text += &match current {
+                Some(begun) => begin_line(number, begun),
+                None => end_line(number, start),
+            };
+        }
+        text
+    }
+
+    /// The partition to which a file belongs.
+    pub(super) fn partition_of(name: &str, partitions: usize) -> usize {
+        (xxh3_64(name.as_bytes()) % partitions as u64) as usize
+    }
+
+    /// The file that a partition has begun and not ended.
+    pub(super) fn current(&self, partition: usize) -> Option<Begun> {
+        self.known.get(partition)?.current.clone()
+    }
+
+    /// How much was read of a file that is not being read, and what it began with; none when it was never begun.
+    pub(super) fn read_of(&self, partition: usize, name: &str) -> Option<(u64, Option<Beginning>)> {
+        self.known.get(partition)?.read.get(name).copied()
+    }
+
+    /// A file is begun.
+    pub(super) fn begin(&mut self, partition: usize, begun: &Begun) -> Result<(), Cause> {
+        self.append(&begin_line(partition, begun))?;
+        self.known[partition].end(begun.start);
+        self.known[partition].current = Some(begun.clone());
+        Ok(())
+    }
+
+    /// The file that a partition reads ends at this position of it.
+    pub(super) fn end(&mut self, partition: usize, position: Position) -> Result<(), Cause> {
+        self.append(&end_line(partition, position))?;
+        self.known[partition].end(position);
+        Ok(())
+    }
+
+    fn append(&mut self, line: &str) -> Result<(), Cause> {
+        if let Some((file, path)) = &mut self.file {
+            let written = file.write_all(line.as_bytes());
+            written.map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Another handle of the file of the list.
+    pub(super) fn handle(&self) -> Result<Option<(File, PathBuf)>, Cause> {
+        let Some((file, path)) = &self.file else {
+            return Ok(None);
+        };
+        let again = file.try_clone();
+        let again = again.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Some((again, path.clone())))
+    }
+}
+
+fn begin_line(partition: usize, begun: &Begun) -> String {
+    let Begun { start, from, .. } = begun;
+    let beginning = begun.beginning.map(|beginning| beginning.to_string());
+    let beginning = beginning.as_deref().unwrap_or(UNKNOWN);
+    let name = escape(&begun.name);
+    format!("{partition} {start} {from} {beginning} {name}\n")
+}
+
+fn end_line(partition: usize, position: Position) -> String {
+    format!("{partition} {position} {END} {UNKNOWN} \n")
+}
+
+/// The partition of a line, the position, and the file that begins there, if one does.
+fn read_line(line: &str, has_beginning: bool) -> Option<(usize, Position, Option<Begun>)> {
+    let mut members = line.splitn(if has_beginning { 5 } else { 4 }, ' ');
+    let number = members.next()?.parse().ok()?;
+    let start = members.next()?.parse().ok()?;
+    let from = members.next()?;
+    let beginning = match has_beginning.then(|| members.next()) {
+        None => None,
+        Some(beginning) => match beginning? {
+            UNKNOWN => None,
+            known => Some(known.parse().ok()?),
+        },
+    };
+    let name = unescape(members.next()?)?;
+    if from == END {
+        return Some((number, start, None));
+    }
+    let from = from.parse().ok()?;
+    let begun = Begun {
+        name,
+        start,
+        from,
+        beginning,
+    };
+    Some((number, start, Some(begun)))
+}

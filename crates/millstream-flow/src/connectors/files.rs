@@ -1,0 +1,474 @@
+//! Files as sources and sinks: lines or frames, read from any position.
+
+mod by_key;
+pub(crate) mod grown;
+mod index;
+mod key_name;
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::connectors::codec::{self, Decoded};
+use crate::connectors::directory::Format;
+use crate::connectors::together::{Log, Together};
+use crate::describe::overlap::Output;
+use crate::error::Cause;
+use crate::framing::{Cutter, Frames, Framing, encode};
+use crate::run::control::{Control, lock};
+use crate::run::poller::Io;
+use crate::sink::{Sink, Token, Writer};
+use crate::source::{Events, Next, Partition, Position, Source};
+
+pub use by_key::{ByKey, KeyedFrames, WriteByKey, by_key, write_by_key};
+
+/// How much of a file is read at once.
+const READ_BYTES: usize = 64 << 10;
+/// The longest frame unless told otherwise.
+const MAX_FRAME_BYTES: usize = 1 << 20;
+
+/// A source of frames from files, each a partition. See [`read`].
+#[derive(Clone, Debug)]
+pub struct ReadFiles {
+    paths: Vec<PathBuf>,
+    framing: Framing,
+    max_frame_bytes: usize,
+    from: Position,
+}
+
+/// Reads files; each is a partition of its own. Lines unless told otherwise.
+pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> ReadFiles {
+    ReadFiles {
+        paths: paths
+            .into_iter()
+            .map(|path| path.as_ref().to_owned())
+            .collect(),
+        framing: Framing::Lines,
+        max_frame_bytes: MAX_FRAME_BYTES,
+        from: 0,
+    }
+}
+
+/// The type of a decoder that reads text.
+pub type TextDecoder = fn(&[u8]) -> Result<String, std::str::Utf8Error>;
+
+/// The lines of a text file.
+pub fn lines(path: impl AsRef<Path>) -> Decoded<ReadFiles, TextDecoder> {
+    codec::decode(read([path]), codec::text as TextDecoder)
+}
+
+impl ReadFiles {
+    /// How frames are told apart.
+    #[must_use]
+    pub fn framing(mut self, framing: Framing) -> Self {
+        self.framing = framing;
+        self
+    }
+    /// The longest frame that is taken for sane; a longer one is an error with its offset.
+    #[must_use]
+    pub fn max_frame(mut self, bytes: usize) -> Self {
+        self.max_frame_bytes = bytes;
+        self
+    }
+    /// Starts at this byte of each file, which must be the first of a frame.
+    #[must_use]
+    pub fn from_position(mut self, position: Position) -> Self {
+        self.from = position;
+        self
+    }
+}
+
+/// Whether two paths lead to the same file.
+pub(crate) fn is_same_file(one: &str, other: &str) -> bool {
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    real(one).is_some_and(|path| real(other) == Some(path))
+}
+
+impl Source<Frames> for ReadFiles {
+    fn describe(&self) -> String {
+        let names: Vec<_> = self
+            .paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        format!("file {}, {}", names.join(" "), self.framing)
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        Ok(self
+            .paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect())
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.paths.clone()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        is_same_file(name, saved)
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        _: &Io,
+    ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        let path = &self.paths[partition];
+        let start = match resume {
+            Some(position) if position != self.from => self.resumes_at(path, position)?,
+            _ => self.from,
+        };
+        self.open_file(path, start)
+    }
+}
+
+impl Format<Frames> for ReadFiles {
+    fn describe_format(&self) -> String {
+        self.framing.to_string()
+    }
+    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause> {
+        match self.framing {
+            Framing::Lines => grown::line_after(path, position),
+            Framing::Prefix { .. } | Framing::Fixed(_) => grown::byte_after(path, position),
+        }
+    }
+    fn open_file(&self, path: &Path, start: Position) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        let named = |error: std::io::Error| {
+            std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        };
+        let mut file = File::open(path).map_err(named)?;
+        file.seek(SeekFrom::Start(start)).map_err(named)?;
+        Ok(Box::new(FilePartition {
+            file,
+            path: path.to_owned(),
+            start,
+            cutter: Cutter::new(self.framing.clone(), self.max_frame_bytes),
+            tail: Vec::new(),
+            held: Frames::default(),
+            ended: false,
+        }))
+    }
+}
+
+struct FilePartition {
+    file: File,
+    path: PathBuf,
+    start: Position,
+    cutter: Cutter,
+    /// The bytes of a frame that is not whole yet.
+    tail: Vec<u8>,
+    /// Frames that were read and are left for the next batches.
+    held: Frames,
+    ended: bool,
+}
+
+impl FilePartition {
+    fn located(&self, error: &dyn std::error::Error) -> Cause {
+        format!(
+            "{} (read from byte {}): {error}",
+            self.path.display(),
+            self.start
+        )
+        .into()
+    }
+}
+
+impl Partition<Frames> for FilePartition {
+    fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        if self.held.is_empty() {
+            let next = self.read(batch)?;
+            if batch.len() > events.limit() {
+                std::mem::swap(batch, &mut self.held);
+            } else {
+                return Ok(next);
+            }
+        }
+        *batch = self.held.take_first(events.limit());
+        Ok(Next::Batch)
+    }
+    fn position(&self) -> Position {
+        match self.held.spans.first() {
+            Some((start, _)) => self.held_from(*start),
+            None => self.read_to(),
+        }
+    }
+}
+
+impl FilePartition {
+    /// The offset in the file of the first byte that was not cut into frames.
+    fn read_to(&self) -> Position {
+        self.start + self.cutter.offset()
+    }
+
+    /// The offset in the file of the held frame whose payload starts there in the buffer.
+    fn held_from(&self, start: u32) -> Position {
+        let prefix = match self.cutter.framing() {
+            Framing::Prefix { width, .. } => width.bytes() as u64,
+            Framing::Fixed(_) | Framing::Lines => 0,
+        };
+        self.held.offset + u64::from(start) - prefix
+    }
+
+    /// Reads on until there are whole frames, or no more.
+    fn read(&mut self, batch: &mut Frames) -> Result<Next, Cause> {
+        while !self.ended {
+            let offset = self.read_to();
+            batch.data.clear();
+            batch.data.append(&mut self.tail);
+            let had = batch.data.len();
+            // A frame longer than the buffer is read in growing pieces.
+            let want = READ_BYTES.max(had);
+            let limit = want as u64;
+            (&mut self.file)
+                .take(limit)
+                .read_to_end(&mut batch.data)
+                .map_err(|error| format!("{}: {error}", self.path.display()))?;
+            let cut = self.cutter.cut(&batch.data, 0, &mut batch.spans);
+            // The frames in front of a broken one are good: they go first, the error comes next.
+            let used = (self.read_to() - offset) as usize;
+            if let Err(error) = cut {
+                if batch.spans.is_empty() {
+                    return Err(self.located(&error));
+                }
+                self.tail.extend_from_slice(&batch.data[used..]);
+                batch.offset = offset;
+                return Ok(Next::Batch);
+            }
+            if batch.data.len() == had {
+                self.ended = true;
+                let rest = &batch.data[used..];
+                let finish = self.cutter.finish(rest, used, &mut batch.spans);
+                finish.map_err(|error| self.located(&error))?;
+            } else {
+                self.tail.extend_from_slice(&batch.data[used..]);
+            }
+            batch.offset = offset;
+            if !batch.spans.is_empty() {
+                return Ok(Next::Batch);
+            }
+        }
+        Ok(Next::End)
+    }
+}
+
+/// A sink of frames into a file. See [`write()`].
+pub struct WriteFile {
+    path: PathBuf,
+    /// None: frames are written as they are.
+    framing: Option<Framing>,
+    /// What the file begins with.
+    preamble: Vec<u8>,
+    /// The file as the workers of the current run share it.
+    file: Mutex<Weak<Mutex<Together<Written>>>>,
+    /// Where a run that resumes goes on.
+    resume: Mutex<Option<u64>>,
+}
+
+/// Writes to a file, which is made anew. Lines unless told otherwise. All workers write to the one
+/// file, batch by batch. With recovery a run that resumes cuts the file back to the last committed epoch
+/// and goes on from there.
+pub fn write(path: impl AsRef<Path>) -> WriteFile {
+    WriteFile {
+        path: path.as_ref().to_owned(),
+        framing: Some(Framing::Lines),
+        preamble: Vec::new(),
+        file: Mutex::default(),
+        resume: Mutex::default(),
+    }
+}
+
+impl WriteFile {
+    /// How frames are told apart.
+    #[must_use]
+    pub fn framing(mut self, framing: Framing) -> Self {
+        self.framing = Some(framing);
+        self
+    }
+    /// Frames are written as they are, with nothing between them.
+    #[must_use]
+    pub fn raw(mut self) -> Self {
+        self.framing = None;
+        self
+    }
+    /// What the file begins with.
+    #[must_use]
+    pub fn preamble(mut self, bytes: &[u8]) -> Self {
+        self.preamble = bytes.to_owned();
+        self
+    }
+
+    fn named(&self, error: &std::io::Error) -> Cause {
+        format!("{}: {error}", self.path.display()).into()
+    }
+
+    /// The file, cut back to `length`.
+    fn cut(&self, length: u64) -> std::io::Result<File> {
+        let mut file = OpenOptions::new().write(true).open(&self.path)?;
+        file.set_len(length)?;
+        file.seek(SeekFrom::Start(length))?;
+        Ok(file)
+    }
+}
+
+impl Sink<Frames> for WriteFile {
+    fn describe(&self) -> String {
+        let path = self.path.display();
+        match &self.framing {
+            Some(framing) => format!("file {path}, {framing}"),
+            None => format!("file {path}"),
+        }
+    }
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        let mut shared = lock(&self.file);
+        let file = match shared.upgrade() {
+            Some(open) => open,
+            None => {
+                let resume = lock(&self.resume).take();
+                let file = match resume {
+                    Some(length) => self.cut(length),
+                    None => File::create(&self.path),
+                };
+                let mut written = Written {
+                    file: BufWriter::with_capacity(
+                        READ_BYTES,
+                        file.map_err(|error| self.named(&error))?,
+                    ),
+                    length: resume.unwrap_or(0),
+                    path: self.path.clone(),
+                };
+                if written.length == 0 {
+                    written.append(&mut self.preamble.clone())?;
+                }
+                let open = Arc::new(Mutex::new(Together::new(written, control)));
+                *shared = Arc::downgrade(&open);
+                open
+            }
+        };
+        let share = lock(&file).join();
+        Ok(Box::new(FileWriter {
+            file,
+            share,
+            framing: self.framing.clone(),
+            buffer: Vec::new(),
+        }))
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        let length = match tokens {
+            [] => {
+                File::create(&self.path).map_err(|error| self.named(&error))?;
+                0
+            }
+            tokens => length_of(tokens)?,
+        };
+        let file = std::fs::metadata(&self.path).map_err(|error| self.named(&error))?;
+        if file.len() < length {
+            return Err(format!(
+                "{}: it has {} bytes, fewer than the {length} that were committed; put it back, or \
+                 begin it anew by forgetting the sink",
+                self.path.display(),
+                file.len()
+            )
+            .into());
+        }
+        *lock(&self.resume) = Some(length);
+        Ok(Some(token_of(length)))
+    }
+    fn output(&self, _: bool) -> Option<Output> {
+        Some(Output {
+            path: self.path.clone(),
+            sink: std::ptr::from_ref(self).addr(),
+        })
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        let Some(file) = lock(&self.file).upgrade() else {
+            return Ok(());
+        };
+        // Who writes meanwhile is not kept waiting.
+        let handle = lock(&file).log().file.get_ref().try_clone();
+        let synced = handle.and_then(|handle| handle.sync_data());
+        synced.map_err(|error| self.named(&error))
+    }
+}
+
+/// The furthest of the lengths that writers of one log have prepared.
+///
+/// # Errors
+/// A token that is no length.
+pub fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
+    let mut furthest = 0;
+    for token in tokens {
+        let bytes = token.as_slice().try_into();
+        let length = bytes.map_err(|_| "the token of its last epoch is not a length")?;
+        furthest = furthest.max(u64::from_le_bytes(length));
+    }
+    Ok(furthest)
+}
+
+/// The token that says a length or a position, as [`length_of`] reads it: 8 bytes, least significant first.
+///
+/// ```
+/// use millstream_flow::files::{length_of, token_of};
+///
+/// assert_eq!(length_of(&[token_of(7), token_of(12)])?, 12);
+/// # Ok::<(), millstream_flow::error::Cause>(())
+/// ```
+#[must_use]
+pub fn token_of(length: u64) -> Token {
+    length.to_le_bytes().to_vec()
+}
+
+/// A file that is written.
+struct Written {
+    file: BufWriter<File>,
+    length: u64,
+    path: PathBuf,
+}
+
+impl Log for Written {
+    type Piece = Vec<u8>;
+
+    fn append(&mut self, piece: &mut Vec<u8>) -> Result<(), Cause> {
+        let written = self.file.write_all(piece);
+        written.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        self.length += piece.len() as u64;
+        piece.clear();
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<u64, Cause> {
+        let flushed = self.file.flush();
+        flushed.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        Ok(self.length)
+    }
+}
+
+struct FileWriter {
+    file: Arc<Mutex<Together<Written>>>,
+    share: usize,
+    framing: Option<Framing>,
+    buffer: Vec<u8>,
+}
+
+impl Writer<Frames> for FileWriter {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        self.buffer.clear();
+        for frame in batch.iter() {
+            match &self.framing {
+                Some(framing) => encode(framing, frame, &mut self.buffer)?,
+                None => self.buffer.extend_from_slice(frame),
+            }
+        }
+        lock(&self.file).write(self.share, &mut self.buffer)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        lock(&self.file).flush()?;
+        Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let length = lock(&self.file).prepare(self.share, epoch)?;
+        Ok(length.map(token_of))
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let end = lock(&self.file).leave(self.share)?;
+        Ok(end.map(token_of))
+    }
+}

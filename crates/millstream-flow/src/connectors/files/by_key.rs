@@ -1,0 +1,626 @@
+//! A sink with a file for each key.
+//!
+//! Invariant: what is in the files is what was written until some moment, in order for each key. With recovery a run that
+//! resumes truncates each file to its length at the last commit, and removes the files that were made after it; the
+//! lengths are in the directory's index (`index`), and a commit holds a position in that.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+
+use super::index::{self, Index, named};
+use super::key_name::key_name;
+use super::{length_of, token_of};
+use crate::batch::{Batch, Data};
+use crate::connectors::together::{Log, Together};
+use crate::describe::overlap::Output;
+use crate::error::Cause;
+use crate::framing::{Frames, Framing, encode};
+use crate::run::control::{Control, lock};
+use crate::sink::{Sink, Token, Writer};
+
+/// How many files are open at once unless told otherwise.
+const MAX_OPEN: usize = 128;
+/// How much is held in memory before it is written.
+const BUFFERED_BYTES: usize = 1 << 20;
+
+/// Frames, each with the key of its file.
+#[derive(Clone, Debug, Default)]
+pub struct KeyedFrames {
+    /// The keys. The first byte of each is an ASCII letter for the type of the key, such as `t` for text: keys that differ only in
+    /// that would have one file, which is an error.
+    pub keys: Frames,
+    /// What is written, as many as there are keys.
+    pub frames: Frames,
+}
+
+impl Batch for KeyedFrames {
+    fn len(&self) -> usize {
+        self.frames.len()
+    }
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.frames.clear();
+    }
+    fn take_first(&mut self, count: usize) -> Self {
+        KeyedFrames {
+            keys: self.keys.take_first(count),
+            frames: self.frames.take_first(count),
+        }
+    }
+}
+
+/// A sink with a file for each key. See [`write_by_key`].
+pub struct WriteByKey {
+    how: Arc<How>,
+    /// The directory as the workers of the current run share it.
+    shared: Mutex<Weak<Shared>>,
+    /// Where a run that resumes goes on.
+    resume: Mutex<Option<Files>>,
+}
+
+type Shared = Mutex<Together<Files>>;
+
+#[derive(Clone, Debug)]
+struct How {
+    dir: PathBuf,
+    suffix: String,
+    /// None: frames are written as they are.
+    framing: Option<Framing>,
+    preamble: Vec<u8>,
+    max_open: usize,
+}
+
+/// Writes each frame to the file of its key in the directory `dir`, which belongs to the sink: it is made if it is not
+/// there, and what an earlier run wrote there is removed. Lines unless told otherwise.
+///
+/// A file is named by its key, with `%` and two hexadecimal digits for each byte that is not a letter, a digit, `-`,
+/// `_` or `.`, and the suffix. All workers write to the one directory, and the frames of a key keep their order. With
+/// recovery a run that resumes takes all files back to the last committed epoch and goes on from there. Memory is needed for
+/// each key that was ever seen, about 200 bytes.
+///
+/// ```
+/// use millstream_flow::{Flow, Options, files, testing};
+///
+/// let folder = tempfile::tempdir()?;
+/// let flow = Flow::new("by country");
+/// let sink = files::write_by_key(folder.path().join("out")).suffix(".txt");
+/// let sink = files::by_key(sink, |item: &(&str, u32)| item.0.to_owned(), |item, out| out.extend(item.1.to_string().bytes()));
+/// flow.source("orders", testing::items([("fr", 1), ("de", 2), ("fr", 3)])).sink("out", sink);
+/// flow.run(Options::default())?;
+/// assert_eq!(std::fs::read_to_string(folder.path().join("out/fr.txt"))?, "1\n3\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_by_key(dir: impl AsRef<Path>) -> WriteByKey {
+    WriteByKey {
+        how: Arc::new(How {
+            dir: dir.as_ref().to_owned(),
+            suffix: String::new(),
+            framing: Some(Framing::Lines),
+            preamble: Vec::new(),
+            max_open: MAX_OPEN,
+        }),
+        shared: Mutex::default(),
+        resume: Mutex::default(),
+    }
+}
+
+impl WriteByKey {
+    fn change(mut self, change: impl FnOnce(&mut How)) -> Self {
+        let mut how = (*self.how).clone();
+        change(&mut how);
+        self.how = Arc::new(how);
+        self
+    }
+    /// What the name of each file ends with, `.csv` for instance: letters, digits, `.`, `-` and `_`, at most 50.
+    #[must_use]
+    pub fn suffix(self, suffix: &str) -> Self {
+        self.change(|how| suffix.clone_into(&mut how.suffix))
+    }
+    /// How frames are told apart.
+    #[must_use]
+    pub fn framing(self, framing: Framing) -> Self {
+        self.change(|how| how.framing = Some(framing))
+    }
+    /// Frames are written as they are, with nothing between them.
+    #[must_use]
+    pub fn raw(self) -> Self {
+        self.change(|how| how.framing = None)
+    }
+    /// What each file begins with.
+    #[must_use]
+    pub fn preamble(self, bytes: &[u8]) -> Self {
+        self.change(|how| how.preamble = bytes.to_owned())
+    }
+    /// How many files are open at once, 1 or more.
+    #[must_use]
+    pub fn max_open(self, files: usize) -> Self {
+        self.change(|how| how.max_open = files.max(1))
+    }
+}
+
+impl Sink<KeyedFrames> for WriteByKey {
+    fn describe(&self) -> String {
+        let how = &self.how;
+        format!("files by key in {}", how.dir.display())
+    }
+    fn open(
+        &self,
+        _: usize,
+        control: &Arc<Control>,
+    ) -> Result<Box<dyn Writer<KeyedFrames>>, Cause> {
+        let mut shared = lock(&self.shared);
+        let files = match shared.upgrade() {
+            Some(open) => open,
+            None => {
+                let files = match lock(&self.resume).take() {
+                    Some(files) => files,
+                    None => Files::begin(&self.how, false)?,
+                };
+                let open = Arc::new(Mutex::new(Together::new(files, control)));
+                *shared = Arc::downgrade(&open);
+                open
+            }
+        };
+        let share = lock(&files).join();
+        Ok(Box::new(FilesWriter { files, share }))
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        let files = match tokens {
+            [] => Files::begin(&self.how, true)?,
+            tokens => Files::resume(&self.how, length_of(tokens)?)?,
+        };
+        let position = files.index.position();
+        *lock(&self.resume) = Some(files);
+        Ok(Some(token_of(position)))
+    }
+    fn output(&self, _: bool) -> Option<Output> {
+        Some(Output {
+            path: self.how.dir.clone(),
+            sink: std::ptr::from_ref(self).addr(),
+        })
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        let Some(files) = lock(&self.shared).upgrade() else {
+            return Ok(());
+        };
+        let dir = &self.how.dir;
+        // Who writes meanwhile is not kept waiting.
+        let (written, index) = {
+            let mut files = lock(&files);
+            let files = files.log_mut();
+            let written = std::mem::take(&mut files.unsynced);
+            let path = |place: &usize| dir.join(&files.entries[*place].name);
+            let paths: Vec<_> = written.iter().map(path).collect();
+            for place in written {
+                files.entries[place].unsynced = false;
+            }
+            (paths, files.index.handle())
+        };
+        for path in written {
+            let synced = File::open(&path).and_then(|file| file.sync_all());
+            synced.map_err(named(&path))?;
+        }
+        let index = index.and_then(|index| index.sync_all());
+        let dir_synced = index.and_then(|()| File::open(dir)?.sync_all());
+        dir_synced.map_err(named(dir))
+    }
+    fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
+        match (lock(&self.shared).upgrade(), tokens) {
+            (None, _) | (_, []) => Ok(()),
+            (Some(files), tokens) => {
+                let position = length_of(tokens)?;
+                lock(&files).log_mut().index.committed(position)
+            }
+        }
+    }
+}
+
+/// One key's file.
+struct Entry {
+    /// The name in the directory.
+    name: String,
+    check: String,
+    /// How long the file is, what is held in memory not counted.
+    length: u64,
+    /// What is to be written.
+    held: Vec<u8>,
+    file: Option<File>,
+    is_made: bool,
+    /// Its length is another one than the index says.
+    unlisted: bool,
+    unsynced: bool,
+}
+
+/// The files of a directory.
+struct Files {
+    how: Arc<How>,
+    /// With recovery files are found again after a crash.
+    is_exact: bool,
+    index: Index,
+    entries: Vec<Entry>,
+    by_name: HashMap<String, usize>,
+    /// The keys that this run has seen.
+    by_key: HashMap<Box<[u8]>, usize>,
+    /// Those with a file that is open, the longest open first.
+    open: VecDeque<usize>,
+    /// Those with something in memory.
+    holding: Vec<usize>,
+    held_bytes: usize,
+    unlisted: Vec<usize>,
+    unsynced: Vec<usize>,
+}
+
+impl Files {
+    fn new(how: &Arc<How>, is_exact: bool, index: Index) -> Self {
+        Files {
+            how: Arc::clone(how),
+            is_exact,
+            index,
+            entries: Vec::new(),
+            by_name: HashMap::new(),
+            by_key: HashMap::new(),
+            open: VecDeque::new(),
+            holding: Vec::new(),
+            held_bytes: 0,
+            unlisted: Vec::new(),
+            unsynced: Vec::new(),
+        }
+    }
+
+    /// An empty directory.
+    fn begin(how: &Arc<How>, is_exact: bool) -> Result<Self, Cause> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        if !how.suffix.bytes().all(plain) || how.suffix.len() > 50 {
+            return Err(format!(
+                "a suffix has at most 50 letters, digits, dots, dashes and underscores, not {:?}",
+                how.suffix
+            )
+            .into());
+        }
+        index::clear(&how.dir)?;
+        Ok(Self::new(how, is_exact, Index::begin(&how.dir)?))
+    }
+
+    /// The directory as it was when its index ended at `position`.
+    fn resume(how: &Arc<How>, position: u64) -> Result<Self, Cause> {
+        let (index, listed, later) = Index::resume(&how.dir, position)?;
+        let mut files = Self::new(how, true, index);
+        for name in later {
+            index::remove(&how.dir.join(name))?;
+        }
+        for (name, (check, length)) in listed {
+            let path = how.dir.join(&name);
+            if length == 0 {
+                // It was named, and nothing of it is committed.
+                index::remove(&path)?;
+            } else {
+                truncate(&path, length)?;
+            }
+            files.by_name.insert(name.clone(), files.entries.len());
+            files.entries.push(Entry {
+                name,
+                check,
+                length,
+                held: Vec::new(),
+                file: None,
+                is_made: length > 0,
+                unlisted: false,
+                unsynced: false,
+            });
+        }
+        Ok(files)
+    }
+
+    /// The place of a key's file among the entries.
+    fn place(&mut self, key: &[u8]) -> Result<usize, Cause> {
+        if let Some(place) = self.by_key.get(key) {
+            return Ok(*place);
+        }
+        let made = key_name(key);
+        let name = made.name + &self.how.suffix;
+        let place = match self.by_name.get(&name) {
+            Some(place) => *place,
+            None => {
+                self.by_name.insert(name.clone(), self.entries.len());
+                self.entries.push(Entry {
+                    name: name.clone(),
+                    check: made.check.clone(),
+                    length: 0,
+                    held: Vec::new(),
+                    file: None,
+                    is_made: false,
+                    unlisted: false,
+                    unsynced: false,
+                });
+                self.entries.len() - 1
+            }
+        };
+        if self.entries[place].check != made.check {
+            let key = String::from_utf8_lossy(key.get(1..).unwrap_or_default());
+            return Err(format!(
+                "{}: the key {:?} would write to the file of another key; give all keys one type",
+                self.how.dir.join(name).display(),
+                crate::error::shorten(&key)
+            )
+            .into());
+        }
+        self.by_key.insert(key.into(), place);
+        Ok(place)
+    }
+
+    /// Names the new files in the index, before they are made.
+    fn announce(&mut self) -> Result<(), Cause> {
+        let mut lines = String::new();
+        for place in &self.holding {
+            let entry = &self.entries[*place];
+            if !entry.is_made {
+                index::line(&entry.name, &entry.check, 0, &mut lines);
+            }
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.index.append(&lines)?;
+        match self.is_exact {
+            true => self.index.sync(),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what is in memory.
+    fn write_out(&mut self) -> Result<(), Cause> {
+        self.announce()?;
+        for place in std::mem::take(&mut self.holding) {
+            self.make_room(place);
+            let entry = &mut self.entries[place];
+            let path = self.how.dir.join(&entry.name);
+            let held = std::mem::take(&mut entry.held);
+            let mut file = match entry.file.take() {
+                Some(file) => file,
+                None => {
+                    self.open.push_back(place);
+                    open(&path, entry)?
+                }
+            };
+            if !entry.is_made {
+                file.write_all(&self.how.preamble).map_err(named(&path))?;
+                entry.length = self.how.preamble.len() as u64;
+                entry.is_made = true;
+            }
+            file.write_all(&held).map_err(named(&path))?;
+            entry.length += held.len() as u64;
+            entry.file = Some(file);
+            if !std::mem::replace(&mut entry.unlisted, true) {
+                self.unlisted.push(place);
+            }
+            if self.is_exact && !std::mem::replace(&mut entry.unsynced, true) {
+                self.unsynced.push(place);
+            }
+        }
+        self.held_bytes = 0;
+        Ok(())
+    }
+
+    /// Closes the file that was opened first, if there are as many as may be.
+    fn make_room(&mut self, place: usize) {
+        if self.entries[place].file.is_none()
+            && self.open.len() >= self.how.max_open
+            && let Some(oldest) = self.open.pop_front()
+        {
+            self.entries[oldest].file = None;
+        }
+    }
+
+    fn lines_of_all(&self) -> String {
+        let mut lines = String::new();
+        for entry in &self.entries {
+            index::line(&entry.name, &entry.check, entry.length, &mut lines);
+        }
+        lines
+    }
+}
+
+/// Opens a file for writing at its end; makes it if it is new.
+fn open(path: &Path, entry: &Entry) -> Result<File, Cause> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if !entry.is_made {
+        // Nothing of this name was there: what is there now belongs to somebody else, or to a key that
+        // differs in upper and lower case where the file system does not tell them apart.
+        return options.create_new(true).open(path).map_err(named(path));
+    }
+    let opened = options.open(path).and_then(|mut file| {
+        file.seek(SeekFrom::Start(entry.length))?;
+        Ok(file)
+    });
+    opened.map_err(named(path))
+}
+
+/// Truncates a file to `length`.
+fn truncate(path: &Path, length: u64) -> Result<(), Cause> {
+    let file = OpenOptions::new().write(true).open(path);
+    let file = file.map_err(named(path))?;
+    let found = file.metadata().map_err(named(path))?.len();
+    if found < length {
+        return Err(format!(
+            "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or begin it anew by \
+             forgetting the sink",
+            path.display()
+        )
+        .into());
+    }
+    if found > length {
+        file.set_len(length).map_err(named(path))?;
+    }
+    Ok(())
+}
+
+impl Log for Files {
+    type Piece = KeyedFrames;
+
+    fn append(&mut self, piece: &mut KeyedFrames) -> Result<(), Cause> {
+        for (key, frame) in piece.keys.iter().zip(piece.frames.iter()) {
+            let place = self.place(key)?;
+            let held = &mut self.entries[place].held;
+            let before = held.len();
+            if before == 0 {
+                self.holding.push(place);
+            }
+            match &self.how.framing {
+                Some(framing) => encode(framing, frame, held)?,
+                None => held.extend_from_slice(frame),
+            }
+            self.held_bytes += held.len() - before;
+            // An empty frame without framing: its key is held already.
+            if before == 0 && held.is_empty() {
+                self.holding.pop();
+            }
+        }
+        piece.clear();
+        match self.held_bytes > BUFFERED_BYTES {
+            true => self.write_out(),
+            false => Ok(()),
+        }
+    }
+    fn flush(&mut self) -> Result<u64, Cause> {
+        self.write_out()?;
+        Ok(self.index.position())
+    }
+    fn prepare(&mut self) -> Result<u64, Cause> {
+        self.write_out()?;
+        let mut lines = String::new();
+        for place in std::mem::take(&mut self.unlisted) {
+            let entry = &mut self.entries[place];
+            entry.unlisted = false;
+            index::line(&entry.name, &entry.check, entry.length, &mut lines);
+        }
+        self.index.append(&lines)?;
+        if self.index.is_long(self.entries.len()) {
+            let all = self.lines_of_all();
+            self.index.renew(&all)?;
+        }
+        Ok(self.index.position())
+    }
+}
+
+struct FilesWriter {
+    files: Arc<Shared>,
+    share: usize,
+}
+
+impl Writer<KeyedFrames> for FilesWriter {
+    fn write_batch(&mut self, batch: &mut KeyedFrames) -> Result<(), Cause> {
+        lock(&self.files).write(self.share, batch)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        lock(&self.files).flush()?;
+        Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let position = lock(&self.files).prepare(self.share, epoch)?;
+        Ok(position.map(token_of))
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let end = lock(&self.files).leave(self.share)?;
+        Ok(end.map(token_of))
+    }
+}
+
+/// A sink of items: a key and an encoder before a sink of frames by key. Made by [`by_key`].
+pub struct ByKey<S, K, F> {
+    sink: S,
+    key: Arc<K>,
+    encode: Arc<F>,
+}
+
+/// Puts what gives an item its key, and an encoder that appends the item's bytes to a buffer, before a sink of frames by
+/// key.
+pub fn by_key<S, K, F, T>(sink: S, key: K, encode: F) -> ByKey<S, K, F>
+where
+    S: Sink<KeyedFrames>,
+    K: Fn(&T) -> String + Send + Sync + 'static,
+    F: Fn(&T, &mut Vec<u8>) + Send + Sync + 'static,
+{
+    ByKey {
+        sink,
+        key: Arc::new(key),
+        encode: Arc::new(encode),
+    }
+}
+
+impl<S, K, F, T> Sink<Vec<T>> for ByKey<S, K, F>
+where
+    S: Sink<KeyedFrames>,
+    K: Fn(&T) -> String + Send + Sync + 'static,
+    F: Fn(&T, &mut Vec<u8>) + Send + Sync + 'static,
+    T: Data,
+{
+    fn describe(&self) -> String {
+        self.sink.describe()
+    }
+    fn open(
+        &self,
+        worker: usize,
+        control: &Arc<Control>,
+    ) -> Result<Box<dyn Writer<Vec<T>>>, Cause> {
+        Ok(Box::new(ByKeyWriter {
+            inner: self.sink.open(worker, control)?,
+            key: Arc::clone(&self.key),
+            encode: Arc::clone(&self.encode),
+            batch: KeyedFrames::default(),
+        }))
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        self.sink.resume(tokens)
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        self.sink.output(recovery)
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        self.sink.sync()
+    }
+    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
+        self.sink.commit(epoch, tokens)
+    }
+}
+
+struct ByKeyWriter<K, F> {
+    inner: Box<dyn Writer<KeyedFrames>>,
+    key: Arc<K>,
+    encode: Arc<F>,
+    batch: KeyedFrames,
+}
+
+impl<K, F, T> Writer<Vec<T>> for ByKeyWriter<K, F>
+where
+    K: Fn(&T) -> String,
+    F: Fn(&T, &mut Vec<u8>),
+{
+    fn write_batch(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
+        let KeyedFrames { keys, frames } = &mut self.batch;
+        for each in [&mut *keys, &mut *frames] {
+            each.clear();
+        }
+        for item in batch.drain(..) {
+            let key = (self.key)(&item);
+            keys.append(|out| {
+                out.push(b't');
+                out.extend_from_slice(key.as_bytes());
+            })?;
+            frames.append(|out| (self.encode)(&item, out))?;
+        }
+        self.inner.write_batch(&mut self.batch)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        self.inner.flush()
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        self.inner.prepare(epoch)
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        self.inner.close()
+    }
+}

@@ -1,0 +1,129 @@
+//! A source that makes its items up: for benchmarks, demos and tests of one's own flows.
+
+use std::sync::Arc;
+
+use crate::batch::Data;
+use crate::clock::now_ns;
+use crate::error::Cause;
+use crate::run::poller::Io;
+use crate::source::{Events, Next, Partition, Position, Source};
+
+/// Items made by a function of their number. See [`from_fn`].
+pub struct Generator<F> {
+    make: Arc<F>,
+    rate: Option<f64>,
+    partitions: usize,
+    batch: usize,
+}
+
+/// Items `make(0)`, `make(1)`, ... until it gives `None`. With several partitions each has its
+/// own count from 0.
+///
+/// ```
+/// use millstream_flow::{Flow, Options, generator, testing};
+/// let flow = Flow::new("numbers");
+/// let seen = testing::Collected::new();
+/// flow.source("n", generator::from_fn(|i| (i < 3).then_some(i))).sink("out", seen.sink());
+/// flow.run(Options::default())?;
+/// assert_eq!(seen.take(), [0, 1, 2]);
+/// # Ok::<(), millstream_flow::FlowError>(())
+/// ```
+pub fn from_fn<T, F: Fn(u64) -> Option<T> + Send + Sync + 'static>(make: F) -> Generator<F> {
+    Generator {
+        make: Arc::new(make),
+        rate: None,
+        partitions: 1,
+        batch: 1024,
+    }
+}
+
+impl<F> Generator<F> {
+    /// At most so many items a second for each partition, evenly spread.
+    #[must_use]
+    pub fn rate(mut self, per_second: f64) -> Self {
+        self.rate = Some(per_second);
+        self
+    }
+    /// So many partitions, spread over the workers.
+    #[must_use]
+    pub fn partitions(mut self, partitions: usize) -> Self {
+        self.partitions = partitions;
+        self
+    }
+    /// At most so many items in a batch; 1,024 unless told otherwise.
+    #[must_use]
+    pub fn batch_size(mut self, items: usize) -> Self {
+        self.batch = items.max(1);
+        self
+    }
+}
+
+impl<T: Data, F: Fn(u64) -> Option<T> + Send + Sync + 'static> Source<Vec<T>> for Generator<F> {
+    fn describe(&self) -> String {
+        match self.rate {
+            Some(rate) => format!("generator, {rate} a second"),
+            None => "generator".to_owned(),
+        }
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        Ok((0..self.partitions).map(|p| p.to_string()).collect())
+    }
+    fn open(
+        &self,
+        _: usize,
+        resume: Option<Position>,
+        _: &Io,
+    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
+        Ok(Box::new(Generating {
+            make: Arc::clone(&self.make),
+            next: resume.unwrap_or(0),
+            pace: self.rate.map(|rate| (now_ns(), 1e9 / rate)),
+            first: resume.unwrap_or(0),
+            batch: self.batch,
+        }))
+    }
+}
+
+struct Generating<F> {
+    make: Arc<F>,
+    next: u64,
+    first: u64,
+    pace: Option<(u64, f64)>,
+    batch: usize,
+}
+
+impl<F> Generating<F> {
+    fn due(&self, (start, interval): (u64, f64)) -> u64 {
+        // A rate of nothing makes the second item due at the end of time.
+        start.saturating_add(((self.next - self.first) as f64 * interval) as u64)
+    }
+}
+
+impl<T: Data, F: Fn(u64) -> Option<T>> Partition<Vec<T>> for Generating<F> {
+    fn next_batch(&mut self, batch: &mut Vec<T>, events: &mut Events<'_>) -> Result<Next, Cause> {
+        let most = self.batch.min(events.limit());
+        let now = if self.pace.is_some() { now_ns() } else { 0 };
+        while batch.len() < most {
+            if self.pace.is_some_and(|pace| self.due(pace) > now) {
+                break;
+            }
+            match (self.make)(self.next) {
+                Some(item) => batch.push(item),
+                None if batch.is_empty() => return Ok(Next::End),
+                None => break,
+            }
+            self.next += 1;
+        }
+        Ok(if batch.is_empty() {
+            Next::Idle
+        } else {
+            Next::Batch
+        })
+    }
+    fn next_awake(&self) -> Option<u64> {
+        self.pace.map(|pace| self.due(pace))
+    }
+    fn position(&self) -> Position {
+        self.next
+    }
+}

@@ -1,0 +1,356 @@
+//! Journals as sources and sinks. With recovery both are exact: a source goes on behind the record it had
+//! read at the commit, a sink cuts the journal back to it.
+//!
+//! ```
+//! use millstream_flow::{Flow, Options, codec, journals, testing};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("numbers");
+//! let flow = Flow::new("write");
+//! flow.source("numbers", testing::items(1..4))
+//!     .sink("journal", codec::encode(journals::append(&path), codec::display));
+//! flow.run(Options::default())?;
+//!
+//! let (flow, out) = (Flow::new("read"), testing::Collected::new());
+//! flow.source("journal", codec::decode(journals::read(&path), codec::text))
+//!     .sink("out", out.sink());
+//! flow.run(Options::default())?;
+//! assert_eq!(out.take(), ["1", "2", "3"]);
+//! # Ok::<(), millstream_flow::FlowError>(())
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+
+use millstream_journal::{Cursor, Journal, Options, Reader, Share, Sync, Writer as Appender};
+
+use crate::clock::now_ns;
+use crate::connectors::files::{length_of, token_of};
+use crate::connectors::together::{Log, Together};
+use crate::describe::overlap::Output;
+use crate::error::Cause;
+use crate::framing::Frames;
+use crate::run::control::{Control, lock};
+use crate::run::poller::Io;
+use crate::sink::{Sink, Token, Writer};
+use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+
+/// A batch is ended when it has so many bytes or records.
+const BATCH_BYTES: usize = 64 << 10;
+const BATCH_RECORDS: usize = 1024;
+/// How often a source at the end of its journal looks for more.
+const LOOK_NS: u64 = 1_000_000;
+
+/// Where a source begins.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    Sequence(u64),
+    Time(u64),
+    Next,
+}
+
+/// A source of the records of a journal. See [`read`].
+#[derive(Clone, Debug)]
+pub struct ReadJournal {
+    path: PathBuf,
+    from: From,
+    to: Option<Position>,
+    follow: bool,
+    cursor: Option<String>,
+    /// The cursor as the current run has it.
+    followed: Arc<Mutex<Weak<Followed>>>,
+}
+
+/// Reads the records of a journal, each a frame, to its end as it is when the flow begins.
+pub fn read(path: impl AsRef<Path>) -> ReadJournal {
+    ReadJournal {
+        path: path.as_ref().to_owned(),
+        from: From::Sequence(0),
+        to: None,
+        follow: false,
+        cursor: None,
+        followed: Arc::default(),
+    }
+}
+
+impl ReadJournal {
+    /// Begins with the record of this number, or the oldest that is kept.
+    #[must_use]
+    pub fn from_sequence(mut self, sequence: u64) -> Self {
+        self.from = From::Sequence(sequence);
+        self
+    }
+    /// Begins with the first record of this time or later, in nanoseconds since 1970.
+    #[must_use]
+    pub fn from_time(mut self, time_ns: u64) -> Self {
+        self.from = From::Time(time_ns);
+        self
+    }
+    /// Begins with the first record that is appended after the flow has started.
+    #[must_use]
+    pub fn from_next(mut self) -> Self {
+        self.from = From::Next;
+        self
+    }
+    /// Begins where the named cursor stands, and moves it: with recovery to what is committed, else behind what was handed on. So
+    /// retention that keeps what cursors need keeps what this source needs.
+    #[must_use]
+    pub fn cursor(mut self, name: &str) -> Self {
+        self.cursor = Some(name.to_owned());
+        self
+    }
+    /// Ends before the record of this number.
+    #[must_use]
+    pub fn to_sequence(mut self, sequence: u64) -> Self {
+        self.to = Some(sequence);
+        self
+    }
+    /// Goes on with what is appended later, and never ends by itself.
+    #[must_use]
+    pub fn follow(mut self) -> Self {
+        self.follow = true;
+        self
+    }
+}
+
+impl Source<Frames> for ReadJournal {
+    fn describe(&self) -> String {
+        format!("journal {}", self.path.display())
+    }
+    fn open(
+        &self,
+        _: usize,
+        resume: Option<Position>,
+        _: &Io,
+    ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        let journal = Journal::open(&self.path, Options::read_only())?;
+        let mut reader = journal.reader()?;
+        let followed = self.followed(false)?;
+        match (resume, &followed, self.from) {
+            // What was pruned meanwhile is an error: it would be lost without a word.
+            (Some(sequence), ..) => reader.seek(sequence)?,
+            (None, Some(followed), _) => reader.seek(followed.cursor.position()?)?,
+            (None, None, From::Sequence(from)) => reader.seek(from.max(journal.first()?))?,
+            (None, None, From::Time(time_ns)) => reader.seek_time(time_ns)?,
+            (None, None, From::Next) => reader.seek(journal.next()?)?,
+        }
+        let end = match (self.to, self.follow) {
+            (Some(to), _) => to,
+            (None, true) => u64::MAX,
+            (None, false) => journal.next()?,
+        };
+        Ok(Box::new(JournalPartition {
+            reader,
+            followed: followed.filter(|followed| !followed.at_commits),
+            end,
+            awake: 0,
+        }))
+    }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        let followed = match run.recovery {
+            Some(_) => self.followed(true)?,
+            None => None,
+        };
+        Ok(followed.map(|followed| -> Arc<dyn Recording> { followed }))
+    }
+}
+
+impl ReadJournal {
+    /// The cursor, if the source has one; opened unless the run has it open.
+    fn followed(&self, at_commits: bool) -> Result<Option<Arc<Followed>>, Cause> {
+        let Some(name) = &self.cursor else {
+            return Ok(None);
+        };
+        let mut shared = lock(&self.followed);
+        if let Some(open) = shared.upgrade() {
+            return Ok(Some(open));
+        }
+        let options = Options {
+            create: false,
+            ..Options::default()
+        };
+        let cursor = Journal::open(&self.path, options)?.cursor(name, Share::Exclusive)?;
+        let open = Arc::new(Followed { cursor, at_commits });
+        *shared = Arc::downgrade(&open);
+        Ok(Some(open))
+    }
+}
+
+/// A cursor that goes along with a source.
+#[derive(Debug)]
+struct Followed {
+    cursor: Cursor,
+    /// Whether commits move it.
+    at_commits: bool,
+}
+
+impl Recording for Followed {
+    fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
+        if let Some((_, position)) = positions.first() {
+            self.cursor.set(*position)?;
+        }
+        Ok(())
+    }
+}
+
+struct JournalPartition {
+    reader: Reader,
+    /// The cursor that is moved with each batch.
+    followed: Option<Arc<Followed>>,
+    end: u64,
+    awake: u64,
+}
+
+impl Partition<Frames> for JournalPartition {
+    fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        let most = BATCH_RECORDS.min(events.limit());
+        batch.data.clear();
+        batch.offset = self.reader.position();
+        if let Some(followed) = &self.followed {
+            followed.cursor.set(self.reader.position())?;
+        }
+        while self.reader.position() < self.end
+            && batch.data.len() < BATCH_BYTES
+            && batch.spans.len() < most
+        {
+            let Some(record) = self.reader.next()? else {
+                break;
+            };
+            let start = batch.data.len() as u32;
+            batch.data.extend_from_slice(record.body);
+            batch.spans.push((start, batch.data.len() as u32));
+        }
+        if !batch.spans.is_empty() {
+            return Ok(Next::Batch);
+        }
+        if self.reader.position() >= self.end {
+            return Ok(Next::End);
+        }
+        self.awake = now_ns() + LOOK_NS;
+        Ok(Next::Idle)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        Some(self.awake)
+    }
+    fn position(&self) -> Position {
+        self.reader.position()
+    }
+}
+
+/// A sink that appends to a journal. See [`append`].
+pub struct AppendJournal {
+    path: PathBuf,
+    sync: Sync,
+    /// The journal as the workers of the current run share it.
+    journal: Mutex<Weak<Mutex<Together<Appending>>>>,
+}
+
+/// Appends each frame as a record. With recovery nobody else may write to the journal while the flow runs,
+/// and it is cut back to the last committed epoch when the flow resumes.
+pub fn append(path: impl AsRef<Path>) -> AppendJournal {
+    AppendJournal {
+        path: path.as_ref().to_owned(),
+        sync: Sync::Never,
+        journal: Mutex::default(),
+    }
+}
+
+impl AppendJournal {
+    /// When records survive a loss of power; with recovery they do at each commit in any case.
+    #[must_use]
+    pub fn sync(mut self, sync: Sync) -> Self {
+        self.sync = sync;
+        self
+    }
+
+    fn options(&self) -> Options {
+        Options::default().with_sync(self.sync)
+    }
+}
+
+impl Sink<Frames> for AppendJournal {
+    fn describe(&self) -> String {
+        format!("journal {}", self.path.display())
+    }
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        let mut shared = lock(&self.journal);
+        let journal = match shared.upgrade() {
+            Some(open) => open,
+            None => {
+                let appender = Journal::open(&self.path, self.options())?.writer()?;
+                let open = Arc::new(Mutex::new(Together::new(Appending(appender), control)));
+                *shared = Arc::downgrade(&open);
+                open
+            }
+        };
+        let share = lock(&journal).join();
+        Ok(Box::new(JournalWriter { journal, share }))
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        let exclusive = Options {
+            exclusive: true,
+            ..self.options()
+        };
+        let journal = Journal::open(&self.path, exclusive)?;
+        if !tokens.is_empty() {
+            journal.cut(length_of(tokens)?)?;
+        }
+        Ok(Some(token_of(journal.next()?)))
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        // A run with recovery cuts it, and several may append in one without.
+        let path = recovery.then(|| self.path.clone())?;
+        Some(Output {
+            path,
+            sink: std::ptr::from_ref(self).addr(),
+        })
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        let Some(shared) = lock(&self.journal).upgrade() else {
+            return Ok(());
+        };
+        // Who appends meanwhile is not kept waiting.
+        let journal = lock(&shared).log().0.journal().clone();
+        journal.sync()?;
+        Ok(())
+    }
+}
+
+/// A journal that is appended to.
+pub struct Appending(pub Appender);
+
+impl Log for Appending {
+    type Piece = Frames;
+
+    fn append(&mut self, piece: &mut Frames) -> Result<(), Cause> {
+        self.0.append_many(piece.iter())?;
+        piece.spans.clear();
+        piece.data.clear();
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<u64, Cause> {
+        Ok(self.0.journal().next()?)
+    }
+}
+
+struct JournalWriter {
+    journal: Arc<Mutex<Together<Appending>>>,
+    share: usize,
+}
+
+impl Writer<Frames> for JournalWriter {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        lock(&self.journal).write(self.share, batch)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let next = lock(&self.journal).prepare(self.share, epoch)?;
+        Ok(next.map(token_of))
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let end = lock(&self.journal).leave(self.share)?;
+        Ok(end.map(token_of))
+    }
+}

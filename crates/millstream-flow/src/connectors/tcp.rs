@@ -1,0 +1,698 @@
+//! TCP as a source (listening or connecting) and as a sink (connecting).
+//!
+//! A source reads each socket straight into the buffer in which the frames are then cut and
+//! decoded. A sink waits while its receiver is slow; its worker then reads no input, the kernel's
+//! buffers fill, and the senders feel it: that is the back-pressure, and why memory is bounded.
+//!
+//! A client that breaks the framing or goes away inside a frame loses its connection, which is
+//! counted as a fault of the source and reported with the offset; other clients are not touched.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream as StdStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::net::{TcpListener, TcpStream};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::clock::now_ns;
+use crate::connectors::numbered::Numbered;
+use crate::error::Cause;
+use crate::framing::{Cutter, Frames, Framing, encode};
+use crate::run::control::Control;
+use crate::run::poller::{Io, Readiness};
+use crate::sink::{Sink, Token, Writer};
+use crate::source::{Events, Next, Partition, Position, Source};
+
+/// How much of a socket is read at once.
+const READ_BYTES: usize = 64 << 10;
+/// The longest frame unless told otherwise.
+const MAX_FRAME_BYTES: usize = 1 << 20;
+/// How long one attempt to connect may take.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+/// How long a sink waits for a receiver that is not up when a run begins.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a listener that could not take a connection waits before it tries again.
+const ACCEPT_PAUSE_NS: u64 = 1_000_000_000;
+/// Connections that a listener takes at once unless told otherwise.
+const MAX_CONNECTIONS: usize = 1024;
+
+#[derive(Clone, Debug)]
+enum Role {
+    /// Take connections; end when so many have come and gone.
+    Listen {
+        until: Option<usize>,
+        max_connections: usize,
+    },
+    Connect,
+}
+
+/// A source of frames from TCP. See [`listen`] and [`connect`].
+#[derive(Clone)]
+pub struct TcpSource {
+    address: String,
+    framing: Framing,
+    max_frame_bytes: usize,
+    role: Role,
+    bound: Option<Arc<dyn Fn(SocketAddr) + Send + Sync>>,
+}
+
+/// Listens on `address` (`host:port`) and reads frames from all who connect; `u32` lengths in
+/// front unless told otherwise. Endless unless told to end with [`TcpSource::connections`].
+#[must_use]
+pub fn listen(address: &str) -> TcpSource {
+    let role = Role::Listen {
+        until: None,
+        max_connections: MAX_CONNECTIONS,
+    };
+    TcpSource::new(address, role)
+}
+
+/// Connects to `address` and reads frames until the other side closes.
+#[must_use]
+pub fn connect(address: &str) -> TcpSource {
+    TcpSource::new(address, Role::Connect)
+}
+
+impl TcpSource {
+    fn new(address: &str, role: Role) -> Self {
+        let (framing, max_frame_bytes) = (Framing::U32, MAX_FRAME_BYTES);
+        TcpSource {
+            address: address.to_owned(),
+            framing,
+            max_frame_bytes,
+            role,
+            bound: None,
+        }
+    }
+    /// How frames are told apart.
+    #[must_use]
+    pub fn framing(mut self, framing: Framing) -> Self {
+        self.framing = framing;
+        self
+    }
+    /// The longest frame that is taken for sane; who sends a longer one is cut off.
+    #[must_use]
+    pub fn max_frame(mut self, bytes: usize) -> Self {
+        self.max_frame_bytes = bytes;
+        self
+    }
+    /// A listener ends when so many connections have come and gone.
+    #[must_use]
+    pub fn connections(mut self, count: usize) -> Self {
+        if let Role::Listen { until, .. } = &mut self.role {
+            *until = Some(count);
+        }
+        self
+    }
+    /// Connections that a listener takes at once; further ones wait in the system's queue.
+    #[must_use]
+    pub fn max_connections(mut self, count: usize) -> Self {
+        if let Role::Listen {
+            max_connections, ..
+        } = &mut self.role
+        {
+            *max_connections = count.max(1);
+        }
+        self
+    }
+    /// Tells the address that a listener is bound to: with port 0 the system chooses.
+    #[must_use]
+    pub fn on_bound(mut self, call: impl Fn(SocketAddr) + Send + Sync + 'static) -> Self {
+        self.bound = Some(Arc::new(call));
+        self
+    }
+
+    fn connection(&self, stream: TcpStream, peer: SocketAddr, io: &Io) -> Result<Conn, Cause> {
+        let mut stream = stream;
+        let readiness = io.watch(&mut stream)?;
+        Ok(Conn {
+            stream,
+            readiness,
+            peer,
+            cutter: Cutter::new(self.framing.clone(), self.max_frame_bytes),
+            buffer: Vec::new(),
+            filled: 0,
+            broken: None,
+        })
+    }
+}
+
+/// Tries all that `address` resolves to with `open`, and tells of the last that failed.
+fn first_of<T>(
+    address: &str,
+    open: impl Fn(SocketAddr) -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    let mut outcome = Err(std::io::Error::other("no such address"));
+    for at in address.to_socket_addrs()? {
+        outcome = open(at);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+fn dial(address: &str) -> std::io::Result<StdStream> {
+    first_of(address, |at| StdStream::connect_timeout(&at, CONNECT_WAIT))
+}
+
+impl Source<Frames> for TcpSource {
+    fn describe(&self) -> String {
+        let verb = if matches!(self.role, Role::Connect) {
+            "connect"
+        } else {
+            "listen"
+        };
+        format!("tcp {verb} {}, {}", self.address, self.framing)
+    }
+    fn open(
+        &self,
+        _: usize,
+        _: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        let named = |error: std::io::Error| {
+            std::io::Error::new(error.kind(), format!("{}: {error}", self.address))
+        };
+        let mut conns = Vec::new();
+        let mut listener = None;
+        if let Role::Connect = self.role {
+            let stream = dial(&self.address).map_err(named)?;
+            stream.set_nonblocking(true)?;
+            let peer = stream.peer_addr()?;
+            conns.push(self.connection(TcpStream::from_std(stream), peer, io)?);
+        } else {
+            let mut socket = first_of(&self.address, TcpListener::bind).map_err(named)?;
+            let readiness = io.watch(&mut socket)?;
+            if let Some(call) = &self.bound {
+                call(socket.local_addr()?);
+            }
+            listener = Some((socket, readiness));
+        }
+        let source = self.clone();
+        Ok(Box::new(TcpPartition {
+            source,
+            io: io.clone(),
+            listener,
+            conns,
+            held: Frames::default(),
+            turn: 0,
+            gone: 0,
+            misread: None,
+            frames: 0,
+            accept_from: 0,
+        }))
+    }
+}
+
+/// One connection that is read.
+struct Conn {
+    stream: TcpStream,
+    readiness: Readiness,
+    peer: SocketAddr,
+    cutter: Cutter,
+    buffer: Vec<u8>,
+    filled: usize,
+    /// Why no more can be read from it.
+    broken: Option<String>,
+}
+
+/// What reading a connection once brought.
+enum ReadOnce {
+    Frames,
+    Nothing,
+    Closed,
+    Fault(String),
+}
+
+impl Conn {
+    /// One read from the socket; whole frames go to `batch`, which takes over the buffer.
+    fn read(&mut self, batch: &mut Frames) -> ReadOnce {
+        if let Some(what) = &self.broken {
+            return ReadOnce::Fault(what.clone());
+        }
+        let want = self.filled + READ_BYTES;
+        if self.buffer.len() < want {
+            self.buffer.resize(want, 0);
+        }
+        match self.stream.read(&mut self.buffer[self.filled..]) {
+            Ok(0) => self.close(batch),
+            Ok(read) => {
+                self.filled += read;
+                self.cut(batch)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.readiness.lower();
+                ReadOnce::Nothing
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => ReadOnce::Nothing,
+            Err(error) => ReadOnce::Fault(self.about(&error)),
+        }
+    }
+
+    fn cut(&mut self, batch: &mut Frames) -> ReadOnce {
+        let offset = self.cutter.offset();
+        if let Err(error) = self
+            .cutter
+            .cut(&self.buffer[..self.filled], 0, &mut batch.spans)
+        {
+            self.broken = Some(self.about(&error));
+        }
+        match (batch.spans.is_empty(), &self.broken) {
+            (false, _) => {
+                // The frames in front of a broken one are good.
+                let used = (self.cutter.offset() - offset) as usize;
+                self.hand_over(batch, used, offset);
+                ReadOnce::Frames
+            }
+            (true, Some(what)) => ReadOnce::Fault(what.clone()),
+            (true, None) => ReadOnce::Nothing,
+        }
+    }
+
+    /// Gives the buffer to `batch` and keeps the bytes behind the last whole frame.
+    fn hand_over(&mut self, batch: &mut Frames, used: usize, offset: u64) {
+        std::mem::swap(&mut batch.data, &mut self.buffer);
+        batch.offset = offset;
+        let tail = &batch.data[used..self.filled];
+        if self.buffer.len() < tail.len() {
+            self.buffer.resize(tail.len() + READ_BYTES, 0);
+        }
+        self.buffer[..tail.len()].copy_from_slice(tail);
+        self.filled = tail.len();
+    }
+
+    /// The other side has closed; a last line without its end still is a frame.
+    fn close(&mut self, batch: &mut Frames) -> ReadOnce {
+        let offset = self.cutter.offset();
+        match self
+            .cutter
+            .finish(&self.buffer[..self.filled], 0, &mut batch.spans)
+        {
+            Ok(()) if batch.spans.is_empty() => ReadOnce::Closed,
+            Ok(()) => {
+                self.hand_over(batch, self.filled, offset);
+                ReadOnce::Frames
+            }
+            Err(error) => ReadOnce::Fault(self.about(&error)),
+        }
+    }
+
+    fn about(&self, error: &dyn std::error::Error) -> String {
+        format!("connection from {} closed: {error}", self.peer)
+    }
+}
+
+struct TcpPartition {
+    source: TcpSource,
+    io: Io,
+    listener: Option<(TcpListener, Readiness)>,
+    conns: Vec<Conn>,
+    /// Frames that were read and are left for the next batches.
+    held: Frames,
+    turn: usize,
+    gone: usize,
+    /// What was wrong with the first connection that broke the framing.
+    misread: Option<String>,
+    frames: u64,
+    /// When to take connections again after one could not be taken; 0 for now.
+    accept_from: u64,
+}
+
+impl TcpPartition {
+    fn accept(&mut self, events: &mut Events<'_>) -> Result<(), Cause> {
+        let Role::Listen {
+            max_connections, ..
+        } = self.source.role
+        else {
+            return Ok(());
+        };
+        let Some((listener, readiness)) = &self.listener else {
+            return Ok(());
+        };
+        if self.accept_from > 0 {
+            if now_ns() < self.accept_from {
+                return Ok(());
+            }
+            self.accept_from = 0;
+        }
+        while readiness.is_up() && self.conns.len() < max_connections {
+            match listener.accept() {
+                Ok((stream, peer)) => {
+                    // Only latency depends on it.
+                    let _ = stream.set_nodelay(true);
+                    self.conns
+                        .push(self.source.connection(stream, peer, &self.io)?);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => readiness.lower(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // For instance too many open files: those who are connected go on.
+                    self.accept_from = now_ns() + ACCEPT_PAUSE_NS;
+                    events.fault(&format!("cannot take a connection: {error}"));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_conn(&mut self, index: usize) {
+        let mut conn = self.conns.swap_remove(index);
+        self.io.forget(&mut conn.stream, &conn.readiness);
+        self.gone += 1;
+    }
+
+    fn over(&self) -> bool {
+        match self.source.role {
+            Role::Connect => self.conns.is_empty(),
+            Role::Listen { until, .. } => {
+                self.conns.is_empty() && until.is_some_and(|until| self.gone >= until)
+            }
+        }
+    }
+}
+
+impl Partition<Frames> for TcpPartition {
+    fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        if self.held.is_empty() {
+            let next = self.read(batch, events)?;
+            if batch.len() > events.limit() {
+                std::mem::swap(batch, &mut self.held);
+            } else {
+                self.frames += batch.len() as u64;
+                return Ok(next);
+            }
+        }
+        *batch = self.held.take_first(events.limit());
+        self.frames += batch.len() as u64;
+        Ok(Next::Batch)
+    }
+    fn next_awake(&self) -> Option<u64> {
+        (self.accept_from > 0).then_some(self.accept_from)
+    }
+    fn position(&self) -> Position {
+        self.frames
+    }
+}
+
+impl TcpPartition {
+    /// One read of a connection that has input.
+    fn read(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        self.accept(events)?;
+        // Each ready connection is read once before any is read again. `tried` counts those in a
+        // row that have nothing; flags are raised by edges, so that none may be passed over.
+        let mut tried = 0;
+        while tried < self.conns.len() {
+            self.turn += 1;
+            if self.turn >= self.conns.len() {
+                self.turn = 0;
+            }
+            let conn = &mut self.conns[self.turn];
+            if !conn.readiness.is_up() {
+                tried += 1;
+                continue;
+            }
+            match conn.read(batch) {
+                ReadOnce::Frames => return Ok(Next::Batch),
+                // Either drained, which lowered the flag, or a piece of a frame: read on.
+                ReadOnce::Nothing => {}
+                ended => {
+                    if let ReadOnce::Fault(what) = ended {
+                        events.fault(&what);
+                        self.misread.get_or_insert(what);
+                    }
+                    // Another takes its place, and one that waits to be taken may come in.
+                    self.drop_conn(self.turn);
+                    self.accept(events)?;
+                    tried = 0;
+                }
+            }
+        }
+        match (&self.misread, self.over()) {
+            (_, false) => Ok(Next::Idle),
+            // Whoever sent has sent something, and it is lost: that is no good end.
+            (Some(first), true) if self.frames == 0 => {
+                let framing = &self.source.framing;
+                Err(format!("no message was understood in framing {framing}: {first}").into())
+            }
+            (_, true) => Ok(Next::End),
+        }
+    }
+}
+
+impl Drop for TcpPartition {
+    fn drop(&mut self) {
+        if let Some((mut listener, readiness)) = self.listener.take() {
+            self.io.forget(&mut listener, &readiness);
+        }
+        for mut conn in self.conns.drain(..) {
+            self.io.forget(&mut conn.stream, &conn.readiness);
+        }
+    }
+}
+
+/// A sink of frames to TCP. See [`send_to`].
+#[derive(Clone, Debug)]
+pub struct TcpSink {
+    address: String,
+    framing: Framing,
+    reconnect: Option<Duration>,
+    connect_timeout: Duration,
+}
+
+/// Connects to `address` and writes frames, `u32` lengths in front unless told otherwise. Each
+/// worker has a connection of its own.
+#[must_use]
+pub fn send_to(address: &str) -> TcpSink {
+    TcpSink {
+        address: address.to_owned(),
+        framing: Framing::U32,
+        reconnect: None,
+        connect_timeout: CONNECT_TIMEOUT,
+    }
+}
+
+impl TcpSink {
+    /// How frames are told apart.
+    #[must_use]
+    pub fn framing(mut self, framing: Framing) -> Self {
+        self.framing = framing;
+        self
+    }
+    /// A lost or refused connection is tried again, with pauses that double from 10 ms to 1 s,
+    /// for as long as `limit`. What was written to the lost connection and not yet read by the
+    /// receiver is lost; a frame is never sent in two halves.
+    #[must_use]
+    pub fn reconnect(mut self, limit: Duration) -> Self {
+        self.reconnect = Some(limit);
+        self
+    }
+    /// How long a run that begins waits for a receiver that is not up yet; 5 s unless told otherwise, not at all with
+    /// zero. An address that means nothing is an error at once.
+    #[must_use]
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+    /// Numbers the messages, so that a receiver can drop what is sent again after a crash: see
+    /// [`numbered`](crate::connectors::numbered).
+    #[must_use]
+    pub fn numbered(self) -> Numbered {
+        Numbered::new(self)
+    }
+
+    pub(crate) fn framing_used(&self) -> &Framing {
+        &self.framing
+    }
+}
+
+impl Sink<Frames> for TcpSink {
+    fn describe(&self) -> String {
+        format!("tcp connect {}, {}", self.address, self.framing)
+    }
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        let mut writer = TcpWriter {
+            sink: self.clone(),
+            control: Arc::clone(control),
+            stream: None,
+            buffer: Vec::new(),
+        };
+        writer.connect(self.connect_timeout)?;
+        Ok(Box::new(writer))
+    }
+}
+
+/// Bytes that are gathered before they are written without being asked to.
+const WRITE_BYTES: usize = 64 << 10;
+/// How long one wait for a slow receiver lasts before the writer looks whether it is to stop.
+const WRITE_WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+/// How long a receiver that has closed, perhaps only its own sending half, may take to refuse the last bytes.
+const REFUSE_WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+/// How long a flow that is asked to stop goes on writing to a receiver that takes nothing.
+const DRAIN_NS: u64 = 4_000_000_000;
+const BACKOFF_FIRST: Duration = Duration::from_millis(10);
+const BACKOFF_LAST: Duration = Duration::from_secs(1);
+
+struct TcpWriter {
+    sink: TcpSink,
+    control: Arc<Control>,
+    stream: Option<StdStream>,
+    /// Whole frames that are not written yet.
+    buffer: Vec<u8>,
+}
+
+/// Whether a receiver may be there later.
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::TimedOut
+    )
+}
+
+impl TcpWriter {
+    /// Connects; a receiver that is not up is tried again for as long as `limit`, and for as long as lost connections are.
+    fn connect(&mut self, limit: Duration) -> Result<(), Cause> {
+        let address = &self.sink.address;
+        let began = now_ns();
+        let until = |limit: Duration| began.saturating_add(limit.as_nanos() as u64);
+        let (lost, absent) = (until(self.sink.reconnect.unwrap_or_default()), until(limit));
+        let mut pause = BACKOFF_FIRST;
+        loop {
+            match dial(address) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_nonblocking(true)?;
+                    self.stream = Some(stream);
+                    return Ok(());
+                }
+                Err(error)
+                    if self.control.stopping()
+                        || now_ns() >= lost && (now_ns() >= absent || !is_absent(&error)) =>
+                {
+                    return Err(format!("cannot connect to {address}: {error}").into());
+                }
+                Err(_) => {
+                    #[expect(clippy::disallowed_methods, reason = "the flow is held up by design")]
+                    self.control.outside(&mut || std::thread::sleep(pause));
+                    pause = (pause * 2).min(BACKOFF_LAST);
+                }
+            }
+        }
+    }
+
+    /// Writes the buffer, however slow the receiver is.
+    fn write_out(&mut self) -> Result<(), Cause> {
+        let mut written = 0;
+        let mut progress = now_ns();
+        while written < self.buffer.len() {
+            let Some(stream) = &mut self.stream else {
+                self.connect(Duration::ZERO)?;
+                continue;
+            };
+            match stream.write(&self.buffer[written..]) {
+                Ok(0) => return Err(self.lost("it takes no more bytes")),
+                Ok(count) => {
+                    written += count;
+                    progress = now_ns();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.wait_writable();
+                    let waited = now_ns() - progress;
+                    if self.control.aborted() || (self.control.stopping() && waited > DRAIN_NS) {
+                        return Err(self.lost("it takes no bytes and the flow is to stop"));
+                    }
+                }
+                Err(error) if self.sink.reconnect.is_some() && !self.control.aborted() => {
+                    tracing::warn!(
+                        address = self.sink.address.as_str(),
+                        "{}: {error}; connecting again",
+                        self.sink.address
+                    );
+                    self.stream = None;
+                    written = self.frame_start(written)?;
+                }
+                Err(error) => return Err(self.lost(&error.to_string())),
+            }
+        }
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Waits a while for the receiver to take more.
+    fn wait_writable(&self) {
+        let Some(stream) = &self.stream else { return };
+        let mut polled = [PollFd::new(stream, PollFlags::OUT)];
+        // An interrupted wait is a short one; what is wrong with the socket the next write says.
+        self.control.outside(&mut || {
+            let _ = poll(&mut polled, Some(&WRITE_WAIT));
+        });
+    }
+
+    /// Raises when the receiver has closed and refuses the last bytes: to write them was no error yet.
+    fn refused(&self, stream: &StdStream) -> Result<(), Cause> {
+        // With reconnection it is said that such bytes are lost.
+        let closed = matches!(stream.peek(&mut [0]), Ok(0));
+        if closed && self.sink.reconnect.is_none() {
+            let mut polled = [PollFd::new(stream, PollFlags::empty())];
+            self.control.outside(&mut || {
+                let _ = poll(&mut polled, Some(&REFUSE_WAIT));
+            });
+            if let Some(error) = stream.take_error()? {
+                return Err(self.lost(&error.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The start of the first frame that was not written whole.
+    fn frame_start(&self, written: usize) -> Result<usize, Cause> {
+        let mut cutter = Cutter::new(self.sink.framing.clone(), usize::MAX >> 1);
+        Ok(cutter.cut(&self.buffer[..written], 0, &mut Vec::new())?)
+    }
+
+    fn lost(&self, why: &str) -> Cause {
+        format!("the receiver {} is gone: {why}", self.sink.address).into()
+    }
+}
+
+impl Writer<Frames> for TcpWriter {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        for frame in batch.iter() {
+            encode(&self.sink.framing, frame, &mut self.buffer)?;
+            if self.buffer.len() >= WRITE_BYTES {
+                self.write_out()?;
+            }
+        }
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        if self.buffer.is_empty() {
+            Ok(())
+        } else {
+            self.write_out()
+        }
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        self.flush()?;
+        if let Some(stream) = self.stream.take() {
+            self.refused(&stream)?;
+            // The receiver may have closed already.
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,5 @@
+//! The description of a flow: its graph, its streams, and the files that it reads and writes.
+
+pub mod graph;
+pub mod overlap;
+pub mod stream;

@@ -1,0 +1,89 @@
+//! Files that one flow would write twice, or read and write.
+//!
+//! A sink makes its file anew: two sinks on one file would overwrite each other, and a sink on a file that the flow reads would
+//! remove the input. Paths are compared when a run begins, by the files that they lead to.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::describe::graph::{Node, NodeId};
+use crate::error::FlowError;
+
+/// A file, directory or journal that a sink writes and nobody else may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The address of the sink: one that several steps end in writes its file once.
+    pub sink: usize,
+}
+
+type Inputs = Arc<dyn Fn() -> Vec<PathBuf> + Send + Sync>;
+type Outputs = Arc<dyn Fn(bool) -> Option<Output> + Send + Sync>;
+
+/// What the sources and sinks of a flow read and write.
+#[derive(Clone, Default)]
+pub(crate) struct Files {
+    pub(crate) inputs: Vec<(NodeId, Inputs)>,
+    pub(crate) outputs: Vec<(NodeId, Outputs)>,
+}
+
+impl Files {
+    /// Finds a file that is written twice, or read and written, in a run with recovery or without.
+    pub(crate) fn check(&self, nodes: &[Node], recovery: bool) -> Result<(), FlowError> {
+        let inputs = self.inputs.iter();
+        let inputs =
+            inputs.flat_map(|(node, of)| of().into_iter().map(|path| (*node, real(&path))));
+        let inputs: Vec<_> = inputs.collect();
+        let mut outputs: Vec<(NodeId, Output)> = Vec::new();
+        for (node, output) in &self.outputs {
+            let Some(Output { path, sink }) = output(recovery) else {
+                continue;
+            };
+            // Devices and pipes take what they are given.
+            if path
+                .metadata()
+                .is_ok_and(|about| !about.is_file() && !about.is_dir())
+            {
+                continue;
+            }
+            let this = Output {
+                path: real(&path),
+                sink,
+            };
+            let name = &nodes[*node].name;
+            let written = outputs.iter();
+            let mut written =
+                written.filter(|(_, other)| other.path == this.path && other.sink != sink);
+            if let Some((other, _)) = written.next() {
+                return Err(FlowError::Usage(format!(
+                    "sinks \"{}\" and \"{name}\" both write {}; merge their streams, or give each a file of its own",
+                    nodes[*other].name,
+                    path.display()
+                )));
+            }
+            if let Some((source, _)) = inputs.iter().find(|(_, input)| *input == this.path) {
+                return Err(FlowError::Usage(format!(
+                    "sink \"{name}\" would overwrite {}, which source \"{}\" reads",
+                    path.display(),
+                    nodes[*source].name
+                )));
+            }
+            outputs.push((*node, this));
+        }
+        Ok(())
+    }
+}
+
+/// The path of a file that may not be there yet, without links and dots where its directory is there.
+fn real(path: &Path) -> PathBuf {
+    let found = path.canonicalize().ok();
+    let found = found.or_else(|| {
+        let parent = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        Some(parent.canonicalize().ok()?.join(path.file_name()?))
+    });
+    found.unwrap_or_else(|| path.to_owned())
+}

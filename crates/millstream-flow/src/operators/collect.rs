@@ -1,0 +1,285 @@
+//! Lists of items: `collect`, by number and by waiting time.
+//!
+//! Invariant: each item is in one list, in the order in which the items came.
+//!
+//! ```
+//! use millstream_flow::{Flow, Options, testing};
+//!
+//! let flow = Flow::new("lists");
+//! let out = testing::Collected::new();
+//! flow.source("numbers", testing::items(0..5)).collect("pairs", 2, None).sink("out", out.sink());
+//! flow.run(Options::default())?;
+//! assert_eq!(out.take(), [vec![0, 1], vec![2, 3], vec![4]]);
+//! # Ok::<(), millstream_flow::FlowError>(())
+//! ```
+
+use std::time::Duration;
+
+use crate::batch::Data;
+use crate::checkpoint::{BoxedCodec, Changes, Codec, Codecs, Restore, StateCodec, pack};
+use crate::describe::graph::Mistake;
+use crate::describe::stream::Stream;
+use crate::error::{Cause, Failure, FlowError};
+use crate::key::{Key, key_of_worker};
+use crate::operators::keyed::KeyedStream;
+use crate::push::{Context, Step};
+use crate::run::control::lock;
+use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
+use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
+
+/// The list of a key that is not given yet.
+pub struct List<V> {
+    values: Vec<V>,
+    /// When it is given as it is; processing time.
+    due: i64,
+}
+
+/// Lists as the logic of a key; `make` makes what comes out of a list.
+pub struct Collecting<V, F> {
+    most: usize,
+    wait: Option<i64>,
+    make: F,
+    types: std::marker::PhantomData<fn(V)>,
+}
+
+impl<V, F> Collecting<V, F> {
+    /// Lists of at most `most` values; `wait` nanoseconds of processing time after its first value a list is
+    /// given as it is.
+    pub fn new(most: usize, wait: Option<i64>, make: F) -> Self {
+        Collecting {
+            most,
+            wait,
+            make,
+            types: std::marker::PhantomData,
+        }
+    }
+
+    fn give<K, O, E>(
+        &self,
+        key: &K,
+        list: &mut List<V>,
+        out: &mut impl Outputs<K, O, V>,
+    ) -> Result<(), E>
+    where
+        F: Fn(Vec<V>) -> Result<O, E>,
+    {
+        list.due = NEVER;
+        if list.values.is_empty() {
+            return Ok(());
+        }
+        let value = (self.make)(std::mem::take(&mut list.values))?;
+        let output = Timed {
+            time: BEFORE_ALL,
+            watermark: BEFORE_ALL,
+            value,
+        };
+        out.result(key, output);
+        Ok(())
+    }
+}
+
+impl<K, V, O, E, F> KeyLogic<K> for Collecting<V, F>
+where
+    V: 'static,
+    O: 'static,
+    E: 'static,
+    F: Fn(Vec<V>) -> Result<O, E> + 'static,
+{
+    type State = List<V>;
+    type In = V;
+    type Out = O;
+    type Error = E;
+
+    fn open(&mut self, _: &K) -> Result<List<V>, E> {
+        let (values, due) = (Vec::new(), NEVER);
+        Ok(List { values, due })
+    }
+
+    fn on_item(
+        &mut self,
+        key: &K,
+        list: &mut List<V>,
+        item: Timed<V>,
+        at: Moment,
+        out: &mut impl Outputs<K, O, V>,
+    ) -> Result<(), E> {
+        if list.values.is_empty()
+            && let Some(wait) = self.wait
+        {
+            list.due = at.processing.saturating_add(wait);
+        }
+        list.values.push(item.value);
+        if list.values.len() >= self.most {
+            self.give(key, list, out)?;
+        }
+        Ok(())
+    }
+
+    fn on_due(
+        &mut self,
+        key: &K,
+        list: &mut List<V>,
+        until: Moment,
+        out: &mut impl Outputs<K, O, V>,
+    ) -> Result<(), E> {
+        if list.due <= until.processing {
+            self.give(key, list, out)?;
+        }
+        Ok(())
+    }
+
+    fn on_end(
+        &mut self,
+        key: &K,
+        list: &mut List<V>,
+        _: Moment,
+        out: &mut impl Outputs<K, O, V>,
+    ) -> Result<(), E> {
+        self.give(key, list, out)
+    }
+
+    fn gives_once(&self) -> bool {
+        true
+    }
+
+    fn next(&self, list: &List<V>) -> Moment {
+        Moment {
+            processing: list.due,
+            ..Moment::NEVER
+        }
+    }
+
+    fn is_empty(&self, list: &List<V>) -> bool {
+        list.values.is_empty()
+    }
+
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<List<V>>, Cause> {
+        Ok(Box::new(ListCodec(codecs.get::<V>()?)))
+    }
+}
+
+/// Writes a list: `[due, values...]`.
+struct ListCodec<V>(Codec<V>);
+
+impl<V> StateCodec<List<V>> for ListCodec<V> {
+    fn save(&self, list: &List<V>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(1 + list.values.len(), out);
+        pack::integer(list.due, out);
+        let mut values = list.values.iter();
+        values.try_for_each(|value| self.0.save(value, out))
+    }
+    fn load(&self, from: &mut &[u8]) -> Result<List<V>, Cause> {
+        let members = 1..pack::take_list(from)?;
+        let due = pack::take_integer(from)?;
+        let values = members.map(|_| self.0.load(from));
+        let values = values.collect::<Result<_, Cause>>()?;
+        Ok(List { values, due })
+    }
+}
+
+/// Makes a list of a list.
+type AsItIs<V> = fn(Vec<V>) -> Result<Vec<V>, Cause>;
+
+impl<K: Key, V: Data> KeyedStream<K, V> {
+    /// Lists of at most `most` values of a key.
+    ///
+    /// After `wait` of processing time since its first value a list is given as it is; without, it waits
+    /// until it is full or the input has ended.
+    #[must_use]
+    pub fn collect(
+        &self,
+        name: &str,
+        most: usize,
+        wait: Option<Duration>,
+    ) -> KeyedStream<K, Vec<V>> {
+        if most == 0 {
+            self.mistake(Mistake::Usage("a list holds 1 item or more"));
+        }
+        let called = name.to_owned();
+        self.keep("collect", name, move || {
+            KeyedStep::new(&called, true, collecting(most, wait))
+        })
+    }
+}
+
+fn collecting<V>(most: usize, wait: Option<Duration>) -> Collecting<V, AsItIs<V>> {
+    Collecting::new(most, wait.map(nanos), Ok)
+}
+
+impl<V: Data> Stream<V> {
+    /// Lists of at most `most` items, on each worker its own; otherwise as
+    /// [of keyed streams](KeyedStream::collect).
+    #[must_use]
+    pub fn collect(&self, name: &str, most: usize, wait: Option<Duration>) -> Stream<Vec<V>> {
+        let mut graph = lock(&self.graph);
+        graph.demand_name("collect", name);
+        if most == 0 {
+            graph.mistake(Mistake::Usage("a list holds 1 item or more"));
+        }
+        drop(graph);
+        let called = name.to_owned();
+        self.step("collect", name, move |making| {
+            Ok(ByWorker {
+                key: key_of_worker(making.worker),
+                step: KeyedStep::new(&called, true, collecting(most, wait)),
+                keyed: Vec::new(),
+                lists: Vec::new(),
+            })
+        })
+    }
+}
+
+/// The lists of a stream without keys: those of one key of this worker.
+struct ByWorker<V, S> {
+    key: u64,
+    step: S,
+    keyed: Vec<(u64, V)>,
+    lists: Vec<(u64, Vec<V>)>,
+}
+
+impl<V, S> ByWorker<V, S> {
+    fn give(&mut self, output: &mut Vec<Vec<V>>) {
+        output.extend(self.lists.drain(..).map(|(_, list)| list));
+    }
+}
+
+impl<V: Data, S: Step<Vec<(u64, V)>, Vec<(u64, Vec<V>)>>> Step<Vec<V>, Vec<Vec<V>>>
+    for ByWorker<V, S>
+{
+    fn apply(
+        &mut self,
+        input: &mut Vec<V>,
+        output: &mut Vec<Vec<V>>,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        self.keyed
+            .extend(input.drain(..).map(|value| (self.key, value)));
+        self.step.apply(&mut self.keyed, &mut self.lists, cx)?;
+        self.give(output);
+        Ok(())
+    }
+    fn keeps_time(&self) -> bool {
+        true
+    }
+    fn tick(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
+        self.step.tick(&mut self.lists, cx)?;
+        self.give(output);
+        Ok(())
+    }
+    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
+        self.step.save(changes, cx)
+    }
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        self.step.restore(from)
+    }
+    fn settle(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
+        self.step.settle(&mut self.lists, cx)?;
+        self.give(output);
+        Ok(())
+    }
+    fn end(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
+        self.step.end(&mut self.lists, cx)?;
+        self.give(output);
+        Ok(())
+    }
+}

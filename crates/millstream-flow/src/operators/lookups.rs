@@ -1,0 +1,301 @@
+//! `enrich_cached`: each item with the answer to a question, of which the last ones are kept.
+//!
+//! Invariant: an answer serves for `ttl` from when it was given; one that was asked for again in vain serves for `stale`
+//! longer. No more than `size` answers are kept, those used longest ago go first. Each worker has its own, and nothing of
+//! them is saved.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::batch::Data;
+use crate::clock::{Clock, WallClock};
+use crate::describe::stream::Stream;
+use crate::error::{Cause, Failure, FlowError};
+use crate::key::Key;
+use crate::operators::keyed::KeyedStream;
+use crate::operators::verbs::Fallible;
+use crate::policy::{OnError, Policy};
+use crate::push::Context;
+use crate::time::{NEVER, nanos};
+
+/// How answers are kept, and what becomes of items without one.
+#[derive(Clone)]
+pub struct Lookups {
+    ttl: i64,
+    size: usize,
+    stale: i64,
+    retry: i64,
+    clock: Arc<dyn Clock>,
+    on_error: OnError,
+}
+
+impl Default for Lookups {
+    /// 10,000 answers on each worker, kept for good.
+    fn default() -> Self {
+        Lookups {
+            ttl: NEVER,
+            size: 10_000,
+            stale: 0,
+            retry: nanos(Duration::from_secs(1)),
+            clock: Arc::new(WallClock::default()),
+            on_error: OnError::Fail,
+        }
+    }
+}
+
+impl Lookups {
+    /// How long an answer serves.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = nanos(ttl);
+        self
+    }
+    /// How many answers each worker keeps, at least 1; the one used longest ago goes first.
+    #[must_use]
+    pub fn size(mut self, size: usize) -> Self {
+        self.size = size.max(1);
+        self
+    }
+    /// How long an answer serves beyond its `ttl` while no other can be had. Then the item fails.
+    #[must_use]
+    pub fn stale(mut self, stale: Duration) -> Self {
+        self.stale = nanos(stale);
+        self
+    }
+    /// How long after a failure it is asked again for an answer that serves meanwhile: a second unless told otherwise.
+    #[must_use]
+    pub fn retry(mut self, retry: Duration) -> Self {
+        self.retry = nanos(retry);
+        self
+    }
+    /// The clock by which answers grow old, for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+    /// What becomes of an item without an answer. The flow fails unless told otherwise.
+    #[must_use]
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.on_error = on_error;
+        self
+    }
+}
+
+/// An answer.
+struct Known<A> {
+    answer: A,
+    given: i64,
+    /// From when on it is asked for again.
+    until: i64,
+    /// When it was used last, by number.
+    used: u64,
+}
+
+/// The last answers on one worker.
+struct Cache<Q, A> {
+    how: Lookups,
+    known: HashMap<Q, Known<A>>,
+    /// The questions in the order in which their answers were used.
+    order: BTreeMap<u64, Q>,
+    uses: u64,
+}
+
+impl<Q: Hash + Eq + Clone, A: Clone> Cache<Q, A> {
+    fn new(how: Lookups) -> Self {
+        Cache {
+            how,
+            known: HashMap::new(),
+            order: BTreeMap::new(),
+            uses: 0,
+        }
+    }
+
+    fn answer<E>(&mut self, question: Q, ask: impl FnOnce(&Q) -> Result<A, E>) -> Result<A, E> {
+        let now = self.how.clock.time_ns();
+        let serves = |known: &&Known<A>| now < known.until;
+        if let Some(answer) = self
+            .known
+            .get(&question)
+            .filter(serves)
+            .map(|known| known.answer.clone())
+        {
+            self.touch(&question);
+            return Ok(answer);
+        }
+        match ask(&question) {
+            Ok(answer) => {
+                let until = now.saturating_add(self.how.ttl);
+                self.keep(
+                    question,
+                    Known {
+                        answer: answer.clone(),
+                        given: now,
+                        until,
+                        used: 0,
+                    },
+                );
+                Ok(answer)
+            }
+            Err(error) => self.stale(&question, now).ok_or(error),
+        }
+    }
+
+    /// An answer that serves beyond its time, as there is no other; one that no longer does is forgotten.
+    fn stale(&mut self, question: &Q, now: i64) -> Option<A> {
+        let known = self.known.get_mut(question)?;
+        let ends = known
+            .given
+            .saturating_add(self.how.ttl)
+            .saturating_add(self.how.stale);
+        if now >= ends {
+            let known = self.known.remove(question)?;
+            self.order.remove(&known.used);
+            return None;
+        }
+        known.until = now.saturating_add(self.how.retry);
+        let answer = known.answer.clone();
+        self.touch(question);
+        Some(answer)
+    }
+
+    fn touch(&mut self, question: &Q) {
+        self.uses += 1;
+        if let Some(known) = self.known.get_mut(question) {
+            self.order.remove(&known.used);
+            known.used = self.uses;
+            self.order.insert(self.uses, question.clone());
+        }
+    }
+
+    fn keep(&mut self, question: Q, known: Known<A>) {
+        if let Some(before) = self.known.insert(question.clone(), known) {
+            self.order.remove(&before.used);
+        }
+        self.touch(&question);
+        if self.known.len() > self.how.size
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+/// What becomes of an item without an answer.
+type Settle<T> = fn(&mut Policy, &T, Cause, &mut Context) -> Result<(), Failure>;
+
+/// Adds the step: `question` is asked of each item, and `give` makes an output of item and answer.
+fn answered<T: Data, Q, A, E, O: Data>(
+    stream: &Stream<T>,
+    name: &str,
+    lookups: Lookups,
+    question: impl Fn(&T) -> Q + Send + Sync + 'static,
+    f: impl Fn(&Q) -> Result<A, E> + Send + Sync + 'static,
+    settle: Settle<T>,
+    give: fn(T, A) -> O,
+) -> Stream<O>
+where
+    Q: Hash + Eq + Clone + 'static,
+    A: Data,
+    E: Into<Cause>,
+{
+    let (both, on_error) = (Arc::new((question, f)), lookups.on_error.clone());
+    let made = stream.step(
+        "enrich_cached",
+        name,
+        move |making| -> Result<_, FlowError> {
+            let both = Arc::clone(&both);
+            let mut cache = Cache::new(lookups.clone());
+            let work = move |input: &mut Vec<T>,
+                             output: &mut Vec<O>,
+                             policy: &mut Policy,
+                             cx: &mut Context| {
+                for item in input.drain(..) {
+                    match cache.answer((both.0)(&item), &both.1) {
+                        Ok(answer) => output.push(give(item, answer)),
+                        Err(error) => settle(policy, &item, error.into(), cx)?,
+                    }
+                }
+                Ok(())
+            };
+            Ok(Fallible {
+                work,
+                policy: making.policy(&lookups.on_error)?,
+            })
+        },
+    );
+    made.settles_by(&on_error)
+}
+
+impl<T: Data + Debug> Stream<T> {
+    /// Pairs each item with the answer of `f` to the question that `key` makes of it. Answers are kept as `lookups` says: `f` is
+    /// called once for many items with one question. It is called on the thread of the worker, which waits for it.
+    ///
+    /// ```
+    /// use millstream_flow::lookups::Lookups;
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("prices"), testing::Collected::new());
+    /// let price = |symbol: &&str| Ok::<_, String>(symbol.len() as u32);
+    /// flow.source("orders", testing::items([("tea", 2), ("rum", 1), ("tea", 5)]))
+    ///     .enrich_cached("price", Lookups::default(), |order| order.0, price)
+    ///     .map(|(order, price)| (order.0, order.1 * price))
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("tea", 6), ("rum", 3), ("tea", 15)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    pub fn enrich_cached<Q, A, E>(
+        &self,
+        name: &str,
+        lookups: Lookups,
+        key: impl Fn(&T) -> Q + Send + Sync + 'static,
+        f: impl Fn(&Q) -> Result<A, E> + Send + Sync + 'static,
+    ) -> Stream<(T, A)>
+    where
+        Q: Hash + Eq + Clone + 'static,
+        A: Data,
+        E: Into<Cause>,
+    {
+        let settle = |policy: &mut Policy, item: &T, error: Cause, cx: &mut Context| {
+            policy.settle_item(None, item, error, cx)
+        };
+        answered(self, name, lookups, key, f, settle, |item, answer| {
+            (item, answer)
+        })
+    }
+}
+
+impl<K: Key, V: Data + Debug> KeyedStream<K, V> {
+    /// As [of streams without keys](Stream::enrich_cached); the question is made of the value.
+    pub fn enrich_cached<Q, A, E>(
+        &self,
+        name: &str,
+        lookups: Lookups,
+        key: impl Fn(&V) -> Q + Send + Sync + 'static,
+        f: impl Fn(&Q) -> Result<A, E> + Send + Sync + 'static,
+    ) -> KeyedStream<K, (V, A)>
+    where
+        Q: Hash + Eq + Clone + 'static,
+        A: Data,
+        E: Into<Cause>,
+    {
+        let settle = |policy: &mut Policy, item: &(K, V), error: Cause, cx: &mut Context| {
+            policy.settle_item(Some(&item.0), &item.1, error, cx)
+        };
+        let question = move |item: &(K, V)| key(&item.1);
+        let give = |(key, value), answer| (key, (value, answer));
+        self.with(answered(
+            &self.joined(),
+            name,
+            lookups,
+            question,
+            f,
+            settle,
+            give,
+        ))
+    }
+}

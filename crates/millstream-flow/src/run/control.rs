@@ -1,0 +1,518 @@
+//! What the workers of one run share: stopping, failing, waking, and how much is on its way.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use mio::Waker;
+
+use crate::clock::now_ns;
+use crate::error::FlowError;
+use crate::run::Around;
+use crate::run::metrics::StepMetrics;
+use crate::run::pace::Slow;
+use crate::testing::rehearsal::Rehearsal;
+
+const ENDING: u8 = Phase::Ending as u8;
+const SUSPENDED: u8 = Phase::Suspended as u8;
+
+const RUNNING: u8 = 0;
+const DRAINING: u8 = 1;
+const ABORTED: u8 = 2;
+const ABANDONED: u8 = 3;
+
+/// What may be on its way to one worker before sources hold back: so many items in full batches.
+const IN_FLIGHT_MAX: u64 = 1 << 16;
+/// The low bits of what is on its way are its weight, the high bits its items.
+const WEIGHT_BITS: u32 = 32;
+/// For how long a worker counts as slow that has not said so again.
+const SLOW_NS: u64 = 2_000_000_000;
+/// A batch counts for so many items at least. Few items are few because they are large: a read of
+/// 64 KiB holds them, so that this bounds the bytes on their way too.
+pub(crate) const BATCH_WEIGHT: usize = 256;
+
+/// A lock whose poisoning does not matter: each value behind it is whole at every moment.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One worker, as the others see it.
+struct Peer {
+    waker: OnceLock<Arc<Waker>>,
+    sleeping: AtomicBool,
+    /// What is on its way to it: the sum of weights and, above them, that of items.
+    in_flight: AtomicU64,
+    /// So many items may be on their way to it, as long as it is slow. One until it has handled some.
+    in_flight_items_max: AtomicUsize,
+    /// So many items fit into a turn of it, if it was slow at [`slow_at_ns`](Self::slow_at_ns).
+    turn_items: AtomicUsize,
+    slow_at_ns: AtomicU64,
+    /// How often something was sent to it.
+    deliveries: AtomicU64,
+    snapshot: Mutex<Vec<StepMetrics>>,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Peer {
+            waker: OnceLock::new(),
+            sleeping: AtomicBool::new(false),
+            in_flight: AtomicU64::new(0),
+            in_flight_items_max: AtomicUsize::new(1),
+            turn_items: AtomicUsize::new(usize::MAX),
+            slow_at_ns: AtomicU64::new(0),
+            deliveries: AtomicU64::new(0),
+            snapshot: Mutex::default(),
+        }
+    }
+}
+
+/// What counts for a packet of so many items: its weight and its items.
+fn load(items: usize) -> u64 {
+    (items as u64) << WEIGHT_BITS | items.max(BATCH_WEIGHT) as u64
+}
+
+/// The weight and the items of such a sum.
+fn parts(load: u64) -> (u64, usize) {
+    (
+        load & ((1 << WEIGHT_BITS) - 1),
+        (load >> WEIGHT_BITS) as usize,
+    )
+}
+
+/// Shared by the workers and by whoever started them.
+pub struct Control {
+    state: AtomicU8,
+    failure: Mutex<Option<FlowError>>,
+    peers: Vec<Peer>,
+    built: AtomicUsize,
+    ended: Mutex<usize>,
+    all_ended: Condvar,
+    release: Option<Around>,
+    /// The epoch that sources are in; it stays 0 without recovery.
+    epoch: AtomicU64,
+    phase: AtomicU8,
+    /// Sources with input left, of all workers; counted with recovery only.
+    live_sources: AtomicUsize,
+    /// Items that sources have read and not handed on, because they were more than fit into a turn.
+    held: AtomicUsize,
+    /// Raised when sources should look at the above.
+    bell: AtomicU64,
+    rehearsal: Option<Arc<Rehearsal>>,
+    /// Whether the run has a state directory.
+    keeps_state: AtomicBool,
+    /// The steps of which it was said that items were late.
+    late: Mutex<Vec<usize>>,
+    /// The epoch of what the flow gives at its end; `u64::MAX` until that is known. Only with a state directory.
+    last_epoch: AtomicU64,
+    /// Whether a source has read anything in this run.
+    has_input: AtomicBool,
+}
+
+/// What has been handled of what was on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Relief(u64);
+
+impl Relief {
+    /// A packet, or the part of one, of which so many items were left and so many are left now.
+    pub(crate) fn of(before: usize, left: usize) -> Self {
+        Relief(match left {
+            0 => load(before),
+            left => load(before) - load(left),
+        })
+    }
+
+    pub(crate) fn is_nothing(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn add(&mut self, other: Relief) {
+        self.0 += other.0;
+    }
+}
+
+/// How far a run with recovery has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// There is input, or may be.
+    Running,
+    /// All sources have ended: steps give what they give at the end.
+    Ending,
+    /// The run was stopped before: it goes on with the next start, and nothing ends.
+    Suspended,
+}
+
+impl Control {
+    pub(crate) fn new(workers: usize, release: Option<Around>) -> Self {
+        Control {
+            state: AtomicU8::new(RUNNING),
+            failure: Mutex::new(None),
+            peers: (0..workers).map(|_| Peer::default()).collect(),
+            built: AtomicUsize::new(0),
+            ended: Mutex::new(0),
+            all_ended: Condvar::new(),
+            release,
+            epoch: AtomicU64::new(0),
+            phase: AtomicU8::new(Phase::Running as u8),
+            live_sources: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+            bell: AtomicU64::new(0),
+            rehearsal: None,
+            keeps_state: AtomicBool::new(false),
+            late: Mutex::default(),
+            last_epoch: AtomicU64::new(u64::MAX),
+            has_input: AtomicBool::new(false),
+        }
+    }
+
+    /// A run in which others stand in for sources and sinks.
+    pub(crate) fn rehearsing(self, rehearsal: Option<Arc<Rehearsal>>) -> Self {
+        Control { rehearsal, ..self }
+    }
+
+    /// Whether these are the first late items of a step in this run, of all workers. They never are in a rehearsal.
+    pub(crate) fn first_late(&self, step: usize) -> bool {
+        let mut said = lock(&self.late);
+        if self.rehearsal.is_some() || said.contains(&step) {
+            return false;
+        }
+        said.push(step);
+        true
+    }
+
+    /// What stands in for sources and sinks, if the run is a rehearsal.
+    #[must_use]
+    pub fn rehearsal(&self) -> Option<&Rehearsal> {
+        self.rehearsal.as_deref()
+    }
+
+    /// Runs `wait`, which may take long, without what the run holds during a step: a writer that
+    /// waits for its receiver must not keep the interpreter of a Python flow.
+    pub fn outside(&self, wait: &mut dyn FnMut()) {
+        match &self.release {
+            Some(release) => release(wait),
+            None => wait(),
+        }
+    }
+
+    /// Whether the run commits epochs to a state directory.
+    #[must_use]
+    pub fn keeps_state(&self) -> bool {
+        self.keeps_state.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn keep_state(&self) {
+        self.keeps_state.store(true, Ordering::Relaxed);
+    }
+
+    /// The epoch that sources are to be in.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Begins the next epoch.
+    pub(crate) fn raise_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.ring();
+    }
+
+    pub(crate) fn ring(&self) {
+        self.bell.fetch_add(1, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// A number that changes when sources should look about themselves.
+    pub(crate) fn bell(&self) -> u64 {
+        self.bell.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::SeqCst) {
+            ENDING => Phase::Ending,
+            SUSPENDED => Phase::Suspended,
+            _ => Phase::Running,
+        }
+    }
+
+    /// Whether what the flow gives at its end is wanted: the first word counts.
+    fn enter(&self, phase: Phase) {
+        let running = Phase::Running as u8;
+        let (order, fails) = (Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self
+            .phase
+            .compare_exchange(running, phase as u8, order, fails);
+    }
+
+    pub(crate) fn source_begins(&self) {
+        self.live_sources.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn source_ends(&self) {
+        self.live_sources.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// True when there is no input left and the flow goes on as if there were.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.phase() == Phase::Running && self.live_sources.load(Ordering::SeqCst) == 0
+    }
+
+    /// Ends the flow at once, in a run that saves nothing.
+    pub(crate) fn end(&self) {
+        self.enter(Phase::Ending);
+        self.ring();
+    }
+
+    /// Ends the flow behind the current epoch: what it gives at its end belongs to the next one. Called by the thread
+    /// that raises epochs, while no epoch is under way.
+    pub(crate) fn end_after_epoch(&self) {
+        self.last_epoch.store(self.epoch() + 1, Ordering::SeqCst);
+        self.enter(Phase::Ending);
+        self.raise_epoch();
+    }
+
+    /// Ends the run, and not the flow: nothing is given at an end.
+    pub(crate) fn suspend(&self) {
+        self.enter(Phase::Suspended);
+        self.ring();
+    }
+
+    /// Whether `epoch` is the last before what the flow gives at its end.
+    pub(crate) fn settles(&self, epoch: u64) -> bool {
+        self.phase() == Phase::Ending
+            && self.last_epoch.load(Ordering::SeqCst) == epoch.saturating_add(1)
+    }
+
+    /// Whether an operator that is in `epoch` may end now. At its end a flow has an epoch for what was read, and one
+    /// more for what it gives at the end.
+    pub(crate) fn ends_in(&self, epoch: u64) -> bool {
+        match self.phase() {
+            Phase::Running => false,
+            Phase::Suspended => true,
+            Phase::Ending => !self.keeps_state() || self.last_epoch.load(Ordering::SeqCst) <= epoch,
+        }
+    }
+
+    /// A source has read something.
+    pub(crate) fn note_input(&self) {
+        self.has_input.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has_input(&self) -> bool {
+        self.has_input.load(Ordering::SeqCst)
+    }
+
+    /// Asks the sources to end; what has been read is processed and flushed.
+    pub fn stop(&self) {
+        self.enter(Phase::Suspended);
+        self.bell.fetch_add(1, Ordering::SeqCst);
+        let _ = self
+            .state
+            .compare_exchange(RUNNING, DRAINING, Ordering::SeqCst, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// True once the flow has been asked to stop, or has failed.
+    #[must_use]
+    pub fn stopping(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != RUNNING
+    }
+
+    /// True once the flow has failed, or was [abandoned](Self::abandon).
+    #[must_use]
+    pub fn aborted(&self) -> bool {
+        self.state.load(Ordering::Relaxed) >= ABORTED
+    }
+
+    /// True once the flow was [abandoned](Self::abandon).
+    #[must_use]
+    pub fn abandoned(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == ABANDONED
+    }
+
+    /// Ends the run without waiting for what is in its steps: each worker finishes the item in hand. Nothing more is
+    /// committed; with a state directory the next start takes up what was not.
+    pub fn abandon(&self) {
+        self.enter(Phase::Suspended);
+        let (order, fails) = (Ordering::SeqCst, Ordering::SeqCst);
+        for from in [RUNNING, DRAINING] {
+            let _ = self.state.compare_exchange(from, ABANDONED, order, fails);
+        }
+        self.bell.fetch_add(1, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// Items that are on their way between operators, or read and not handed on.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        let peers = self.peers.iter();
+        let sent: usize = peers
+            .map(|peer| parts(peer.in_flight.load(Ordering::SeqCst)).1)
+            .sum();
+        sent + self.held.load(Ordering::SeqCst)
+    }
+
+    /// A source holds so many items more, and so many less.
+    pub(crate) fn hold(&self, more: usize, less: usize) {
+        self.held.fetch_add(more, Ordering::SeqCst);
+        self.held.fetch_sub(less, Ordering::SeqCst);
+    }
+
+    /// Ends the run at once; the first failure is the one that is reported.
+    pub(crate) fn fail(&self, error: FlowError) {
+        // What fails because nobody waits for it any more is no failure.
+        if !self.abandoned() {
+            lock(&self.failure).get_or_insert(error);
+            self.state.store(ABORTED, Ordering::SeqCst);
+        }
+        self.wake_all();
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<FlowError> {
+        lock(&self.failure).take()
+    }
+
+    pub(crate) fn set_waker(&self, worker: usize, waker: Arc<Waker>) {
+        let _ = self.peers[worker].waker.set(waker);
+    }
+
+    fn wake_all(&self) {
+        for peer in &self.peers {
+            if let Some(waker) = peer.waker.get() {
+                // A waker fails only when its poller is gone, and with it the need to wake it.
+                let _ = waker.wake();
+            }
+        }
+    }
+
+    /// One more worker has opened all its connectors.
+    pub(crate) fn worker_built(&self) {
+        if self.built.fetch_add(1, Ordering::SeqCst) + 1 == self.peers.len() {
+            self.wake_all();
+        }
+    }
+
+    /// True once every worker has opened its connectors, or one could not.
+    pub(crate) fn all_built(&self) -> bool {
+        self.built.load(Ordering::SeqCst) == self.peers.len() || self.aborted()
+    }
+
+    /// Wakes the workers that sleep, after `worker` may have sent them something.
+    pub(crate) fn wake_sleepers(&self, worker: usize) {
+        for (index, peer) in self.peers.iter().enumerate() {
+            if index != worker
+                && peer.sleeping.swap(false, Ordering::SeqCst)
+                && let Some(waker) = peer.waker.get()
+            {
+                let _ = waker.wake();
+            }
+        }
+    }
+
+    pub(crate) fn set_sleeping(&self, worker: usize, sleeping: bool) {
+        self.peers[worker]
+            .sleeping
+            .store(sleeping, Ordering::SeqCst);
+    }
+
+    pub(crate) fn sent(&self, to: usize, items: usize) {
+        let peer = &self.peers[to];
+        peer.deliveries.fetch_add(1, Ordering::SeqCst);
+        peer.in_flight.fetch_add(load(items), Ordering::SeqCst);
+    }
+
+    pub(crate) fn handled(&self, worker: usize, items: usize) {
+        self.relieve(worker, Relief::of(items, 0));
+    }
+
+    /// What counted for so much has been processed and flushed.
+    pub(crate) fn relieve(&self, worker: usize, relief: Relief) {
+        self.peers[worker]
+            .in_flight
+            .fetch_sub(relief.0, Ordering::SeqCst);
+    }
+
+    /// True when some worker has so much before it that sources should hold back.
+    pub(crate) fn congested(&self) -> bool {
+        self.peers.iter().any(|peer| {
+            let (weight, items) = parts(peer.in_flight.load(Ordering::Relaxed));
+            weight > IN_FLIGHT_MAX || items > peer.in_flight_items_max.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Says what a worker can take, that has handled what was sent to it.
+    pub(crate) fn set_slow(&self, worker: usize, slow: Option<Slow>) {
+        let peer = &self.peers[worker];
+        let no_limit = Slow {
+            turn: usize::MAX,
+            in_flight: usize::MAX,
+        };
+        let limits = slow.unwrap_or(no_limit);
+        peer.turn_items.store(limits.turn, Ordering::Relaxed);
+        peer.slow_at_ns.store(now_ns(), Ordering::Relaxed);
+        peer.in_flight_items_max
+            .store(limits.in_flight, Ordering::Relaxed);
+    }
+
+    /// How many items at once any worker can take.
+    pub(crate) fn turn_items(&self) -> usize {
+        let peers = self.peers.iter();
+        let slow = peers.filter_map(|peer| {
+            let items = peer.turn_items.load(Ordering::Relaxed);
+            let recent = || {
+                now_ns()
+                    < peer
+                        .slow_at_ns
+                        .load(Ordering::Relaxed)
+                        .saturating_add(SLOW_NS)
+            };
+            (items != usize::MAX && recent()).then_some(items)
+        });
+        slow.min().unwrap_or(usize::MAX)
+    }
+
+    /// True when nothing is on its way between operators. What one worker passes on to another while we look is seen as a
+    /// delivery.
+    pub(crate) fn quiet(&self) -> bool {
+        let deliveries = || -> u64 {
+            let peers = self.peers.iter();
+            peers
+                .map(|peer| peer.deliveries.load(Ordering::SeqCst))
+                .sum()
+        };
+        let before = deliveries();
+        let mut peers = self.peers.iter();
+        peers.all(|peer| peer.in_flight.load(Ordering::SeqCst) == 0) && deliveries() == before
+    }
+
+    pub(crate) fn publish(&self, worker: usize, metrics: &[StepMetrics]) {
+        *lock(&self.peers[worker].snapshot) = metrics.to_vec();
+    }
+
+    pub(crate) fn snapshots(&self) -> Vec<Vec<StepMetrics>> {
+        self.peers
+            .iter()
+            .map(|peer| lock(&peer.snapshot).clone())
+            .collect()
+    }
+
+    pub(crate) fn worker_ended(&self) {
+        *lock(&self.ended) += 1;
+        self.all_ended.notify_all();
+    }
+
+    /// True once all workers have ended; waits for that `limit` at most.
+    #[must_use]
+    pub fn ended_within(&self, limit: Duration) -> bool {
+        self.wait_ended(limit)
+    }
+
+    /// Waits until every worker has ended, `limit` at most; true when they have.
+    pub(crate) fn wait_ended(&self, limit: Duration) -> bool {
+        let all = self.peers.len();
+        let (ended, _) = self
+            .all_ended
+            .wait_timeout_while(lock(&self.ended), limit, |ended| *ended < all)
+            .unwrap_or_else(PoisonError::into_inner);
+        *ended == all
+    }
+}

@@ -1,0 +1,491 @@
+//! Reading sources: a source's partitions on one worker, and the chain they feed.
+//!
+//! With recovery a source is where an epoch ends first: it notes its positions, and what it reads next
+//! belongs to the next epoch.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::scheduling::Activator;
+
+use crate::batch::Batch;
+use crate::checkpoint::Standing;
+use crate::clock::now_ns;
+use crate::describe::graph::{Node, NodeId, Outlet, Root, open_error};
+use crate::describe::stream::Making;
+use crate::error::{Cause, Failure, FlowError};
+use crate::policy::Policy;
+use crate::push::{Context, Push};
+use crate::run::letters::Letters;
+use crate::run::pace::Pace;
+use crate::run::poller::Io;
+use crate::run::segment::{
+    Capabilities, Epoch, Feed, WorkerBuild, end_epoch, finish, report, rest, segment, tick, turn,
+};
+use crate::source::{Events, Next, Partition, Source};
+
+/// The root of a source.
+pub(crate) fn source_root<B: Batch>(
+    node: NodeId,
+    source: Arc<dyn Source<B>>,
+    outlet: Outlet<B>,
+) -> Root {
+    Arc::new(move |build| {
+        let this = build.nodes[node].clone();
+        let builder = OperatorBuilder::new(this.name.clone(), build.scope);
+        let activator = build.scope.activator_for(builder.operator_info().address);
+        let io = build.poller.io(
+            build.scope.activator_for(builder.operator_info().address),
+            (build.worker, build.workers),
+        );
+        let (opened, feeding) = open(build, node, &source, &io);
+        let lockstep = build.context.borrow().lockstep();
+        let unbounded = build.context.borrow().unbounded();
+        let feed = feed(feeding, opened.as_ref().ok());
+        let ((partitions, policy, letters), made) = segment(build, builder, &outlet, feed, opened)?;
+        let (builder, capabilities) = (made.builder, made.capabilities);
+        build
+            .sources
+            .borrow_mut()
+            .push(build.scope.activator_for(builder.operator_info().address));
+        let mut reader = Reader {
+            node,
+            partitions,
+            next: 0,
+            chain: made.chain,
+            batch: B::default(),
+            held: None,
+            pace: Pace::new(1, unbounded),
+            batch_size_max: source.batch_size_max().unwrap_or(usize::MAX).max(1),
+            began_ns: 0,
+            items: 0,
+            activator,
+            alarm: Rc::clone(&build.alarm),
+            deadline: made.deadline,
+            ended: false,
+            lockstep,
+            has_read: false,
+            noted: false,
+            epoch: 0,
+            closed: Vec::new(),
+            capabilities: Rc::clone(&capabilities),
+            policy,
+            letters,
+        };
+        let context = Rc::clone(&build.context);
+        let hold = build.hold.clone();
+        builder.build_reschedule(move |initial| {
+            *capabilities.borrow_mut() = initial;
+            move |_| {
+                turn(hold.as_ref(), || {
+                    let cx = &mut *context.borrow_mut();
+                    if reader.ended || cx.control.aborted() {
+                        return false;
+                    }
+                    let outcome = reader.turn(cx);
+                    rest(reader.deadline.as_ref(), reader.ended, cx);
+                    if outcome.is_err() || reader.ended {
+                        capabilities.borrow_mut().clear();
+                    }
+                    report(outcome, cx);
+                    !reader.ended
+                })
+            }
+        });
+        Ok(())
+    })
+}
+
+/// What a source gives to its chain on this worker.
+fn feed<B>(workers: usize, opened: Option<&Opened<B>>) -> Feed {
+    let opened = opened.into_iter().flat_map(|(partitions, ..)| partitions);
+    let partitions = opened.map(|open| (open.index, open.name.clone()));
+    Feed {
+        workers,
+        partitions: partitions.collect(),
+    }
+}
+
+/// The partitions of a source on a worker, and what becomes of its bad input.
+type Opened<B> = (Vec<Open<B>>, Policy, Letters);
+
+/// Opens a source, or what stands in for it in a rehearsal.
+fn open<B: Batch>(
+    build: &WorkerBuild<'_, '_>,
+    node: NodeId,
+    source: &Arc<dyn Source<B>>,
+    io: &Io,
+) -> (Result<Opened<B>, FlowError>, usize) {
+    let this = &build.nodes[node];
+    let control = Arc::clone(&build.context.borrow().control);
+    let instead = match control.rehearsal() {
+        Some(rehearsal) => rehearsal.source_for(this, source),
+        None => Ok(None),
+    };
+    let source = match instead {
+        Ok(instead) => instead.unwrap_or_else(|| Arc::clone(source)),
+        Err(error) => return (Err(error), 0),
+    };
+    let (opened, feeding) = open_partitions(build, this, &*source, io);
+    let opened = opened.map_err(|cause| open_error(this, cause));
+    let making = Making::of(node, build.nodes, &build.context.borrow());
+    let opened = opened.and_then(|partitions| {
+        let policy = making.policy(&source.on_error())?;
+        Ok((partitions, policy, making.letters()))
+    });
+    (opened, feeding)
+}
+
+/// Opens the partitions of a source that this worker reads, where they stood if the run resumes; and says
+/// how many workers have some.
+fn open_partitions<B: Batch>(
+    build: &WorkerBuild<'_, '_>,
+    this: &Node,
+    source: &dyn Source<B>,
+    io: &Io,
+) -> (Result<Vec<Open<B>>, Cause>, usize) {
+    let names = source.partitions_for(build.workers);
+    let feeding = names.as_ref().map_or(0, Vec::len).min(build.workers);
+    let cx = build.context.borrow();
+    let resume = cx.keeping.as_ref().map(|keeping| &keeping.resume);
+    let open = || {
+        let mut opened = Vec::new();
+        let mut names = names?;
+        if let Some(resume) = resume {
+            let is_same = |name: &str, saved: &str| source.is_same_partition(name, saved);
+            resume.rename(&this.name, &mut names, is_same);
+        }
+        for (index, name) in names.into_iter().enumerate() {
+            if index % build.workers == build.worker {
+                let position = resume.and_then(|resume| resume.position(&this.name, &name));
+                let place = resume.and_then(|resume| resume.place(&this.name, &name));
+                let input = source.open_at(index, position, place, io)?;
+                opened.push(Open { index, name, input });
+            }
+        }
+        Ok(opened)
+    };
+    let opened: Result<Vec<Open<B>>, Cause> = open();
+    if resume.is_some() && opened.as_ref().is_ok_and(|opened| !opened.is_empty()) {
+        cx.control.source_begins();
+    }
+    (opened, feeding)
+}
+
+/// Items and batches that a source hands on before other operators get their turn.
+const ITEMS_PER_TURN: usize = 1024;
+const BATCHES_PER_TURN: usize = 256;
+/// How long a source waits before it looks again whether a congested worker has caught up.
+const CONGESTED_NS: u64 = 50_000;
+
+/// A partition that is open.
+struct Open<B> {
+    index: usize,
+    name: String,
+    input: Box<dyn Partition<B>>,
+}
+
+/// A source's partitions on one worker, and the chain they feed.
+struct Reader<B> {
+    node: NodeId,
+    partitions: Vec<Open<B>>,
+    /// The partition that is read next.
+    next: usize,
+    chain: Box<dyn Push<B>>,
+    batch: B,
+    /// What a source gave over the limit of its turn: of which partition, and when it was whole. Nothing else is read before
+    /// it is handed on, and no epoch ends within it.
+    held: Option<(B, usize, u64)>,
+    pace: Pace,
+    /// How many items the steps see at once at most.
+    batch_size_max: usize,
+    /// When this turn had its first batch, and the items that it has had since; 0 before that.
+    began_ns: u64,
+    items: usize,
+    activator: Activator,
+    alarm: Rc<RefCell<Option<u64>>>,
+    deadline: Option<Rc<Cell<i64>>>,
+    ended: bool,
+    /// True when no more than one batch belongs to an epoch.
+    lockstep: bool,
+    has_read: bool,
+    /// Whether the run knows that this source has read something.
+    noted: bool,
+    /// The epoch that this source is in.
+    epoch: Epoch,
+    /// Where the partitions stood that have ended.
+    closed: Vec<Standing>,
+    capabilities: Capabilities,
+    /// What becomes of input of which no item can be made.
+    policy: Policy,
+    letters: Letters,
+}
+
+impl<B: Batch> Reader<B> {
+    fn turn(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
+        self.tell_partitions(cx);
+        (self.began_ns, self.items) = (0, 0);
+        if self.held.is_some() {
+            return self.go_on(cx);
+        }
+        if cx.keeping.is_some() {
+            self.keep_up(cx)?;
+            if self.ended || self.partitions.is_empty() || (self.lockstep && self.has_read) {
+                return Ok(());
+            }
+        }
+        if cx.control.stopping() && cx.keeping.is_none() {
+            self.partitions.clear();
+        } else if cx.control.congested() {
+            self.wake_at(now_ns() + CONGESTED_NS);
+            return self.flush(cx);
+        }
+        self.read_all(cx)?;
+        if self.partitions.is_empty() && cx.keeping.is_none() && self.held.is_none() {
+            return self.finish(cx);
+        }
+        self.flush(cx)?;
+        self.learn();
+        Ok(())
+    }
+
+    /// Reads each partition once, as long as there is time; the next turn begins with the one behind.
+    fn read_all(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        for _ in 0..self.partitions.len() {
+            if self.next >= self.partitions.len() {
+                self.next = 0;
+            }
+            match self.read(self.next, cx)? {
+                Next::End => self.close(self.next, cx)?,
+                Next::Batch => {
+                    self.activator.activate();
+                    self.next += 1;
+                }
+                _ => {
+                    if let Some(at) = self.partitions[self.next].input.next_awake() {
+                        self.wake_at(at);
+                    }
+                    self.next += 1;
+                }
+            }
+            if self.held.is_some() || self.turn_is_over(cx) {
+                self.activator.activate();
+                break;
+            }
+        }
+        if self.next >= self.partitions.len() {
+            self.next = 0;
+        }
+        Ok(())
+    }
+
+    /// What those can take at once to whom this source sends.
+    fn turn_items(&self, cx: &Context) -> usize {
+        match self.pace.limit() {
+            usize::MAX => usize::MAX,
+            _ => cx.control.turn_items(),
+        }
+    }
+
+    fn turn_is_over(&self, cx: &Context) -> bool {
+        let elapsed = cx.last.saturating_sub(self.began_ns);
+        self.began_ns > 0 && self.pace.is_over(self.items, elapsed)
+    }
+
+    /// What the turn has shown of the pace of the steps behind this source.
+    fn learn(&mut self) {
+        if self.items > 0 {
+            let elapsed = now_ns().saturating_sub(self.began_ns);
+            self.pace.learn(self.items, elapsed);
+        }
+    }
+
+    /// Hands on what fits into a turn of what a source gave over the limit.
+    fn go_on(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if cx.control.congested() {
+            self.wake_at(now_ns() + CONGESTED_NS);
+            return self.flush(cx);
+        }
+        self.activator.activate();
+        let mut room = self.pace.limit().min(self.turn_items(cx)).max(1);
+        while let Some((mut rest, partition, stamp)) = self.held.take_if(|_| room > 0) {
+            let mut batch = rest.take_first(room.min(self.batch_size_max));
+            room -= batch.len();
+            cx.control.hold(0, batch.len());
+            if !rest.is_empty() {
+                self.held = Some((rest, partition, stamp));
+            }
+            self.hand_on(&mut batch, (partition, stamp), cx)?;
+        }
+        self.flush(cx)?;
+        self.learn();
+        Ok(())
+    }
+
+    /// Hands a batch to the steps.
+    fn hand_on(
+        &mut self,
+        batch: &mut B,
+        (partition, stamp): (usize, u64),
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let now = now_ns();
+        if self.began_ns == 0 {
+            self.began_ns = now;
+        }
+        cx.begin(stamp.min(now), now);
+        cx.partition = partition;
+        let size = batch.len();
+        let metrics = &mut cx.metrics[self.node];
+        metrics.items_out += size as u64;
+        metrics.batches += 1;
+        self.items += size;
+        self.has_read = true;
+        self.chain.push(batch, cx)
+    }
+
+    /// Ends the epoch when it is time, and the source when all sources of the flow have ended: what steps
+    /// give at the end is to belong to one epoch, the last.
+    fn keep_up(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if cx.control.epoch() > self.epoch {
+            self.note_positions(cx)?;
+            self.letters.prepare(self.node, self.epoch, cx)?;
+            let (chain, epoch) = (&mut *self.chain, &mut self.epoch);
+            end_epoch(self.node, chain, epoch, &self.capabilities, cx)?;
+            self.has_read = false;
+        }
+        if self.partitions.is_empty() && cx.control.is_drained() {
+            match &cx.keeping {
+                // The committer ends the epoch first; it may be told more than once.
+                Some(keeping) if cx.control.keeps_state() => keeping.tell_drained(),
+                _ => cx.control.end(),
+            }
+        }
+        if cx.control.ends_in(self.epoch) {
+            self.note_positions(cx)?;
+            return self.finish(cx);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.ended = true;
+        cx.live.clear();
+        self.letters.close(self.node, self.epoch, cx)?;
+        finish(self.node, &mut *self.chain, self.epoch, cx)
+    }
+
+    fn note_positions(&self, cx: &mut Context) -> Result<(), Failure> {
+        let mut positions = self.closed.clone();
+        for open in &self.partitions {
+            positions.push(self.stands(open, cx)?);
+        }
+        if let Some(keeping) = &mut cx.keeping {
+            keeping.part.positions.extend(positions);
+        }
+        Ok(())
+    }
+
+    /// Where a partition stands.
+    fn stands(&self, open: &Open<B>, cx: &Context) -> Result<Standing, Failure> {
+        let place = open.input.place();
+        Ok(Standing {
+            partition: open.name.clone(),
+            position: open.input.position(),
+            place: place.map_err(|cause| self.failure(cause, cx))?,
+        })
+    }
+
+    fn close(&mut self, index: usize, cx: &mut Context) -> Result<(), Failure> {
+        let ended = self.partitions.remove(index);
+        if cx.keeping.is_some() {
+            let standing = self.stands(&ended, cx)?;
+            self.closed.push(standing);
+            if self.partitions.is_empty() {
+                cx.control.source_ends();
+                // The next turn looks whether it was the last of all.
+                cx.control.ring();
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.tell_partitions(cx);
+        self.chain.flush(cx)
+    }
+
+    fn tell_partitions(&self, cx: &mut Context) {
+        cx.live.clear();
+        cx.live
+            .extend(self.partitions.iter().map(|open| open.index));
+    }
+
+    /// Reads one partition for one turn.
+    fn read(&mut self, index: usize, cx: &mut Context) -> Result<Next, Failure> {
+        let turn_items = self.turn_items(cx);
+        let mut items = 0;
+        for _ in 0..BATCHES_PER_TURN {
+            cx.current = self.node;
+            self.batch.clear();
+            let room = self.pace.limit().saturating_sub(self.items).max(1);
+            let room = room.min(turn_items).min(self.batch_size_max);
+            let mut events = Events {
+                cx,
+                node: self.node,
+                limit: room,
+                policy: &mut self.policy,
+            };
+            let next = self.partitions[index]
+                .input
+                .next_batch(&mut self.batch, &mut events);
+            match next.map_err(|cause| self.failure(cause, cx))? {
+                Next::Batch => {
+                    let size = self.batch.len();
+                    self.take(index, room, cx)?;
+                    items += size;
+                    if !self.noted {
+                        self.noted = true;
+                        cx.control.note_input();
+                    }
+                    let over = self.held.is_some() || self.turn_is_over(cx);
+                    if items >= ITEMS_PER_TURN || self.lockstep || over {
+                        break;
+                    }
+                }
+                Next::Abort => return Err(self.failure("the input was aborted".into(), cx)),
+                quiet => return Ok(quiet),
+            }
+        }
+        Ok(Next::Batch)
+    }
+
+    /// Takes the batch that was read: hands on what fits into this turn, and holds the rest.
+    fn take(&mut self, index: usize, room: usize, cx: &mut Context) -> Result<(), Failure> {
+        let of = (self.partitions[index].index, u64::MAX);
+        let mut batch = std::mem::take(&mut self.batch);
+        if batch.len() > room {
+            let first = batch.take_first(room);
+            cx.control.hold(batch.len(), 0);
+            self.held = Some((std::mem::replace(&mut batch, first), of.0, now_ns()));
+        }
+        let outcome = self.hand_on(&mut batch, of, cx);
+        self.batch = batch;
+        outcome
+    }
+
+    fn failure(&self, cause: Cause, cx: &Context) -> Failure {
+        match cause.downcast::<Failure>() {
+            Ok(failure) => *failure,
+            Err(cause) => Failure::new(cx.metrics[self.node].name.clone(), cause),
+        }
+    }
+
+    fn wake_at(&self, at: u64) {
+        let mut alarm = self.alarm.borrow_mut();
+        *alarm = Some(alarm.map_or(at, |other| other.min(at)));
+    }
+}

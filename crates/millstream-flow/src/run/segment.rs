@@ -1,0 +1,793 @@
+//! A segment: one timely operator and all the steps fused into it.
+//!
+//! Invariant: an operator holds a capability for each of its outputs until it has ended, so that
+//! what it emits at the end is still in time; the operators behind it see the end only then.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use timely::dataflow::channels::pact::DistributorPact;
+use timely::dataflow::channels::pushers::Output;
+use timely::dataflow::operators::Capability;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::dataflow::{Scope, Stream};
+use timely::progress::frontier::MutableAntichain;
+use timely::scheduling::Activator;
+
+use crate::batch::Batch;
+use crate::checkpoint::Restore;
+use crate::clock::now_ns;
+use crate::describe::graph::{EdgeId, Node, NodeId, Outlet, Root};
+use crate::error::{Failure, FlowError};
+use crate::push::{Context, Push, Step};
+use crate::run::Around;
+use crate::run::control::Relief;
+use crate::run::pace::Pace;
+use crate::run::packet::{ByAddress, Packet};
+use crate::run::poller::Poller;
+use crate::time::{BEFORE_ALL, NEVER, Watermark, Watermarks};
+
+/// The time of the engine's progress tracking.
+pub(crate) type Epoch = u64;
+
+pub(crate) type Capabilities = Rc<RefCell<Vec<Capability<Epoch>>>>;
+
+/// A connection between two operators, on one worker.
+pub(crate) struct Edge<'s> {
+    stream: Stream<'s, Epoch, Packet>,
+    /// So many workers, from the first, may send items; the others have no input.
+    feeding: usize,
+}
+
+/// What a worker has in hand while it makes its copy of the flow.
+pub(crate) struct WorkerBuild<'a, 's> {
+    pub(crate) scope: Scope<'s, Epoch>,
+    pub(crate) context: Rc<RefCell<Context>>,
+    pub(crate) poller: &'a Poller,
+    pub(crate) nodes: &'a [Node],
+    pub(crate) edges: HashMap<EdgeId, Edge<'s>>,
+    /// The sources' activators, for stopping and for spinning.
+    pub(crate) sources: Rc<RefCell<Vec<Activator>>>,
+    /// When the next source wants to be asked again, if one does.
+    pub(crate) alarm: Rc<RefCell<Option<u64>>>,
+    /// The operators that go by processing time.
+    pub(crate) deadlines: Rc<RefCell<Vec<Deadline>>>,
+    pub(crate) worker: usize,
+    pub(crate) workers: usize,
+    pub(crate) hold: Option<Around>,
+}
+
+/// The moment in processing time at which an operator wants to run.
+pub(crate) struct Deadline {
+    pub(crate) at: Rc<Cell<i64>>,
+    pub(crate) activator: Activator,
+}
+
+/// One turn of an operator, inside what the run wraps around it.
+pub(crate) fn turn(hold: Option<&Around>, mut body: impl FnMut() -> bool) -> bool {
+    let Some(hold) = hold else { return body() };
+    let mut again = false;
+    hold(&mut || again = body());
+    again
+}
+
+/// What a segment's steps need while they are made.
+pub(crate) struct SegmentBuild<'a, 's> {
+    builder: OperatorBuilder<'s, Epoch>,
+    capabilities: Capabilities,
+    edges: &'a mut HashMap<EdgeId, Edge<'s>>,
+    outputs: usize,
+    feed: Feed,
+    /// True once a step of this segment goes by processing time.
+    pub(crate) keeps_time: bool,
+    pub(crate) nodes: &'a [Node],
+    pub(crate) context: &'a Rc<RefCell<Context>>,
+}
+
+/// Where the items of a segment come from.
+pub(crate) struct Feed {
+    /// So many workers, from the first, have input.
+    pub(crate) workers: usize,
+    /// The partitions that this worker reads, if the root is a source.
+    pub(crate) partitions: Vec<(usize, String)>,
+}
+
+impl Feed {
+    /// Items that come from other operators, of so many workers.
+    fn by(workers: usize) -> Self {
+        let partitions = Vec::new();
+        Feed {
+            workers,
+            partitions,
+        }
+    }
+}
+
+/// Divides batches among workers.
+pub trait Route<B>: Send + 'static {
+    /// Moves each item of `batch` to the entry of `parts` of the worker it belongs to.
+    ///
+    /// # Errors
+    /// An item without a usable key.
+    fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure>;
+}
+
+impl<'s> SegmentBuild<'_, 's> {
+    /// Lets a step take up what was saved of it, in a run with recovery.
+    pub(crate) fn restore<I: 'static, O: 'static>(
+        &self,
+        node: NodeId,
+        step: &mut dyn Step<I, O>,
+    ) -> Result<(), FlowError> {
+        let cx = self.context.borrow();
+        let Some(keeping) = cx.keeping.as_ref().filter(|k| k.resume.saves()) else {
+            return Ok(());
+        };
+        step.restore(&Restore {
+            resume: &keeping.resume,
+            step: &self.nodes[node].name,
+            worker: cx.worker,
+            workers: cx.workers,
+        })
+    }
+
+    /// The partitions that the source of this chain reads on this worker: number and name.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (usize, &str)> {
+        let partitions = self.feed.partitions.iter();
+        partitions.map(|(number, name)| (*number, name.as_str()))
+    }
+
+    /// How far time had come in a partition of source `node` when the run before this one committed last.
+    pub(crate) fn watermark(&self, node: NodeId, partition: &str) -> i64 {
+        let cx = self.context.borrow();
+        let resume = cx.keeping.as_ref().map(|keeping| &keeping.resume);
+        let source = &self.nodes[node].name;
+        resume.map_or(BEFORE_ALL, |resume| resume.watermark(source, partition))
+    }
+
+    /// Ends the chain in a connection to another operator.
+    pub(crate) fn leave<B: Batch>(
+        &mut self,
+        edge: EdgeId,
+        route: Option<Box<dyn Route<B>>>,
+    ) -> Box<dyn Push<B>> {
+        let (output, stream) = self.builder.new_output::<Packet>();
+        let feeding = self.feed.workers;
+        self.edges.insert(edge, Edge { stream, feeding });
+        let port = self.outputs;
+        self.outputs += 1;
+        let workers = self.context.borrow().workers;
+        let parts = (0..workers).map(|_| B::default()).collect();
+        let route = if workers == 1 { None } else { route };
+        Box::new(Departure {
+            output,
+            port,
+            capabilities: Rc::clone(&self.capabilities),
+            route,
+            parts,
+        })
+    }
+}
+
+/// The end of a chain: puts batches on a connection.
+struct Departure<B> {
+    output: Output<Epoch, Packet>,
+    port: usize,
+    capabilities: Capabilities,
+    route: Option<Box<dyn Route<B>>>,
+    parts: Vec<B>,
+}
+
+impl<B: Batch> Departure<B> {
+    fn send(&mut self, to: usize, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
+        let items = batch.len();
+        let body: Option<Box<dyn std::any::Any + Send>> = Some(Box::new(std::mem::take(batch)));
+        let mut packet = Packet {
+            to,
+            stamp: cx.stamp,
+            items,
+            body,
+            from: cx.worker,
+            floor: cx.floor,
+            mark: None,
+        };
+        match self.capabilities.borrow().get(self.port) {
+            Some(capability) => {
+                cx.control.sent(to, items);
+                self.output.give(capability, &mut packet);
+                Ok(())
+            }
+            None => Err(lost(items, "behind a step that has ended", cx)),
+        }
+    }
+}
+
+/// Items that cannot go on: the run ends, as they are not to be lost in silence.
+fn lost(items: usize, why: &str, cx: &Context) -> Failure {
+    let what = format!("{items} items could not be sent on: they came {why}");
+    Failure::new(cx.step_name(), what)
+}
+
+impl<B: Batch> Push<B> for Departure<B> {
+    fn push(&mut self, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
+        let Some(route) = &mut self.route else {
+            return self.send(cx.worker, batch, cx);
+        };
+        let mut parts = std::mem::take(&mut self.parts);
+        route.route(batch, &mut parts)?;
+        for (to, part) in parts.iter_mut().enumerate() {
+            if !part.is_empty() {
+                self.send(to, part, cx)?;
+            }
+        }
+        self.parts = parts;
+        Ok(())
+    }
+    fn flush(&mut self, _: &mut Context) -> Result<(), Failure> {
+        drop(self.output.activate());
+        Ok(())
+    }
+    fn watermark(&mut self, mark: Watermark, cx: &mut Context) -> Result<(), Failure> {
+        let receivers = match self.route {
+            Some(_) => 0..cx.workers,
+            None => cx.worker..cx.worker + 1,
+        };
+        for to in receivers {
+            let mut packet = Packet {
+                to,
+                from: cx.worker,
+                mark: Some(mark),
+                ..Packet::default()
+            };
+            match self.capabilities.borrow().get(self.port) {
+                Some(capability) => self.output.give(capability, &mut packet),
+                None => {
+                    let what = "a watermark could not be sent on: it came after the step had ended";
+                    return Err(Failure::new(cx.step_name(), what));
+                }
+            }
+        }
+        cx.activity += 1;
+        Ok(())
+    }
+    fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn epoch(&mut self, _: Epoch, cx: &mut Context) -> Result<(), Failure> {
+        self.flush(cx)
+    }
+    fn end(&mut self, _: Epoch, cx: &mut Context) -> Result<(), Failure> {
+        self.flush(cx)
+    }
+}
+
+/// An operator whose chain is made, ready to be given its work.
+pub(crate) struct Made<'s, B> {
+    pub(crate) builder: OperatorBuilder<'s, Epoch>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) chain: Box<dyn Push<B>>,
+    pub(crate) deadline: Option<Rc<Cell<i64>>>,
+}
+
+/// Makes the chain behind a root, once its `source` is open. An operator that was begun must be
+/// built: if something cannot be opened, it becomes one that does nothing.
+pub(crate) fn segment<'s, B: Batch, S>(
+    build: &mut WorkerBuild<'_, 's>,
+    builder: OperatorBuilder<'s, Epoch>,
+    outlet: &Outlet<B>,
+    feed: Feed,
+    source: Result<S, FlowError>,
+) -> Result<(S, Made<'s, B>), FlowError> {
+    let capabilities: Capabilities = Rc::default();
+    let mut segment = SegmentBuild {
+        builder,
+        capabilities: Rc::clone(&capabilities),
+        edges: &mut build.edges,
+        outputs: 0,
+        feed,
+        keeps_time: false,
+        nodes: build.nodes,
+        context: &build.context,
+    };
+    let made = source.and_then(|source| Ok((source, outlet.build(&mut segment)?)));
+    let (builder, keeps_time) = (segment.builder, segment.keeps_time);
+    let deadline = keeps_time.then(|| {
+        // The first turn comes at once: it asks for the next.
+        let at = Rc::new(Cell::new(BEFORE_ALL));
+        let activator = build.scope.activator_for(builder.operator_info().address);
+        build.deadlines.borrow_mut().push(Deadline {
+            at: Rc::clone(&at),
+            activator,
+        });
+        at
+    });
+    match made {
+        Ok((source, chain)) => Ok((
+            source,
+            Made {
+                builder,
+                capabilities,
+                chain,
+                deadline,
+            },
+        )),
+        Err(error) => {
+            builder.build_reschedule(|_| |_| false);
+            Err(error)
+        }
+    }
+}
+
+/// The root of a place where connections come in.
+/// `routed` says whether items come from all workers or from this one only.
+pub(crate) fn arrival_root<B: Batch>(
+    node: NodeId,
+    edges: Vec<EdgeId>,
+    routed: bool,
+    outlet: Outlet<B>,
+) -> Root {
+    Arc::new(move |build| {
+        let name = build.nodes[node].name.clone();
+        let streams: Option<Vec<_>> = edges.iter().map(|edge| build.edges.remove(edge)).collect();
+        let streams = streams.ok_or_else(|| {
+            FlowError::Usage(format!("step \"{name}\" stands before what it reads"))
+        })?;
+        let mut builder = OperatorBuilder::new(name, build.scope);
+        let (mut marks, mut inputs) = (Vec::new(), Vec::new());
+        for edge in streams {
+            marks.extend(expected(
+                edge.feeding,
+                routed,
+                (build.worker, build.workers),
+            ));
+            inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
+        }
+        let activator = build.scope.activator_for(builder.operator_info().address);
+        let feed = Feed::by(build.workers);
+        let ((), made) = segment(build, builder, &outlet, feed, Ok(()))?;
+        let (builder, capabilities) = (made.builder, made.capabilities);
+        let unbounded = build.context.borrow().unbounded();
+        let mut arrival = Arrival {
+            routed,
+            deadline: made.deadline,
+            pace: Pace::new(FIRST_TURN_ITEMS, unbounded),
+            capabilities: Rc::clone(&capabilities),
+            ..Arrival::new(node, Watermarks::new(marks), made.chain, activator)
+        };
+        let context = Rc::clone(&build.context);
+        let hold = build.hold.clone();
+        builder.build_reschedule(move |initial| {
+            *capabilities.borrow_mut() = initial;
+            let mut ended = false;
+            move |frontiers| {
+                turn(hold.as_ref(), || {
+                    let cx = &mut *context.borrow_mut();
+                    if ended || cx.control.aborted() {
+                        return false;
+                    }
+                    let mut outcome = arrival.begin(cx);
+                    for (index, input) in inputs.iter_mut().enumerate() {
+                        input.for_each(|capability, packet| {
+                            let epoch = capability.least().copied();
+                            if outcome.is_ok() {
+                                outcome = arrival.take(index, epoch, packet, cx);
+                            }
+                        });
+                    }
+                    if outcome.is_ok() {
+                        let gone_on = arrival.go_on(frontiers, cx);
+                        ended = *gone_on.as_ref().unwrap_or(&false);
+                        outcome = gone_on.map(drop);
+                    }
+                    rest(arrival.deadline.as_ref(), ended, cx);
+                    report(outcome, cx);
+                    !ended
+                })
+            }
+        });
+        Ok(())
+    })
+}
+
+/// What the senders of a connection have said about event time before they say anything: those
+/// without input are not waited for.
+fn expected(
+    feeding: usize,
+    routed: bool,
+    (worker, workers): (usize, usize),
+) -> impl Iterator<Item = Watermark> {
+    let senders = if routed {
+        0..workers
+    } else {
+        worker..worker + 1
+    };
+    senders.map(move |sender| match sender < feeding {
+        true => Watermark::UNKNOWN,
+        false => Watermark::NOTHING,
+    })
+}
+
+/// Lets the steps of a chain that keep time see which time it is.
+pub(crate) fn tick<B: Batch>(
+    deadline: Option<&Rc<Cell<i64>>>,
+    chain: &mut dyn Push<B>,
+    cx: &mut Context,
+) -> Result<(), Failure> {
+    if deadline.is_none() {
+        cx.deadline = NEVER;
+        return Ok(());
+    }
+    cx.read_clock();
+    cx.floor = NEVER;
+    let now = now_ns();
+    cx.stamp = now;
+    cx.last = now;
+    chain.tick(cx)
+}
+
+/// How many items the first turn of a place has where connections come in.
+const FIRST_TURN_ITEMS: usize = 16;
+
+/// Notes when an operator that keeps time wants its next turn.
+pub(crate) fn rest(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &Context) {
+    if let Some(at) = deadline {
+        at.set(if ended { NEVER } else { cx.deadline });
+    }
+}
+
+/// The place where connections come in, and the chain behind it.
+struct Arrival<B> {
+    node: NodeId,
+    marks: Watermarks,
+    routed: bool,
+    chain: Box<dyn Push<B>>,
+    deadline: Option<Rc<Cell<i64>>>,
+    /// The epoch that this operator is in.
+    epoch: Epoch,
+    pace: Pace,
+    /// When this turn took its first batch, and the items that it has taken since; 0 before that.
+    began_ns: u64,
+    items: usize,
+    /// What was processed and not flushed.
+    processed: Relief,
+    /// What came of this epoch and is left for later turns, in order.
+    pending: VecDeque<(usize, Packet)>,
+    /// What came of later epochs, in the order in which it came, with the input it came by.
+    waiting: VecDeque<(Epoch, usize, Packet)>,
+    activator: Activator,
+    capabilities: Capabilities,
+}
+
+impl<B: Batch> Arrival<B> {
+    /// What has not been given anything yet.
+    fn new(node: NodeId, marks: Watermarks, chain: Box<dyn Push<B>>, activator: Activator) -> Self {
+        Arrival {
+            node,
+            marks,
+            routed: false,
+            chain,
+            deadline: None,
+            epoch: 0,
+            pace: Pace::new(FIRST_TURN_ITEMS, false),
+            began_ns: 0,
+            items: 0,
+            processed: Relief::default(),
+            pending: VecDeque::new(),
+            waiting: VecDeque::new(),
+            activator,
+            capabilities: Capabilities::default(),
+        }
+    }
+
+    /// Whether all that belongs to this epoch has come.
+    fn epoch_is_over(&self, frontiers: &[MutableAntichain<Epoch>]) -> bool {
+        frontiers
+            .iter()
+            .all(|frontier| !frontier.less_equal(&self.epoch))
+    }
+
+    /// Whether all there is has come.
+    fn is_over(&self, frontiers: &[MutableAntichain<Epoch>]) -> bool {
+        self.waiting.is_empty()
+            && self.pending.is_empty()
+            && frontiers.iter().all(|frontier| frontier.is_empty())
+    }
+
+    /// A packet of an epoch has come: now or later is its time.
+    fn take(
+        &mut self,
+        input: usize,
+        epoch: Option<Epoch>,
+        packet: &mut Packet,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let packet = std::mem::take(packet);
+        match epoch {
+            Some(epoch) if epoch > self.epoch => {
+                self.waiting.push_back((epoch, input, packet));
+                Ok(())
+            }
+            _ if self.pending.is_empty() && !self.turn_is_over(cx) => {
+                self.receive(input, packet, cx)
+            }
+            _ => {
+                self.pending.push_back((input, packet));
+                Ok(())
+            }
+        }
+    }
+
+    /// A turn begins.
+    fn begin(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        (self.began_ns, self.items) = (0, 0);
+        tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
+        self.catch_up(cx)
+    }
+
+    fn turn_is_over(&self, cx: &Context) -> bool {
+        let elapsed = cx.last.saturating_sub(self.began_ns);
+        self.began_ns > 0 && self.pace.is_over(self.items, elapsed)
+    }
+
+    /// Processes what earlier turns have left, as long as there is time.
+    fn catch_up(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        while !self.turn_is_over(cx)
+            && let Some((input, packet)) = self.pending.pop_front()
+        {
+            self.receive(input, packet, cx)?;
+        }
+        Ok(())
+    }
+
+    /// What the turn has shown of the pace of this operator.
+    fn learn(&mut self, cx: &mut Context) {
+        if self.items > 0 {
+            self.pace
+                .learn(self.items, now_ns().saturating_sub(self.began_ns));
+            cx.tell_pace(self.node, &self.pace);
+        }
+    }
+
+    /// Ends the epochs that are over; true when all is over.
+    fn go_on(
+        &mut self,
+        frontiers: &[MutableAntichain<Epoch>],
+        cx: &mut Context,
+    ) -> Result<bool, Failure> {
+        self.flush(cx)?;
+        while self.pending.is_empty() && self.epoch_is_over(frontiers) {
+            if self.is_over(frontiers) && (cx.keeping.is_none() || cx.control.ends_in(self.epoch)) {
+                finish(self.node, &mut *self.chain, self.epoch, cx)?;
+                self.capabilities.borrow_mut().clear();
+                return Ok(true);
+            }
+            self.end_epoch(cx)?;
+        }
+        if !self.pending.is_empty() {
+            self.activator.activate();
+        }
+        self.learn(cx);
+        Ok(false)
+    }
+
+    /// Goes on to the next epoch, and takes what has been waiting for it.
+    fn end_epoch(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        end_epoch(
+            self.node,
+            &mut *self.chain,
+            &mut self.epoch,
+            &self.capabilities,
+            cx,
+        )?;
+        for _ in 0..self.waiting.len() {
+            let Some((epoch, input, packet)) = self.waiting.pop_front() else {
+                break;
+            };
+            if epoch > self.epoch {
+                self.waiting.push_back((epoch, input, packet));
+            } else {
+                self.pending.push_back((input, packet));
+            }
+        }
+        self.catch_up(cx)?;
+        self.flush(cx)
+    }
+
+    /// Flushes the chain: what came in is on its way no longer.
+    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.chain.flush(cx)?;
+        let processed = std::mem::take(&mut self.processed);
+        if !processed.is_nothing() {
+            cx.control.relieve(cx.worker, processed);
+        }
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        input: usize,
+        mut packet: Packet,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let sender = match self.routed {
+            true => input * cx.workers + packet.from,
+            false => input,
+        };
+        if let Some(mark) = packet.mark {
+            let Some(joined) = self.marks.hear(sender, mark) else {
+                return Ok(());
+            };
+            let now = now_ns();
+            cx.begin(now, now);
+            cx.floor = joined.at;
+            return self.chain.watermark(joined, cx);
+        }
+        // Both ends of a connection are made by one call, with one type.
+        let body = packet.body.take();
+        let Some(mut batch) = body.and_then(|body| body.downcast::<B>().ok()) else {
+            cx.current = self.node;
+            return Err(lost(packet.items, "as a batch of another type", cx));
+        };
+        let now = now_ns();
+        if self.began_ns == 0 {
+            self.began_ns = now;
+        }
+        cx.begin(packet.stamp, now);
+        cx.current = self.node;
+        cx.floor = packet.floor.min(self.marks.floor(sender));
+        let (items, room) = (packet.items, self.pace.limit() - self.items);
+        if items <= room {
+            self.items += items;
+            self.processed.add(Relief::of(items, 0));
+            return self.chain.push(&mut batch, cx);
+        }
+        // What does not fit into this turn comes first in the next one.
+        let mut first = batch.take_first(room);
+        packet.items = items - room;
+        packet.body = Some(batch);
+        self.items += room;
+        self.processed.add(Relief::of(items, packet.items));
+        self.pending.push_front((input, packet));
+        self.chain.push(&mut first, cx)
+    }
+}
+
+/// Ends an epoch of an operator: its part goes to the committer, and what it sends from now on belongs to
+/// the next epoch.
+pub(crate) fn end_epoch<B: Batch>(
+    node: NodeId,
+    chain: &mut dyn Push<B>,
+    epoch: &mut Epoch,
+    capabilities: &Capabilities,
+    cx: &mut Context,
+) -> Result<(), Failure> {
+    chain.flush(cx)?;
+    let now = now_ns();
+    cx.begin(now, now);
+    chain.epoch(*epoch, cx)?;
+    let (place, deadline) = ((cx.worker, cx.now), cx.deadline);
+    if let Some(keeping) = &mut cx.keeping {
+        keeping.part.deadline = deadline;
+        keeping.hand_over(node, place, *epoch, false);
+    }
+    *epoch += 1;
+    for capability in capabilities.borrow_mut().iter_mut() {
+        capability.downgrade(epoch);
+    }
+    Ok(())
+}
+
+/// Ends an operator.
+pub(crate) fn finish<B: Batch>(
+    node: NodeId,
+    chain: &mut dyn Push<B>,
+    epoch: Epoch,
+    cx: &mut Context,
+) -> Result<(), Failure> {
+    let now = now_ns();
+    cx.begin(now, now);
+    cx.floor = NEVER;
+    chain.end(epoch, cx)?;
+    let (place, deadline) = ((cx.worker, cx.now), cx.deadline);
+    if let Some(keeping) = &mut cx.keeping {
+        keeping.part.deadline = deadline;
+        keeping.hand_over(node, place, epoch, true);
+    }
+    Ok(())
+}
+
+pub(crate) fn report(outcome: Result<(), Failure>, cx: &Context) {
+    if let Err(failure) = outcome {
+        cx.control.fail(FlowError::Failed(failure));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::WallClock;
+    use crate::run::control::Control;
+    use crate::run::metrics::StepMetrics;
+
+    /// A chain that takes everything.
+    struct Anything;
+
+    impl Push<Vec<u8>> for Anything {
+        fn push(&mut self, _: &mut Vec<u8>, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn flush(&mut self, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn watermark(&mut self, _: Watermark, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn epoch(&mut self, _: Epoch, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn end(&mut self, _: Epoch, _: &mut Context) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    fn context() -> Context {
+        let metrics = vec![StepMetrics::new("merged", "merge")];
+        let control = Arc::new(Control::new(1, None));
+        Context::new((0, 1), metrics, Arc::new(WallClock::default()), control)
+    }
+
+    #[test]
+    fn a_packet_of_another_type_is_an_error_and_not_dropped() {
+        let said = timely::execute_directly(|worker| {
+            let activator =
+                worker.dataflow::<Epoch, _, _>(|scope| scope.activator_for(Rc::from(Vec::new())));
+            let marks = Watermarks::new(vec![Watermark::UNKNOWN]);
+            let mut arrival = Arrival::<Vec<u8>>::new(0, marks, Box::new(Anything), activator);
+            let packet = |body: Box<dyn std::any::Any + Send>| Packet {
+                items: 3,
+                body: Some(body),
+                ..Packet::default()
+            };
+            let mut cx = context();
+            let good = arrival.take(0, None, &mut packet(Box::new(vec![1u8, 2, 3])), &mut cx);
+            assert!(good.is_ok());
+            let bad = arrival.take(0, None, &mut packet(Box::new(vec!["a", "b", "c"])), &mut cx);
+            bad.err().map(|failure| failure.to_string())
+        });
+        let expected =
+            "step \"merged\": 3 items could not be sent on: they came as a batch of another type";
+        assert_eq!(said.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn what_comes_after_the_end_of_a_step_is_an_error_and_not_dropped() {
+        let said = timely::execute_directly(|worker| {
+            worker.dataflow::<Epoch, _, _>(|scope| {
+                let mut builder = OperatorBuilder::new("merged".to_owned(), scope);
+                let (output, _stream) = builder.new_output::<Packet>();
+                builder.build_reschedule(|_| |_| false);
+                let mut departure = Departure::<Vec<u8>> {
+                    output,
+                    port: 0,
+                    capabilities: Capabilities::default(),
+                    route: None,
+                    parts: vec![Vec::new()],
+                };
+                let mut cx = context();
+                let items = departure.push(&mut vec![1, 2], &mut cx);
+                let mark = departure.watermark(Watermark::UNKNOWN, &mut cx);
+                [items, mark].map(|outcome| outcome.err().map(|failure| failure.to_string()))
+            })
+        });
+        let expected = [
+            "step \"merged\": 2 items could not be sent on: they came behind a step that has ended",
+            "step \"merged\": a watermark could not be sent on: it came after the step had ended",
+        ];
+        assert_eq!(said.each_ref().map(Option::as_deref), expected.map(Some));
+    }
+}

@@ -1,0 +1,113 @@
+//! The end of a chain: hands batches to a sink's writer and books them.
+
+use crate::batch::Batch;
+use crate::checkpoint::WriterId;
+use crate::describe::graph::{NodeId, open_error};
+use crate::error::{Cause, Failure, FlowError};
+use crate::push::{Context, Push};
+use crate::run::segment::SegmentBuild;
+use crate::sink::{Sink, Token, Writer};
+use crate::time::Watermark;
+
+/// A sink at the end of a chain.
+pub(crate) struct Drain<B> {
+    node: NodeId,
+    writer: Box<dyn Writer<B>>,
+    /// Batches since the last flush: when they were whole at the source, and their items.
+    unflushed: Vec<(u64, usize)>,
+}
+
+impl<B: Batch> Drain<B> {
+    pub(crate) fn open(
+        node: NodeId,
+        sink: &dyn Sink<B>,
+        segment: &SegmentBuild<'_, '_>,
+    ) -> Result<Self, FlowError> {
+        let cx = segment.context.borrow();
+        let writer = match cx.control.rehearsal() {
+            Some(rehearsal) => rehearsal
+                .sink_for(&segment.nodes[node].name, sink)
+                .and_then(|instead| instead.open(cx.worker, &cx.control)),
+            None => sink.open(cx.worker, &cx.control),
+        };
+        let writer = writer.map_err(|cause| open_error(&segment.nodes[node], cause))?;
+        Ok(Drain {
+            node,
+            writer,
+            unflushed: Vec::new(),
+        })
+    }
+
+    /// Books what a flush has handed over: a batch is done when the system has it.
+    fn book(&mut self, cx: &mut Context) {
+        for (stamp, items) in self.unflushed.drain(..) {
+            cx.stamp = stamp;
+            cx.book(self.node, items, 0);
+        }
+    }
+
+    /// Puts a token into the part of this epoch; it takes the place of an earlier one of the writer.
+    fn keep(&self, token: Option<Token>, cx: &mut Context) {
+        if let (Some(keeping), Some(token)) = (&mut cx.keeping, token) {
+            let writer = WriterId {
+                node: self.node,
+                dead_letters: false,
+            };
+            keeping.part.tokens.push((writer, token));
+        }
+    }
+
+    fn failure(&self, cause: Cause, cx: &Context) -> Failure {
+        match cause.downcast::<Failure>() {
+            Ok(failure) => *failure,
+            Err(cause) => Failure::new(cx.metrics[self.node].name.clone(), cause),
+        }
+    }
+}
+
+impl<B: Batch> Push<B> for Drain<B> {
+    fn push(&mut self, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
+        cx.current = self.node;
+        self.unflushed.push((cx.stamp, batch.len()));
+        self.writer
+            .write_batch(batch)
+            .map_err(|cause| self.failure(cause, cx))
+    }
+    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if !self.unflushed.is_empty() {
+            cx.current = self.node;
+            self.writer
+                .flush()
+                .map_err(|cause| self.failure(cause, cx))?;
+            self.book(cx);
+        }
+        Ok(())
+    }
+    fn watermark(&mut self, _: Watermark, _: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        if cx.keeping.is_none() {
+            return Ok(());
+        }
+        cx.current = self.node;
+        let number = cx.epoch_number(epoch);
+        let prepared = self.writer.prepare(number);
+        let token = prepared.map_err(|cause| self.failure(cause, cx))?;
+        self.book(cx);
+        self.keep(token, cx);
+        Ok(())
+    }
+    fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        self.epoch(epoch, cx)?;
+        cx.current = self.node;
+        let closed = self.writer.close();
+        let token = closed.map_err(|cause| self.failure(cause, cx))?;
+        self.book(cx);
+        self.keep(token, cx);
+        Ok(())
+    }
+}

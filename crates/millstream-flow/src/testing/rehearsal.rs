@@ -1,0 +1,349 @@
+//! Rehearsals: runs of a flow in which other sources and sinks stand in for its own, so that nothing outside
+//! is touched.
+//!
+//! What stands in is found by the name of the source or sink and the type of its batches. Where only bytes
+//! are at hand, the flow's own decoder or encoder stays in its place: a source that can be read
+//! [over](Source::over) other frames, a sink that can be written [over](Sink::over) another sink of frames.
+//!
+//! Invariant: in a rehearsal no sink of the flow is opened, dead letters included, and no source for which
+//! there is a stand-in. What has none is an error before anything runs.
+//!
+//! ```
+//! use millstream_flow::{Flow, Options, Rehearsal, codec, tcp, testing};
+//!
+//! let flow = Flow::new("shout");
+//! flow.source("words", codec::decode(tcp::listen("127.0.0.1:7001"), codec::text))
+//!     .map(|word| word.to_uppercase())
+//!     .sink("out", codec::encode(tcp::send_to("127.0.0.1:7002"), codec::display));
+//!
+//! let out = testing::Collected::<String>::new();
+//! let rehearsal = Rehearsal::new()
+//!     .source("words", testing::items(["to".to_owned(), "be".to_owned()]))
+//!     .sink("out", out.sink());
+//! let mut options = Options::default();
+//! options.rehearsal = Some(rehearsal.into());
+//! flow.run(options)?;
+//! assert_eq!(out.take(), ["TO".to_owned(), "BE".to_owned()]);
+//! # Ok::<(), millstream_flow::FlowError>(())
+//! ```
+
+use std::any::{Any, TypeId, type_name};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+use crate::checkpoint::durable::Kind;
+use crate::checkpoint::{SinkOf, Sinks, Sources, Told, dead_letters_of};
+use crate::clock::Clock;
+use crate::describe::graph::{Node, open_error};
+use crate::describe::overlap::Output;
+use crate::error::{Cause, FlowError};
+use crate::framing::Frames;
+use crate::policy::OnError;
+use crate::run::control::{Control, lock};
+use crate::run::poller::Io;
+use crate::sink::{Sink, Token, Writer};
+use crate::source::{Beginning, Partition, Position, Recording, Source};
+use crate::testing::replay::{Conductor, Replay, Stage};
+
+type Held = Box<dyn Any + Send + Sync>;
+/// Makes the stand-in of a sink, given its name.
+type MakeSink<B> = Arc<dyn Fn(&str) -> Result<Arc<dyn Sink<B>>, Cause> + Send + Sync>;
+
+/// The clock of a replay, and whom operators are to tell of the ends of epochs.
+pub(crate) type Conducted = (Arc<dyn Clock>, Sender<Told>);
+
+/// What stands in for a flow's sources and sinks in one run.
+#[derive(Default)]
+pub struct Rehearsal {
+    /// Each an `Arc<dyn Source<B>>`, by name and by `B`.
+    sources: HashMap<(String, TypeId), Held>,
+    /// Each an `Arc<dyn Sink<B>>`; those that `others` made come to them.
+    sinks: Mutex<HashMap<(String, TypeId), Held>>,
+    /// Each a `MakeSink<B>`.
+    others: HashMap<TypeId, Held>,
+    /// What recorded input there is, if it is a replay.
+    stage: Option<Arc<Stage>>,
+    conductor: Mutex<Option<Conductor>>,
+}
+
+impl Rehearsal {
+    /// Nothing stands in for anything: sources are those of the flow, and it must have no sink.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `source` stands in for the source of this name.
+    #[must_use]
+    pub fn source<B: 'static>(mut self, name: &str, source: impl Source<B>) -> Self {
+        let source: Arc<dyn Source<B>> = Arc::new(source);
+        let key = (name.to_owned(), TypeId::of::<B>());
+        self.sources.insert(key, Box::new(source));
+        self
+    }
+
+    /// `sink` stands in for the sink of this name. Dead letters of a step go to `STEP.dead_letters`.
+    #[must_use]
+    pub fn sink<B: 'static>(self, name: &str, sink: impl Sink<B>) -> Self {
+        let sink: Arc<dyn Sink<B>> = Arc::new(sink);
+        let key = (name.to_owned(), TypeId::of::<B>());
+        lock(&self.sinks).insert(key, Box::new(sink));
+        self
+    }
+
+    /// What `make` gives for its name stands in for each sink that has no stand-in of its own. Frames stand
+    /// in for all sinks that are made of bytes in the end.
+    #[must_use]
+    pub fn other_sinks<B: 'static, S: Sink<B>>(
+        mut self,
+        make: impl Fn(&str) -> Result<S, Cause> + Send + Sync + 'static,
+    ) -> Self {
+        let make: MakeSink<B> = Arc::new(move |name| Ok(Arc::new(make(name)?)));
+        self.others.insert(TypeId::of::<B>(), Box::new(make));
+        self
+    }
+
+    /// All sources are fed with recorded input, at the times at which it was recorded. A rehearsal with a
+    /// replay runs once.
+    ///
+    /// # Errors
+    /// Input that is not there or is damaged.
+    pub fn replay(mut self, replay: &Replay) -> Result<Self, FlowError> {
+        let (stage, conductor) = replay.open()?;
+        self.stage = Some(stage);
+        *lock(&self.conductor) = Some(conductor);
+        Ok(self)
+    }
+
+    /// A run begins, with so many operators on all workers. Gives the clock of a replay, and whom operators
+    /// are to tell of the ends of epochs.
+    pub(crate) fn begin(
+        &self,
+        flow: &str,
+        nodes: &[Node],
+        operators: usize,
+    ) -> Result<Option<Conducted>, FlowError> {
+        let Some(stage) = &self.stage else {
+            return Ok(None);
+        };
+        let is_there = |name: &str| nodes.iter().any(|n| n.kind == "source" && n.name == name);
+        if let Some(name) = stage.sources().find(|name| !is_there(name)) {
+            return Err(FlowError::Usage(format!(
+                "flow \"{flow}\" has no source \"{name}\", of which input is to be replayed"
+            )));
+        }
+        match &mut *lock(&self.conductor) {
+            Some(conductor) => Ok(Some(conductor.begin(operators))),
+            None => Err(FlowError::Usage("a replay runs once".to_owned())),
+        }
+    }
+
+    /// Takes the conductor out, on the first worker.
+    pub(crate) fn conductor(&self) -> Option<Conductor> {
+        lock(&self.conductor).take()
+    }
+
+    /// The recorded input of a source.
+    fn recorded<B: 'static>(
+        &self,
+        stage: &Arc<Stage>,
+        node: &Node,
+        own: &Arc<dyn Source<B>>,
+    ) -> Result<Arc<dyn Source<B>>, Cause> {
+        let Some((frames, kind)) = stage.source(&node.name) else {
+            let others: Vec<&str> = stage.sources().collect();
+            let others = others.join(", ");
+            return Err(format!(
+                "no input of it is there to be replayed, only of {others}; make it durable, or name a journal for it"
+            )
+            .into());
+        };
+        let same = (kind == Kind::Bytes).then(|| (&frames as &dyn Any).downcast_ref());
+        if let Some(frames) = same.flatten() {
+            return Ok(Arc::clone(frames));
+        }
+        let over = own.over(frames, kind);
+        over.ok_or_else(|| {
+            format!("its items cannot be made of {kind:?}, as they were recorded").into()
+        })
+    }
+
+    /// What stands in for a source, if anything does.
+    pub(crate) fn source_for<B: 'static>(
+        &self,
+        node: &Node,
+        own: &Arc<dyn Source<B>>,
+    ) -> Result<Option<Arc<dyn Source<B>>>, FlowError> {
+        let key = |id| (node.name.clone(), id);
+        if let Some(held) = self.sources.get(&key(TypeId::of::<B>())) {
+            return Ok(held.downcast_ref::<Arc<dyn Source<B>>>().cloned());
+        }
+        if let Some(stage) = &self.stage {
+            let recorded = self.recorded(stage, node, own);
+            return recorded.map(Some).map_err(|cause| open_error(node, cause));
+        }
+        let frames = self.sources.get(&key(TypeId::of::<Frames>()));
+        let frames = frames.and_then(|held| held.downcast_ref::<Arc<dyn Source<Frames>>>());
+        if let Some(fed) = frames.and_then(|frames| own.over(Arc::clone(frames), Kind::Bytes)) {
+            return Ok(Some(fed));
+        }
+        match self.sources.keys().any(|(name, _)| *name == node.name) {
+            true => Err(open_error(node, other_type::<B>("source"))),
+            false => Ok(None),
+        }
+    }
+
+    /// What stands in for a sink.
+    pub(crate) fn sink_for<B: 'static>(
+        &self,
+        name: &str,
+        own: &dyn Sink<B>,
+    ) -> Result<Arc<dyn Sink<B>>, Cause> {
+        if let Some(sink) = self.made(name)? {
+            return Ok(sink);
+        }
+        let frames = self.made::<Frames>(name)?;
+        let over = frames.and_then(|frames| own.over(frames));
+        over.ok_or_else(|| other_type::<B>("sink"))
+    }
+
+    /// What stands in for the sink of the dead letters of a step.
+    ///
+    /// # Errors
+    /// There is none for batches of this type.
+    pub fn dead_letters<B: 'static>(
+        &self,
+        step: &str,
+        own: &dyn Sink<B>,
+    ) -> Result<Arc<dyn Sink<B>>, Cause> {
+        self.sink_for(&dead_letters_of(step), own)
+    }
+
+    /// A stand-in of exactly this type.
+    fn made<B: 'static>(&self, name: &str) -> Result<Option<Arc<dyn Sink<B>>>, Cause> {
+        let mut sinks = lock(&self.sinks);
+        let key = (name.to_owned(), TypeId::of::<B>());
+        if let Some(held) = sinks.get(&key) {
+            return Ok(held.downcast_ref::<Arc<dyn Sink<B>>>().cloned());
+        }
+        let make = self.others.get(&key.1);
+        let Some(make) = make.and_then(|held| held.downcast_ref::<MakeSink<B>>()) else {
+            return Ok(None);
+        };
+        let sink = make(name)?;
+        sinks.insert(key, Box::new(Arc::clone(&sink)));
+        Ok(Some(sink))
+    }
+
+    /// The sources of a run that are the flow's own.
+    pub(crate) fn left(&self, nodes: &[Node], sources: &Sources) -> Sources {
+        let replaced = |name: &str| {
+            self.stage.is_some() || self.sources.keys().any(|(replaced, _)| replaced == name)
+        };
+        let left = sources
+            .iter()
+            .filter(|(node, _)| !replaced(&nodes[*node].name));
+        left.cloned().collect()
+    }
+
+    /// The sinks of a run, as recovery sees them.
+    pub(crate) fn settled(&self, nodes: &[Node], sinks: &Sinks) -> Result<Sinks, FlowError> {
+        let mut settled = Sinks::default();
+        for SinkOf { writer, settle, .. } in &sinks.0 {
+            let settle = match settle.rehearsed(&writer.name(nodes), self) {
+                Ok(settle) => settle,
+                // Dead letters of a source that is replaced need no stand-in; others are missed when they are opened.
+                Err(_) if writer.dead_letters => continue,
+                Err(cause) => return Err(open_error(&nodes[writer.node], cause)),
+            };
+            // Each writer has a stand-in of its own.
+            settled.0.push(SinkOf {
+                writer: *writer,
+                identity: None,
+                settle,
+            });
+        }
+        Ok(settled)
+    }
+}
+
+fn other_type<B>(what: &str) -> Cause {
+    let batch = type_name::<B>();
+    format!("no {what} of {batch} stands in for it in this rehearsal").into()
+}
+
+impl<B: 'static> Source<B> for Arc<dyn Source<B>> {
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        (**self).partitions()
+    }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        (**self).partitions_for(workers)
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        (**self).inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        (**self).is_same_partition(name, saved)
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        (**self).open(partition, resume, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        (**self).open_at(partition, resume, place, io)
+    }
+    fn batch_size_max(&self) -> Option<usize> {
+        (**self).batch_size_max()
+    }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        (**self).begin(run)
+    }
+    fn on_error(&self) -> OnError {
+        (**self).on_error()
+    }
+    fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
+        (**self).over(frames, kind)
+    }
+}
+
+impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+    fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause> {
+        (**self).open(worker, control)
+    }
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        (**self).resume(tokens)
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        (**self).output(recovery)
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        (**self).sync()
+    }
+    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
+        (**self).commit(epoch, tokens)
+    }
+    fn identity(&self) -> Option<usize> {
+        (**self).identity()
+    }
+    fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
+        (**self).over(frames)
+    }
+}

@@ -1,0 +1,169 @@
+//! Replay: recorded input goes through a flow again, at the times at which it was recorded.
+//!
+//! The input of a durable source lies in the state directory, and any journal may stand in for a source of
+//! bytes. All inputs are merged by the times of their records. Each batch is a step of its own: the clock of
+//! the run is set to the time of the record, the batch is read, and nothing else happens before all workers
+//! have done everything that it brings about. Between two batches the clock stops at each moment that a timer
+//! waits for. So the output does not depend on how fast anything is.
+//!
+//! Nothing outside is touched: a replay is a [rehearsal](crate::Rehearsal).
+//!
+//! ```
+//! use millstream_flow::replay::Replay;
+//! use millstream_flow::testing::Trial;
+//! use millstream_flow::{Flow, codec, stdout, tcp};
+//! use millstream_journal::{Journal, Options};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let recorded = folder.path().join("words");
+//! Journal::open(&recorded, Options::default())?.writer()?.append_many(["to", "be"])?;
+//!
+//! let flow = Flow::new("shout");
+//! flow.source("words", codec::decode(tcp::listen("127.0.0.1:7001"), codec::text))
+//!     .map(|word| word.to_uppercase())
+//!     .sink("out", stdout::stdout());
+//! let replay = Replay::new().journal("words", &recorded);
+//! assert_eq!(Trial::new(&flow).replay(&replay)?.run_all()?.bytes("out"), [b"TO", b"BE"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod conductor;
+mod input;
+mod stage;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(crate) use conductor::Conductor;
+pub(crate) use stage::Stage;
+
+use crate::checkpoint::durable;
+use crate::error::FlowError;
+use input::Input;
+
+/// Where a replay begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// With the record of this number; that makes sense where there is one input.
+    Sequence(u64),
+    /// With the first record of this time or later; nanoseconds since 1970.
+    Time(u64),
+}
+
+/// Which recorded input to replay.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    inputs: Vec<Recording>,
+    from: Option<At>,
+    to: Option<At>,
+    batch: Option<usize>,
+}
+
+/// The recorded input of one source.
+#[derive(Clone, Debug)]
+struct Recording {
+    source: String,
+    path: PathBuf,
+    /// True for a journal whose records are frames as they are.
+    plain: bool,
+}
+
+impl Replay {
+    /// No input yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All that durable sources recorded in a state directory.
+    ///
+    /// # Errors
+    /// A directory that cannot be read, or in which nothing was recorded.
+    pub fn of_state(dir: impl AsRef<Path>) -> Result<Self, FlowError> {
+        let dir = dir.as_ref();
+        let failed = |cause| FlowError::State {
+            path: dir.to_owned(),
+            cause,
+        };
+        let found = durable::inputs(dir).map_err(|error| failed(error.into()))?;
+        if found.is_empty() {
+            let why = "no input was recorded here: make a source durable, or name a journal for it";
+            return Err(failed(why.into()));
+        }
+        let mut replay = Replay::new();
+        for (source, path) in found {
+            replay = replay.recorded(&source, path);
+        }
+        Ok(replay)
+    }
+
+    /// What a durable source recorded, in `STATE/inputs/NAME`, is the input of the source of this name.
+    #[must_use]
+    pub fn recorded(self, source: &str, path: impl AsRef<Path>) -> Self {
+        self.with(source, path.as_ref(), false)
+    }
+
+    /// The records of a journal, each a frame, are the input of the source of this name.
+    #[must_use]
+    pub fn journal(self, source: &str, path: impl AsRef<Path>) -> Self {
+        self.with(source, path.as_ref(), true)
+    }
+
+    /// Begins there and not with the oldest record; the flow knows nothing of what was before.
+    #[must_use]
+    pub fn from(mut self, at: At) -> Self {
+        self.from = Some(at);
+        self
+    }
+
+    /// Ends before that.
+    #[must_use]
+    pub fn to(mut self, at: At) -> Self {
+        self.to = Some(at);
+        self
+    }
+
+    /// Divides recorded batches into such of at most so many items, at the same time. What comes out is the
+    /// same.
+    #[must_use]
+    pub fn batch_size(mut self, items: usize) -> Self {
+        self.batch = Some(items.max(1));
+        self
+    }
+
+    fn with(mut self, source: &str, path: &Path, plain: bool) -> Self {
+        self.inputs.retain(|input| input.source != source);
+        self.inputs.push(Recording {
+            source: source.to_owned(),
+            path: path.to_owned(),
+            plain,
+        });
+        self
+    }
+
+    /// Looks through what was recorded, and opens it.
+    pub(crate) fn open(&self) -> Result<(Arc<Stage>, Conductor), FlowError> {
+        let sequenced = [self.from, self.to]
+            .iter()
+            .any(|at| matches!(at, Some(At::Sequence(_))));
+        if sequenced && self.inputs.len() > 1 {
+            let names: Vec<_> = self.inputs.iter().map(|i| i.source.as_str()).collect();
+            return Err(FlowError::Usage(format!(
+                "a sequence number is one of a single input, and there are {}: say a time",
+                names.join(", ")
+            )));
+        }
+        let mut inputs = Vec::new();
+        for recording in &self.inputs {
+            inputs.push(Input::open(recording, self.from, self.to)?);
+        }
+        if inputs.iter().all(Input::is_empty) {
+            return Err(FlowError::Usage(
+                "nothing was recorded in the range that is to be replayed".to_owned(),
+            ));
+        }
+        let stage = Arc::new(Stage::new(inputs.iter().map(Input::scene)));
+        let conductor = Conductor::new(inputs, Arc::clone(&stage), self.batch);
+        Ok((stage, conductor))
+    }
+}

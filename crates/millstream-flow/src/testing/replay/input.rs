@@ -1,0 +1,231 @@
+//! One recorded input: its batches in the order in which they were recorded.
+
+use std::path::PathBuf;
+
+use millstream_journal::{Journal, Options, Reader};
+
+use super::stage::Scene;
+use super::{At, Recording};
+use crate::checkpoint::durable::{Kind, Recorded};
+use crate::error::{Cause, FlowError};
+use crate::framing::Frames;
+
+/// The partition of a journal whose records are frames.
+const ONLY: &str = "0";
+/// A plain journal's records of one time are read together, up to so many.
+const RECORDS_MAX: usize = 1024;
+
+/// A batch to be read by a flow.
+#[derive(Default)]
+pub(super) struct Moment {
+    /// Nanoseconds since 1970.
+    pub(super) time_ns: i64,
+    /// The place of the partition among those of its source.
+    pub(super) partition: usize,
+    pub(super) frames: Frames,
+    /// True when the partition ends here.
+    pub(super) ended: bool,
+}
+
+/// An input that is being read.
+pub(super) struct Input {
+    source: String,
+    path: PathBuf,
+    from: From,
+    kind: Kind,
+    partitions: Vec<String>,
+    /// The last record of each partition that has items: an end before it was the end of a run only.
+    lasts: Vec<u64>,
+    next: Option<Moment>,
+}
+
+enum From {
+    Recorded(Recorded),
+    Plain(Box<Plain>),
+}
+
+/// A journal whose records are frames.
+struct Plain {
+    reader: Reader,
+    end: u64,
+    end_ns: u64,
+}
+
+impl Input {
+    pub(super) fn open(
+        of: &Recording,
+        from: Option<At>,
+        to: Option<At>,
+    ) -> Result<Self, FlowError> {
+        let failed = |cause: Cause| FlowError::Open {
+            what: format!("recorded input of \"{}\"", of.source),
+            cause,
+        };
+        let (kind, partitions, lasts) = match of.plain {
+            true => (Kind::Bytes, vec![ONLY.to_owned()], vec![0]),
+            false => look_through(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
+        };
+        let opened = match of.plain {
+            true => plain(of, from, to).map(From::Plain),
+            false => recorded(of, from, to).map(From::Recorded),
+        };
+        let mut input = Input {
+            source: of.source.clone(),
+            path: of.path.clone(),
+            from: opened.map_err(failed)?,
+            kind,
+            partitions,
+            lasts,
+            next: None,
+        };
+        input.read()?;
+        Ok(input)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// What the flow sees of it.
+    pub(super) fn scene(&self) -> Scene {
+        Scene {
+            source: self.source.clone(),
+            path: self.path.clone(),
+            kind: self.kind,
+            partitions: self.partitions.clone(),
+        }
+    }
+
+    /// When its next batch was recorded.
+    pub(super) fn time_ns(&self) -> Option<i64> {
+        self.next.as_ref().map(|next| next.time_ns)
+    }
+
+    /// Takes the next batch.
+    pub(super) fn take(&mut self) -> Result<Option<Moment>, FlowError> {
+        let next = self.next.take();
+        self.read()?;
+        Ok(next)
+    }
+
+    fn read(&mut self) -> Result<(), FlowError> {
+        let next = match &mut self.from {
+            From::Recorded(recorded) => next_recorded(recorded, &self.partitions, &self.lasts),
+            From::Plain(plain) => plain.next(),
+        };
+        self.next = next.map_err(|cause| FlowError::Open {
+            what: format!("recorded input of \"{}\"", self.source),
+            cause,
+        })?;
+        Ok(())
+    }
+}
+
+fn recorded(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Recorded, Cause> {
+    let mut recorded = Recorded::open(&of.path)?;
+    match from {
+        Some(At::Sequence(sequence)) => recorded.seek(sequence)?,
+        Some(At::Time(time)) => recorded.seek_time(time)?,
+        None => {}
+    }
+    Ok(match to {
+        Some(At::Sequence(sequence)) => recorded.to_sequence(sequence),
+        Some(At::Time(time)) => recorded.to_time(time),
+        None => recorded,
+    })
+}
+
+/// How the items are written, the partitions in the order in which they were met, and the last record with items of each.
+fn look_through(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<u64>), Cause> {
+    let mut kind = None;
+    let (mut partitions, mut lasts): (Vec<String>, Vec<u64>) = Default::default();
+    while let Some(batch) = recorded.next_batch()? {
+        let known = partitions.iter().position(|known| known == batch.partition);
+        let partition = known.unwrap_or(partitions.len());
+        if known.is_none() {
+            partitions.push(batch.partition.to_owned());
+            lasts.push(0);
+        }
+        if batch.items().len() > 0 {
+            lasts[partition] = batch.sequence;
+        }
+        if batch.items().len() > 0 && *kind.get_or_insert(batch.kind) != batch.kind {
+            let sequence = batch.sequence;
+            return Err(format!("from record {sequence} on the source gave items of another form; replay what is before or behind it").into());
+        }
+    }
+    Ok((kind.unwrap_or(Kind::Bytes), partitions, lasts))
+}
+
+/// The next batch that has items or ends its partition.
+fn next_recorded(
+    recorded: &mut Recorded,
+    partitions: &[String],
+    lasts: &[u64],
+) -> Result<Option<Moment>, Cause> {
+    while let Some(batch) = recorded.next_batch()? {
+        let partition = partitions.iter().position(|name| name == batch.partition);
+        let ended = |partition: usize| batch.ended && lasts.get(partition) <= Some(&batch.sequence);
+        let told = |partition: &usize| ended(*partition) || batch.items().len() > 0;
+        let Some(partition) = partition.filter(told) else {
+            continue;
+        };
+        let ended = ended(partition);
+        let mut frames = Frames::default();
+        batch.copy_to(&mut frames);
+        return Ok(Some(Moment {
+            time_ns: i64::try_from(batch.time_ns).unwrap_or(i64::MAX),
+            partition,
+            frames,
+            ended,
+        }));
+    }
+    Ok(None)
+}
+
+fn plain(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Box<Plain>, Cause> {
+    let journal = Journal::open(&of.path, Options::read_only())?;
+    let mut reader = journal.reader()?;
+    match from {
+        Some(At::Sequence(sequence)) => reader.seek(sequence)?,
+        Some(At::Time(time)) => reader.seek_time(time)?,
+        None => {}
+    }
+    let next = journal.next()?;
+    let (end, end_ns) = match to {
+        Some(At::Sequence(sequence)) => (sequence.min(next), u64::MAX),
+        Some(At::Time(time)) => (next, time),
+        None => (next, u64::MAX),
+    };
+    Ok(Box::new(Plain {
+        reader,
+        end,
+        end_ns,
+    }))
+}
+
+impl Plain {
+    /// The next records that were appended at one time.
+    fn next(&mut self) -> Result<Option<Moment>, Cause> {
+        let mut moment = Moment::default();
+        moment.frames.offset = self.reader.position();
+        let mut time = None;
+        while self.reader.position() < self.end && moment.frames.spans.len() < RECORDS_MAX {
+            let at = self.reader.peek_time()?;
+            let Some(at) = at.filter(|at| *at < self.end_ns && time.is_none_or(|time| time == *at))
+            else {
+                break;
+            };
+            time = Some(at);
+            let Some(record) = self.reader.next()? else {
+                break;
+            };
+            let start = moment.frames.data.len() as u32;
+            moment.frames.data.extend_from_slice(record.body);
+            let end = moment.frames.data.len() as u32;
+            moment.frames.spans.push((start, end));
+        }
+        moment.time_ns = time.map_or(0, |time| i64::try_from(time).unwrap_or(i64::MAX));
+        Ok((!moment.frames.spans.is_empty()).then_some(moment))
+    }
+}

@@ -1,0 +1,424 @@
+//! Where items get their times, and watermarks begin.
+//!
+//! This stands in the chain of a source, before any exchange: there each batch is known to come from
+//! one partition, whose watermark follows its items. The joined watermark is sent on when the source
+//! pauses or has had its turn, behind the batches.
+
+mod clocks;
+
+use std::sync::Arc;
+
+pub use clocks::EventClock;
+
+use crate::batch::{Batch, Data};
+use crate::checkpoint::TimeMark;
+use crate::describe::graph::{Graph, Mistake, NodeId, Outlet};
+use crate::describe::stream::{Making, Pipe, Stream};
+use crate::error::{Failure, FlowError};
+use crate::push::{Context, Push};
+use crate::run::control::lock;
+use crate::run::letters::Letters;
+use crate::time::{BEFORE_ALL, EventTime, Sender, Timed, Watermark, nanos};
+
+/// How often processing time goes on where no items come.
+const TICK: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// Where the times of a stream come from.
+#[derive(Clone, Copy)]
+pub enum TimeSource {
+    /// From the items.
+    Event(EventTime),
+    /// From the clock, when an item is read.
+    Processing,
+    /// From a clock of the user's.
+    Clock,
+}
+
+/// The watermark of one partition.
+pub struct PartitionTime {
+    partition: usize,
+    name: String,
+    lateness: i64,
+    watermark: i64,
+    /// When it was heard last, in processing time; before all times until the first turn.
+    heard: i64,
+    sender: Sender,
+}
+
+impl PartitionTime {
+    /// The watermark just before an item with this time; from now on it counts.
+    pub fn pass(&mut self, time: i64) -> i64 {
+        let before = self.watermark;
+        self.watermark = before.max(time.saturating_sub(self.lateness));
+        before
+    }
+
+    /// The watermark just before an item with which it comes to `reached`.
+    pub fn pass_to(&mut self, reached: i64) -> i64 {
+        let before = self.watermark;
+        self.watermark = before.max(reached);
+        before
+    }
+
+    /// The number of the partition in this run.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.partition
+    }
+
+    /// The name of the partition.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How far its time has come; before all times where it has not begun.
+    #[must_use]
+    pub fn watermark(&self) -> i64 {
+        self.watermark
+    }
+
+    fn mark(&self) -> Watermark {
+        Watermark {
+            at: self.watermark,
+            sender: self.sender,
+        }
+    }
+}
+
+/// Gives times to the items of a batch.
+pub trait Assign<I, O>: 'static {
+    /// Moves the items of `input` to `output` with their times, each of which has to
+    /// [pass](PartitionTime::pass).
+    ///
+    /// # Errors
+    /// The failure of a function of the user's.
+    fn assign(
+        &mut self,
+        input: &mut I,
+        output: &mut O,
+        partition: &mut PartitionTime,
+        cx: &mut Context,
+    ) -> Result<(), Failure>;
+    /// Time may go on without items, with a clock of the user's: lets the partition's watermark [pass](PartitionTime::pass_to).
+    ///
+    /// # Errors
+    /// As for `assign`.
+    fn pause(&mut self, _: &mut PartitionTime, _: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+impl TimeSource {
+    /// How far behind the latest item of its partition an item may be.
+    fn lateness(self) -> i64 {
+        match self {
+            TimeSource::Event(how) => how.lateness,
+            TimeSource::Processing | TimeSource::Clock => 0,
+        }
+    }
+}
+
+/// The assigner of a stream on one worker.
+struct Assigner<O, A> {
+    node: NodeId,
+    /// The source whose partitions they are.
+    origin: NodeId,
+    source: TimeSource,
+    assign: A,
+    output: O,
+    partitions: Vec<PartitionTime>,
+    joined: Watermark,
+    letters: Letters,
+    next: Box<dyn Push<O>>,
+}
+
+impl<O, A> Assigner<O, A> {
+    /// Looks which partitions have ended or gone idle, and joins their watermarks.
+    fn join(&mut self, cx: &mut Context) -> Option<Watermark> {
+        for partition in &mut self.partitions {
+            if partition.heard == BEFORE_ALL {
+                partition.heard = cx.now;
+            }
+            if cx.live.binary_search(&partition.partition).is_err() {
+                partition.sender = Sender::Ended;
+                continue;
+            }
+            match self.source {
+                TimeSource::Event(EventTime {
+                    idle: Some(idle), ..
+                }) => {
+                    let until = partition.heard.saturating_add(idle);
+                    if cx.now >= until {
+                        partition.sender = Sender::Idle;
+                    } else {
+                        cx.wake_at(until);
+                    }
+                }
+                TimeSource::Event(_) | TimeSource::Clock => {}
+                TimeSource::Processing => partition.watermark = partition.watermark.max(cx.now),
+            }
+        }
+        if matches!(self.source, TimeSource::Processing | TimeSource::Clock) {
+            cx.wake_at(cx.now.saturating_add(nanos(TICK)));
+        }
+        let mut joined = Watermark::join(self.partitions.iter().map(PartitionTime::mark));
+        joined.at = joined.at.max(self.joined.at);
+        let changed = joined != self.joined;
+        self.joined = joined;
+        changed.then_some(joined)
+    }
+
+    /// Notes for recovery how far time has come in each partition, beside the positions of the source.
+    fn note(&self, cx: &mut Context) {
+        let step = &cx.metrics[self.origin].name;
+        let begun = self.partitions.iter();
+        let begun = begun.filter(|partition| partition.watermark != BEFORE_ALL);
+        if let Some(keeping) = &mut cx.keeping {
+            keeping
+                .part
+                .watermarks
+                .extend(begun.map(|partition| TimeMark {
+                    step: step.clone(),
+                    partition: partition.name.clone(),
+                    at: partition.watermark,
+                }));
+        }
+    }
+}
+
+impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
+    fn push(&mut self, batch: &mut I, cx: &mut Context) -> Result<(), Failure> {
+        cx.current = self.node;
+        let items = batch.len();
+        let known = self
+            .partitions
+            .binary_search_by_key(&cx.partition, |known| known.partition);
+        let Ok(index) = known else {
+            let unknown = format!(
+                "a batch of partition {}, which was not opened",
+                cx.partition
+            );
+            return Err(Failure::new(cx.step_name(), unknown));
+        };
+        let others = self.partitions.iter().enumerate();
+        let others = others.filter(|(other, _)| *other != index);
+        cx.floor = Watermark::floor(others.map(|(_, partition)| partition.mark()));
+        let partition = &mut self.partitions[index];
+        partition.heard = cx.now;
+        partition.sender = Sender::Live;
+        self.assign.assign(batch, &mut self.output, partition, cx)?;
+        cx.book(self.node, items, self.output.len());
+        if !self.output.is_empty() {
+            self.next.push(&mut self.output, cx)?;
+            self.output.clear();
+        }
+        Ok(())
+    }
+    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        if matches!(self.source, TimeSource::Clock) {
+            cx.current = self.node;
+            for partition in &mut self.partitions {
+                if cx.live.binary_search(&partition.partition).is_ok() {
+                    self.assign.pause(partition, cx)?;
+                }
+            }
+        }
+        if let Some(mark) = self.join(cx) {
+            cx.floor = mark.at;
+            self.next.watermark(mark, cx)?;
+        }
+        self.next.flush(cx)
+    }
+    fn watermark(&mut self, _: Watermark, _: &mut Context) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
+        self.next.tick(cx)
+    }
+    fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        self.note(cx);
+        self.letters.prepare(self.node, epoch, cx)?;
+        self.next.epoch(epoch, cx)
+    }
+    fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+        cx.current = self.node;
+        self.note(cx);
+        self.letters.close(self.node, epoch, cx)?;
+        if !cx.suspended()
+            && let Some(mark) = self.join(cx)
+        {
+            cx.floor = mark.at;
+            self.next.watermark(mark, cx)?;
+        }
+        self.next.end(epoch, cx)
+    }
+}
+
+impl<B: Batch> Pipe<B> {
+    /// Gives the items times by an [`Assign`] of the caller's own making.
+    pub fn assigned<O: Batch, A: Assign<B, O>>(
+        &self,
+        name: &str,
+        source: TimeSource,
+        make: impl Fn(&Making<'_>) -> Result<A, FlowError> + Send + Sync + 'static,
+    ) -> Pipe<O> {
+        let kind = match source {
+            TimeSource::Event(_) | TimeSource::Clock => "event_time",
+            TimeSource::Processing => "processing_time",
+        };
+        let (node, origin, nth) = {
+            let mut graph = lock(&self.graph);
+            let root = root_of(&graph, self.node);
+            if graph.nodes[root].kind != "source" {
+                graph.mistake(Mistake::TimeBehind(kind, root));
+            }
+            // What is saved is found by the source and this number: such steps need no name.
+            let others = 0..graph.nodes.len();
+            let others = others.filter(|other| graph.nodes[*other].kind == kind);
+            let nth = others
+                .filter(|other| root_of(&graph, *other) == root)
+                .count();
+            (graph.add(kind, name, vec![self.node]), root, nth)
+        };
+        let outlet = Outlet::<O>::new();
+        let after = outlet.clone();
+        self.outlet.read_by(Arc::new(move |segment| {
+            let making = Making::new(node, segment);
+            let assign = make(&making)?;
+            let letters = making.letters();
+            let partitions = segment.partitions().map(|(partition, name)| {
+                let name = match nth {
+                    0 => name.to_owned(),
+                    nth => format!("{name}#{nth}"),
+                };
+                PartitionTime {
+                    partition,
+                    lateness: source.lateness(),
+                    watermark: segment.watermark(origin, &name),
+                    name,
+                    heard: BEFORE_ALL,
+                    sender: Sender::Live,
+                }
+            });
+            let partitions = partitions.collect();
+            let next = after.build(segment)?;
+            segment.keeps_time |= match source {
+                TimeSource::Event(how) => how.idle.is_some(),
+                TimeSource::Processing | TimeSource::Clock => true,
+            };
+            let assigner: Box<dyn Push<B>> = Box::new(Assigner {
+                node,
+                origin,
+                source,
+                assign,
+                output: O::default(),
+                partitions,
+                joined: Watermark::UNKNOWN,
+                letters,
+                next,
+            });
+            Ok(assigner)
+        }));
+        Pipe {
+            graph: Arc::clone(&self.graph),
+            node,
+            outlet,
+        }
+    }
+}
+
+/// Where a step's chain begins: its source, or a place behind it where streams come together.
+fn root_of(graph: &Graph, mut node: NodeId) -> NodeId {
+    loop {
+        let this = &graph.nodes[node];
+        match this.inputs.first() {
+            Some(_) if this.exchanged || this.kind == "merge" => return node,
+            Some(first) => node = *first,
+            None => return node,
+        }
+    }
+}
+
+struct ByFunction<F>(Arc<F>);
+
+impl<T: Data, F: Fn(&T) -> i64 + Send + Sync + 'static> Assign<Vec<T>, Vec<Timed<T>>>
+    for ByFunction<F>
+{
+    fn assign(
+        &mut self,
+        input: &mut Vec<T>,
+        output: &mut Vec<Timed<T>>,
+        partition: &mut PartitionTime,
+        _: &mut Context,
+    ) -> Result<(), Failure> {
+        output.extend(input.drain(..).map(|value| {
+            let time = (self.0)(&value);
+            let watermark = partition.pass(time);
+            Timed {
+                time,
+                watermark,
+                value,
+            }
+        }));
+        Ok(())
+    }
+}
+
+struct ByClock;
+
+impl<T: Data> Assign<Vec<T>, Vec<Timed<T>>> for ByClock {
+    fn assign(
+        &mut self,
+        input: &mut Vec<T>,
+        output: &mut Vec<Timed<T>>,
+        partition: &mut PartitionTime,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let time = cx.now();
+        output.extend(input.drain(..).map(|value| Timed {
+            time,
+            watermark: partition.pass(time),
+            value,
+        }));
+        Ok(())
+    }
+}
+
+impl<T: Data> Stream<T> {
+    /// Gives each item the time at which it happened, in nanoseconds since an epoch of your choice,
+    /// and lets event time follow them. Stands before the first exchange or merge.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::time::{EventTime, Timed};
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let flow = Flow::new("times");
+    /// let out = testing::Collected::new();
+    /// flow.source("in", testing::items([10i64, 30, 20]))
+    ///     .event_time(|n| *n, EventTime::default().lateness(Duration::from_nanos(5)))
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// let marks: Vec<_> = out.take().iter().map(|item: &Timed<i64>| item.watermark).collect();
+    /// assert_eq!(marks, [i64::MIN, 5, 25]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    pub fn event_time(
+        &self,
+        f: impl Fn(&T) -> i64 + Send + Sync + 'static,
+        how: EventTime,
+    ) -> Stream<Timed<T>> {
+        let f = Arc::new(f);
+        self.assigned("", TimeSource::Event(how), move |_| {
+            Ok(ByFunction(Arc::clone(&f)))
+        })
+    }
+
+    /// Gives each item the time at which it is read, in nanoseconds since 1970, by the clock of the
+    /// run. Time goes on where no items come. Stands before the first exchange or merge.
+    #[must_use]
+    pub fn processing_time(&self) -> Stream<Timed<T>> {
+        self.assigned("", TimeSource::Processing, |_| Ok(ByClock))
+    }
+}

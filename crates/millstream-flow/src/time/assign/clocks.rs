@@ -1,0 +1,126 @@
+//! Event time by a clock of the user's: the times of items, and how far time has come, with items and without.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Assign, PartitionTime, TimeSource};
+use crate::batch::Data;
+use crate::describe::stream::Stream;
+use crate::error::Failure;
+use crate::push::Context;
+use crate::time::{BEFORE_ALL, Timed};
+
+/// Tells the time of one partition of a source. There is one for each partition, made when it is opened.
+///
+/// ```
+/// use millstream_flow::assign::EventClock;
+/// use millstream_flow::{Flow, Options, testing};
+///
+/// /// Items come in order, but for marks that say how far time has come.
+/// struct Marked(i64);
+/// impl EventClock<(i64, bool)> for Marked {
+///     fn on_item(&mut self, item: &(i64, bool), _: i64) -> (i64, i64) {
+///         if item.1 {
+///             self.0 = self.0.max(item.0);
+///         }
+///         (item.0, self.0)
+///     }
+///     fn resume(&mut self, watermark: i64) {
+///         self.0 = watermark;
+///     }
+/// }
+///
+/// let (flow, out) = (Flow::new("marked"), testing::Collected::new());
+/// flow.source("in", testing::items([(5i64, false), (9, true), (7, false)]))
+///     .event_clock(|_| Marked(i64::MIN))
+///     .sink("out", out.sink());
+/// flow.run(Options::default())?;
+/// let watermarks: Vec<i64> = out.take().iter().map(|item| item.watermark).collect();
+/// assert_eq!(watermarks, [i64::MIN, i64::MIN, 9]);
+/// # Ok::<(), millstream_flow::FlowError>(())
+/// ```
+pub trait EventClock<T>: 'static {
+    /// The time of an item, and the watermark behind it: no item before that is expected any more. `now` is processing time. All are
+    /// nanoseconds. A watermark that goes back is taken for the one before.
+    fn on_item(&mut self, item: &T, now: i64) -> (i64, i64);
+    /// The watermark where no items come, if it goes on without them; asked for about every 10 ms.
+    fn on_pause(&mut self, now: i64) -> Option<i64> {
+        let _ = now;
+        None
+    }
+    /// A run resumes: the watermark of the partition at the last commit. Called before anything else, and not at the very first run.
+    fn resume(&mut self, watermark: i64) {
+        let _ = watermark;
+    }
+}
+
+struct ByClocks<C, M> {
+    make: Arc<M>,
+    clocks: HashMap<usize, C>,
+}
+
+impl<C, M: Fn(&str) -> C> ByClocks<C, M> {
+    fn clock<T>(&mut self, partition: &PartitionTime) -> &mut C
+    where
+        C: EventClock<T>,
+    {
+        let make = &self.make;
+        self.clocks.entry(partition.number()).or_insert_with(|| {
+            let mut clock = make(partition.name());
+            if partition.watermark() != BEFORE_ALL {
+                clock.resume(partition.watermark());
+            }
+            clock
+        })
+    }
+}
+
+impl<T, C, M> Assign<Vec<T>, Vec<Timed<T>>> for ByClocks<C, M>
+where
+    T: Data,
+    C: EventClock<T>,
+    M: Fn(&str) -> C + Send + Sync + 'static,
+{
+    fn assign(
+        &mut self,
+        input: &mut Vec<T>,
+        output: &mut Vec<Timed<T>>,
+        partition: &mut PartitionTime,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let clock = self.clock::<T>(partition);
+        for value in input.drain(..) {
+            let (time, reached) = clock.on_item(&value, cx.now());
+            let watermark = partition.pass_to(reached);
+            output.push(Timed {
+                time,
+                watermark,
+                value,
+            });
+        }
+        Ok(())
+    }
+    fn pause(&mut self, partition: &mut PartitionTime, cx: &mut Context) -> Result<(), Failure> {
+        if let Some(reached) = self.clock::<T>(partition).on_pause(cx.now()) {
+            partition.pass_to(reached);
+        }
+        Ok(())
+    }
+}
+
+impl<T: Data> Stream<T> {
+    /// Gives each item the time that a clock of one's own tells, which also says how far event time has come. `make` is called with
+    /// the name of each partition. Stands before the first exchange or merge.
+    pub fn event_clock<C: EventClock<T>>(
+        &self,
+        make: impl Fn(&str) -> C + Send + Sync + 'static,
+    ) -> Stream<Timed<T>> {
+        let make = Arc::new(make);
+        self.assigned("", TimeSource::Clock, move |_| {
+            Ok(ByClocks {
+                make: Arc::clone(&make),
+                clocks: HashMap::new(),
+            })
+        })
+    }
+}

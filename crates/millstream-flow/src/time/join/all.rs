@@ -1,0 +1,383 @@
+//! Joins of any number of keyed streams: a tuple with a value of each.
+//!
+//! Invariant: what a key keeps are the values that count by [`Insert`], by their streams, and nothing of a stream that has
+//! given none. Values take their turn as they come, which between streams is no certain order. The modes are those of
+//! Bytewax.
+
+use std::time::Duration;
+
+use crate::batch::Data;
+use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
+use crate::error::Cause;
+use crate::key::Key;
+use crate::operators::keyed::KeyedStream;
+use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
+use crate::time::{NEVER, Timed, nanos};
+
+/// When a row comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    Complete,
+    Running,
+    Final,
+}
+
+/// Which values of one stream count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insert {
+    /// The first one.
+    First,
+    /// The last one.
+    Last,
+    /// All: a row comes out for each combination.
+    Product,
+}
+
+/// How [`join_all`](KeyedStream::join_all) joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinAll {
+    rows: Rows,
+    insert: Insert,
+    ttl: Option<i64>,
+}
+
+impl JoinAll {
+    fn of(rows: Rows) -> Self {
+        JoinAll {
+            rows,
+            insert: Insert::Last,
+            ttl: None,
+        }
+    }
+
+    /// A row comes out once each stream has given the key a value, and these values are then forgotten.
+    #[must_use]
+    pub fn complete() -> Self {
+        JoinAll::of(Rows::Complete)
+    }
+
+    /// A row comes out after each value, with `None` for streams that have given none.
+    #[must_use]
+    pub fn running() -> Self {
+        JoinAll::of(Rows::Running)
+    }
+
+    /// A row of each key comes out when all input has ended.
+    #[must_use]
+    pub fn at_end() -> Self {
+        JoinAll::of(Rows::Final)
+    }
+
+    /// Which values of one stream count: the last one unless told otherwise.
+    #[must_use]
+    pub fn insert(mut self, insert: Insert) -> Self {
+        self.insert = insert;
+        self
+    }
+
+    /// Forgets a key that has had no value for so much processing time.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(nanos(ttl));
+        self
+    }
+}
+
+/// A tuple of options, one for each stream of a join. While values are kept exactly one of them is there.
+pub trait Row: Data + Default {
+    /// How many streams are joined.
+    const STREAMS: usize;
+    /// The codecs of the values.
+    type Codecs: 'static;
+    /// The stream of the first value that is there.
+    fn stream(&self) -> usize;
+    /// Takes over the values that are there in `other`.
+    fn take_over(&mut self, other: &Self);
+    /// Finds the codecs of the values.
+    ///
+    /// # Errors
+    /// A type that was not announced.
+    fn codecs(codecs: &Codecs) -> Result<Self::Codecs, Cause>;
+    /// Appends the value of one stream.
+    ///
+    /// # Errors
+    /// What the value says.
+    fn save(&self, codecs: &Self::Codecs, out: &mut Vec<u8>) -> Result<(), Cause>;
+    /// Takes the value of a stream off the front.
+    ///
+    /// # Errors
+    /// It is not what `save` has written.
+    fn load(stream: usize, codecs: &Self::Codecs, from: &mut &[u8]) -> Result<Self, Cause>;
+}
+
+/// All values as rows of one value: those of the first stream, and those of the others in their order.
+type AllRows<K, T> = (KeyedStream<K, T>, Vec<KeyedStream<K, T>>);
+
+/// The other streams of a join: a tuple of one to seven of them.
+pub trait Others<K, V> {
+    /// What comes out.
+    type Row: Row;
+    /// All values as rows of one value: those of `first`, and those of the others in their order.
+    fn rows(self, first: &KeyedStream<K, V>) -> AllRows<K, Self::Row>;
+}
+
+macro_rules! rows {
+    ($first:ident $zero:tt, $($type:ident $place:tt),+) => {
+        impl<$first: Data, $($type: Data),+> Row for (Option<$first>, $(Option<$type>),+) {
+            const STREAMS: usize = [$zero, $($place),+].len();
+            type Codecs = (Codec<$first>, $(Codec<$type>),+);
+            fn stream(&self) -> usize {
+                $(if self.$place.is_some() { return $place; })+
+                $zero
+            }
+            fn take_over(&mut self, other: &Self) {
+                if other.$zero.is_some() { self.$zero.clone_from(&other.$zero); }
+                $(if other.$place.is_some() { self.$place.clone_from(&other.$place); })+
+            }
+            fn codecs(codecs: &Codecs) -> Result<Self::Codecs, Cause> {
+                Ok((codecs.get::<$first>()?, $(codecs.get::<$type>()?),+))
+            }
+            fn save(&self, codecs: &Self::Codecs, out: &mut Vec<u8>) -> Result<(), Cause> {
+                if let Some(value) = &self.$zero { codecs.$zero.save(value, out)?; }
+                $(if let Some(value) = &self.$place { codecs.$place.save(value, out)?; })+
+                Ok(())
+            }
+            fn load(stream: usize, codecs: &Self::Codecs, from: &mut &[u8]) -> Result<Self, Cause> {
+                let mut row = Self::default();
+                match stream {
+                    $($place => row.$place = Some(codecs.$place.load(from)?),)+
+                    _ => row.$zero = Some(codecs.$zero.load(from)?),
+                }
+                Ok(row)
+            }
+        }
+
+        impl<Key_: Key, $first: Data, $($type: Data),+> Others<Key_, $first> for ($(&KeyedStream<Key_, $type>,)+) {
+            type Row = (Option<$first>, $(Option<$type>),+);
+            #[expect(non_snake_case, reason = "a stream is named as its type")]
+            fn rows(self, first: &KeyedStream<Key_, $first>) -> AllRows<Key_, Self::Row> {
+                let ($($type,)+) = self;
+                (
+                    first.map(|value| { let mut row = Self::Row::default(); row.$zero = Some(value); row }),
+                    vec![$($type.map(|value| { let mut row = Self::Row::default(); row.$place = Some(value); row })),+],
+                )
+            }
+        }
+    };
+}
+
+rows!(A 0, B 1);
+rows!(A 0, B 1, C 2);
+rows!(A 0, B 1, C 2, D 3);
+rows!(A 0, B 1, C 2, D 3, E 4);
+rows!(A 0, B 1, C 2, D 3, E 4, F 5);
+rows!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+rows!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+
+/// The values of one key that count, by their streams.
+struct Seen<T> {
+    streams: Vec<Vec<T>>,
+    /// When the key is forgotten, in processing time.
+    expires: i64,
+}
+
+impl<T: Row> Seen<T> {
+    fn nothing() -> Self {
+        Seen {
+            streams: (0..T::STREAMS).map(|_| Vec::new()).collect(),
+            expires: NEVER,
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = Seen::nothing();
+    }
+
+    /// Each combination of the values, those of the last stream changing first.
+    fn rows(&self) -> Vec<T> {
+        let mut rows = vec![T::default()];
+        for values in self.streams.iter().filter(|values| !values.is_empty()) {
+            let with = |row: &T| -> Vec<T> {
+                let with = values.iter().map(|value| {
+                    let mut row = row.clone();
+                    row.take_over(value);
+                    row
+                });
+                with.collect()
+            };
+            rows = rows.iter().flat_map(with).collect();
+        }
+        rows
+    }
+}
+
+/// The join as the logic of a key.
+struct AllLogic<T> {
+    how: JoinAll,
+    types: std::marker::PhantomData<fn(T)>,
+}
+
+impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
+    type State = Seen<T>;
+    type In = T;
+    type Out = T;
+    type Error = Cause;
+
+    fn open(&mut self, _: &K) -> Result<Seen<T>, Cause> {
+        Ok(Seen::nothing())
+    }
+
+    fn on_item(
+        &mut self,
+        key: &K,
+        seen: &mut Seen<T>,
+        item: Timed<T>,
+        at: Moment,
+        out: &mut impl Outputs<K, T, T>,
+    ) -> Result<(), Cause> {
+        if let Some(ttl) = self.how.ttl {
+            seen.expires = at.processing.saturating_add(ttl);
+        }
+        let times = Timed {
+            time: item.time,
+            watermark: item.watermark,
+            value: (),
+        };
+        let values = &mut seen.streams[item.value.stream()];
+        match self.how.insert {
+            Insert::First if !values.is_empty() => {}
+            Insert::Product => values.push(item.value),
+            Insert::First | Insert::Last => *values = vec![item.value],
+        }
+        let whole = seen.streams.iter().all(|values| !values.is_empty());
+        if self.how.rows == Rows::Running || (self.how.rows == Rows::Complete && whole) {
+            for row in seen.rows() {
+                out.result(key, times.map(|()| row));
+            }
+        }
+        if self.how.rows == Rows::Complete && whole {
+            seen.clear();
+        }
+        Ok(())
+    }
+
+    fn on_due(
+        &mut self,
+        _: &K,
+        seen: &mut Seen<T>,
+        until: Moment,
+        _: &mut impl Outputs<K, T, T>,
+    ) -> Result<(), Cause> {
+        if seen.expires <= until.processing {
+            seen.clear();
+        }
+        Ok(())
+    }
+
+    fn on_end(
+        &mut self,
+        key: &K,
+        seen: &mut Seen<T>,
+        at: Moment,
+        out: &mut impl Outputs<K, T, T>,
+    ) -> Result<(), Cause> {
+        if self.how.rows == Rows::Final {
+            for value in seen.rows() {
+                let (time, watermark) = (at.event, at.event);
+                out.result(
+                    key,
+                    Timed {
+                        time,
+                        watermark,
+                        value,
+                    },
+                );
+            }
+        }
+        seen.clear();
+        Ok(())
+    }
+
+    fn next(&self, seen: &Seen<T>) -> Moment {
+        Moment {
+            processing: seen.expires,
+            ..Moment::NEVER
+        }
+    }
+
+    fn is_empty(&self, seen: &Seen<T>) -> bool {
+        seen.streams.iter().all(Vec::is_empty)
+    }
+
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Seen<T>>, Cause> {
+        Ok(Box::new(SeenCodec::<T>(T::codecs(codecs)?)))
+    }
+}
+
+/// Writes `[expires, [value...]...]`, a list for each stream.
+struct SeenCodec<T: Row>(T::Codecs);
+
+impl<T: Row> StateCodec<Seen<T>> for SeenCodec<T> {
+    fn save(&self, seen: &Seen<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(1 + T::STREAMS, out);
+        pack::integer(seen.expires, out);
+        for values in &seen.streams {
+            pack::list(values.len(), out);
+            values
+                .iter()
+                .try_for_each(|value| value.save(&self.0, out))?;
+        }
+        Ok(())
+    }
+    fn load(&self, from: &mut &[u8]) -> Result<Seen<T>, Cause> {
+        let streams = pack::take_list(from)?.saturating_sub(1);
+        if streams != T::STREAMS {
+            let now = T::STREAMS;
+            return Err(
+                format!("the state is of a join of {streams} streams, not of {now}").into(),
+            );
+        }
+        let mut seen = Seen::nothing();
+        seen.expires = pack::take_integer(from)?;
+        for (stream, values) in seen.streams.iter_mut().enumerate() {
+            for _ in 0..pack::take_list(from)? {
+                values.push(T::load(stream, &self.0, from)?);
+            }
+        }
+        Ok(seen)
+    }
+}
+
+impl<K: Key, V: Data> KeyedStream<K, V> {
+    /// Joins this stream with one to seven others: tuples of a value of each, this stream's first. Values take their turn as they
+    /// come. [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until [`JoinAll::ttl`] has passed. With recovery the types
+    /// of all streams are announced, and a saved join of another number of streams is an error at the start.
+    ///
+    /// ```
+    /// use millstream_flow::join::JoinAll;
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("orders"), testing::Collected::new());
+    /// let orders = flow.source("orders", testing::items([(1, "tea"), (2, "rum")])).key_by(|order| order.0);
+    /// let paid = flow.source("paid", testing::items([(2, 700), (1, 250)])).key_by(|paid| paid.0);
+    /// let sent = flow.source("sent", testing::items([1])).key_by(|order| *order);
+    /// let (orders, paid) = (orders.map(|order| order.1), paid.map(|paid| paid.1));
+    /// orders.join_all("done", (&paid, &sent), JoinAll::complete()).items().sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [(1, (Some("tea"), Some(250), Some(1)))]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    pub fn join_all<O: Others<K, V>>(
+        &self,
+        name: &str,
+        others: O,
+        how: JoinAll,
+    ) -> KeyedStream<K, O::Row> {
+        let (first, rest) = others.rows(self);
+        let called = name.to_owned();
+        first.merge(&rest).keep("join_all", name, move || {
+            let types = std::marker::PhantomData;
+            KeyedStep::new(&called, true, AllLogic::<O::Row> { how, types })
+        })
+    }
+}

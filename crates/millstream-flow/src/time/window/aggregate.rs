@@ -1,0 +1,330 @@
+//! What is made of the items of a window.
+
+use std::marker::PhantomData;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Outcome, Windows};
+use crate::batch::Data;
+use crate::checkpoint::{BoxedCodec, Codecs};
+use crate::error::Cause;
+use crate::key::Key;
+use crate::time::Timed;
+
+/// From when to when a window goes; nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Its first moment; of windows that count, the least time of their items.
+    pub start: i64,
+    /// The moment behind its last; of windows that count, the greatest time of their items.
+    pub end: i64,
+    /// True for a result so far, of a window that is still open.
+    pub early: bool,
+}
+
+/// A result with the window that it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Windowed<T> {
+    /// The first moment of the window; nanoseconds.
+    pub start: i64,
+    /// The moment behind its last; nanoseconds.
+    pub end: i64,
+    /// True for a result so far.
+    pub early: bool,
+    /// The result.
+    pub value: T,
+}
+
+impl<T> Windowed<T> {
+    /// A result with its window.
+    pub fn new(bounds: Bounds, value: T) -> Self {
+        Windowed {
+            start: bounds.start,
+            end: bounds.end,
+            early: bounds.early,
+            value,
+        }
+    }
+}
+
+/// Makes a result of the items of a window.
+pub trait Aggregate: 'static {
+    /// What goes in.
+    type In: 'static;
+    /// What is kept while a window is open. With recovery its type has to be
+    /// [announced](crate::Flow::saves).
+    type Acc: 'static;
+    /// The result.
+    type Out: 'static;
+    /// What can go wrong.
+    type Error;
+
+    /// The accumulator of a window without items.
+    ///
+    /// # Errors
+    /// The failure of a function of the user's, as for all verbs below.
+    fn initial(&mut self) -> Result<Self::Acc, Self::Error>;
+    /// Takes in an item.
+    ///
+    /// # Errors
+    /// As for `initial`.
+    fn add(&mut self, acc: &mut Self::Acc, value: Self::In) -> Result<(), Self::Error>;
+    /// Takes in an item with its time. Windows call this; unless told otherwise it leaves the time out.
+    ///
+    /// # Errors
+    /// As for `initial`.
+    fn add_timed(&mut self, acc: &mut Self::Acc, item: Timed<Self::In>) -> Result<(), Self::Error> {
+        self.add(acc, item.value)
+    }
+    /// Takes in another accumulator, of later items.
+    ///
+    /// # Errors
+    /// As for `initial`.
+    fn merge(&mut self, acc: &mut Self::Acc, later: &Self::Acc) -> Result<(), Self::Error>;
+    /// The result. The accumulator is not used any more, unless `bounds.early`.
+    ///
+    /// # Errors
+    /// As for `initial`.
+    fn result(&mut self, acc: &mut Self::Acc, bounds: Bounds) -> Result<Self::Out, Self::Error>;
+    /// How accumulators are saved; unless told otherwise as their type is announced.
+    ///
+    /// # Errors
+    /// A type that cannot be saved.
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::Acc>, Cause> {
+        Ok(Box::new(codecs.get::<Self::Acc>()?))
+    }
+    /// How items are saved, of windows that keep them to put them in order; unless told otherwise as their type is announced.
+    ///
+    /// # Errors
+    /// A type that cannot be saved.
+    fn item_codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::In>, Cause> {
+        Ok(Box::new(codecs.get::<Self::In>()?))
+    }
+}
+
+/// A function that all workers share.
+type Add<A, V> = Arc<dyn Fn(&mut A, V) + Send + Sync>;
+type Merge<A> = Arc<dyn Fn(&mut A, &A) + Send + Sync>;
+type Read<A, R> = Arc<dyn Fn(&mut A, bool) -> R + Send + Sync>;
+
+/// The aggregates that are built in: functions that cannot fail.
+struct Plain<V, A, R> {
+    initial: Arc<dyn Fn() -> A + Send + Sync>,
+    add: Add<A, V>,
+    merge: Merge<A>,
+    result: Read<A, R>,
+}
+
+impl<V, A, R> Clone for Plain<V, A, R> {
+    fn clone(&self) -> Self {
+        Plain {
+            initial: Arc::clone(&self.initial),
+            add: Arc::clone(&self.add),
+            merge: Arc::clone(&self.merge),
+            result: Arc::clone(&self.result),
+        }
+    }
+}
+
+impl<V: 'static, A: 'static, R: 'static> Aggregate for Plain<V, A, R> {
+    type In = V;
+    type Acc = A;
+    type Out = Windowed<R>;
+    type Error = Cause;
+    fn initial(&mut self) -> Result<A, Cause> {
+        Ok((self.initial)())
+    }
+    fn add(&mut self, acc: &mut A, value: V) -> Result<(), Cause> {
+        (self.add)(acc, value);
+        Ok(())
+    }
+    fn merge(&mut self, acc: &mut A, later: &A) -> Result<(), Cause> {
+        (self.merge)(acc, later);
+        Ok(())
+    }
+    fn result(&mut self, acc: &mut A, bounds: Bounds) -> Result<Windowed<R>, Cause> {
+        Ok(Windowed::new(bounds, (self.result)(acc, bounds.early)))
+    }
+}
+
+/// Counts without looking at the values.
+#[derive(Clone)]
+struct Count<V>(PhantomData<fn(V)>);
+
+impl<V: 'static> Aggregate for Count<V> {
+    type In = V;
+    type Acc = u64;
+    type Out = Windowed<u64>;
+    type Error = Cause;
+    fn initial(&mut self) -> Result<u64, Cause> {
+        Ok(0)
+    }
+    fn add(&mut self, acc: &mut u64, _: V) -> Result<(), Cause> {
+        *acc += 1;
+        Ok(())
+    }
+    fn merge(&mut self, acc: &mut u64, later: &u64) -> Result<(), Cause> {
+        *acc += later;
+        Ok(())
+    }
+    fn result(&mut self, acc: &mut u64, bounds: Bounds) -> Result<Windowed<u64>, Cause> {
+        Ok(Windowed::new(bounds, *acc))
+    }
+}
+
+/// The values combined by a function.
+struct Reduce<V, F> {
+    f: Arc<F>,
+    types: PhantomData<fn(V)>,
+}
+
+impl<V, F> Clone for Reduce<V, F> {
+    fn clone(&self) -> Self {
+        Reduce {
+            f: Arc::clone(&self.f),
+            types: PhantomData,
+        }
+    }
+}
+
+impl<V, F> Aggregate for Reduce<V, F>
+where
+    V: Data,
+    F: Fn(V, V) -> V + Send + Sync + 'static,
+{
+    type In = V;
+    type Acc = Option<V>;
+    type Out = Windowed<V>;
+    type Error = Cause;
+    fn initial(&mut self) -> Result<Option<V>, Cause> {
+        Ok(None)
+    }
+    fn add(&mut self, acc: &mut Option<V>, value: V) -> Result<(), Cause> {
+        *acc = Some(match acc.take() {
+            Some(before) => (self.f)(before, value),
+            None => value,
+        });
+        Ok(())
+    }
+    fn merge(&mut self, acc: &mut Option<V>, later: &Option<V>) -> Result<(), Cause> {
+        match later.clone() {
+            Some(later) => self.add(acc, later),
+            None => Ok(()),
+        }
+    }
+    fn result(&mut self, acc: &mut Option<V>, bounds: Bounds) -> Result<Windowed<V>, Cause> {
+        let value = acc.clone().ok_or("a window without items was closed")?;
+        Ok(Windowed::new(bounds, value))
+    }
+}
+
+/// What comes out where the aggregate is built in.
+type Built<K, V, R> = Outcome<K, V, Windowed<R>>;
+
+impl<K: Key, V: Data + Sync> Windows<K, V> {
+    fn plain<A: Data + Sync, R: Data>(
+        &self,
+        initial: A,
+        add: impl Fn(&mut A, V) + Send + Sync + 'static,
+        merge: impl Fn(&mut A, &A) + Send + Sync + 'static,
+        result: impl Fn(&mut A, bool) -> R + Send + Sync + 'static,
+    ) -> Built<K, V, R> {
+        self.aggregate(Plain {
+            initial: Arc::new(move || initial.clone()),
+            add: Arc::new(add),
+            merge: Arc::new(merge),
+            result: Arc::new(result),
+        })
+    }
+
+    /// `add(acc, value)` from `init`. `merge(acc, later)` joins the accumulators of parts of a window:
+    /// panes of sliding windows, sessions that turn out to be one.
+    pub fn fold<A: Data + Sync>(
+        &self,
+        init: A,
+        add: impl Fn(&mut A, V) + Send + Sync + 'static,
+        merge: impl Fn(&mut A, &A) + Send + Sync + 'static,
+    ) -> Built<K, V, A> {
+        self.plain(init, add, merge, |acc, _| acc.clone())
+    }
+
+    /// The values combined by `f`, for which the order of the calls must not matter.
+    pub fn reduce(&self, f: impl Fn(V, V) -> V + Send + Sync + 'static) -> Built<K, V, V> {
+        self.aggregate(Reduce {
+            f: Arc::new(f),
+            types: PhantomData,
+        })
+    }
+
+    /// All values, in the order in which they came.
+    #[must_use]
+    pub fn collect(&self) -> Built<K, V, Vec<V>> {
+        self.plain(
+            Vec::new(),
+            |acc: &mut Vec<V>, value| acc.push(value),
+            |acc, later: &Vec<V>| acc.extend_from_slice(later),
+            |acc, early| match early {
+                true => acc.clone(),
+                false => std::mem::take(acc),
+            },
+        )
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn count(&self) -> Built<K, V, u64> {
+        self.aggregate(Count(PhantomData))
+    }
+
+    /// The sum of the values.
+    #[must_use]
+    pub fn sum(&self) -> Built<K, V, V>
+    where
+        V: AddAssign,
+    {
+        self.reduce(|mut sum, value| {
+            sum += value;
+            sum
+        })
+    }
+
+    /// The least of the values; the earlier of two equal ones.
+    #[must_use]
+    pub fn min(&self) -> Built<K, V, V>
+    where
+        V: PartialOrd,
+    {
+        self.reduce(|a, b| if b < a { b } else { a })
+    }
+
+    /// The greatest of the values; the earlier of two equal ones.
+    #[must_use]
+    pub fn max(&self) -> Built<K, V, V>
+    where
+        V: PartialOrd,
+    {
+        self.reduce(|a, b| if b > a { b } else { a })
+    }
+
+    /// The mean of the values.
+    #[must_use]
+    pub fn mean(&self) -> Built<K, V, f64>
+    where
+        V: Into<f64>,
+    {
+        self.plain(
+            (0.0, 0u64),
+            |acc: &mut (f64, u64), value: V| {
+                acc.0 += value.into();
+                acc.1 += 1;
+            },
+            |acc, later: &(f64, u64)| {
+                acc.0 += later.0;
+                acc.1 += later.1;
+            },
+            |acc, _| acc.0 / acc.1 as f64,
+        )
+    }
+}

@@ -1,0 +1,301 @@
+//! Tumbling and sliding windows, which lie on a grid.
+//!
+//! Windows `[e - length, e)` end at the moments `e` of a grid of step `every`. Time is cut into panes so
+//! short that a window is a run of whole panes; of tumbling windows each is one pane. A key has its
+//! panes in the order of time, and knows the end of the first window that it has items for: nothing is
+//! ever done for windows or panes without items, however far apart those with items are.
+
+use super::aggregate::{Aggregate, Bounds};
+use super::line::Line;
+use super::logic::{Copier, Given};
+use crate::checkpoint::{StateCodec, pack};
+use crate::error::Cause;
+use crate::state::Outputs;
+use crate::time::{NEVER, Timed};
+
+/// The grid.
+#[derive(Clone, Copy)]
+pub(super) struct Grid {
+    length: i64,
+    every: i64,
+    offset: i64,
+    pane: i64,
+    early: u64,
+}
+
+/// A piece of time and what was added in it.
+struct Pane<A> {
+    start: i64,
+    /// The end of the first window that it counts in.
+    first_end: i64,
+    items: u64,
+    acc: A,
+}
+
+/// The panes of one key.
+pub(super) struct Panes<A> {
+    panes: Line<Pane<A>>,
+    /// The end of the first window that has items.
+    pub(super) next_end: i64,
+}
+
+impl<A> Default for Panes<A> {
+    fn default() -> Self {
+        Panes {
+            panes: Line::default(),
+            next_end: NEVER,
+        }
+    }
+}
+
+impl<A> Panes<A> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.panes.is_empty()
+    }
+
+    /// Appends `[next_end, [[start, first_end, items, accumulator]...]]`.
+    pub(super) fn save(&self, codec: &dyn StateCodec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(2, out);
+        pack::integer(self.next_end, out);
+        pack::list(self.panes.len(), out);
+        for pane in self.panes.iter() {
+            pack::list(4, out);
+            for number in [pane.start, pane.first_end, pane.items as i64] {
+                pack::integer(number, out);
+            }
+            codec.save(&pane.acc, out)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn load(codec: &dyn StateCodec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
+        pack::take_members(2, from)?;
+        let next_end = pack::take_integer(from)?;
+        let mut panes = Line::default();
+        for _ in 0..pack::take_list(from)? {
+            pack::take_members(4, from)?;
+            panes.push(Pane {
+                start: pack::take_integer(from)?,
+                first_end: pack::take_integer(from)?,
+                items: pack::take_count(from)?,
+                acc: codec.load(from)?,
+            });
+        }
+        Ok(Panes { panes, next_end })
+    }
+}
+
+/// The moment of a grid at or before `time`.
+fn floor_to(time: i64, step: i64, phase: i64) -> i64 {
+    time.saturating_sub(time.saturating_sub(phase).rem_euclid(step))
+}
+
+fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
+    }
+}
+
+impl Grid {
+    pub(super) fn new(length: i64, every: i64, offset: i64, early: u64) -> Self {
+        Grid {
+            length,
+            every,
+            offset: offset.rem_euclid(every.max(1)),
+            pane: greatest_common_divisor(length, every).max(1),
+            early,
+        }
+    }
+
+    /// What tells this grid from others.
+    pub(super) fn numbers(&self) -> [i64; 4] {
+        [0, self.length, self.every, self.offset]
+    }
+
+    /// The end of the first window that holds `time`.
+    fn first_end(&self, time: i64) -> i64 {
+        let phase = (self.offset + self.length % self.every) % self.every;
+        floor_to(time, self.every, phase).saturating_add(self.every)
+    }
+
+    fn bounds(&self, end: i64, early: bool) -> Bounds {
+        Bounds {
+            start: end.saturating_sub(self.length),
+            end,
+            early,
+        }
+    }
+
+    /// The end of the last window that holds `time`.
+    fn last_end(&self, time: i64) -> i64 {
+        let phase = (self.offset + self.length % self.every) % self.every;
+        floor_to(time.saturating_add(self.length), self.every, phase)
+    }
+
+    /// Adds an item to those of its windows that have not closed by the watermark `limit`. It is late once for each that has.
+    pub(super) fn add<K, G: Aggregate>(
+        &self,
+        held: &mut Panes<G::Acc>,
+        item: Timed<G::In>,
+        limit: i64,
+        (aggregate, key, copy): (&mut G, &K, Copier<G::In>),
+        out: &mut impl Outputs<K, G::Out, G::In>,
+    ) -> Result<(), G::Error> {
+        let time = item.time;
+        let place = match held.panes.last() {
+            // No pane of late items: the last one of this piece of time, and not too late for any window.
+            Some(last)
+                if last.start <= time
+                    && time.saturating_sub(last.start) < self.pane
+                    && last.first_end > limit
+                    && last.first_end.saturating_sub(last.start) <= self.every =>
+            {
+                held.panes.len() - 1
+            }
+            _ => {
+                let mut first_open = self.first_end(time);
+                if first_open <= limit {
+                    let last_end = self.last_end(time);
+                    while first_open <= limit && first_open < last_end {
+                        out.late(key, item.copied(copy));
+                        first_open = first_open.saturating_add(self.every);
+                    }
+                    if first_open <= limit {
+                        out.late(key, item);
+                        return Ok(());
+                    }
+                }
+                self.open(held, time, first_open, aggregate)?
+            }
+        };
+        let pane = &mut held.panes[place];
+        let stamp = item.given();
+        aggregate.add_timed(&mut pane.acc, item)?;
+        pane.items += 1;
+        if self.early > 0 && pane.items.is_multiple_of(self.early) {
+            let ends = (pane.first_end.max(held.next_end), pane.start);
+            return self.tell_early(held, ends, stamp, (aggregate, key), out);
+        }
+        Ok(())
+    }
+
+    /// The place of the pane of `time` that counts from the window that ends at `first_end` on, which is made if it is not there.
+    fn open<G: Aggregate>(
+        &self,
+        held: &mut Panes<G::Acc>,
+        time: i64,
+        first_end: i64,
+        aggregate: &mut G,
+    ) -> Result<usize, G::Error> {
+        let start = floor_to(time, self.pane, self.offset);
+        let sought = (start, first_end);
+        let behind = held.panes.iter().rev();
+        let behind = behind.take_while(|p| (p.start, p.first_end) > sought);
+        let place = held.panes.len() - behind.count();
+        if place > 0 && (held.panes[place - 1].start, held.panes[place - 1].first_end) == sought {
+            return Ok(place - 1);
+        }
+        let pane = Pane {
+            start,
+            first_end,
+            items: 0,
+            acc: aggregate.initial()?,
+        };
+        held.panes.insert(place, pane);
+        held.next_end = held.next_end.min(first_end);
+        Ok(place)
+    }
+
+    /// The results so far of the windows that hold the pane that begins at `start`.
+    fn tell_early<K, G: Aggregate>(
+        &self,
+        held: &mut Panes<G::Acc>,
+        (mut end, start): (i64, i64),
+        stamp: Timed<()>,
+        (aggregate, key): (&mut G, &K),
+        out: &mut impl Outputs<K, G::Out, G::In>,
+    ) -> Result<(), G::Error> {
+        while end <= start.saturating_add(self.length) {
+            let bounds = self.bounds(end, true);
+            let whole = held.panes.iter().position(|p| p.start == bounds.start);
+            let result = match whole {
+                Some(only) if self.pane == self.length => {
+                    aggregate.result(&mut held.panes[only].acc, bounds)?
+                }
+                _ => {
+                    let mut acc = merged(held, bounds, aggregate)?;
+                    aggregate.result(&mut acc, bounds)?
+                }
+            };
+            out.result(key, stamp.map(|()| result));
+            end = end.saturating_add(self.every);
+        }
+        Ok(())
+    }
+
+    /// Closes the windows whose end has come, in the order of their ends.
+    pub(super) fn close<K, G: Aggregate>(
+        &self,
+        held: &mut Panes<G::Acc>,
+        until: i64,
+        aggregate: &mut G,
+        key: &K,
+        out: &mut impl Outputs<K, G::Out, G::In>,
+    ) -> Result<(), G::Error> {
+        while held.next_end <= until && !held.panes.is_empty() {
+            let end = held.next_end;
+            let bounds = self.bounds(end, false);
+            let result = if self.pane == self.length {
+                let pane = held.panes.pop_first();
+                self.look_on(held, end);
+                pane.map(|mut pane| aggregate.result(&mut pane.acc, bounds))
+            } else {
+                let acc = merged(held, bounds, aggregate);
+                // A window is done with, even if something fails.
+                self.look_on(held, end);
+                Some(acc.and_then(|mut acc| aggregate.result(&mut acc, bounds)))
+            };
+            if let Some(result) = result.transpose()? {
+                let output = Timed {
+                    time: end.saturating_sub(1),
+                    watermark: end.saturating_sub(1),
+                    value: result,
+                };
+                out.result(key, output);
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the panes that belong to no window behind the one that ends at `end`, and finds the next.
+    fn look_on<A>(&self, held: &mut Panes<A>, end: i64) {
+        let next_start = end.saturating_sub(self.length).saturating_add(self.every);
+        held.panes.drop_while(|pane| pane.start < next_start);
+        let next = end.saturating_add(self.every);
+        let ends = |pane: &Pane<A>| pane.first_end.max(next);
+        held.next_end = match held.panes.first() {
+            None => NEVER,
+            // Panes are whole windows, or the first one is of no late items: no other has an earlier window.
+            Some(front) if front.first_end.saturating_sub(front.start) <= self.every => ends(front),
+            Some(_) => held.panes.iter().map(ends).min().unwrap_or(NEVER),
+        };
+    }
+}
+
+/// The panes of a window, merged.
+fn merged<G: Aggregate>(
+    held: &Panes<G::Acc>,
+    bounds: Bounds,
+    aggregate: &mut G,
+) -> Result<G::Acc, G::Error> {
+    let mut acc = aggregate.initial()?;
+    let inside = |pane: &&Pane<G::Acc>| {
+        bounds.start <= pane.start && pane.start < bounds.end && pane.first_end <= bounds.end
+    };
+    for pane in held.panes.iter().filter(inside) {
+        aggregate.merge(&mut acc, &pane.acc)?;
+    }
+    Ok(acc)
+}

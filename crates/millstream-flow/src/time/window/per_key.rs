@@ -1,0 +1,205 @@
+//! Windows and joins that go by a watermark of each key, not of the partition.
+//!
+//! The watermark of a key follows the latest time of its own items by the lateness that is allowed. An item is late only if its
+//! key has seen later ones: a key whose items come by a slow way is not late because others were faster. With `patience` it also
+//! follows the shared watermark, so far behind: a key that has gone silent has its windows closed, and is forgotten.
+//!
+//! Invariant: the watermark of a key is `max(latest time of the key - lateness, shared watermark - patience)`, and what the
+//! windows of a key hold and what is late for them is judged by that alone. It is kept with the state of the key, so that a key
+//! without open windows is kept too, until patience has run out.
+
+use std::time::Duration;
+
+use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
+use crate::error::Cause;
+use crate::state::{KeyLogic, Moment, Outputs};
+use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
+
+/// How the watermark of a key follows; nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerKey {
+    /// How far behind the latest item of its key an item may be.
+    pub(crate) lateness: i64,
+    /// How far behind the shared watermark that of a silent key is; never it follows if there is none.
+    pub(crate) patience: Option<i64>,
+}
+
+/// The logic of windows under a watermark of each key.
+pub struct ByKey<L> {
+    inner: L,
+    how: PerKey,
+}
+
+/// The windows of a key, and its watermark.
+pub struct Own<S> {
+    windows: S,
+    watermark: i64,
+    forgotten: bool,
+}
+
+impl PerKey {
+    /// `lateness` behind the latest item of the key; with `patience`, so far behind the shared watermark at least.
+    pub(crate) fn new(lateness: Duration, patience: Option<Duration>) -> Self {
+        PerKey {
+            lateness: nanos(lateness),
+            patience: patience.map(nanos),
+        }
+    }
+}
+
+impl<L> ByKey<L> {
+    /// The same windows, or the same join, with another watermark.
+    pub fn new(inner: L, how: PerKey) -> Self {
+        ByKey { inner, how }
+    }
+
+    /// How far the shared watermark lets that of a key come.
+    fn follows(&self, shared: i64) -> i64 {
+        match self.how.patience {
+            Some(patience) if shared != BEFORE_ALL => shared.saturating_sub(patience),
+            _ => BEFORE_ALL,
+        }
+    }
+}
+
+impl<L> ByKey<L> {
+    /// Closes the windows whose end the watermark `reached` has come to.
+    fn close<K>(
+        &mut self,
+        key: &K,
+        own: &mut Own<L::State>,
+        (reached, processing): (i64, i64),
+        out: &mut impl Outputs<K, L::Out, L::In>,
+    ) -> Result<(), L::Error>
+    where
+        L: KeyLogic<K>,
+    {
+        if self.inner.next(&own.windows).event > reached {
+            return Ok(());
+        }
+        let until = Moment {
+            event: reached,
+            processing,
+        };
+        self.inner.on_due(key, &mut own.windows, until, out)
+    }
+}
+
+impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
+    type State = Own<L::State>;
+    type In = L::In;
+    type Out = L::Out;
+    type Error = L::Error;
+
+    fn open(&mut self, key: &K) -> Result<Self::State, L::Error> {
+        Ok(Own {
+            windows: self.inner.open(key)?,
+            watermark: BEFORE_ALL,
+            forgotten: false,
+        })
+    }
+
+    fn on_item(
+        &mut self,
+        key: &K,
+        own: &mut Self::State,
+        item: Timed<L::In>,
+        at: Moment,
+        out: &mut impl Outputs<K, L::Out, L::In>,
+    ) -> Result<(), L::Error> {
+        let shared = self.follows(item.watermark.max(at.event));
+        own.watermark = own.watermark.max(shared);
+        own.forgotten = false;
+        self.close(key, own, (own.watermark, at.processing), out)?;
+        let reached = item.time.saturating_sub(self.how.lateness);
+        let (item, at) = (
+            Timed {
+                watermark: own.watermark,
+                ..item
+            },
+            Moment {
+                event: own.watermark,
+                ..at
+            },
+        );
+        let added = self.inner.on_item(key, &mut own.windows, item, at, out);
+        // Time goes on with an item on which a function has failed, too.
+        own.watermark = own.watermark.max(reached);
+        added?;
+        self.close(key, own, (own.watermark, at.processing), out)
+    }
+
+    fn on_due(
+        &mut self,
+        key: &K,
+        own: &mut Self::State,
+        until: Moment,
+        out: &mut impl Outputs<K, L::Out, L::In>,
+    ) -> Result<(), L::Error> {
+        let shared = self.follows(until.event);
+        own.forgotten = shared >= own.watermark;
+        // The shared watermark does not go back for the items to come: it need not be noted.
+        let reached = own.watermark.max(shared);
+        self.close(key, own, (reached, until.processing), out)
+    }
+
+    fn on_end(
+        &mut self,
+        key: &K,
+        own: &mut Self::State,
+        at: Moment,
+        out: &mut impl Outputs<K, L::Out, L::In>,
+    ) -> Result<(), L::Error> {
+        own.forgotten = true;
+        self.inner.on_end(key, &mut own.windows, at, out)
+    }
+
+    fn next(&self, own: &Self::State) -> Moment {
+        let Some(patience) = self.how.patience else {
+            return Moment::NEVER;
+        };
+        let next = self.inner.next(&own.windows).event;
+        let next = match next {
+            NEVER => own.watermark,
+            next => next,
+        };
+        Moment {
+            event: next.saturating_add(patience),
+            ..Moment::NEVER
+        }
+    }
+
+    fn is_empty(&self, own: &Self::State) -> bool {
+        own.forgotten && self.inner.is_empty(&own.windows)
+    }
+
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
+        Ok(Box::new(OwnCodec(self.inner.codec(codecs)?)))
+    }
+}
+
+/// Writes `[0, watermark, windows]`.
+struct OwnCodec<S>(BoxedCodec<S>);
+
+impl<S> StateCodec<Own<S>> for OwnCodec<S> {
+    fn save(&self, own: &Own<S>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(3, out);
+        pack::integer(0, out);
+        pack::integer(own.watermark, out);
+        self.0.save(&own.windows, out)
+    }
+    fn load(&self, from: &mut &[u8]) -> Result<Own<S>, Cause> {
+        if pack::take_list(from)? != 3 {
+            return Err(
+                "it was saved when the watermark of the partition counted, not that of the key"
+                    .into(),
+            );
+        }
+        pack::take_integer(from)?;
+        Ok(Own {
+            watermark: pack::take_integer(from)?,
+            windows: self.0.load(from)?,
+            forgotten: false,
+        })
+    }
+}

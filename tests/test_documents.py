@@ -68,3 +68,26 @@ def test_a_file_that_does_not_exist_is_found() -> None:
         f"# G\n\n## J\n\nCrate `millstream-journal`.\n\n| term | meaning | file |\n|---|---|---|\n{rows}"
     )
     assert list(unknown_files(glossary)) == ["`no_such.rs`"]
+
+
+def unknown_paths(text: str, files: list[str]) -> Iterator[str]:
+    """Files that a document names, by a path or its end, and that do not exist; `*` is any text."""
+    for name in re.findall(r"`([\w./*-]+\.(?:rs|py))`", FENCE.sub("", text)):
+        pattern = re.compile("/" + re.escape(name).replace(r"\*", "[^/]*") + "$")
+        if not any(pattern.search(f"/{file}") for file in files):
+            yield name
+
+
+def test_files_that_documents_name_exist() -> None:
+    """Not those of the guide, which names files of users."""
+    places = ("crates", "python", "tests", "examples", "fuzz/targets")
+    files = [str(file.relative_to(ROOT)) for place in places for file in (ROOT / place).rglob("*.[rp][sy]")]
+    named = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "notes").glob("*.md"), ROOT / "ARCHITECTURE.md"]
+    faults = [f"{file.name}: {name}" for file in named for name in unknown_paths(file.read_text(), files)]
+    assert not faults
+    assert list(
+        unknown_paths("`tests/test_documents.py` `no_such.rs` `a/test_doc*.py` `test_doc*.py`", files)
+    ) == [
+        "no_such.rs",
+        "a/test_doc*.py",
+    ]

@@ -24,7 +24,7 @@
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
 
-mod numbered;
+mod lend;
 mod open_item;
 mod queue;
 mod registry;

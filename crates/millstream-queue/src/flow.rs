@@ -40,7 +40,7 @@
 //! ```
 
 mod ledger;
-mod lending;
+mod loans;
 mod sink;
 mod source;
 mod staging;

@@ -15,19 +15,19 @@
 //! # Ok::<(), millstream_queue::import::Damage>(())
 //! ```
 
-mod folder;
+mod files;
 mod kestrel;
-mod reading;
+mod operation_reader;
 mod starling;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
-use reading::Reading;
+use operation_reader::Reading;
 
-pub use folder::{Found, Source, find};
+pub use files::{Found, Source, find};
 pub use kestrel::Kestrel;
-pub use reading::Damage;
+pub use operation_reader::Damage;
 pub use starling::Starling;
 
 /// An item of an old queue.

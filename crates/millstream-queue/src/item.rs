@@ -1,10 +1,12 @@
 //! An item: bytes with a place in a queue.
 
+pub mod history;
+
 use std::sync::Arc;
 
-use crate::history::{History, Origin, Reason};
+use crate::item::history::{History, Origin, Reason};
 use crate::moment::Moment;
-use crate::operation::Head;
+use crate::storage::operation::Head;
 
 /// An item as a client gets it. The bytes are shared by all queues that hold a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,35 +7,36 @@
 //!
 //! The invariant: what the log says, read from its first record, is the state of the queue with all open items given back.
 
+mod ages;
 mod compact;
 mod delayed;
-mod full;
-mod gone;
-mod lent;
-mod marks;
-mod oldest;
+mod disk_full;
+mod lend;
+pub(crate) mod memory_budget;
 mod ready;
-mod rest;
+mod removed;
 mod restore;
+mod source_positions;
+mod suspend;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use self::compact::{Compaction, Moved};
 use self::delayed::Delayed;
-use self::gone::Gone;
-use self::marks::Marks;
 use self::ready::{ITEM_OVERHEAD_BYTES, Ready, held_bytes};
+use self::removed::Gone;
+use self::source_positions::Marks;
+use crate::broker::counters::QueueCounters;
 use crate::config::{Settings, Sync};
 use crate::connection::ConnectionId;
 use crate::error::{Cause, QueueError};
-use crate::history::Reason;
+use crate::item::history::Reason;
 use crate::item::{Item, NewItem};
-use crate::memory::Memory;
 use crate::moment::Moment;
-use crate::operation::{Head, Operation};
-use crate::stats::QueueCounters;
+use crate::queue::memory_budget::Memory;
 use crate::storage::Log;
+use crate::storage::operation::{Head, Operation};
 
 /// At most so many items are read back at once, so that no request waits long for it.
 const READ_BACK_ITEMS: usize = 256;

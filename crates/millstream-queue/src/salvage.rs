@@ -27,9 +27,9 @@ use std::path::Path;
 use millstream_journal::{Damage, Error, RecordPlace, Salvage as Journal};
 
 use crate::error::QueueError;
-use crate::history::History;
 use crate::item::Item;
-use crate::operation::{Head, Operation};
+use crate::item::history::History;
+use crate::storage::operation::{Head, Operation};
 
 /// Something that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,6 @@
 //! ```
 
 mod attempts;
-mod awake;
 mod commit;
 mod connection;
 mod contention;
@@ -21,6 +20,7 @@ mod core;
 mod descriptors;
 mod listen;
 mod reload;
+mod spin;
 mod systemd;
 mod timer;
 mod tls;
@@ -39,10 +39,10 @@ use self::core::{Command, Core};
 use self::listen::Listeners;
 use self::reload::{Loaded, queues_limits};
 use crate::address::Address;
+use crate::broker::Queues;
 use crate::clock;
 use crate::config::{Config, Sync};
 use crate::error::QueueError;
-use crate::queues::Queues;
 use crate::session::Compat;
 use crate::storage::JournalStorage;
 
@@ -180,7 +180,7 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     let committer = Rc::new(commit::Committer::start().map_err(ServerError::Start)?);
     tokio::task::spawn_local(commit::begin(Rc::clone(&core), Rc::clone(&committer)));
     tokio::task::spawn_local(commit::end(Rc::clone(&core), committer));
-    tokio::task::spawn_local(awake::stay(Rc::clone(&core)));
+    tokio::task::spawn_local(spin::stay(Rc::clone(&core)));
     tokio::task::spawn_local(timer::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::sweep(Rc::clone(&core)));
     let accepting = listeners.spawn(&core, &mut ready);

@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use millstream_queue::config::Config;
-//! use millstream_queue::queues::Queues;
+//! use millstream_queue::broker::Queues;
 //! use millstream_queue::session::{Session, SessionOptions};
 //! use millstream_queue::storage::MemoryStorage;
 //! use millstream_queue::Moment;
@@ -22,12 +22,12 @@
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
 
-mod allowed;
 mod answer;
+mod authorize;
 mod converse;
 mod credentials;
 mod expiry;
-mod reads;
+mod get;
 mod rights;
 
 use std::sync::Arc;
@@ -36,10 +36,10 @@ pub use self::converse::converse;
 pub use self::credentials::{Credential, Credentials};
 pub use self::rights::{Grants, Right, Rights};
 
+use crate::broker::Queues;
 use crate::connection::ConnectionId;
 use crate::moment::Moment;
 use crate::protocol::{Limits, Parsed, Parser, Request, reply};
-use crate::queues::Queues;
 use crate::storage::Storage;
 
 /// As much of a name that came with a wrong password is told.

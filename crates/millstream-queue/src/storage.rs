@@ -1,17 +1,18 @@
 //! The seam between queues and the place where they are kept.
 //!
 //! A queue is a [`Log`]: records that are appended and read back by their position. Positions are dense, begin at 0 and
-//! are never used again. What a record means is the business of [`operation`](crate::operation).
+//! are never used again. What a record means is the business of [`operation`](crate::storage::operation).
 //!
 //! The invariant that a storage must keep: after a crash the records of a log are a prefix of those appended, with all
 //! in it that were synced.
 
 mod journal;
-mod log;
+mod journal_log;
 mod memory;
+pub mod operation;
 
 pub use journal::JournalStorage;
-pub use log::{JournalLog, JournalSyncing};
+pub use journal_log::{JournalLog, JournalSyncing};
 pub use memory::{MemoryLog, MemoryStorage, MemorySyncing};
 
 use crate::error::Cause;

@@ -7,10 +7,10 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use millstream_queue::broker::{Put, Queues};
 use millstream_queue::config::{Config, Sync};
 use millstream_queue::import::{Found, Kestrel, OldItem, OldQueue, Source, Starling, find};
 use millstream_queue::protocol::SetKey;
-use millstream_queue::queues::{Put, Queues};
 use millstream_queue::storage::JournalStorage;
 use millstream_queue::{Moment, NewItem, name};
 use serde::Serialize;

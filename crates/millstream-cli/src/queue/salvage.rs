@@ -3,9 +3,9 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use millstream_queue::broker::{Put, Queues};
 use millstream_queue::config::{Config, Sync};
 use millstream_queue::protocol::SetKey;
-use millstream_queue::queues::{Put, Queues};
 use millstream_queue::salvage::{Salvage, Salvaged};
 use millstream_queue::storage::JournalStorage;
 use millstream_queue::{Moment, NewItem};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{OpenItem, Queues, Waiting};
+use crate::broker::{Got, Put, Queues as Core, Refusal};
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::item::{Item, NewItem};
 use crate::moment::Moment;
 use crate::protocol::{GetKey, SetKey};
-use crate::queues::{Got, Put, Queues as Core, Refusal};
 use crate::storage::JournalStorage;
 
 /// So many items are put before others get their turn.

@@ -12,11 +12,11 @@ use std::time::Duration;
 use tracing::error;
 
 use super::{Options, registry};
+use crate::broker::{Queues, QueuesLimits, Unsynced};
 use crate::clock;
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::moment::Moment;
-use crate::queues::{Queues, QueuesLimits, Unsynced};
 use crate::storage::{JournalStorage, Syncing};
 
 /// A folder that is open.

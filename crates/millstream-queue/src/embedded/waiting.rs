@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::queue::millis;
 use super::{OpenItem, Queue};
+use crate::broker::Got;
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::protocol::GetKey;
-use crate::queues::Got;
 
 /// So long a wait is without an end.
 const FOR_EVER_MS: u64 = u64::MAX / 2_000;

@@ -11,7 +11,7 @@ use millstream_flow::source::{Beginning, Events, Next, Partition, Position, Reco
 use millstream_journal::clock::monotonic_ns;
 
 use super::ledger::Ledger;
-use super::lending::{Desk, Lending};
+use super::loans::{Desk, Lending};
 use super::{Place, lock};
 
 /// A batch is ended when it has so many items or bytes.

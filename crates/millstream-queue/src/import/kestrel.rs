@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::reading::{Damage, Reading};
+use super::operation_reader::{Damage, Reading};
 use super::{OldItem, OldQueue, dated_item};
 
 /// Reads what Kestrel wrote. The files of one queue are replayed in their order.

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::reading::{Damage, Reading};
+use super::operation_reader::{Damage, Reading};
 use super::{OldQueue, dated_item};
 
 /// Reads what Starling wrote.

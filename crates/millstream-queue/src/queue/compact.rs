@@ -10,7 +10,7 @@ use super::ready::ITEM_OVERHEAD_BYTES;
 use super::{Log, Queue};
 use crate::error::Cause;
 use crate::item::Item;
-use crate::operation::Operation;
+use crate::storage::operation::Operation;
 
 /// How many records come before it is seen whether that is durable which was written again.
 const LOOK_AGAIN_RECORDS: u64 = 512;

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::item::Item;
-use crate::memory::Memory;
 use crate::moment::Moment;
+use crate::queue::memory_budget::Memory;
 
 /// What an item costs besides its bytes: its entry, and the allocation of its bytes.
 pub(super) const ITEM_OVERHEAD_BYTES: u64 = 96;
@@ -221,7 +221,7 @@ impl Ready {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::Head;
+    use crate::storage::operation::Head;
 
     fn item(id: u64, expiry_ms: u64) -> Item {
         Item::new(

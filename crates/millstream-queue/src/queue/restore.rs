@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use super::compact::{Compaction, Moved};
 use super::delayed::Delayed;
-use super::gone::Gone;
-use super::marks::Marks;
 use super::ready::Ready;
+use super::removed::Gone;
+use super::source_positions::Marks;
 use super::{Behind, Deliveries, Log, Queue};
+use crate::broker::counters::QueueCounters;
 use crate::config::Settings;
 use crate::error::QueueError;
-use crate::memory::Memory;
 use crate::moment::Moment;
-use crate::operation::Operation;
-use crate::stats::QueueCounters;
+use crate::queue::memory_budget::Memory;
+use crate::storage::operation::Operation;
 
 /// What has been learned from the records so far.
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@ use tracing::error;
 use super::attempts::Attempts;
 use super::reload::Live;
 use super::{ServerOptions, descriptors};
+use crate::broker::Queues;
 use crate::clock;
 use crate::connection::ConnectionId;
-use crate::queues::Queues;
 use crate::storage::JournalStorage;
 
 /// What a signal or a client asks of the whole server.

@@ -11,10 +11,10 @@ use tracing::{info, warn};
 use super::core::{Core, State};
 use super::descriptors;
 use super::{ServerError, ServerOptions, tls};
+use crate::broker::QueuesLimits;
 use crate::clock;
 use crate::config::{Config, ServerLimits};
 use crate::protocol::Limits;
-use crate::queues::QueuesLimits;
 use crate::session::{Compat, Credentials, Rights, SessionOptions};
 
 /// What all files said, checked.

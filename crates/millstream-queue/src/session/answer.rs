@@ -2,12 +2,12 @@
 
 use super::expiry::expiry_ms;
 use super::{Compat, Demand, Progress, Session, State};
+use crate::broker::{Put, Queues, Status};
 use crate::error::QueueError;
 use crate::item::NewItem;
 use crate::moment::Moment;
 use crate::name;
 use crate::protocol::{Request, Set, SetKey, Tokens, reply};
-use crate::queues::{Put, Queues, Status};
 use crate::storage::Storage;
 
 impl Session {

@@ -1,11 +1,11 @@
 //! One client's whole conversation as a function, for fuzzers and tests.
 
 use super::{Demand, Session, SessionOptions};
+use crate::broker::Queues;
 use crate::config::Config;
 use crate::error::QueueError;
 use crate::moment::Moment;
 use crate::protocol::Limits;
-use crate::queues::Queues;
 use crate::storage::MemoryStorage;
 
 /// What a new server answers to bytes that come in these pieces. Nobody else is there, so that a wait ends with its time.

@@ -17,7 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::Storage;
-use super::log::{JournalLog, Live};
+use super::journal_log::{JournalLog, Live};
 use crate::error::Cause;
 use crate::name;
 

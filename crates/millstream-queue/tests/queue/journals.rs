@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use millstream_queue::Moment;
+use millstream_queue::broker::Queues;
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::queues::Queues;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::JournalStorage;
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use millstream_queue::Moment;
+use millstream_queue::broker::Queues;
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::queues::Queues;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::{JournalStorage, Storage};
 

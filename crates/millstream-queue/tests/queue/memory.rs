@@ -1,6 +1,6 @@
 //! What all queues hold in memory together.
 
-use millstream_queue::queues::QueuesLimits;
+use millstream_queue::broker::QueuesLimits;
 
 use crate::script::World;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use millstream_queue::Moment;
+use millstream_queue::broker::Queues;
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::queues::Queues;
 use millstream_queue::salvage::Salvage;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::{JournalStorage, MemoryLog, MemoryStorage, Storage};
@@ -210,7 +210,7 @@ fn a_queue_that_the_system_refused_to_open_opens_when_it_can() {
 
 #[test]
 fn a_limit_on_queues_leaves_those_that_are_there_open() {
-    use millstream_queue::queues::QueuesLimits;
+    use millstream_queue::broker::QueuesLimits;
     let memory = MemoryStorage::new(64);
     let mut before = Queues::open(memory.clone(), Config::default(), NOW)
         .unwrap()

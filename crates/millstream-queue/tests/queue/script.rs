@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_queue::Moment;
+use millstream_queue::broker::Queues;
 use millstream_queue::config::Config;
-use millstream_queue::queues::Queues;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::MemoryStorage;
 

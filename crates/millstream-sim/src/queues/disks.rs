@@ -3,7 +3,7 @@
 use millstream_journal::storage::{Simulated, Storage as _};
 use millstream_journal::{Journal, Options};
 use millstream_queue::Cause;
-use millstream_queue::operation::Operation;
+use millstream_queue::storage::operation::Operation;
 use millstream_queue::storage::{JournalLog, JournalSyncing, Log, Storage, Syncing};
 
 /// What may be done wrong between a queue and its journal.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use millstream_queue::broker::Queues;
 use millstream_queue::config::Config;
-use millstream_queue::queues::Queues;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::{Moment, QueueError};
 

@@ -7,8 +7,8 @@ use super::{Open, Queue};
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::item::Item;
-use crate::operation::Operation;
 use crate::storage::Log;
+use crate::storage::operation::Operation;
 
 impl<L: Log> Queue<L> {
     /// An item that [`next`](Self::next) gave is somebody's who confirms it later. It has no time limit.

@@ -4,11 +4,11 @@
 //! that it has answered.
 
 use super::{Compat, Progress, Session, State};
+use crate::broker::{Got, Queues};
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::moment::Moment;
 use crate::protocol::{Get, GetKey, reply};
-use crate::queues::{Got, Queues};
 use crate::storage::Storage;
 
 /// A longer wait ends after this time: a day.

@@ -5,7 +5,7 @@
 
 use super::{Log, Queue};
 use crate::moment::Moment;
-use crate::operation::Operation;
+use crate::storage::operation::Operation;
 
 /// What is known about items that were delivered and came back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,13 +17,13 @@
 //! AGAIN    10   0      flags        added_ms   expiry_ms               due_ms, id, deliveries u32, history, item...
 //! ```
 //!
-//! MOVED adds an item that has a [history](crate::history): it comes from another queue. Kind 10 is AGAIN for an item that has one.
+//! MOVED adds an item that has a [history](crate::item::history): it comes from another queue. Kind 10 is AGAIN for an item that has one.
 //! DELIVERED of earlier versions ends after the id: then it is not known when the item first came back.
 //!
 //! FROM adds an item that a source of items has numbered, so that it is put once: the queue has all of that source's items
 //! before `index` + 1. MARK says the same (all before `index`) when the records that said it are given up.
 
-use crate::history::History;
+use crate::item::history::History;
 
 const ADD: u8 = 1;
 const DELAYED: u8 = 2;
@@ -320,7 +320,7 @@ fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Origin, Reason};
+    use crate::item::history::{Origin, Reason};
 
     const HEAD: Head = Head {
         flags: 7,

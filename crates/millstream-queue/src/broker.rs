@@ -10,7 +10,7 @@
 //! ```
 //! use millstream_queue::config::Config;
 //! use millstream_queue::protocol::{GetKey, SetKey};
-//! use millstream_queue::queues::{Got, Queues};
+//! use millstream_queue::broker::{Got, Queues};
 //! use millstream_queue::storage::MemoryStorage;
 //! use millstream_queue::{Moment, NewItem};
 //!
@@ -29,13 +29,14 @@
 //! ```
 
 mod closed;
+pub(crate) mod counters;
 mod get;
 mod lend;
 mod put;
 mod redrive;
-mod rest;
 mod stats;
-mod turn;
+mod suspend;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -44,14 +45,14 @@ use self::closed::Closed;
 pub use self::get::Got;
 pub use self::put::{Put, Refusal};
 pub use self::redrive::REDRIVE_ITEMS_MAX;
+use crate::broker::counters::{Counters, Latencies};
 use crate::config::{Config, Settings};
 use crate::connection::{Connection, ConnectionId, QueueId, Wait};
 use crate::error::QueueError;
-use crate::memory::Memory;
 use crate::moment::Moment;
 use crate::name;
 use crate::queue::Queue;
-use crate::stats::{Counters, Latencies};
+use crate::queue::memory_budget::Memory;
 use crate::storage::{Log, Storage};
 
 /// What the server does at present.

@@ -38,10 +38,10 @@ mod stats;
 mod suspend;
 mod timers;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use self::closed::Closed;
+use self::closed::ClosedQueues;
 pub use self::get::Got;
 pub use self::put::{Put, Refusal};
 pub use self::redrive::REDRIVE_ITEMS_MAX;
@@ -114,7 +114,7 @@ pub struct Queues<S: Storage> {
     slots: Vec<Slot<S::Log>>,
     free_slots: Vec<u32>,
     /// Queues that are kept closed, and why.
-    closed: BTreeMap<String, Closed>,
+    closed: ClosedQueues,
     connections: Vec<Option<Connection>>,
     free_connections: Vec<u32>,
     /// Until when connections wait.
@@ -159,7 +159,7 @@ impl<S: Storage> Queues<S> {
             names: HashMap::default(),
             slots: Vec::new(),
             free_slots: Vec::new(),
-            closed: BTreeMap::new(),
+            closed: ClosedQueues::default(),
             connections: Vec::new(),
             free_connections: Vec::new(),
             waits: BTreeSet::new(),
@@ -177,7 +177,7 @@ impl<S: Storage> Queues<S> {
             // The limit is for new queues: those that are there are not lost.
             let opened = queues.open_queue(&name, now);
             if let Err(error) = opened.map(|queue| queues.add_queue(queue, Vec::new(), now)) {
-                queues.keep_closed(name, &error, now);
+                queues.closed.insert(name, &error, now);
             }
             queues.limit_open_logs(now);
         }
@@ -370,17 +370,38 @@ impl<S: Storage> Queues<S> {
     /// The storage refuses: then the queue will be there again after a restart.
     pub fn delete(&mut self, name: &str) -> Result<bool, QueueError> {
         let Some(id) = self.names.remove(name) else {
-            return self.delete_closed(name);
+            if !self.closed.may_delete(name)? {
+                return Ok(false);
+            }
+            self.remove_log(name)?;
+            self.closed.remove(name);
+            self.counters.queue_deletes += 1;
+            return Ok(true);
         };
         self.counters.queue_deletes += 1;
         self.vacate(id, name);
-        match self.storage.remove(name) {
-            Ok(()) => Ok(true),
-            Err(cause) => Err(QueueError::Storage {
+        self.remove_log(name)?;
+        Ok(true)
+    }
+
+    fn remove_log(&mut self, name: &str) -> Result<(), QueueError> {
+        self.storage
+            .remove(name)
+            .map_err(|cause| QueueError::Storage {
                 queue: name.to_owned(),
                 cause,
-            }),
-        }
+            })
+    }
+
+    /// The closed queues: name, and reason.
+    pub fn closed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.closed.iter()
+    }
+
+    /// A closed queue must not pass for an empty one.
+    #[cold]
+    pub(crate) fn check_not_closed(&self, name: &str) -> Result<(), QueueError> {
+        self.closed.check_not_closed(name)
     }
 
     /// Remove all items of a queue but those that are open; whether there is such a queue.
@@ -394,7 +415,7 @@ impl<S: Storage> Queues<S> {
             .copied()
             .and_then(|id| self.queue_mut(id))
         else {
-            self.refuse_closed(name)?;
+            self.check_not_closed(name)?;
             return Ok(false);
         };
         queue.flush()?;
@@ -441,9 +462,9 @@ impl<S: Storage> Queues<S> {
 
     #[cold]
     fn create(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
-        let reopens = self.may_reopen(name, now);
+        let reopens = self.closed.may_reopen(name, now);
         if !reopens {
-            self.refuse_closed(name)?;
+            self.check_not_closed(name)?;
         }
         name::check(name.as_bytes()).map_err(|fault| QueueError::Name {
             name: name.to_owned(),
@@ -457,7 +478,7 @@ impl<S: Storage> Queues<S> {
             Ok(_) if reopens => {
                 self.closed.remove(name);
             }
-            Err(error) if reopens => self.keep_closed(name.to_owned(), error, now),
+            Err(error) if reopens => self.closed.insert(name.to_owned(), error, now),
             _ => {}
         }
         opened

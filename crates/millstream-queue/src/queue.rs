@@ -14,6 +14,7 @@ mod disk_full;
 mod lend;
 pub(crate) mod memory_budget;
 mod ready;
+mod relocations;
 mod removed;
 mod restore;
 mod source_positions;
@@ -22,9 +23,9 @@ mod suspend;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use self::compact::{Compaction, Moved};
 use self::delayed::Delayed;
 use self::ready::{ITEM_OVERHEAD_BYTES, Ready, held_bytes};
+use self::relocations::{Compaction, Relocations};
 use self::removed::Gone;
 use self::source_positions::Marks;
 use crate::broker::counters::QueueCounters;
@@ -57,7 +58,7 @@ pub(crate) struct Queue<L> {
     /// What all queues hold, open items included.
     memory: Memory,
     open_deadlines: BTreeSet<(u64, u64)>,
-    moved: Moved,
+    relocations: Relocations,
     compaction: Compaction,
     /// How far numbered items have come.
     marks: Marks,
@@ -344,8 +345,8 @@ impl<L: Log> Queue<L> {
     /// room that [`next`](Self::next) has made sure of. Where the log has failed, a crash brings the item back.
     #[inline]
     pub(crate) fn finish(&mut self, id: u64, length: usize) {
-        let position = self.moved.position(id);
-        self.moved.remove(id);
+        let position = self.relocations.position(id);
+        self.relocations.remove(id);
         let bytes = length as u32;
         if self.owed.is_empty()
             && !self.log.is_full()
@@ -448,7 +449,7 @@ impl<L: Log> Queue<L> {
             .try_for_each(|item| self.write_again(item, 0))
             .and_then(|()| self.append_reserved(&Operation::Flush { from }));
         match written {
-            Ok(_) => self.moved.flush(from),
+            Ok(_) => self.relocations.flush(from),
             Err(cause) => self.strike_all().map_err(|_| self.fault(cause))?,
         }
         self.ready.clear();
@@ -576,7 +577,7 @@ impl<L: Log> Queue<L> {
             if due_ms > now.wall_ms {
                 break;
             }
-            let item = self.read_item(self.moved.position(id))?;
+            let item = self.read_item(self.relocations.position(id))?;
             self.delayed.remove(id);
             if let Some((item, _)) = item {
                 self.ready.insert(item);

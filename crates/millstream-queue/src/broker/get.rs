@@ -75,13 +75,13 @@ impl<S: Storage> Queues<S> {
         let id = match known {
             Some(id) => id,
             None if (begins && self.config.alias(key.name).is_none())
-                || self.may_reopen(key.name, now) =>
+                || self.closed.may_reopen(key.name, now) =>
             {
                 self.warn_of_group(key.name);
                 self.create(key.name, now)?
             }
             None => {
-                self.refuse_closed(key.name)?;
+                self.check_not_closed(key.name)?;
                 self.warn_of_group(key.name);
                 return Ok(self.missed());
             }

@@ -51,7 +51,7 @@ impl<S: Storage> Queues<S> {
         added_by_ms: u64,
         now: Moment,
     ) -> Result<(), QueueError> {
-        let mut outcome = self.refuse_closed(name);
+        let mut outcome = self.check_not_closed(name);
         let Some(&id) = self.names.get(name) else {
             return outcome;
         };
@@ -130,7 +130,7 @@ impl<S: Storage> Queues<S> {
     /// # Errors
     /// The queue is kept closed.
     pub fn mark_of(&self, name: &str, source: u64) -> Result<u64, QueueError> {
-        self.refuse_closed(name)?;
+        self.check_not_closed(name)?;
         let queue = self.names.get(name).and_then(|id| self.queue(*id));
         Ok(queue.map_or(0, |queue| queue.mark_of(source)))
     }

@@ -30,7 +30,7 @@ impl<S: Storage> Queues<S> {
         items_max: u64,
         now: Moment,
     ) -> Result<u64, QueueError> {
-        self.refuse_closed(from)?;
+        self.check_not_closed(from)?;
         if self.config.alias(to).is_some() {
             return Err(QueueError::Alias(to.to_owned()));
         }

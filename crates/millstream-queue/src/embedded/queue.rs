@@ -196,7 +196,7 @@ impl Queue {
         self.queues.shared().touch(|queues, _| {
             let items = queues.items(&self.name);
             if items.is_none() {
-                queues.refuse_closed(&self.name)?;
+                queues.check_not_closed(&self.name)?;
             }
             Ok(items.unwrap_or(0))
         })
@@ -218,7 +218,7 @@ impl Queue {
         self.queues.shared().touch(|queues, now| {
             let numbers = queues.numbers_of(&self.name, now);
             if numbers.is_none() {
-                queues.refuse_closed(&self.name)?;
+                queues.check_not_closed(&self.name)?;
             }
             Ok(numbers.into_iter().flatten().collect())
         })

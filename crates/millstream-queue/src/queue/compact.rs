@@ -1,12 +1,11 @@
-//! Giving up what a queue no longer needs of its log, also when one old item is left over.
+//! PrunePoint up what a queue no longer needs of its log, also when one old item is left over.
 //!
 //! Whole segments in front of the oldest item are given up. When old items hold on to a log that is mostly dead, a *round*
 //! writes them again at its end, some at a time. Such items are ready, open or delayed: what is behind is never rewritten,
 //! as all that follows it in the log is alive.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::ready::ITEM_OVERHEAD_BYTES;
+use super::relocations::PrunePoint;
 use super::{Log, Queue};
 use crate::error::Cause;
 use crate::item::Item;
@@ -28,83 +27,10 @@ const DEAD_RATIO: u64 = 4;
 /// ...and a log below this size is left alone.
 const LOG_BYTES_MIN: u64 = 64 << 10;
 
-/// Where items are that were written again.
-#[derive(Debug, Default)]
-pub(super) struct Moved {
-    positions: BTreeMap<u64, u64>,
-    by_position: BTreeSet<u64>,
-    /// All live items with a smaller id are in `positions`.
-    below: u64,
-    /// Records before this position must be durable before the former ones go.
-    needed: u64,
-    /// What could not be given up for that reason.
-    deferred: Option<Giving>,
-}
-
-/// What a look found that can be given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Giving {
-    /// The records before this position...
-    oldest: u64,
-    /// ...once those before this one are durable.
-    needed: u64,
-    /// The size of the log then.
-    bytes: u64,
-}
-
-impl Moved {
-    pub(super) fn insert(&mut self, id: u64, position: u64) {
-        if let Some(former) = self.positions.insert(id, position) {
-            self.by_position.remove(&former);
-        }
-        self.by_position.insert(position);
-        self.needed = self.needed.max(position + 1);
-    }
-
-    #[inline]
-    pub(super) fn remove(&mut self, id: u64) {
-        if let Some(position) = self.positions.remove(&id) {
-            self.by_position.remove(&position);
-        }
-    }
-
-    /// The position of an item's last record.
-    pub(super) fn position(&self, id: u64) -> u64 {
-        self.positions.get(&id).copied().unwrap_or(id)
-    }
-
-    /// Only these items are left.
-    pub(super) fn keep(&mut self, keeps: impl Fn(u64) -> bool) {
-        self.positions.retain(|id, _| keeps(*id));
-        self.by_position = self.positions.values().copied().collect();
-    }
-
-    /// Only items that were written again at `from` or later are left.
-    pub(super) fn flush(&mut self, from: u64) {
-        self.positions.retain(|_, position| *position >= from);
-        self.by_position = self.positions.values().copied().collect();
-        self.below = from;
-    }
-}
-
-/// How far old items have been written again.
-#[derive(Debug, Default)]
-pub(super) struct Compaction {
-    /// The next look at the log comes when it has this many records, or bytes.
-    due_at: u64,
-    due_bytes: u64,
-    /// The round under way: the ids from the first up to the second are still to be written.
-    round: Option<(u64, u64)>,
-    /// The size of the log after the last round.
-    settled_bytes: u64,
-    /// How many times a part of the log was given up.
-    pub(super) rotations: u64,
-}
-
 impl<L: Log> Queue<L> {
     #[inline]
     pub(super) fn compact_if_due(&mut self) {
-        if self.log.next() >= self.compaction.due_at
+        if self.log.next() >= self.compaction.due_records
             || self.log.bytes() >= self.compaction.due_bytes
         {
             self.compact();
@@ -113,11 +39,11 @@ impl<L: Log> Queue<L> {
 
     /// Give up what is no longer needed. A failure changes nothing, and it is tried again later.
     pub(super) fn compact(&mut self) {
-        self.compaction.due_at = self.log.next() + COMPACT_EVERY_RECORDS;
+        self.compaction.due_records = self.log.next() + COMPACT_EVERY_RECORDS;
         self.prune();
         let bytes = self.log.bytes();
         self.compaction.due_bytes = bytes + COMPACT_EVERY_BYTES;
-        self.compaction.settled_bytes = self.compaction.settled_bytes.min(bytes);
+        self.compaction.compacted_bytes = self.compaction.compacted_bytes.min(bytes);
         let open_bytes: u64 = self
             .opens
             .values()
@@ -127,7 +53,7 @@ impl<L: Log> Queue<L> {
             self.bytes + open_bytes + (self.items + self.opens.len() as u64) * ITEM_OVERHEAD_BYTES;
         let worth_it = bytes > LOG_BYTES_MIN
             && bytes / DEAD_RATIO > live
-            && bytes / 2 > self.compaction.settled_bytes;
+            && bytes / 2 > self.compaction.compacted_bytes;
         if self.compaction.round.is_none() && worth_it {
             self.compaction.round = Some((0, self.log.next()));
         }
@@ -136,11 +62,11 @@ impl<L: Log> Queue<L> {
             let Ok(from) = self.write_some_again(from, until) else {
                 return;
             };
-            self.moved.below = self.moved.below.max(from);
+            self.relocations.below = self.relocations.below.max(from);
             self.compaction.round = (from < until).then_some((from, until));
             if self.compaction.round.is_none() {
                 self.prune();
-                self.compaction.settled_bytes = self.log.bytes();
+                self.compaction.compacted_bytes = self.log.bytes();
             }
         }
     }
@@ -148,9 +74,9 @@ impl<L: Log> Queue<L> {
     /// The disk is full, perhaps for want of what was not given up yet.
     #[cold]
     pub(super) fn hurry(&mut self) {
-        if let Some(deferred) = &mut self.moved.deferred {
+        if let Some(deferred) = &mut self.relocations.deferred {
             deferred.bytes = 0;
-            (self.compaction.due_at, self.compaction.due_bytes) = (0, 0);
+            (self.compaction.due_records, self.compaction.due_bytes) = (0, 0);
         }
     }
 
@@ -158,7 +84,7 @@ impl<L: Log> Queue<L> {
         let first = self.log.first();
         let oldest = self.renew_marks(self.oldest());
         let Some(giving) = self.giving(oldest) else {
-            self.compaction.due_at = self.log.next() + LOOK_AGAIN_RECORDS;
+            self.compaction.due_records = self.log.next() + LOOK_AGAIN_RECORDS;
             return;
         };
         // What the system refuses now is asked for again after the next records.
@@ -172,20 +98,20 @@ impl<L: Log> Queue<L> {
     /// everybody, and mostly one is done elsewhere soon: for answers, or when a segment has ended.
     fn giving(&mut self, oldest: u64) -> Option<u64> {
         let (durable, bytes) = (self.log.durable(), self.log.bytes());
-        let now = Giving {
+        let now = PrunePoint {
             oldest,
-            needed: self.moved.needed,
+            needed: self.relocations.needed,
             bytes,
         };
         // An item that has left cannot become unsafe.
         let needs_nothing = oldest == self.log.next();
         if oldest <= self.log.first() || durable >= now.needed || needs_nothing {
-            self.moved.deferred = None;
+            self.relocations.deferred = None;
             return Some(oldest);
         }
-        let deferred = *self.moved.deferred.get_or_insert(now);
+        let deferred = *self.relocations.deferred.get_or_insert(now);
         if durable >= deferred.needed {
-            self.moved.deferred = Some(now);
+            self.relocations.deferred = Some(now);
             return Some(deferred.oldest);
         }
         if bytes < deferred.bytes.saturating_add(DEFERRED_BYTES) && deferred.bytes > 0
@@ -193,7 +119,7 @@ impl<L: Log> Queue<L> {
         {
             return None;
         }
-        self.moved.deferred = None;
+        self.relocations.deferred = None;
         Some(oldest)
     }
 
@@ -205,19 +131,19 @@ impl<L: Log> Queue<L> {
                 return position;
             };
             self.marks.set(source, index, renewed);
-            self.moved.needed = self.moved.needed.max(renewed + 1);
+            self.relocations.needed = self.relocations.needed.max(renewed + 1);
         }
         oldest
     }
 
     /// The first position that is still needed.
     pub(super) fn oldest(&self) -> u64 {
-        let below = self.moved.below;
+        let below = self.relocations.below;
         let ready = self.ready.range(below).next().map(|item| item.id);
         let open = self.opens.range(below..).next().map(|(&id, _)| id);
         let delayed = self.delayed.range(below).next();
         let leaving = self.leaving.iter().map(|leaving| leaving.item.id).min();
-        let moved = self.moved.by_position.first().copied();
+        let moved = self.relocations.by_position.first().copied();
         let behind = (self.behind.items > 0).then_some(self.behind.position);
         [ready, open, delayed, leaving, moved, behind]
             .into_iter()
@@ -249,7 +175,7 @@ impl<L: Log> Queue<L> {
             .collect();
         for id in delayed {
             items.extend(
-                self.read_item(self.moved.position(id))?
+                self.read_item(self.relocations.position(id))?
                     .map(|(item, _)| item),
             );
         }
@@ -282,7 +208,7 @@ impl<L: Log> Queue<L> {
             history: item.history.as_ref().map(|history| history.borrowed()),
             body: &item.body,
         })?;
-        self.moved.insert(id, position);
+        self.relocations.insert(id, position);
         Ok(())
     }
 

@@ -54,7 +54,7 @@ impl<L: Log> Queue<L> {
         let kept: Vec<u64> = self
             .opens
             .keys()
-            .map(|&id| self.moved.position(id))
+            .map(|&id| self.relocations.position(id))
             .collect();
         for position in self.log.first()..self.log.next() {
             if !kept.contains(&position) {
@@ -62,7 +62,7 @@ impl<L: Log> Queue<L> {
             }
         }
         let opens = &self.opens;
-        self.moved.keep(|id| opens.contains_key(&id));
+        self.relocations.retain(|id| opens.contains_key(&id));
         Ok(())
     }
 

@@ -55,7 +55,7 @@ impl<L: Log> Queue<L> {
         let delayed = self.delayed.due_ms(id).is_some();
         let behind =
             self.behind.items > 0 && id >= self.behind.position && !self.behind.gone.contains(id);
-        let position = self.moved.position(id);
+        let position = self.relocations.position(id);
         let known = self.log.first()..self.log.next();
         if !(delayed || behind) || !known.contains(&position) {
             return Ok(None);

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::compact::{Compaction, Moved};
 use super::delayed::Delayed;
 use super::ready::Ready;
+use super::relocations::{Compaction, Relocations};
 use super::removed::Gone;
 use super::source_positions::Marks;
 use super::{Behind, Deliveries, Log, Queue};
@@ -28,7 +28,7 @@ struct Replay {
     from: u64,
     gone: Gone,
     /// Items written again: position and length.
-    moved: BTreeMap<u64, (u64, u64)>,
+    rewritten: BTreeMap<u64, (u64, u64)>,
     delayed: Delayed,
     deliveries: BTreeMap<u64, Deliveries>,
     marks: Marks,
@@ -107,7 +107,7 @@ impl Replay {
                 ..
             } => {
                 let length = body.len() as u64;
-                if self.moved.insert(id, (position, length)).is_none() {
+                if self.rewritten.insert(id, (position, length)).is_none() {
                     if id >= self.from && !self.gone.contains(id) {
                         self.gone.insert(id);
                     } else {
@@ -147,7 +147,7 @@ impl Replay {
 
     #[inline]
     fn remove(&mut self, id: u64, length: u64) {
-        if !self.moved.is_empty() && self.moved.remove(&id).is_some() {
+        if !self.rewritten.is_empty() && self.rewritten.remove(&id).is_some() {
             // Its own record has been passed over since it was written again.
         } else if id >= self.from && !self.gone.contains(id) {
             self.gone.insert(id);
@@ -161,10 +161,11 @@ impl Replay {
     }
 
     fn flush(&mut self, position: u64, from: u64) {
-        self.moved.retain(|_, (position, _)| *position >= from);
-        self.deliveries.retain(|id, _| self.moved.contains_key(id));
-        self.items = self.moved.len() as u64;
-        self.bytes = self.moved.values().map(|(_, length)| length).sum();
+        self.rewritten.retain(|_, (position, _)| *position >= from);
+        self.deliveries
+            .retain(|id, _| self.rewritten.contains_key(id));
+        self.items = self.rewritten.len() as u64;
+        self.bytes = self.rewritten.values().map(|(_, length)| length).sum();
         self.delayed = Delayed::default();
         self.gone = Gone::default();
         self.from = position;
@@ -184,13 +185,13 @@ impl<L: Log> Queue<L> {
         now: Moment,
     ) -> Result<Self, QueueError> {
         let replay = Replay::of(&name, &mut log)?;
-        let mut moved = Moved::default();
+        let mut relocations = Relocations::default();
         replay
-            .moved
+            .rewritten
             .iter()
-            .for_each(|(&id, &(position, _))| moved.insert(id, position));
+            .for_each(|(&id, &(position, _))| relocations.insert(id, position));
         let held = replay
-            .moved
+            .rewritten
             .keys()
             .filter(|&&id| replay.delayed.due_ms(id).is_none())
             .copied()
@@ -218,7 +219,7 @@ impl<L: Log> Queue<L> {
             opens: BTreeMap::new(),
             memory: memory.clone(),
             open_deadlines: std::collections::BTreeSet::new(),
-            moved,
+            relocations,
             compaction: Compaction::default(),
             marks: replay.marks,
             leaving: Vec::new(),
@@ -230,7 +231,7 @@ impl<L: Log> Queue<L> {
             record: Vec::new(),
         };
         for id in held {
-            if let Some((mut item, _)) = queue.read_item(queue.moved.position(id))? {
+            if let Some((mut item, _)) = queue.read_item(queue.relocations.position(id))? {
                 if let Some(known) = queue.behind.deliveries.remove(&id) {
                     item.came_back(known.count, known.first_ms);
                 }

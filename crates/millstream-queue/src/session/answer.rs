@@ -174,7 +174,7 @@ impl Session {
         }
         self.with_name(from, |session, from| {
             session.with_name(to, |session, to| {
-                if queues.items(from).is_none() && queues.refuse_closed(from).is_ok() {
+                if queues.items(from).is_none() && queues.check_not_closed(from).is_ok() {
                     return session.say(reply::NOT_FOUND);
                 }
                 match queues.redrive(from, to, items_max, now) {
@@ -196,7 +196,7 @@ impl Session {
                 // `stats items`, `stats slabs` and the like are about memcached's own memory: there is nothing to tell.
                 if let Ok(name) = name::check(queue)
                     && !queues.stats_of(name, &mut self.output, now)
-                    && let Err(closed) = queues.refuse_closed(name)
+                    && let Err(closed) = queues.check_not_closed(name)
                 {
                     return reply::server_error(&mut self.output, &closed);
                 }

@@ -1,8 +1,8 @@
 //! All queues of a server or a process: who puts, who gets, who waits.
 //!
 //! Nothing here knows bytes on a wire, sockets, threads or clocks. Whoever owns the queues hands in the time with each
-//! call, calls [`turn`](Queues::turn) when [`next_event`](Queues::next_event) has come, [`commit`](Queues::commit)
-//! before it lets anybody see an acknowledgement, and looks at [`take_woken`](Queues::take_woken) for connections
+//! call, calls [`turn`](Broker::turn) when [`next_event`](Broker::next_event) has come, [`commit`](Broker::commit)
+//! before it lets anybody see an acknowledgement, and looks at [`take_woken`](Broker::take_woken) for connections
 //! whose wait has ended.
 //!
 //! The invariant: while a connection waits for an item, its queue has none to give.
@@ -10,21 +10,21 @@
 //! ```
 //! use millstream_queue::config::Config;
 //! use millstream_queue::protocol::{GetKey, SetKey};
-//! use millstream_queue::broker::{Got, Queues};
+//! use millstream_queue::broker::{Got, Broker};
 //! use millstream_queue::storage::MemoryStorage;
 //! use millstream_queue::{Moment, NewItem};
 //!
 //! let now = Moment { wall_ms: 1_700_000_000_000, steady_us: 0 };
-//! let mut queues = Queues::open(MemoryStorage::new(1024), Config::default(), now)?;
-//! let (producer, consumer) = (queues.connect(), queues.connect());
+//! let mut broker = Broker::open(MemoryStorage::new(1024), Config::default(), now)?;
+//! let (producer, consumer) = (broker.connect(), broker.connect());
 //! let key = GetKey { name: "jobs", wait_ms: 500, ..GetKey::default() };
-//! assert_eq!(queues.get(consumer, &key, now)?, Got::Waiting);
+//! assert_eq!(broker.get(consumer, &key, now)?, Got::Waiting);
 //!
-//! queues.put(&SetKey { name: "jobs", ..SetKey::default() }, &NewItem { body: b"first", ..NewItem::default() }, now)?;
-//! assert_eq!(queues.take_woken(), [consumer]);
-//! let Some(Got::Item(item)) = queues.resume(consumer, &key, now)? else { panic!("the wait has ended") };
+//! broker.put(&SetKey { name: "jobs", ..SetKey::default() }, &NewItem { body: b"first", ..NewItem::default() }, now)?;
+//! assert_eq!(broker.take_woken(), [consumer]);
+//! let Some(Got::Item(item)) = broker.resume(consumer, &key, now)? else { panic!("the wait has ended") };
 //! assert_eq!(&*item.body, b"first");
-//! # queues.disconnect(producer, now);
+//! # broker.disconnect(producer, now);
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
 
@@ -69,8 +69,8 @@ pub enum Status {
 
 /// How much there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueuesLimits {
-    /// Queues.
+pub struct BrokerLimits {
+    /// Broker.
     pub queues: usize,
     /// Items that one connection may have open in all queues together.
     pub opens_per_connection: usize,
@@ -81,9 +81,9 @@ pub struct QueuesLimits {
     pub open_logs: usize,
 }
 
-impl Default for QueuesLimits {
+impl Default for BrokerLimits {
     fn default() -> Self {
-        QueuesLimits {
+        BrokerLimits {
             queues: 10_000,
             opens_per_connection: 10_000,
             memory_bytes: u64::MAX,
@@ -98,12 +98,12 @@ const OPEN_LOGS: usize = 192;
 /// A queue whose log is to be synced.
 pub(crate) type Unsynced<S> = (Arc<str>, <<S as Storage>::Log as Log>::Syncing);
 
-/// All queues.
+/// All broker.
 #[derive(Debug)]
-pub struct Queues<S: Storage> {
+pub struct Broker<S: Storage> {
     storage: S,
     config: Config,
-    limits: QueuesLimits,
+    limits: BrokerLimits,
     /// What all queues hold.
     memory: Memory,
     status: Status,
@@ -113,7 +113,7 @@ pub struct Queues<S: Storage> {
     names: HashMap<Arc<str>, QueueId, foldhash::fast::RandomState>,
     slots: Vec<Slot<S::Log>>,
     free_slots: Vec<u32>,
-    /// Queues that are kept closed, and why.
+    /// Broker that are kept closed, and why.
     closed: ClosedQueues,
     connections: Vec<Option<Connection>>,
     free_connections: Vec<u32>,
@@ -122,7 +122,7 @@ pub struct Queues<S: Storage> {
     woken: Vec<ConnectionId>,
     /// When queues have something to do.
     timers: BTreeSet<(u64, u32)>,
-    /// Queues that must be synced before anything is acknowledged.
+    /// Broker that must be synced before anything is acknowledged.
     dirty: Vec<QueueId>,
     /// Something was acknowledged that must be durable, since somebody asked.
     owes_commit: bool,
@@ -141,17 +141,17 @@ struct Slot<L> {
     dirty: bool,
 }
 
-impl<S: Storage> Queues<S> {
+impl<S: Storage> Broker<S> {
     /// Open all queues that the storage has. One that is damaged is kept closed, see [`closed`](Self::closed).
     ///
     /// # Errors
     /// The storage cannot be listed.
     pub fn open(storage: S, config: Config, now: Moment) -> Result<Self, QueueError> {
         let mut names = storage.names().map_err(QueueError::Listing)?;
-        let mut queues = Queues {
+        let mut broker = Broker {
             storage,
             config,
-            limits: QueuesLimits::default(),
+            limits: BrokerLimits::default(),
             memory: Memory::default(),
             status: Status::Up,
             has_warned: false,
@@ -171,29 +171,29 @@ impl<S: Storage> Queues<S> {
             latencies: Latencies::default(),
             targets: Vec::new(),
         };
-        // A queue comes before its fan-out queues.
+        // A queue comes before its fan-out broker.
         names.sort_unstable();
         for name in names {
             // The limit is for new queues: those that are there are not lost.
-            let opened = queues.open_queue(&name, now);
-            if let Err(error) = opened.map(|queue| queues.add_queue(queue, Vec::new(), now)) {
-                queues.closed.insert(name, &error, now);
+            let opened = broker.open_queue(&name, now);
+            if let Err(error) = opened.map(|queue| broker.add_queue(queue, Vec::new(), now)) {
+                broker.closed.insert(name, &error, now);
             }
-            queues.limit_open_logs(now);
+            broker.limit_open_logs(now);
         }
-        queues.counters = Counters::default();
-        Ok(queues)
+        broker.counters = Counters::default();
+        Ok(broker)
     }
 
     /// Change the limits.
     #[must_use]
-    pub fn with_limits(mut self, limits: QueuesLimits) -> Self {
+    pub fn with_limits(mut self, limits: BrokerLimits) -> Self {
         self.set_limits(limits);
         self
     }
 
-    /// Other limits hold from now on. Queues that are there stay, and so does what is open.
-    pub fn set_limits(&mut self, limits: QueuesLimits) {
+    /// Other limits hold from now on. Broker that are there stay, and so does what is open.
+    pub fn set_limits(&mut self, limits: BrokerLimits) {
         self.limits = limits;
         self.memory.set_max(limits.memory_bytes);
     }
@@ -508,7 +508,7 @@ impl<S: Storage> Queues<S> {
         Queue::restore(name, settings, log, &self.memory, now)
     }
 
-    /// The queue takes part from now on. `children` are its fan-out queues.
+    /// The queue takes part from now on. `children` are its fan-out broker.
     fn add_queue(&mut self, queue: Queue<S::Log>, children: Vec<QueueId>, now: Moment) -> QueueId {
         let name = Arc::clone(&queue.name);
         let slot = self.free_slots.pop().unwrap_or_else(|| {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 pub struct ConnectionId(pub(crate) u32);
 
 impl ConnectionId {
-    /// Who has items that are lent: see [`Queues::lend`](crate::broker::Queues::lend).
+    /// Who has items that are lent: see [`Queues::lend`](crate::broker::Broker::lend).
     pub(crate) const LENT: ConnectionId = ConnectionId(u32::MAX);
 
     /// Small numbers that are used again: an index into a table of connections.

@@ -37,9 +37,9 @@ use tracing::{error, info, warn};
 
 use self::core::{Command, Core};
 use self::listen::Listeners;
-use self::reload::{Loaded, queues_limits};
+use self::reload::{Loaded, broker_limits};
 use crate::address::Address;
-use crate::broker::Queues;
+use crate::broker::Broker;
 use crate::clock;
 use crate::config::{Config, Sync};
 use crate::error::QueueError;
@@ -98,9 +98,9 @@ impl ServerOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The configuration or the queues.
+    /// The configuration or the broker.
     #[error(transparent)]
-    Queues(#[from] QueueError),
+    Broker(#[from] QueueError),
     /// An address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -155,17 +155,17 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     // The signals are taken before anybody is told that the server is there.
     let (send, commands) = mpsc::unbounded_channel();
     let listeners = Listeners::bind(&options.listen)?;
-    let queues = Queues::open(storage, config, clock::now())?
-        .with_limits(queues_limits(&live.limits, descriptors_max));
-    for (queue, reason) in queues.closed() {
+    let broker = Broker::open(storage, config, clock::now())?
+        .with_limits(broker_limits(&live.limits, descriptors_max));
+    for (queue, reason) in broker.closed() {
         error!("queue \"{queue}\" stays closed: {reason}");
     }
     info!(
         "{} queues in {}",
-        queues.names().len(),
+        broker.names().len(),
         options.dir.display()
     );
-    let core = Rc::new(Core::new(queues, live, options, send.clone()));
+    let core = Rc::new(Core::new(broker, live, options, send.clone()));
     let possible = core.with(|state| {
         state.descriptors_max = descriptors_max;
         (state.live.limits.connections, state.connections_max())

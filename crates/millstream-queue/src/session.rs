@@ -1,7 +1,7 @@
 //! A connection as the protocol sees it: bytes in, bytes out, and what it waits for. No socket, no clock.
 //!
 //! Whoever owns the socket gives what was read to [`receive`](Session::receive), sends what [`output`](Session::output)
-//! holds, after a [`commit`](Queues::commit) if [`Queues::take_owes_commit`], and calls [`resume`](Session::resume) when the queues
+//! holds, after a [`commit`](Broker::commit) if [`Broker::take_owes_commit`], and calls [`resume`](Session::resume) when the queues
 //! woke the connection or there is room for output again.
 //!
 //! The invariant: requests are answered in the order in which they came, each once, and none is begun before the one
@@ -9,15 +9,15 @@
 //!
 //! ```
 //! use millstream_queue::config::Config;
-//! use millstream_queue::broker::Queues;
+//! use millstream_queue::broker::Broker;
 //! use millstream_queue::session::{Session, SessionOptions};
 //! use millstream_queue::storage::MemoryStorage;
 //! use millstream_queue::Moment;
 //!
 //! let now = Moment { wall_ms: 1_700_000_000_000, steady_us: 0 };
-//! let mut queues = Queues::open(MemoryStorage::new(1024), Config::default(), now)?;
-//! let mut session = Session::new(&mut queues, SessionOptions::default());
-//! session.receive(&mut queues, b"set jobs 0 0 5\r\nhello\r\nget jobs\r\n", now);
+//! let mut broker = Broker::open(MemoryStorage::new(1024), Config::default(), now)?;
+//! let mut session = Session::new(&mut broker, SessionOptions::default());
+//! session.receive(&mut broker, b"set jobs 0 0 5\r\nhello\r\nget jobs\r\n", now);
 //! assert_eq!(session.output(), b"STORED\r\nVALUE jobs 0 5\r\nhello\r\nEND\r\n");
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
@@ -36,7 +36,7 @@ pub use self::converse::converse;
 pub use self::credentials::{Credential, Credentials};
 pub use self::rights::{Grants, Right, Rights};
 
-use crate::broker::Queues;
+use crate::broker::Broker;
 use crate::connection::ConnectionId;
 use crate::moment::Moment;
 use crate::protocol::{Limits, Parsed, Parser, Request, reply};
@@ -169,12 +169,12 @@ enum Progress {
 impl Session {
     /// A new connection.
     pub fn new<S: Storage>(
-        queues: &mut Queues<S>,
+        broker: &mut Broker<S>,
         options: impl Into<Arc<SessionOptions>>,
     ) -> Self {
         let options = options.into();
         Session {
-            id: queues.connect(),
+            id: broker.connect(),
             parser: Parser::new(options.limits),
             state: if options.credentials.is_some() {
                 State::Unknown
@@ -197,31 +197,31 @@ impl Session {
         }
     }
 
-    /// The connection's number among the queues.
+    /// The connection's number among the broker.
     pub fn id(&self) -> ConnectionId {
         self.id
     }
 
     /// These bytes have been read: do what they ask for.
-    pub fn receive<S: Storage>(&mut self, queues: &mut Queues<S>, bytes: &[u8], now: Moment) {
+    pub fn receive<S: Storage>(&mut self, broker: &mut Broker<S>, bytes: &[u8], now: Moment) {
         if self.state == State::Closed {
             return;
         }
         if self.input.is_empty() && self.may_begin() {
             // The usual way: whole requests, used where they were read.
-            let used = self.run(queues, bytes, now);
+            let used = self.run(broker, bytes, now);
             if used < bytes.len() && self.state != State::Closed {
                 self.input.extend_from_slice(&bytes[used..]);
             }
         } else {
             self.input.extend_from_slice(bytes);
-            self.proceed(queues, now);
+            self.proceed(broker, now);
         }
     }
 
     /// Go on with what was read: a wait has ended, or output was sent.
-    pub fn resume<S: Storage>(&mut self, queues: &mut Queues<S>, now: Moment) {
-        self.proceed(queues, now);
+    pub fn resume<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
+        self.proceed(broker, now);
     }
 
     /// What is to be sent.
@@ -394,8 +394,8 @@ impl Session {
     }
 
     /// The connection has ended: what it has open goes back.
-    pub fn end<S: Storage>(&mut self, queues: &mut Queues<S>, now: Moment) {
-        queues.disconnect(self.id, now);
+    pub fn end<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
+        broker.disconnect(self.id, now);
         self.state = State::Closed;
     }
 
@@ -409,13 +409,13 @@ impl Session {
             && self.output.len() < self.options.output_bytes
     }
 
-    fn proceed<S: Storage>(&mut self, queues: &mut Queues<S>, now: Moment) {
+    fn proceed<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
         let blocked = self.is_waiting();
         if !blocked && self.input.len() < self.need {
             return;
         }
         let input = std::mem::take(&mut self.input);
-        let used = self.run(queues, &input, now);
+        let used = self.run(broker, &input, now);
         self.input = input;
         if used == self.input.len() || self.state == State::Closed {
             self.input = Vec::new();
@@ -425,7 +425,7 @@ impl Session {
     }
 
     /// Do what `input` asks for; how many bytes are no longer needed.
-    fn run<S: Storage>(&mut self, queues: &mut Queues<S>, input: &[u8], now: Moment) -> usize {
+    fn run<S: Storage>(&mut self, broker: &mut Broker<S>, input: &[u8], now: Moment) -> usize {
         let mut at = 0;
         self.need = 1;
         while at < input.len()
@@ -436,7 +436,7 @@ impl Session {
             && self.output.len() < self.options.output_bytes
         {
             match self.parser.parse(&input[at..]) {
-                Parsed::Request { request, used } => match self.answer(queues, &request, now) {
+                Parsed::Request { request, used } => match self.answer(broker, &request, now) {
                     Progress::Done => {
                         at += used;
                         self.answered += 1;

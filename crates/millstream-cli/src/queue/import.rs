@@ -7,7 +7,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millstream_queue::broker::{Put, Queues};
+use millstream_queue::broker::{Put, Broker};
 use millstream_queue::config::{Config, Sync};
 use millstream_queue::import::{Found, Kestrel, OldItem, OldQueue, Source, Starling, find};
 use millstream_queue::protocol::SetKey;
@@ -145,7 +145,7 @@ fn chosen<'a>(args: &Args, found: &'a Found) -> Result<Vec<Old<'a>>, Failure> {
 }
 
 /// Our queues. Those that are to be filled must be empty, unless `--append` is given.
-fn open_empty(args: &Args, chosen: &[Old<'_>]) -> Result<Queues<JournalStorage>, Failure> {
+fn open_empty(args: &Args, chosen: &[Old<'_>]) -> Result<Broker<JournalStorage>, Failure> {
     let mut longest = ITEM_BYTES_MIN;
     for old in chosen {
         let (items, _) = read(args.from, old.files)?;
@@ -155,7 +155,7 @@ fn open_empty(args: &Args, chosen: &[Old<'_>]) -> Result<Queues<JournalStorage>,
     let storage = JournalStorage::open(&args.dir, longest)
         .map_err(|error| Failure::failed(format!("{}: {error}", args.dir.display())))?;
     let queues =
-        Queues::open(storage, Config::with_sync(Sync::Never), now()).map_err(Failure::failed)?;
+        Broker::open(storage, Config::with_sync(Sync::Never), now()).map_err(Failure::failed)?;
     let mut wrong = Vec::new();
     for old in chosen {
         if let Some((name, why)) = queues.closed().find(|(name, _)| *name == old.name) {
@@ -179,7 +179,7 @@ fn nothing(wrong: &[String], hint: &str) -> Failure {
 
 fn import(
     args: &Args,
-    queues: &mut Queues<JournalStorage>,
+    queues: &mut Broker<JournalStorage>,
     old: &Old<'_>,
 ) -> Result<Imported, Failure> {
     let (items, damage) = read(args.from, old.files)?;

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use millstream_queue::broker::{Put, Queues};
+use millstream_queue::broker::{Put, Broker};
 use millstream_queue::config::{Config, Sync};
 use millstream_queue::protocol::SetKey;
 use millstream_queue::salvage::{Salvage, Salvaged};
@@ -139,7 +139,7 @@ fn store(args: &Args, salvage: &mut Salvage, report: &mut Report) -> Result<(), 
     })?;
     let now = now();
     let mut queues =
-        Queues::open(storage, Config::with_sync(Sync::Never), now).map_err(Failure::failed)?;
+        Broker::open(storage, Config::with_sync(Sync::Never), now).map_err(Failure::failed)?;
     if queues.items(&report.into).is_some_and(|items| items > 0) {
         return Err(not_empty(&report.into));
     }

@@ -39,11 +39,11 @@ pub struct Counters {
     pub bytes_read: u64,
     /// Bytes that were sent to clients.
     pub bytes_written: u64,
-    /// Queues that came to be.
+    /// Broker that came to be.
     pub queue_creates: u64,
-    /// Queues that were deleted by a client.
+    /// Broker that were deleted by a client.
     pub queue_deletes: u64,
-    /// Queues that were deleted because they were empty for too long.
+    /// Broker that were deleted because they were empty for too long.
     pub queue_expires: u64,
     /// Items that came in, all queues together.
     pub total_items: u64,

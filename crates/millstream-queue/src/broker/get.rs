@@ -2,7 +2,7 @@
 
 use tracing::warn;
 
-use super::{Queues, Status};
+use super::{Broker, Status};
 use crate::connection::{Connection, ConnectionId, QueueId, Wait};
 use crate::error::QueueError;
 use crate::item::Item;
@@ -17,13 +17,13 @@ pub enum Got {
     Item(Item),
     /// There is none, or none was asked for.
     Nothing,
-    /// There is none yet: [`Queues::take_woken`] will name the connection.
+    /// There is none yet: [`Broker::take_woken`] will name the connection.
     Waiting,
     /// Not with what the connection has open, or the server is quiescent.
     NotNow,
 }
 
-impl<S: Storage> Queues<S> {
+impl<S: Storage> Broker<S> {
     /// What `key` asks of its queue, for a connection that does not wait.
     ///
     /// # Errors
@@ -230,8 +230,8 @@ impl<S: Storage> Queues<S> {
 
     /// Confirm the `count` oldest items of this queue that the connection has open; none, if it has fewer.
     pub fn confirm(&mut self, by: ConnectionId, name: &str, count: u64) -> bool {
-        let open = |queues: &mut Self, id| {
-            queues
+        let open = |broker: &mut Self, id| {
+            broker
                 .connection(by)
                 .map_or(0, |connection| connection.opens_of(id)) as u64
         };

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use super::{Queues, Unsynced};
+use super::{Broker, Unsynced};
 use crate::error::QueueError;
 use crate::item::{Item, NewItem};
 use crate::moment::Moment;
 use crate::storage::Storage;
 
-impl<S: Storage> Queues<S> {
+impl<S: Storage> Broker<S> {
     /// Take up to `items_max` items, `bytes_max` long together or little more. Each is open, with no time limit, until it is
     /// [confirmed](Self::confirm_lent) or [taken back](Self::take_back). The queue comes to be if need be.
     ///
@@ -79,7 +79,7 @@ impl<S: Storage> Queues<S> {
     /// over where it is already, so that an item whose put failed is put again.
     ///
     /// # Errors
-    /// The storage refuses: the item may be in some of the queues. The name is an alias: there is no one place to say which numbers
+    /// The storage refuses: the item may be in some of the broker. The name is an alias: there is no one place to say which numbers
     /// have come.
     pub fn put_always(
         &mut self,
@@ -135,7 +135,7 @@ impl<S: Storage> Queues<S> {
         Ok(queue.map_or(0, |queue| queue.mark_of(source)))
     }
 
-    /// The logs of a queue and of its fan-out queues, to be synced without keeping others from the queues.
+    /// The logs of a queue and of its fan-out queues, to be synced without keeping others from the broker.
     pub(crate) fn logs_of(&self, name: &str) -> Vec<Unsynced<S>> {
         let Some(&own) = self.names.get(name) else {
             return Vec::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Queues, Status};
+use super::{Broker, Status};
 use crate::config::Sync;
 use crate::connection::{QueueId, Wait};
 use crate::error::QueueError;
@@ -16,7 +16,7 @@ use crate::storage::Storage;
 /// What became of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// It is in all its queues.
+    /// It is in all its broker.
     Stored,
     /// It is in none.
     Refused(Refusal),
@@ -33,11 +33,11 @@ pub enum Refusal {
     Status,
 }
 
-impl<S: Storage> Queues<S> {
+impl<S: Storage> Broker<S> {
     /// Put an item into a queue, its fan-out queues, or those of an alias.
     ///
     /// # Errors
-    /// The storage refuses, or the name is none; the item is in none of the queues.
+    /// The storage refuses, or the name is none; the item is in none of the broker.
     #[inline]
     pub fn put(
         &mut self,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Queues;
+use super::Broker;
 use crate::config::Sync;
 use crate::connection::QueueId;
 use crate::error::QueueError;
@@ -14,7 +14,7 @@ use crate::storage::Storage;
 /// What one call moves at most, so that no request waits long for it.
 pub const REDRIVE_ITEMS_MAX: u64 = 1_000;
 
-impl<S: Storage> Queues<S> {
+impl<S: Storage> Broker<S> {
     /// Move the oldest items of the queue `from` to the end of the queue `to`, whole: bytes, flags, history, and the expiry that they had
     /// before they failed, unless that is over. They count as never delivered there. At most `items_max` and [`REDRIVE_ITEMS_MAX`] are moved; how many were. Fan-out queues of `to` get no copies: they have had theirs.
     ///

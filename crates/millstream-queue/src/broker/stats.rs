@@ -1,13 +1,13 @@
 //! The numbers of `stats`, one queue's or all.
 
-use super::{Queues, Status};
+use super::{Broker, Status};
 use crate::config::Sync;
 use crate::connection::QueueId;
 use crate::moment::Moment;
 use crate::protocol::reply;
 use crate::storage::Storage;
 
-impl<S: Storage> Queues<S> {
+impl<S: Storage> Broker<S> {
     /// Append all numbers as `STAT` lines, without `END`; of the single queues those of the visible ones.
     pub fn stats(&mut self, is_visible: impl Fn(&str) -> bool, out: &mut Vec<u8>, now: Moment) {
         let queues = || self.slots.iter().filter_map(|slot| slot.queue.as_ref());

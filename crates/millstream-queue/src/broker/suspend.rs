@@ -1,13 +1,13 @@
-//! Queues that are not used: their logs are closed, so that many queues need few descriptors and threads.
+//! Broker that are not used: their logs are closed, so that many queues need few descriptors and threads.
 //!
 //! The invariant: after each request at most `open_logs` logs are open, but for those that are being synced.
 
-use super::Queues;
+use super::Broker;
 use crate::connection::QueueId;
 use crate::moment::Moment;
 use crate::storage::Storage;
 
-impl<S: Storage> Queues<S> {
+impl<S: Storage> Broker<S> {
     /// A queue has nothing to do: its log is closed, or the queue is forgotten if it was only asked for. Whether it was forgotten.
     pub(super) fn rest_if_due(&mut self, slot: u32, now: Moment) -> bool {
         let place = &mut self.slots[slot as usize];

@@ -1,6 +1,6 @@
 //! What happens without a request: waits end, items expire, delays end, open reads go back, queues are synced or deleted.
 
-use super::Queues;
+use super::Broker;
 use crate::connection::Wait;
 use crate::error::QueueError;
 use crate::moment::Moment;
@@ -12,7 +12,7 @@ const SWEEP_ITEMS: usize = 1_000;
 const TIMER_US_MAX: u64 = 1_000_000;
 const TIMER_US_MIN: u64 = 1_000;
 
-impl<S: Storage> Queues<S> {
+impl<S: Storage> Broker<S> {
     /// When [`turn`](Self::turn) is to be called next, on the steady clock.
     pub fn next_event(&self) -> Option<u64> {
         let wait = self.waits.first().map(|&(until_us, _)| until_us);

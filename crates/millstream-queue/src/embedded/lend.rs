@@ -1,6 +1,6 @@
 //! The face for flows: items that are lent and confirmed by their ids, and numbered items, which come in once.
 
-use super::Queue;
+use super::queue::Queue;
 use crate::error::QueueError;
 use crate::item::{Item, NewItem};
 
@@ -19,9 +19,8 @@ impl Queue {
         bytes_max: usize,
         out: &mut Vec<Item>,
     ) -> Result<(), QueueError> {
-        self.queues()
-            .shared()
-            .touch(|queues, now| queues.lend(self.name(), (items_max, bytes_max), now, out))
+        self.open_directory()
+            .with_broker(|broker, now| broker.lend(self.name(), (items_max, bytes_max), now, out))
     }
 
     /// The items with these ids, the latest of them added at `added_by_ms`, leave for good, also if the folder was opened again
@@ -34,16 +33,15 @@ impl Queue {
         ids: impl IntoIterator<Item = u64>,
         added_by_ms: u64,
     ) -> Result<(), QueueError> {
-        self.queues()
-            .shared()
-            .touch(|queues, now| queues.confirm_lent(self.name(), ids, added_by_ms, now))
+        self.open_directory()
+            .with_broker(|broker, now| broker.confirm_lent(self.name(), ids, added_by_ms, now))
     }
 
     /// The items with these ids take their places again, as if they had never been lent.
     pub fn take_back(&self, ids: impl IntoIterator<Item = u64>) {
         // A child of the process that lent them has nothing to give back.
-        let _ = self.queues().shared().touch(|queues, now| {
-            queues.take_back(self.name(), ids, now);
+        let _ = self.open_directory().with_broker(|broker, now| {
+            broker.take_back(self.name(), ids, now);
             Ok(())
         });
     }
@@ -60,14 +58,14 @@ impl Queue {
     ) -> Result<(), QueueError> {
         let mut bodies = bodies.into_iter().peekable();
         while bodies.peek().is_some() {
-            self.queues().shared().touch_and_sync(|queues, now| {
+            self.open_directory().with_broker_synced(|broker, now| {
                 bodies.by_ref().take(ITEMS_AT_ONCE).try_for_each(|body| {
                     let item = NewItem {
                         from,
                         body: body.as_ref(),
                         ..NewItem::default()
                     };
-                    queues.put_always(self.name(), &item, now)?;
+                    broker.put_always(self.name(), &item, now)?;
                     from = from.map(|(source, index)| (source, index + 1));
                     Ok(())
                 })
@@ -81,14 +79,13 @@ impl Queue {
     /// # Errors
     /// The queue is kept closed.
     pub fn mark_of(&self, source: u64) -> Result<u64, QueueError> {
-        self.queues()
-            .shared()
-            .touch(|queues, _| queues.mark_of(self.name(), source))
+        self.open_directory()
+            .with_broker(|broker, _| broker.mark_of(self.name(), source))
     }
 
     /// The longest item that may be put, in bytes.
     pub fn item_bytes_max(&self) -> usize {
-        self.queues().shared().item_bytes_max
+        self.open_directory().item_bytes_max
     }
 
     /// Make the queue and its fan-out queues durable, what has left them too, whatever their policies say.
@@ -96,6 +93,6 @@ impl Queue {
     /// # Errors
     /// A sync failed.
     pub fn sync(&self) -> Result<(), QueueError> {
-        self.queues().shared().sync_logs(self.name())
+        self.open_directory().sync_logs(self.name())
     }
 }

@@ -1,6 +1,6 @@
 //! An item that is somebody's own until it is confirmed.
 
-use super::Queue;
+use super::queue::Queue;
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::item::Item;

@@ -45,7 +45,7 @@ struct Desk<L> {
 }
 
 struct Posts<L> {
-    /// Queues and their logs, each once.
+    /// Broker and their logs, each once.
     unsynced: Vec<(Arc<str>, L)>,
     /// The posts that are not done.
     open: Range<u64>,
@@ -209,7 +209,7 @@ pub(super) async fn begin(core: Rc<Core>, committer: Rc<Committer>) {
                 state.reads_before = state.reads;
             }
             state.commits_begun += 1;
-            (state.queues.take_unsynced(), number, alone)
+            (state.broker.take_unsynced(), number, alone)
         });
         if committer.placement.get().on_thread || !alone {
             committer.desk.post(number, unsynced);
@@ -258,7 +258,7 @@ fn finish(
 ) {
     committer.learn(state.reads > state.reads_before);
     for &us in took_us {
-        state.queues.latencies().sync_us(us);
+        state.broker.latencies().sync_us(us);
     }
     for Failure {
         posts,
@@ -267,7 +267,7 @@ fn finish(
     } in failed
     {
         // A queue that was deleted meanwhile has nothing to lose.
-        if state.queues.items(queue).is_some() {
+        if state.broker.items(queue).is_some() {
             error!("not acknowledged: queue \"{queue}\": {cause}");
             state.failed_commits.extend(posts.clone());
         }

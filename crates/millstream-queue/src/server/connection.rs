@@ -145,7 +145,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             if std::mem::take(&mut place.woken) || self.session.has_work() {
                 let now = self.read_clock();
                 self.begun.get_or_insert((now.steady_us, false));
-                self.session.resume(&mut state.queues, now);
+                self.session.resume(&mut state.broker, now);
                 self.worked(state, now);
                 continue;
             }
@@ -201,7 +201,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             return true;
         }
         self.buffer_bytes = now;
-        let all = &mut state.queues.counters().memory_buffers;
+        let all = &mut state.broker.counters().memory_buffers;
         *all = (*all + now as u64).saturating_sub(before as u64);
         now < before || now <= BUFFER_BYTES_SMALL || *all <= state.live.limits.memory_buffers()
     }
@@ -216,24 +216,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     #[inline]
     fn received(&mut self, state: &mut State, length: usize) {
         let now = self.read_clock();
-        let sets = state.queues.counters().cmd_set;
-        state.queues.counters().bytes_read += length as u64;
+        let sets = state.broker.counters().cmd_set;
+        state.broker.counters().bytes_read += length as u64;
         self.core.has_read(state);
         let answered = self.session.answered();
         self.session
-            .receive(&mut state.queues, &state.buffer[..length], now);
+            .receive(&mut state.broker, &state.buffer[..length], now);
         if self.session.answered() > answered {
             // What is half there now is another request.
             self.half_since_us = None;
         }
-        self.begun = Some((now.steady_us, state.queues.counters().cmd_set > sets));
+        self.begun = Some((now.steady_us, state.broker.counters().cmd_set > sets));
         self.worked(state, now);
     }
 
     /// After requests were answered.
     #[inline]
     fn worked(&mut self, state: &mut State, now: Moment) {
-        if state.queues.take_owes_commit() {
+        if state.broker.take_owes_commit() {
             self.commit = Some(state.commits_begun);
             self.core.commit_wanted.notify_one();
         }
@@ -242,13 +242,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 "{}: wrong password for {name:?}; the next one from there is looked at in {PENALTY:?}",
                 self.peer
             );
-            state.queues.counters().auth_failures += 1;
+            state.broker.counters().auth_failures += 1;
             state.attempts.failed(self.place, now.steady_us);
             self.penalty = Some(Box::pin(tokio::time::sleep(PENALTY)));
         }
         let (denials, why) = self.session.take_denials();
         if denials > 0 {
-            state.queues.counters().denials += denials;
+            state.broker.counters().denials += denials;
             if let Some(why) = why {
                 warn!("{}: {why}", self.peer);
             }
@@ -294,7 +294,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(sent)) => {
-                    state.queues.counters().bytes_written += sent as u64;
+                    state.broker.counters().bytes_written += sent as u64;
                     self.session.sent(sent);
                     self.waiting_us = None;
                 }
@@ -303,7 +303,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         }
         if let Some((begun_us, set)) = self.begun.take() {
             let spent_us = clock::steady_us() - begun_us;
-            state.queues.latencies().request_us(set, spent_us);
+            state.broker.latencies().request_us(set, spent_us);
         }
         // A TLS stream keeps what it could not write yet.
         match Pin::new(&mut self.stream).poll_flush(context) {
@@ -357,9 +357,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             if let Some(place) = state.places.get_mut(self.session.id().index()) {
                 *place = None;
             }
-            self.session.end(&mut state.queues, clock::now());
+            self.session.end(&mut state.broker, clock::now());
             state.connections -= 1;
-            let all = &mut state.queues.counters().memory_buffers;
+            let all = &mut state.broker.counters().memory_buffers;
             *all = all.saturating_sub(self.buffer_bytes as u64);
             core.settle(state);
         });

@@ -10,7 +10,7 @@ use tracing::error;
 use super::attempts::Attempts;
 use super::reload::Live;
 use super::{ServerOptions, descriptors};
-use crate::broker::Queues;
+use crate::broker::Broker;
 use crate::clock;
 use crate::connection::ConnectionId;
 use crate::storage::JournalStorage;
@@ -41,7 +41,7 @@ pub(super) struct Core {
 
 /// What a task may touch between two points at which it waits.
 pub(super) struct State {
-    pub(super) queues: Queues<JournalStorage>,
+    pub(super) broker: Broker<JournalStorage>,
     /// What was read from the files of the server last.
     pub(super) live: Live,
     /// The longest item that the journals take, fixed when they were opened.
@@ -88,14 +88,14 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 impl Core {
     pub(super) fn new(
-        queues: Queues<JournalStorage>,
+        broker: Broker<JournalStorage>,
         live: Live,
         options: ServerOptions,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
         Core {
             state: RefCell::new(State {
-                queues,
+                broker,
                 item_bytes_max: live.limits.item_bytes,
                 live,
                 descriptors_max: u64::MAX,
@@ -132,10 +132,10 @@ impl Core {
     /// After the queues were touched: wake whose wait has ended, and set the timer.
     #[inline]
     pub(super) fn settle(&self, state: &mut State) {
-        for id in state.queues.take_woken() {
+        for id in state.broker.take_woken() {
             state.wake(id);
         }
-        let next = state.queues.next_event();
+        let next = state.broker.next_event();
         if let Some(next) = next
             && state.timer_us.is_none_or(|set| next < set)
         {
@@ -170,7 +170,7 @@ impl Core {
     pub(super) async fn stop(&self, limit: Duration) {
         self.stopping.set(true);
         self.with(|state| {
-            state.queues.end_all_waits();
+            state.broker.end_all_waits();
             self.settle(state);
             state
                 .places
@@ -188,10 +188,10 @@ impl Core {
             // Whoever is still there loses its connection: what it has open goes back first.
             for index in 0..state.places.len() {
                 state
-                    .queues
+                    .broker
                     .disconnect(ConnectionId(index as u32), clock::now());
             }
-            if let Err(error) = state.queues.sync_all() {
+            if let Err(error) = state.broker.sync_all() {
                 error!("{error}");
             }
         });
@@ -202,7 +202,7 @@ impl State {
     /// How many connections there may be at present.
     pub(super) fn connections_max(&self) -> usize {
         let possible =
-            descriptors::connections_max(self.descriptors_max, self.queues.open_queues());
+            descriptors::connections_max(self.descriptors_max, self.broker.open_queues());
         self.live.limits.connections.min(possible)
     }
 

@@ -33,7 +33,7 @@ pub(super) fn open_logs_max(descriptors: u64) -> usize {
     logs.clamp(OPEN_LOGS_MIN, OPEN_LOGS_MAX) as usize
 }
 
-/// How many connections there may be beside so many queues.
+/// How many connections there may be beside so many broker.
 pub(super) fn connections_max(descriptors: u64, queues: usize) -> usize {
     let taken = OTHERS + OF_A_QUEUE * queues.min(open_logs_max(descriptors)) as u64;
     usize::try_from(descriptors.saturating_sub(taken)).unwrap_or(usize::MAX)

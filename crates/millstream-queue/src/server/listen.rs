@@ -223,7 +223,7 @@ fn begin(client: Client, peer: (Address, Place), core: &Rc<Core>, compat: Compat
         move || {
             core.with(|state| {
                 let options = Arc::clone(state.live.session(compat));
-                Session::new(&mut state.queues, options)
+                Session::new(&mut state.broker, options)
             })
         }
     };

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::core::{Core, State};
 use super::descriptors;
 use super::{ServerError, ServerOptions, tls};
-use crate::broker::QueuesLimits;
+use crate::broker::BrokerLimits;
 use crate::clock;
 use crate::config::{Config, ServerLimits};
 use crate::protocol::Limits;
@@ -129,8 +129,8 @@ impl Live {
 }
 
 /// What holds for the queues together.
-pub(super) fn queues_limits(limits: &ServerLimits, descriptors_max: u64) -> QueuesLimits {
-    QueuesLimits {
+pub(super) fn broker_limits(limits: &ServerLimits, descriptors_max: u64) -> BrokerLimits {
+    BrokerLimits {
         queues: limits.queues,
         opens_per_connection: limits.opens_per_connection,
         memory_bytes: limits.memory_items(),
@@ -178,9 +178,9 @@ impl Core {
             loaded.live = Live::new(limits, tls, who, self.options.shutdown);
         }
         state
-            .queues
-            .set_limits(queues_limits(&loaded.live.limits, state.descriptors_max));
-        state.queues.configure(loaded.config, clock::now());
+            .broker
+            .set_limits(broker_limits(&loaded.live.limits, state.descriptors_max));
+        state.broker.configure(loaded.config, clock::now());
         state.live = loaded.live;
         // Every connection looks at what holds now, also one that waits.
         for place in state.places.iter().flatten() {

@@ -16,7 +16,7 @@ pub(super) async fn run(core: Rc<Core>) {
     loop {
         let changed = core.timer_changed.notified();
         let next = core.with(|state| {
-            state.timer_us = state.queues.next_event();
+            state.timer_us = state.broker.next_event();
             state.timer_us
         });
         match next {
@@ -32,7 +32,7 @@ pub(super) async fn run(core: Rc<Core>) {
             }
         }
         core.with(|state| {
-            if let Err(error) = state.queues.turn(clock::now()) {
+            if let Err(error) = state.broker.turn(clock::now()) {
                 error!("{error}");
             }
             core.settle(state);

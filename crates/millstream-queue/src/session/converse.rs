@@ -1,7 +1,7 @@
 //! One client's whole conversation as a function, for fuzzers and tests.
 
 use super::{Demand, Session, SessionOptions};
-use crate::broker::Queues;
+use crate::broker::Broker;
 use crate::config::Config;
 use crate::error::QueueError;
 use crate::moment::Moment;
@@ -19,13 +19,13 @@ pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8
         wall_ms: 1_700_000_000_000,
         steady_us: 0,
     };
-    let mut queues = Queues::open(MemoryStorage::new(64), Config::default(), now)?;
+    let mut broker = Broker::open(MemoryStorage::new(64), Config::default(), now)?;
     let limits = Limits {
         line_bytes: 512,
         item_bytes: 4096,
     };
     let mut session = Session::new(
-        &mut queues,
+        &mut broker,
         SessionOptions {
             limits,
             ..SessionOptions::default()
@@ -33,27 +33,27 @@ pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8
     );
     let mut answer = Vec::new();
     for piece in pieces {
-        session.receive(&mut queues, piece, now);
+        session.receive(&mut broker, piece, now);
         loop {
             if session.take_demand() == Some(Demand::Reload) {
                 session.reloaded(&Ok(Vec::new()));
             }
-            queues.commit()?;
+            broker.commit()?;
             answer.extend_from_slice(session.output());
             session.sent(usize::MAX);
             if session.has_work() {
-                session.resume(&mut queues, now);
+                session.resume(&mut broker, now);
                 continue;
             }
-            let Some(due_us) = queues.next_event().filter(|_| session.is_waiting()) else {
+            let Some(due_us) = broker.next_event().filter(|_| session.is_waiting()) else {
                 break;
             };
             now.steady_us = due_us;
-            queues.turn(now)?;
-            session.resume(&mut queues, now);
+            broker.turn(now)?;
+            session.resume(&mut broker, now);
         }
     }
-    session.end(&mut queues, now);
+    session.end(&mut broker, now);
     Ok(answer)
 }
 

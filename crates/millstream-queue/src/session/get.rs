@@ -4,7 +4,7 @@
 //! that it has answered.
 
 use super::{Compat, Progress, Session, State};
-use crate::broker::{Got, Queues};
+use crate::broker::{Broker, Got};
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::moment::Moment;
@@ -18,7 +18,7 @@ impl Session {
     #[inline]
     pub(super) fn get<S: Storage>(
         &mut self,
-        queues: &mut Queues<S>,
+        broker: &mut Broker<S>,
         get: Get<'_>,
         now: Moment,
     ) -> Progress {
@@ -48,13 +48,13 @@ impl Session {
                 });
             }
             let got = if std::mem::take(&mut in_line) {
-                match queues.resume(self.id, &key, now) {
+                match broker.resume(self.id, &key, now) {
                     Ok(None) => Ok(Got::Waiting),
                     Ok(Some(got)) => Ok(got),
                     Err(error) => Err(error),
                 }
             } else {
-                queues.get(self.id, &key, now)
+                broker.get(self.id, &key, now)
             };
             match got {
                 Ok(Got::Item(item)) if key.details => {
@@ -84,7 +84,7 @@ impl Session {
     /// Items as they come, each open, each with its own `END`; a last `END` when the time is over.
     pub(super) fn monitor<S: Storage>(
         &mut self,
-        queues: &mut Queues<S>,
+        broker: &mut Broker<S>,
         name: &str,
         seconds: u64,
         items_max: Option<u64>,
@@ -116,7 +116,7 @@ impl Session {
                 ..GetKey::default()
             };
             let got = if std::mem::take(&mut waiting) {
-                queues
+                broker
                     .resume(self.id, &key, now)
                     .map(|got| got.unwrap_or(Got::Waiting))
             } else if self.output.len() >= self.options.output_bytes {
@@ -126,7 +126,7 @@ impl Session {
                     waiting: false,
                 });
             } else {
-                queues.monitor(self.id, &key, usize::MAX, now)
+                broker.monitor(self.id, &key, usize::MAX, now)
             };
             match got {
                 Ok(Got::Item(item)) => {

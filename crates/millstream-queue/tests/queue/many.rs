@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use millstream_queue::Moment;
-use millstream_queue::broker::Queues;
+use millstream_queue::broker::Broker;
 use millstream_queue::config::{Config, Sync};
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::{JournalStorage, Storage};
@@ -18,13 +18,13 @@ const NOW: Moment = Moment {
 };
 const QUEUES: usize = 50;
 
-fn start(folder: &Path) -> (Queues<JournalStorage>, JournalStorage) {
+fn start(folder: &Path) -> (Broker<JournalStorage>, JournalStorage) {
     let storage = JournalStorage::open(folder, 1 << 20).unwrap();
     let config = Config::with_sync(Sync::Never);
-    (Queues::open(storage.clone(), config, NOW).unwrap(), storage)
+    (Broker::open(storage.clone(), config, NOW).unwrap(), storage)
 }
 
-fn ask(queues: &mut Queues<JournalStorage>, request: &str, now: Moment) -> String {
+fn ask(queues: &mut Broker<JournalStorage>, request: &str, now: Moment) -> String {
     let mut session = Session::new(queues, SessionOptions::default());
     session.receive(queues, request.replace('|', "\r\n").as_bytes(), now);
     let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
@@ -40,7 +40,7 @@ fn make(folder: &Path) {
     }
 }
 
-fn number(queues: &mut Queues<JournalStorage>, name: &str, key: &str) -> u64 {
+fn number(queues: &mut Broker<JournalStorage>, name: &str, key: &str) -> u64 {
     let numbers = queues.numbers_of(name, NOW).unwrap();
     numbers.iter().find(|(found, _)| *found == key).unwrap().1
 }

@@ -1,13 +1,49 @@
-//! A wait for an item, which keeps its place in the line while its owner looks at something else.
+//! Taking items from a queue in process, at once or after a wait.
 
 use std::time::Duration;
 
-use super::queue::millis;
-use super::{OpenItem, Queue};
+use super::open_item::OpenItem;
+use super::queue::{Queue, millis};
 use crate::broker::Got;
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
+use crate::item::Item;
 use crate::protocol::GetKey;
+
+impl Queue {
+    /// Take the next item; wait `wait` for it at most. Who waits first is served first. It has left the queue for good.
+    ///
+    /// # Errors
+    /// The storage refuses, or the queue is kept closed; nothing was taken.
+    pub fn get(&self, wait: Duration) -> Result<Option<Vec<u8>>, QueueError> {
+        Ok(self.get_item(wait)?.map(|item| item.body.to_vec()))
+    }
+
+    /// The same, with all that is known about the item.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get).
+    pub fn get_item(&self, wait: Duration) -> Result<Option<Item>, QueueError> {
+        Ok(self.wait(wait, false)?.wait()?.map(OpenItem::into_item))
+    }
+
+    /// Take the next item, but only for as long as the [`OpenItem`] lives, unless that is closed.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get).
+    pub fn open(&self, wait: Duration) -> Result<Option<OpenItem>, QueueError> {
+        self.wait(wait, true)?.wait()
+    }
+
+    /// Stand in line for the next item, for who has something else to look at while it waits. `open` as [`open`](Self::open) or
+    /// else as [`get`](Self::get).
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get).
+    pub fn wait(&self, wait: Duration, open: bool) -> Result<Waiting, QueueError> {
+        Waiting::begin(self, wait, open)
+    }
+}
 
 /// So long a wait is without an end.
 const FOR_EVER_MS: u64 = u64::MAX / 2_000;
@@ -32,13 +68,13 @@ impl Waiting {
             by: None,
             got: None,
         };
-        let (by, got) = queue.queues().shared().touch(|queues, now| {
-            let by = queues.connect();
+        let (by, got) = queue.open_directory().with_broker(|broker, now| {
+            let by = broker.connect();
             let key = waiting.key();
             let got = match open {
                 // Each open item has a connection of its own: no limit on how many one may have.
-                true => queues.monitor(by, &key, usize::MAX, now),
-                false => queues.get(by, &key, now),
+                true => broker.monitor(by, &key, usize::MAX, now),
+                false => broker.get(by, &key, now),
             };
             let keeps = match &got {
                 Ok(Got::Waiting) => true,
@@ -46,7 +82,7 @@ impl Waiting {
                 _ => false,
             };
             if !keeps {
-                queues.disconnect(by, now);
+                broker.disconnect(by, now);
             }
             Ok((by, got?))
         })?;
@@ -83,14 +119,14 @@ impl Waiting {
         let Some(by) = self.by else {
             return Ok(true);
         };
-        let shared = self.queue.queues().shared();
-        shared.check_process()?;
-        shared.sleep(by, limit);
+        let directory = self.queue.open_directory();
+        directory.check_process()?;
+        directory.sleep(by, limit);
         let key = self.key();
-        let got = shared.touch(|queues, now| {
-            let got = queues.resume(by, &key, now)?;
+        let got = directory.with_broker(|broker, now| {
+            let got = broker.resume(by, &key, now)?;
             if got.is_some() && !(self.open && matches!(got, Some(Got::Item(_)))) {
-                queues.disconnect(by, now);
+                broker.disconnect(by, now);
             }
             Ok(got)
         })?;

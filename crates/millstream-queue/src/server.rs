@@ -18,15 +18,16 @@ mod connection;
 mod contention;
 mod core;
 mod descriptors;
+mod error;
+mod files;
 mod listen;
+mod options;
 mod reload;
 mod spin;
 mod systemd;
 mod timer;
 mod tls;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -36,99 +37,16 @@ use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
 use self::core::{Command, Core};
+pub use self::error::ServerError;
+use self::files::{Loaded, broker_limits};
 use self::listen::Listeners;
-use self::reload::{Loaded, broker_limits};
-use crate::address::Address;
+pub use self::options::ServerOptions;
 use crate::broker::Broker;
 use crate::clock;
-use crate::config::{Config, Sync};
-use crate::error::QueueError;
-use crate::session::Compat;
 use crate::storage::JournalStorage;
 
 /// How long connections have to end when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(4);
-
-/// How a server runs.
-#[derive(Clone, Debug)]
-pub struct ServerOptions {
-    /// Addresses, and whose replies clients expect there. Those that systemd hands over come first.
-    pub listen: Vec<(Address, Compat)>,
-    /// Where the queues are.
-    pub dir: PathBuf,
-    /// The configuration. It is read again at SIGHUP and by `reload`, and so are credentials and certificates.
-    pub config: Option<PathBuf>,
-    /// What holds where the configuration says nothing.
-    pub sync: Sync,
-    /// A file with a line `name:password` for each who may come in, as memcached reads it.
-    pub credentials: Option<PathBuf>,
-    /// Certificates and key as PEM files: then all connections are TLS.
-    pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whether clients may stop the server.
-    pub shutdown: bool,
-}
-
-impl ServerOptions {
-    /// Defaults: 127.0.0.1:22133, everything durable before it is acknowledged.
-    pub fn new(dir: impl Into<PathBuf>) -> Self {
-        ServerOptions {
-            listen: vec![(
-                SocketAddr::from(([127, 0, 0, 1], 22133)).into(),
-                Compat::Memcached,
-            )],
-            dir: dir.into(),
-            config: None,
-            sync: Sync::Always,
-            credentials: None,
-            tls: None,
-            shutdown: false,
-        }
-    }
-
-    fn read_config(&self) -> Result<Config, QueueError> {
-        let config = match &self.config {
-            Some(path) => Config::read(path)?,
-            None => Config::default(),
-        };
-        Ok(config.or_sync(self.sync))
-    }
-}
-
-/// Why a server could not start or go on.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServerError {
-    /// The configuration or the broker.
-    #[error(transparent)]
-    Broker(#[from] QueueError),
-    /// An address.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Which.
-        address: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A file or folder.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Certificate, key or credentials that cannot be used.
-    #[error("{}: {message}", path.display())]
-    Secret {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// The runtime or the signals.
-    #[error("cannot start: {0}")]
-    Start(#[source] std::io::Error),
-}
 
 /// Run until SIGTERM, SIGINT or a client's `shutdown`. `ready` is told each address when connections are taken there.
 ///

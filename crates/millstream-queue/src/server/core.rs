@@ -8,8 +8,9 @@ use tokio::sync::{Notify, mpsc};
 use tracing::error;
 
 use super::attempts::Attempts;
-use super::reload::Live;
-use super::{ServerOptions, descriptors};
+use super::descriptors;
+use super::files::Live;
+use super::options::ServerOptions;
 use crate::broker::Broker;
 use crate::clock;
 use crate::connection::ConnectionId;

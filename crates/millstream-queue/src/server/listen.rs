@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use super::ServerError;
 use super::attempts::Place;
 use super::connection::{serve, turned_away};
 use super::core::Core;
+use super::error::ServerError;
 use crate::address::Address;
 use crate::session::{Compat, Session};
 

@@ -8,7 +8,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::ServerError;
+use super::error::ServerError;
 
 /// What turns a connection into a TLS one.
 pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {

@@ -29,6 +29,7 @@
 //! ```
 
 mod closed;
+mod connection;
 pub(crate) mod counters;
 mod get;
 mod lend;
@@ -42,17 +43,18 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use self::closed::ClosedQueues;
-pub use self::get::Got;
-pub use self::put::{Put, Refusal};
+use self::connection::{Connection, QueueId, Wait};
+pub use self::get::GetOutcome;
+pub use self::put::{PutOutcome, Refusal};
 pub use self::redrive::REDRIVE_ITEMS_MAX;
 use crate::broker::counters::{Counters, Latencies};
 use crate::config::{Config, Settings};
-use crate::connection::{Connection, ConnectionId, QueueId, Wait};
+use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::moment::Moment;
 use crate::name;
 use crate::queue::Queue;
-use crate::queue::memory_budget::Memory;
+use crate::queue::memory_budget::MemoryBudget;
 use crate::storage::{Log, Storage};
 
 /// What the server does at present.
@@ -105,7 +107,7 @@ pub struct Broker<S: Storage> {
     config: Config,
     limits: BrokerLimits,
     /// What all queues hold.
-    memory: Memory,
+    memory: MemoryBudget,
     status: Status,
     /// A client that takes a dot for a consumer group has been told of in the log.
     has_warned: bool,
@@ -125,7 +127,7 @@ pub struct Broker<S: Storage> {
     /// Broker that must be synced before anything is acknowledged.
     dirty: Vec<QueueId>,
     /// Something was acknowledged that must be durable, since somebody asked.
-    owes_commit: bool,
+    commit_wanted: bool,
     counters: Counters,
     latencies: Latencies,
     targets: Vec<QueueId>,
@@ -152,7 +154,7 @@ impl<S: Storage> Broker<S> {
             storage,
             config,
             limits: BrokerLimits::default(),
-            memory: Memory::default(),
+            memory: MemoryBudget::default(),
             status: Status::Up,
             has_warned: false,
             started: now,
@@ -166,7 +168,7 @@ impl<S: Storage> Broker<S> {
             woken: Vec::new(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
-            owes_commit: false,
+            commit_wanted: false,
             counters: Counters::default(),
             latencies: Latencies::default(),
             targets: Vec::new(),
@@ -275,7 +277,7 @@ impl<S: Storage> Broker<S> {
             return;
         };
         self.free_connections.push(id.0);
-        self.leave_line(id, connection.wait);
+        self.remove_waiter(id, connection.wait);
         let granted = match connection.wait {
             Wait::Granted { queue, id } => Some((queue, id)),
             _ => None,
@@ -284,13 +286,13 @@ impl<S: Storage> Broker<S> {
             if let Some(queue) = self.queue_mut(queue) {
                 queue.undo_open(item);
             }
-            self.settle(queue, now);
+            self.dispatch(queue, now);
         }
         for (queue, item) in connection.opens {
             if let Some(queue) = self.queue_mut(queue) {
-                queue.give_back(item, now);
+                queue.requeue(item, now);
             }
-            self.settle(queue, now);
+            self.dispatch(queue, now);
         }
     }
 
@@ -302,8 +304,8 @@ impl<S: Storage> Broker<S> {
     /// Whether something has been acknowledged since the last call that must be durable before anybody sees it: then
     /// [`commit`](Self::commit) comes first.
     #[inline]
-    pub fn take_owes_commit(&mut self) -> bool {
-        std::mem::take(&mut self.owes_commit)
+    pub fn take_commit_wanted(&mut self) -> bool {
+        std::mem::take(&mut self.commit_wanted)
     }
 
     /// All waits end now, without an item.
@@ -312,8 +314,8 @@ impl<S: Storage> Broker<S> {
             let Some(wait) = self.connection(id).map(|connection| connection.wait) else {
                 break;
             };
-            self.leave_line(id, wait);
-            self.end_wait(id, Wait::Over);
+            self.remove_waiter(id, wait);
+            self.end_wait(id, Wait::Ended);
         }
     }
 
@@ -331,7 +333,7 @@ impl<S: Storage> Broker<S> {
 
     /// The logs that [`commit`](Self::commit) would sync, for who syncs them without keeping others from the queues meanwhile.
     pub(crate) fn take_unsynced(&mut self) -> Vec<Unsynced<S>> {
-        self.owes_commit = false;
+        self.commit_wanted = false;
         let dirty = std::mem::take(&mut self.dirty);
         let logs = dirty.into_iter().filter_map(|id| {
             let slot = self.slots.get_mut(id.slot as usize)?;
@@ -379,7 +381,7 @@ impl<S: Storage> Broker<S> {
             return Ok(true);
         };
         self.counters.queue_deletes += 1;
-        self.vacate(id, name);
+        self.free_slot(id, name);
         self.remove_log(name)?;
         Ok(true)
     }
@@ -430,7 +432,7 @@ impl<S: Storage> Broker<S> {
         let swept = self
             .queue_mut(id)
             .and_then(|queue| queue.sweep(now, usize::MAX).ok());
-        self.settle(id, now);
+        self.dispatch(id, now);
         swept.unwrap_or(0) as u64
     }
 
@@ -453,7 +455,7 @@ impl<S: Storage> Broker<S> {
 
     /// The queue of this name, which comes to be if need be.
     #[inline]
-    fn ensure(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
+    fn get_or_create(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
         match self.names.get(name) {
             Some(&id) => Ok(id),
             None => self.create(name, now),
@@ -495,7 +497,7 @@ impl<S: Storage> Broker<S> {
         let opened = self.storage.open(name).and_then(|mut log| {
             // A fan-out queue is to get copies from its first mention on, after a restart too.
             if name::parent(name).is_some() && !log.exists() {
-                log.make()?;
+                log.create()?;
             }
             Ok(log)
         });
@@ -521,12 +523,12 @@ impl<S: Storage> Broker<S> {
             });
             self.slots.len() as u32 - 1
         });
-        let place = &mut self.slots[slot as usize];
-        place.queue = Some(queue);
-        place.children = children;
+        let entry = &mut self.slots[slot as usize];
+        entry.queue = Some(queue);
+        entry.children = children;
         let id = QueueId {
             slot,
-            generation: place.generation,
+            generation: entry.generation,
         };
         if let Some(parent) = name::parent(&name).and_then(|parent| self.names.get(parent)) {
             self.slots[parent.slot as usize].children.push(id);

@@ -23,9 +23,9 @@ mod starling;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
-use operation_reader::Reading;
+use operation_reader::OperationReader;
 
-pub use files::{Found, Source, find};
+pub use files::{QueueFiles, Source, find};
 pub use kestrel::Kestrel;
 pub use operation_reader::Damage;
 pub use starling::Starling;
@@ -40,7 +40,7 @@ pub struct OldItem {
 }
 
 /// An item of the kind that both formats know: its size, with the date of its expiry in seconds, then its bytes.
-fn dated_item(file: &mut Reading<impl Read>) -> Result<OldItem, Damage> {
+fn dated_item(file: &mut OperationReader<impl Read>) -> Result<OldItem, Damage> {
     let (size, expiry_s) = (file.u32()?, file.u32()?);
     Ok(OldItem {
         expiry_ms: u64::from(expiry_s) * 1_000,

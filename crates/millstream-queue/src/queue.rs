@@ -9,6 +9,7 @@
 
 mod ages;
 mod compact;
+mod counters;
 mod delayed;
 mod disk_full;
 mod lend;
@@ -23,19 +24,19 @@ mod suspend;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use self::counters::QueueCounters;
 use self::delayed::Delayed;
-use self::ready::{ITEM_OVERHEAD_BYTES, Ready, held_bytes};
+use self::ready::{ITEM_OVERHEAD_BYTES, Ready, bytes_in_memory};
 use self::relocations::{Compaction, Relocations};
-use self::removed::Gone;
-use self::source_positions::Marks;
-use crate::broker::counters::QueueCounters;
+use self::removed::RemovedIds;
+use self::source_positions::SourcePositions;
 use crate::config::{Settings, Sync};
 use crate::connection::ConnectionId;
 use crate::error::{Cause, QueueError};
 use crate::item::history::Reason;
 use crate::item::{Item, NewItem};
 use crate::moment::Moment;
-use crate::queue::memory_budget::Memory;
+use crate::queue::memory_budget::MemoryBudget;
 use crate::storage::Log;
 use crate::storage::operation::{Head, Operation};
 
@@ -52,35 +53,35 @@ pub(crate) struct Queue<L> {
     pub(crate) waiters: VecDeque<ConnectionId>,
     log: L,
     ready: Ready,
-    behind: Behind,
+    backlog: Backlog,
     delayed: Delayed,
     opens: BTreeMap<u64, Open>,
     /// What all queues hold, open items included.
-    memory: Memory,
+    memory: MemoryBudget,
     open_deadlines: BTreeSet<(u64, u64)>,
     relocations: Relocations,
     compaction: Compaction,
     /// How far numbered items have come.
-    marks: Marks,
+    source_positions: SourcePositions,
     /// Items that are to go to another queue.
-    leaving: Vec<Leaving>,
+    dead_letters: Vec<DeadLetter>,
     /// Removals that could not be written, because the disk is full: id and length.
-    owed: Vec<(u64, u32)>,
+    pending_removals: Vec<(u64, u32)>,
     /// Ready, behind and delayed: items and the sum of their lengths.
     items: u64,
     bytes: u64,
     unsynced_since_us: Option<u64>,
-    used_us: u64,
+    last_used_us: u64,
     record: Vec<u8>,
 }
 
 /// The items that are in the log only.
 #[derive(Debug, Default)]
-struct Behind {
+struct Backlog {
     /// Where to read on.
     position: u64,
     items: u64,
-    gone: Gone,
+    removed: RemovedIds,
     /// The position of the first item, and when that was added, where it is known.
     oldest: Option<(u64, u64)>,
     /// How often items were delivered, where that is known.
@@ -102,9 +103,9 @@ struct Open {
     deadline_us: Option<u64>,
 }
 
-/// An item on its way to another queue; it has left neither before [`Queue::finish`] nor [`Queue::put_back`].
+/// An item on its way to another queue; it has left neither before [`Queue::record_removal`] nor [`Queue::reinsert`].
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct DeadLetter {
     pub(crate) item: Item,
     pub(crate) to: String,
     pub(crate) reason: Reason,
@@ -122,7 +123,7 @@ impl<L> Drop for Queue<L> {
     fn drop(&mut self) {
         let opens = self.opens.values();
         self.memory
-            .remove(opens.map(|open| held_bytes(&open.item)).sum());
+            .remove(opens.map(|open| bytes_in_memory(&open.item)).sum());
     }
 }
 
@@ -135,10 +136,10 @@ impl<L: Log> Queue<L> {
         self.bytes
     }
 
-    pub(crate) fn held(&self) -> (u64, u64) {
+    pub(crate) fn in_memory(&self) -> (u64, u64) {
         (
             self.ready.len() as u64,
-            self.ready.held_bytes() - self.ready.len() as u64 * ITEM_OVERHEAD_BYTES,
+            self.ready.bytes_in_memory() - self.ready.len() as u64 * ITEM_OVERHEAD_BYTES,
         )
     }
 
@@ -215,25 +216,25 @@ impl<L: Log> Queue<L> {
             self.fault(cause)
         })?;
         if let Some((source, index)) = new.from {
-            self.marks.set(source, index + 1, id);
+            self.source_positions.set(source, index + 1, id);
         }
         self.items += 1;
         self.bytes += new.body.len() as u64;
         self.counters.total_items += 1;
-        self.used_us = now.steady_us;
+        self.last_used_us = now.steady_us;
         self.unsynced_since_us.get_or_insert(now.steady_us);
         if due_ms != 0 {
             self.delayed.insert(id, due_ms);
-        } else if self.behind.items > 0
-            || self.ready.held_bytes() + new.body.len() as u64 > self.settings.memory_bytes
+        } else if self.backlog.items > 0
+            || self.ready.bytes_in_memory() + new.body.len() as u64 > self.settings.memory_bytes
             || self
                 .memory
                 .is_over(new.body.len() as u64 + ITEM_OVERHEAD_BYTES)
         {
-            if self.behind.items == 0 {
-                self.behind.position = id;
+            if self.backlog.items == 0 {
+                self.backlog.position = id;
             }
-            self.behind.items += 1;
+            self.backlog.items += 1;
         } else {
             let body = shared.get_or_insert_with(|| new.body.into()).clone();
             let mut item = Item::new(id, head, 0, body);
@@ -260,13 +261,13 @@ impl<L: Log> Queue<L> {
     pub(crate) fn retract_newest(&mut self, length: usize) {
         let id = self.log.next().saturating_sub(1);
         if !self.delayed.remove(id) && self.ready.pop_newest(id).is_none() {
-            self.behind.items -= 1;
-            self.behind.gone.insert(id);
+            self.backlog.items -= 1;
+            self.backlog.removed.insert(id);
         }
         self.items -= 1;
         self.bytes -= length as u64;
         self.counters.total_items -= 1;
-        self.finish(id, length);
+        self.record_removal(id, length);
     }
 
     /// Drop the oldest items until the limits hold again.
@@ -274,23 +275,25 @@ impl<L: Log> Queue<L> {
         let over = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
         while over(self.settings.max_items, self.items) || over(self.settings.max_bytes, self.bytes)
         {
-            let Some(item) = self.next(now)? else { break };
-            self.finish(item.id, item.body.len());
+            let Some(item) = self.take_next(now)? else {
+                break;
+            };
+            self.record_removal(item.id, item.body.len());
             self.counters.discarded += 1;
         }
         Ok(())
     }
 
-    /// The next item that has not expired leaves its place. It has left the queue only after [`finish`](Self::finish), for which there is
+    /// The next item that has not expired leaves its place. It has left the queue only after [`record_removal`](Self::record_removal), for which there is
     /// room then.
     #[inline]
-    pub(crate) fn next(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
-        self.next_after(0, now)
+    pub(crate) fn take_next(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
+        self.take_next_of(0, now)
     }
 
-    /// [`next`](Self::next) where so many items were taken before it and have not left yet.
+    /// [`take_next`](Self::take_next) where so many items were taken before it and have not left yet.
     #[inline]
-    pub(crate) fn next_after(
+    pub(crate) fn take_next_of(
         &mut self,
         taken: usize,
         now: Moment,
@@ -298,16 +301,16 @@ impl<L: Log> Queue<L> {
         if self.items == 0 {
             return Ok(None);
         }
-        self.secure_removals(taken + 1)?;
-        self.first_ready(now)
+        self.reserve_removals(taken + 1)?;
+        self.take_first_ready(now)
     }
 
     /// The next item that has not expired leaves its place.
     #[inline]
-    fn first_ready(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
+    fn take_first_ready(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
         self.end_delays(now)?;
         loop {
-            if self.behind.items > 0 && self.ready.line_is_empty() {
+            if self.backlog.items > 0 && self.ready.fifo_is_empty() {
                 self.read_back()?;
             }
             let Some(item) = self.ready.pop() else {
@@ -320,44 +323,44 @@ impl<L: Log> Queue<L> {
                 continue;
             }
             self.counters.age_ms = now.wall_ms.saturating_sub(item.added_ms);
-            self.used_us = now.steady_us;
+            self.last_used_us = now.steady_us;
             return Ok(Some(item));
         }
     }
 
     /// The next item, which stays.
     pub(crate) fn peek(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
-        let next = self.first_ready(now)?;
+        let next = self.take_first_ready(now)?;
         if let Some(item) = &next {
-            self.put_back(item.clone());
+            self.reinsert(item.clone());
         }
         Ok(next)
     }
 
-    /// An item that [`next`](Self::next) gave takes its place again.
-    pub(crate) fn put_back(&mut self, item: Item) {
+    /// An item that [`take_next`](Self::take_next) gave takes its place again.
+    pub(crate) fn reinsert(&mut self, item: Item) {
         self.items += 1;
         self.bytes += item.body.len() as u64;
         self.ready.insert(item);
     }
 
     /// An item leaves for good. This never fails: on a full disk its record is struck out, or, in a log of an earlier version, its removal has the
-    /// room that [`next`](Self::next) has made sure of. Where the log has failed, a crash brings the item back.
+    /// room that [`take_next`](Self::take_next) has made sure of. Where the log has failed, a crash brings the item back.
     #[inline]
-    pub(crate) fn finish(&mut self, id: u64, length: usize) {
+    pub(crate) fn record_removal(&mut self, id: u64, length: usize) {
         let position = self.relocations.position(id);
         self.relocations.remove(id);
         let bytes = length as u32;
-        if self.owed.is_empty()
+        if self.pending_removals.is_empty()
             && !self.log.is_full()
             && self.append(&Operation::Remove { id, bytes }).is_ok()
         {
             if self.items == 0 && self.log.was_full() {
-                self.give_up_all();
+                self.prune_all();
             }
             return self.compact_if_due();
         }
-        self.finish_without_room(id, position, bytes);
+        self.remove_without_room(id, position, bytes);
     }
 
     /// An item belongs to a connection until it is closed or given back.
@@ -380,12 +383,12 @@ impl<L: Log> Queue<L> {
     /// An open item leaves for good.
     pub(crate) fn close(&mut self, id: u64) -> Option<Item> {
         let item = self.take_open(id)?;
-        self.finish(id, item.body.len());
+        self.record_removal(id, item.body.len());
         Some(item)
     }
 
     /// An open item takes its place again, unless it has come back too often.
-    pub(crate) fn give_back(&mut self, id: u64, now: Moment) {
+    pub(crate) fn requeue(&mut self, id: u64, now: Moment) {
         let Some(mut item) = self.take_open(id) else {
             return;
         };
@@ -399,18 +402,18 @@ impl<L: Log> Queue<L> {
                 count: item.deliveries,
                 first_ms: item.first_failed_ms(),
             });
-            self.put_back(item);
+            self.reinsert(item);
             return self.compact_if_due();
         }
         self.counters.failed_items += 1;
-        self.leave(item, self.settings.error_queue.clone(), Reason::Failed);
+        self.retire(item, self.settings.error_queue.clone(), Reason::Failed);
     }
 
     /// An open item takes its place as if it had never been delivered.
     pub(crate) fn undo_open(&mut self, id: u64) {
         if let Some(item) = self.take_open(id) {
             self.counters.transactions -= 1;
-            self.put_back(item);
+            self.reinsert(item);
         }
     }
 
@@ -424,8 +427,8 @@ impl<L: Log> Queue<L> {
 
     /// Whether items are to go to another queue.
     #[inline]
-    pub(crate) fn has_leaving(&self) -> bool {
-        !self.leaving.is_empty()
+    pub(crate) fn has_dead_letters(&self) -> bool {
+        !self.dead_letters.is_empty()
     }
 
     /// An open item whose time is over: to whom it was given, and its id.
@@ -436,8 +439,8 @@ impl<L: Log> Queue<L> {
     }
 
     /// The items that are to go to another queue.
-    pub(crate) fn take_leaving(&mut self) -> Vec<Leaving> {
-        std::mem::take(&mut self.leaving)
+    pub(crate) fn take_dead_letters(&mut self) -> Vec<DeadLetter> {
+        std::mem::take(&mut self.dead_letters)
     }
 
     /// Remove all items but those that are open.
@@ -446,21 +449,21 @@ impl<L: Log> Queue<L> {
         let open: Vec<Item> = self.opens.values().map(|open| open.item.clone()).collect();
         let written = open
             .iter()
-            .try_for_each(|item| self.write_again(item, 0))
+            .try_for_each(|item| self.rewrite(item, 0))
             .and_then(|()| self.append_reserved(&Operation::Flush { from }));
         match written {
             Ok(_) => self.relocations.flush(from),
-            Err(cause) => self.strike_all().map_err(|_| self.fault(cause))?,
+            Err(cause) => self.tombstone_all().map_err(|_| self.fault(cause))?,
         }
         self.ready.clear();
         self.delayed = Delayed::default();
-        self.behind = Behind::default();
-        self.owed.clear();
+        self.backlog = Backlog::default();
+        self.pending_removals.clear();
         (self.items, self.bytes) = (0, 0);
         self.counters.total_flushes += 1;
         self.compact();
         if self.log.is_full() {
-            self.give_up_all();
+            self.prune_all();
         }
         Ok(())
     }
@@ -495,7 +498,7 @@ impl<L: Log> Queue<L> {
     pub(crate) fn deletion_due(&self) -> Option<u64> {
         let after = self.settings.delete_empty_after?;
         let unused = self.items == 0 && self.opens.is_empty() && self.waiters.is_empty();
-        unused.then(|| self.used_us.saturating_add(after.as_micros() as u64))
+        unused.then(|| self.last_used_us.saturating_add(after.as_micros() as u64))
     }
 
     /// When there is something to do for the queue without a request, on the steady clock.
@@ -513,7 +516,7 @@ impl<L: Log> Queue<L> {
             .open_deadlines
             .first()
             .map(|&(deadline_us, _)| deadline_us);
-        let own = [self.sync_due(), self.deletion_due(), self.rest_due()];
+        let own = [self.sync_due(), self.deletion_due(), self.suspend_due()];
         [expiry, due, open].into_iter().chain(own).flatten().min()
     }
 
@@ -532,7 +535,9 @@ impl<L: Log> Queue<L> {
     fn append(&mut self, operation: &Operation<'_>) -> Result<u64, Cause> {
         self.record.clear();
         operation.encode(&mut self.record);
-        self.log.append(&self.record).inspect_err(|_| self.hurry())
+        self.log
+            .append(&self.record)
+            .inspect_err(|_| self.expedite_prune())
     }
 
     /// Append a record that lets others be given up.
@@ -541,17 +546,17 @@ impl<L: Log> Queue<L> {
         operation.encode(&mut self.record);
         self.log
             .append_reserved(&self.record)
-            .inspect_err(|_| self.hurry())
+            .inspect_err(|_| self.expedite_prune())
     }
 
     fn insert_open(&mut self, open: Open) {
-        self.memory.add(held_bytes(&open.item));
+        self.memory.add(bytes_in_memory(&open.item));
         self.opens.insert(open.item.id, open);
     }
 
     fn take_open(&mut self, id: u64) -> Option<Item> {
         let open = self.opens.remove(&id)?;
-        self.memory.remove(held_bytes(&open.item));
+        self.memory.remove(bytes_in_memory(&open.item));
         if let Some(deadline_us) = open.deadline_us {
             self.open_deadlines.remove(&(deadline_us, id));
         }
@@ -560,13 +565,13 @@ impl<L: Log> Queue<L> {
 
     fn expire(&mut self, item: Item) {
         self.counters.expired_items += 1;
-        self.leave(item, self.settings.expire_to.clone(), Reason::Expired);
+        self.retire(item, self.settings.expire_to.clone(), Reason::Expired);
     }
 
-    fn leave(&mut self, item: Item, to: Option<String>, reason: Reason) {
+    fn retire(&mut self, item: Item, to: Option<String>, reason: Reason) {
         match to {
-            Some(to) => self.leaving.push(Leaving { item, to, reason }),
-            None => self.finish(item.id, item.body.len()),
+            Some(to) => self.dead_letters.push(DeadLetter { item, to, reason }),
+            None => self.record_removal(item.id, item.body.len()),
         }
     }
 
@@ -589,31 +594,31 @@ impl<L: Log> Queue<L> {
     /// Some items come back into memory.
     fn read_back(&mut self) -> Result<(), QueueError> {
         let mut read = 0;
-        while self.behind.items > 0 && read < READ_BACK_ITEMS {
-            let enough = self.ready.held_bytes() >= self.settings.memory_bytes;
+        while self.backlog.items > 0 && read < READ_BACK_ITEMS {
+            let enough = self.ready.bytes_in_memory() >= self.settings.memory_bytes;
             if read > 0 && (enough || self.memory.is_over(0)) {
                 break;
             }
-            let position = self.behind.position;
+            let position = self.backlog.position;
             let item = self.read_item(position)?;
-            self.behind.position += 1;
+            self.backlog.position += 1;
             let Some((mut item, due_ms)) = item else {
                 continue;
             };
-            if due_ms != 0 || item.id != position || self.behind.gone.contains(item.id) {
+            if due_ms != 0 || item.id != position || self.backlog.removed.contains(item.id) {
                 continue;
             }
-            match self.behind.deliveries.remove(&item.id) {
+            match self.backlog.deliveries.remove(&item.id) {
                 None => self.ready.push(item),
                 Some(deliveries) => {
                     item.came_back(deliveries.count, deliveries.first_ms);
                     self.ready.insert(item);
                 }
             }
-            self.behind.items -= 1;
+            self.backlog.items -= 1;
             read += 1;
         }
-        self.behind.gone.forget_before(self.behind.position);
+        self.backlog.removed.forget_before(self.backlog.position);
         Ok(())
     }
 

@@ -38,7 +38,7 @@ use tracing::{error, info, warn};
 
 use self::core::{Command, Core};
 pub use self::error::ServerError;
-use self::files::{Loaded, broker_limits};
+use self::files::{LoadedSettings, broker_limits};
 use self::listen::Listeners;
 pub use self::options::ServerOptions;
 use crate::broker::Broker;
@@ -62,7 +62,7 @@ pub fn run(options: ServerOptions, ready: impl FnMut(&str)) -> Result<(), Server
 }
 
 async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<(), ServerError> {
-    let Loaded { config, live } = Loaded::read(&options)?;
+    let LoadedSettings { config, live } = LoadedSettings::read(&options)?;
     live.warn_of_rights();
     let file = |source| ServerError::File {
         path: options.dir.clone(),
@@ -96,14 +96,17 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     }
     watch_signals(&send)?;
     let committer = Rc::new(commit::Committer::start().map_err(ServerError::Start)?);
-    tokio::task::spawn_local(commit::begin(Rc::clone(&core), Rc::clone(&committer)));
-    tokio::task::spawn_local(commit::end(Rc::clone(&core), committer));
-    tokio::task::spawn_local(spin::stay(Rc::clone(&core)));
+    tokio::task::spawn_local(commit::begin_commits(
+        Rc::clone(&core),
+        Rc::clone(&committer),
+    ));
+    tokio::task::spawn_local(commit::complete_commits(Rc::clone(&core), committer));
+    tokio::task::spawn_local(spin::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::sweep(Rc::clone(&core)));
     let accepting = listeners.spawn(&core, &mut ready);
     systemd::notify("READY=1");
-    obey(&core, commands).await;
+    run_commands(&core, commands).await;
     systemd::notify("STOPPING=1");
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     core.stop(STOP_TIME).await;
@@ -111,7 +114,7 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
 }
 
 /// Until the server is to stop.
-async fn obey(core: &Core, mut commands: mpsc::UnboundedReceiver<Command>) {
+async fn run_commands(core: &Core, mut commands: mpsc::UnboundedReceiver<Command>) {
     while let Some(Command::Reload) = commands.recv().await {
         // What came of it is in the log.
         let _ = core.with(|state| core.reload(state));

@@ -1,7 +1,7 @@
 //! A connection as the protocol sees it: bytes in, bytes out, and what it waits for. No socket, no clock.
 //!
 //! Whoever owns the socket gives what was read to [`receive`](Session::receive), sends what [`output`](Session::output)
-//! holds, after a [`commit`](Broker::commit) if [`Broker::take_owes_commit`], and calls [`resume`](Session::resume) when the queues
+//! holds, after a [`commit`](Broker::commit) if [`Broker::take_commit_wanted`], and calls [`resume`](Session::resume) when the queues
 //! woke the connection or there is room for output again.
 //!
 //! The invariant: requests are answered in the order in which they came, each once, and none is begun before the one
@@ -99,7 +99,7 @@ impl Default for SessionOptions {
 
 /// What a client asked of the server itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
+pub enum ServerCommand {
     /// Read the configuration again.
     Reload,
     /// Stop.
@@ -120,7 +120,7 @@ pub struct Session {
     state: State,
     foreign: bool,
     answered: u64,
-    demand: Option<Demand>,
+    command: Option<ServerCommand>,
     /// Who the client has said it is.
     user: Option<Credential>,
     /// What it may do; everything without.
@@ -128,7 +128,7 @@ pub struct Session {
     /// The first request that was refused for want of rights, and how many were since they were asked for.
     denied: Option<String>,
     denials: u64,
-    has_told_denial: bool,
+    has_reported_denial: bool,
     /// The name that came with a wrong password.
     refused: Option<String>,
 }
@@ -136,13 +136,13 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The first request must say who it is.
-    Unknown,
+    Unauthenticated,
     Ready,
     /// The request at the front of the input waits in its queue, or for room for output; so many of its keys have been
     /// answered.
     Waiting {
         served: usize,
-        in_line: bool,
+        queued: bool,
     },
     /// A `monitor` at the front of the input, until this time, for so many more items.
     Monitoring {
@@ -153,7 +153,7 @@ enum State {
     /// A `reload` is under way: its answer comes before anything else.
     Reloading,
     /// A password was wrong: the next request waits until the owner of the socket has let some time pass.
-    Refused,
+    Throttled,
     /// Nothing more is read.
     Closed,
 }
@@ -177,7 +177,7 @@ impl Session {
             id: broker.connect(),
             parser: Parser::new(options.limits),
             state: if options.credentials.is_some() {
-                State::Unknown
+                State::Unauthenticated
             } else {
                 State::Ready
             },
@@ -187,12 +187,12 @@ impl Session {
             output: Vec::new(),
             foreign: false,
             answered: 0,
-            demand: None,
+            command: None,
             user: None,
             grants: None,
             denied: None,
             denials: 0,
-            has_told_denial: false,
+            has_reported_denial: false,
             refused: None,
         }
     }
@@ -254,8 +254,8 @@ impl Session {
             State::Waiting { .. }
             | State::Monitoring { .. }
             | State::Reloading
-            | State::Refused => self.input.len() < self.pipelined_max(),
-            State::Unknown | State::Ready => {
+            | State::Throttled => self.input.len() < self.pipelined_max(),
+            State::Unauthenticated | State::Ready => {
                 self.may_begin() || self.input.len() < self.pipelined_max()
             }
         }
@@ -278,18 +278,18 @@ impl Session {
 
     /// Whether a request has begun to arrive and is not whole: the peer must go on soon.
     pub fn is_half_sent(&self) -> bool {
-        matches!(self.state, State::Ready | State::Unknown)
+        matches!(self.state, State::Ready | State::Unauthenticated)
             && (!self.input.is_empty() || self.parser.is_dropping())
     }
 
     /// Whether there is something to [`resume`](Self::resume) as soon as there is room for output.
     pub fn has_work(&self) -> bool {
         match self.state {
-            State::Closed | State::Reloading | State::Refused => false,
-            State::Ready | State::Unknown => {
+            State::Closed | State::Reloading | State::Throttled => false,
+            State::Ready | State::Unauthenticated => {
                 !self.input.is_empty() && self.input.len() >= self.need
             }
-            State::Waiting { in_line, .. } => !in_line,
+            State::Waiting { queued, .. } => !queued,
             State::Monitoring { waiting, .. } => !waiting,
         }
     }
@@ -300,8 +300,8 @@ impl Session {
     }
 
     /// What the client asked of the server.
-    pub fn take_demand(&mut self) -> Option<Demand> {
-        self.demand.take()
+    pub fn take_command(&mut self) -> Option<ServerCommand> {
+        self.command.take()
     }
 
     /// The `reload` that the client asked for is done: these settings stay as they were until the next start. Or it failed, and
@@ -322,8 +322,8 @@ impl Session {
                     &format!("reloaded, but {}", fixed.join("; ")),
                 );
             }
-            Ok(_) if self.options.compat == Compat::Kestrel => self.say(reply::RELOADED),
-            Ok(_) => self.say(reply::OK),
+            Ok(_) if self.options.compat == Compat::Kestrel => self.write(reply::RELOADED),
+            Ok(_) => self.write(reply::OK),
         }
     }
 
@@ -336,29 +336,29 @@ impl Session {
     /// How many requests were refused for want of rights since the last call, and why the first of the connection was, told once.
     #[inline]
     pub fn take_denials(&mut self) -> (u64, Option<&str>) {
-        let is_first = self.denials > 0 && !self.has_told_denial;
-        self.has_told_denial |= is_first;
+        let is_first = self.denials > 0 && !self.has_reported_denial;
+        self.has_reported_denial |= is_first;
         let why = self.denied.as_deref().filter(|_| is_first);
         (std::mem::take(&mut self.denials), why)
     }
 
     /// Whether the client must say who it is before anything else, and has not.
     #[inline]
-    pub fn is_unknown(&self) -> bool {
-        matches!(self.state, State::Unknown | State::Refused)
+    pub fn is_unauthenticated(&self) -> bool {
+        matches!(self.state, State::Unauthenticated | State::Throttled)
     }
 
     /// The password that comes next must wait until [`release`](Self::release).
     pub fn hold(&mut self) {
-        if self.state == State::Unknown {
-            self.state = State::Refused;
+        if self.state == State::Unauthenticated {
+            self.state = State::Throttled;
         }
     }
 
     /// Enough time has passed since a wrong password: another may be tried.
     pub fn release(&mut self) {
-        if self.state == State::Refused {
-            self.state = State::Unknown;
+        if self.state == State::Throttled {
+            self.state = State::Unauthenticated;
         }
     }
 
@@ -373,7 +373,7 @@ impl Session {
     #[cold]
     pub fn set_options(&mut self, options: &Arc<SessionOptions>) {
         if let (Some(credentials), Some(user)) = (&options.credentials, &self.user) {
-            match credentials.again(user) {
+            match credentials.find_same(user) {
                 Some(user) => self.user = Some(user.clone()),
                 None => return self.state = State::Closed,
             }
@@ -405,7 +405,7 @@ impl Session {
 
     #[inline]
     fn may_begin(&self) -> bool {
-        matches!(self.state, State::Ready | State::Unknown)
+        matches!(self.state, State::Ready | State::Unauthenticated)
             && self.output.len() < self.options.output_bytes
     }
 
@@ -431,7 +431,7 @@ impl Session {
         while at < input.len()
             && !matches!(
                 self.state,
-                State::Closed | State::Reloading | State::Refused
+                State::Closed | State::Reloading | State::Throttled
             )
             && self.output.len() < self.options.output_bytes
         {
@@ -444,7 +444,7 @@ impl Session {
                     Progress::Blocked => break,
                 },
                 Parsed::Answer { reply, used } => {
-                    let known = self.state != State::Unknown;
+                    let known = self.state != State::Unauthenticated;
                     self.output.extend_from_slice(if known {
                         reply
                     } else {
@@ -471,27 +471,27 @@ impl Session {
     #[cold]
     fn authenticate(&mut self, request: &Request<'_>) {
         let (Request::Set(set), Some(credentials)) = (request, &self.options.credentials) else {
-            return self.say(reply::UNAUTHENTICATED);
+            return self.write(reply::UNAUTHENTICATED);
         };
         match credentials.find(set.data).cloned() {
             Some(user) => {
                 self.grants = self.options.rights.of(user.name());
                 self.user = Some(user);
                 self.state = State::Ready;
-                self.say(reply::STORED);
+                self.write(reply::STORED);
             }
             None => {
                 let name = set.data.split(|&byte| byte == b' ').next();
                 let name = String::from_utf8_lossy(name.unwrap_or_default());
                 self.refused = Some(name.chars().take(NAME_CHARS_MAX).collect());
-                self.state = State::Refused;
-                self.say(reply::AUTH_FAILED);
+                self.state = State::Throttled;
+                self.write(reply::AUTH_FAILED);
             }
         }
     }
 
     #[inline]
-    fn say(&mut self, reply: &[u8]) {
+    fn write(&mut self, reply: &[u8]) {
         self.output.extend_from_slice(reply);
     }
 }

@@ -112,7 +112,7 @@ pub trait Log {
     ///
     /// # Errors
     /// There is no room for it; items that are taken now would come back after a crash.
-    fn secure_removals(&mut self, _items: usize) -> Result<(), Cause> {
+    fn reserve_removals(&mut self, _items: usize) -> Result<(), Cause> {
         Ok(())
     }
 
@@ -121,7 +121,7 @@ pub trait Log {
         false
     }
 
-    /// Whether an attempt to append has met a full disk since [`begin_anew`](Self::begin_anew), or since the log was opened.
+    /// Whether an attempt to append has met a full disk since [`roll_segment`](Self::roll_segment), or since the log was opened.
     fn was_full(&self) -> bool {
         false
     }
@@ -130,12 +130,12 @@ pub trait Log {
     ///
     /// # Errors
     /// The disk is not full, so that a record can say it; or the log cannot.
-    fn strike(&mut self, _position: u64) -> Result<(), Cause> {
+    fn tombstone(&mut self, _position: u64) -> Result<(), Cause> {
         Err("this log cannot strike records out".into())
     }
 
     /// Whether a record was struck out.
-    fn is_struck(&self, _position: u64) -> bool {
+    fn has_tombstone(&self, _position: u64) -> bool {
         false
     }
 
@@ -143,17 +143,17 @@ pub trait Log {
     ///
     /// # Errors
     /// The system refuses.
-    fn begin_anew(&mut self) -> Result<bool, Cause> {
+    fn roll_segment(&mut self) -> Result<bool, Cause> {
         Ok(false)
     }
 
     /// Give back descriptors and threads until the next use; whether it did.
-    fn rest(&mut self) -> bool {
+    fn suspend(&mut self) -> bool {
         false
     }
 
     /// Whether there is nothing to give back.
-    fn is_resting(&self) -> bool {
+    fn is_suspended(&self) -> bool {
         true
     }
 
@@ -166,12 +166,12 @@ pub trait Log {
     ///
     /// # Errors
     /// The system refuses.
-    fn make(&mut self) -> Result<(), Cause> {
+    fn create(&mut self) -> Result<(), Cause> {
         Ok(())
     }
 
     /// All records have been read once, as after opening: what serves for that is no longer needed.
-    fn end_reading(&mut self) {}
+    fn end_restore(&mut self) {}
 
     /// What the disk holds for this log, in bytes.
     fn disk_bytes(&mut self) -> u64 {

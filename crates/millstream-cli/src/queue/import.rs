@@ -7,9 +7,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millstream_queue::broker::{Put, Broker};
+use millstream_queue::broker::{Broker, PutOutcome};
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::import::{Found, Kestrel, OldItem, OldQueue, Source, Starling, find};
+use millstream_queue::import::{Kestrel, OldItem, OldQueue, QueueFiles, Source, Starling, find};
 use millstream_queue::protocol::SetKey;
 use millstream_queue::storage::JournalStorage;
 use millstream_queue::{Moment, NewItem, name};
@@ -108,7 +108,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The queues to import, all of them with names that queues can have here.
-fn chosen<'a>(args: &Args, found: &'a Found) -> Result<Vec<Old<'a>>, Failure> {
+fn chosen<'a>(args: &Args, found: &'a QueueFiles) -> Result<Vec<Old<'a>>, Failure> {
     let all = args.queue.is_empty();
     let folder = args.folder.display();
     let mut wrong = Vec::new();
@@ -208,8 +208,8 @@ fn import(
             ..NewItem::default()
         };
         match queues.put(&key, &new, now).map_err(Failure::failed)? {
-            Put::Stored => imported.items += 1,
-            Put::Refused(_) => {
+            PutOutcome::Stored => imported.items += 1,
+            PutOutcome::Refused(_) => {
                 return Err(Failure::failed(format!(
                     "queue \"{}\" does not take item {}",
                     old.name, imported.items

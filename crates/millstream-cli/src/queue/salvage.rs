@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use millstream_queue::broker::{Put, Broker};
+use millstream_queue::broker::{Broker, PutOutcome};
 use millstream_queue::config::{Config, Sync};
 use millstream_queue::protocol::SetKey;
 use millstream_queue::salvage::{Salvage, Salvaged};
@@ -158,8 +158,8 @@ fn store(args: &Args, salvage: &mut Salvage, report: &mut Report) -> Result<(), 
             ..NewItem::default()
         };
         match queues.put(&key, &new, now).map_err(Failure::failed)? {
-            Put::Stored => {}
-            Put::Refused(_) => {
+            PutOutcome::Stored => {}
+            PutOutcome::Refused(_) => {
                 return Err(Failure::failed(format!(
                     "queue \"{into}\" does not take item {}",
                     found.item.id

@@ -2,24 +2,6 @@
 
 use hdrhistogram::Histogram;
 
-/// Counted for each queue since the server started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct QueueCounters {
-    pub(crate) total_items: u64,
-    pub(crate) expired_items: u64,
-    pub(crate) discarded: u64,
-    pub(crate) failed_items: u64,
-    /// Items that were refused, here or for the parent, because this queue was full.
-    pub(crate) refused: u64,
-    /// Items of the parent of which there is no copy, because this queue was full.
-    pub(crate) skipped: u64,
-    pub(crate) transactions: u64,
-    pub(crate) canceled_transactions: u64,
-    pub(crate) total_flushes: u64,
-    /// How long the item that was served last had waited.
-    pub(crate) age_ms: u64,
-}
-
 /// Counted for all queues since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -79,11 +61,11 @@ impl Latencies {
         record(&mut self.sync, us);
     }
 
-    pub(crate) fn tell(&self, mut tell: impl FnMut(&str, u64)) {
+    pub(crate) fn emit(&self, mut emit: impl FnMut(&str, u64)) {
         for (name, histogram) in [("set", &self.set), ("get", &self.get), ("sync", &self.sync)] {
             let Some(histogram) = histogram else { continue };
             for (shown, quantile) in SHOWN {
-                tell(
+                emit(
                     &format!("{name}_{shown}_us"),
                     histogram.value_at_quantile(quantile),
                 );

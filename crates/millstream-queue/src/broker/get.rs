@@ -2,8 +2,9 @@
 
 use tracing::warn;
 
+use super::connection::{Connection, QueueId, Wait};
 use super::{Broker, Status};
-use crate::connection::{Connection, ConnectionId, QueueId, Wait};
+use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::moment::Moment;
@@ -12,7 +13,7 @@ use crate::storage::Storage;
 
 /// The answer to a `get`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Got {
+pub enum GetOutcome {
     /// An item.
     Item(Item),
     /// There is none, or none was asked for.
@@ -20,7 +21,7 @@ pub enum Got {
     /// There is none yet: [`Broker::take_woken`] will name the connection.
     Waiting,
     /// Not with what the connection has open, or the server is quiescent.
-    NotNow,
+    Refused,
 }
 
 impl<S: Storage> Broker<S> {
@@ -34,7 +35,7 @@ impl<S: Storage> Broker<S> {
         connection: ConnectionId,
         key: &GetKey<'_>,
         now: Moment,
-    ) -> Result<Got, QueueError> {
+    ) -> Result<GetOutcome, QueueError> {
         self.get_with(connection, key, None, now)
     }
 
@@ -48,7 +49,7 @@ impl<S: Storage> Broker<S> {
         key: &GetKey<'_>,
         opens_max: usize,
         now: Moment,
-    ) -> Result<Got, QueueError> {
+    ) -> Result<GetOutcome, QueueError> {
         self.get_with(connection, key, Some(opens_max), now)
     }
 
@@ -59,7 +60,7 @@ impl<S: Storage> Broker<S> {
         key: &GetKey<'_>,
         opens_max: Option<usize>,
         now: Moment,
-    ) -> Result<Got, QueueError> {
+    ) -> Result<GetOutcome, QueueError> {
         if key.peek {
             self.counters.cmd_peek += 1;
         } else {
@@ -83,7 +84,7 @@ impl<S: Storage> Broker<S> {
             None => {
                 self.check_not_closed(key.name)?;
                 self.warn_of_group(key.name);
-                return Ok(self.missed());
+                return Ok(self.miss());
             }
         };
         if key.close {
@@ -93,28 +94,28 @@ impl<S: Storage> Broker<S> {
             self.abort_oldest(by, id, now);
         }
         if key.only_ends() {
-            return Ok(Got::Nothing);
+            return Ok(GetOutcome::Nothing);
         }
-        if !key.peek && !self.may_take(by, id, key.open, opens_max) {
-            return Ok(Got::NotNow);
+        if !key.peek && !self.can_take(by, id, key.open, opens_max) {
+            return Ok(GetOutcome::Refused);
         }
         let got = self.take(by, id, key, now)?;
-        self.settle_taken(id, now);
+        self.after_take(id, now);
         match got {
             Some(item) => {
                 self.counters.get_hits += u64::from(!key.peek);
-                Ok(Got::Item(item))
+                Ok(GetOutcome::Item(item))
             }
             None if key.wait_ms > 0 => {
-                self.stand_in_line(
+                self.add_waiter(
                     by,
                     id,
                     now.steady_us
                         .saturating_add(key.wait_ms.saturating_mul(1_000)),
                 );
-                Ok(Got::Waiting)
+                Ok(GetOutcome::Waiting)
             }
-            None => Ok(self.missed()),
+            None => Ok(self.miss()),
         }
     }
 
@@ -137,7 +138,7 @@ impl<S: Storage> Broker<S> {
 
     /// A quiescent server confirms and takes back what is open, and delivers nothing.
     #[cold]
-    fn end_quiescent(&mut self, by: ConnectionId, key: &GetKey<'_>, now: Moment) -> Got {
+    fn end_quiescent(&mut self, by: ConnectionId, key: &GetKey<'_>, now: Moment) -> GetOutcome {
         if let Some(&id) = self.names.get(key.name) {
             if key.close {
                 self.close_oldest(by, id);
@@ -147,9 +148,9 @@ impl<S: Storage> Broker<S> {
             }
         }
         if key.only_ends() {
-            Got::Nothing
+            GetOutcome::Nothing
         } else {
-            Got::NotNow
+            GetOutcome::Refused
         }
     }
 
@@ -162,32 +163,32 @@ impl<S: Storage> Broker<S> {
         by: ConnectionId,
         key: &GetKey<'_>,
         now: Moment,
-    ) -> Result<Option<Got>, QueueError> {
+    ) -> Result<Option<GetOutcome>, QueueError> {
         let Some(connection) = self.connection(by) else {
             return Ok(None);
         };
         match connection.wait {
-            Wait::Not | Wait::For { .. } => Ok(None),
-            Wait::Over => {
-                connection.wait = Wait::Not;
-                Ok(Some(self.missed()))
+            Wait::None | Wait::Waiting { .. } => Ok(None),
+            Wait::Ended => {
+                connection.wait = Wait::None;
+                Ok(Some(self.miss()))
             }
             Wait::Granted {
                 queue: id,
                 id: item,
             } => {
-                connection.wait = Wait::Not;
+                connection.wait = Wait::None;
                 let Some(queue) = self.queue_mut(id) else {
-                    return Ok(Some(self.missed()));
+                    return Ok(Some(self.miss()));
                 };
                 let item = match queue.opened(item, by) {
                     // Its open time is over already: it is somebody else's.
-                    None => return Ok(Some(self.missed())),
+                    None => return Ok(Some(self.miss())),
                     Some(item) => item.clone(),
                 };
                 if key.peek {
                     queue.undo_open(item.id);
-                    self.settle(id, now);
+                    self.dispatch(id, now);
                 } else if key.open {
                     if let Some(connection) = self.connection(by) {
                         connection.opens.push_back((id, item.id));
@@ -195,10 +196,10 @@ impl<S: Storage> Broker<S> {
                 } else {
                     queue.close(item.id);
                     queue.counters.transactions -= 1;
-                    self.settle_taken(id, now);
+                    self.after_take(id, now);
                 }
                 self.counters.get_hits += u64::from(!key.peek);
-                Ok(Some(Got::Item(item)))
+                Ok(Some(GetOutcome::Item(item)))
             }
         }
     }
@@ -206,7 +207,7 @@ impl<S: Storage> Broker<S> {
     /// Whether the wait of a connection has not ended.
     pub fn is_waiting(&mut self, by: ConnectionId) -> bool {
         self.connection(by)
-            .is_some_and(|connection| matches!(connection.wait, Wait::For { .. }))
+            .is_some_and(|connection| matches!(connection.wait, Wait::Waiting { .. }))
     }
 
     /// The connection no longer waits: what was held for it goes back.
@@ -215,7 +216,7 @@ impl<S: Storage> Broker<S> {
             return;
         };
         let wait = std::mem::take(&mut connection.wait);
-        self.leave_line(by, wait);
+        self.remove_waiter(by, wait);
         if let Wait::Granted {
             queue: id,
             id: item,
@@ -224,7 +225,7 @@ impl<S: Storage> Broker<S> {
             if let Some(queue) = self.queue_mut(id) {
                 queue.undo_open(item);
             }
-            self.settle(id, now);
+            self.dispatch(id, now);
         }
     }
 
@@ -257,15 +258,15 @@ impl<S: Storage> Broker<S> {
         let Some(connection) = self.connection(id) else {
             return;
         };
-        if let Wait::For { until_us, .. } = std::mem::replace(&mut connection.wait, end) {
+        if let Wait::Waiting { until_us, .. } = std::mem::replace(&mut connection.wait, end) {
             self.waits.remove(&(until_us, id));
         }
         self.woken.push(id);
     }
 
     /// Whoever waited in the line of a queue stands there no longer.
-    pub(super) fn leave_line(&mut self, id: ConnectionId, wait: Wait) {
-        if let Wait::For { queue, until_us } = wait {
+    pub(super) fn remove_waiter(&mut self, id: ConnectionId, wait: Wait) {
+        if let Wait::Waiting { queue, until_us } = wait {
             self.waits.remove(&(until_us, id));
             if let Some(queue) = self.queue_mut(queue)
                 && let Some(at) = queue.waiters.iter().position(|waiter| *waiter == id)
@@ -275,9 +276,9 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    fn stand_in_line(&mut self, by: ConnectionId, queue: QueueId, until_us: u64) {
+    fn add_waiter(&mut self, by: ConnectionId, queue: QueueId, until_us: u64) {
         if let Some(connection) = self.connection(by) {
-            connection.wait = Wait::For { queue, until_us };
+            connection.wait = Wait::Waiting { queue, until_us };
             self.waits.insert((until_us, by));
         }
         if let Some(queue) = self.queue_mut(queue) {
@@ -299,7 +300,7 @@ impl<S: Storage> Broker<S> {
         if key.peek {
             return queue.peek(now);
         }
-        let Some(item) = queue.next(now)? else {
+        let Some(item) = queue.take_next(now)? else {
             return Ok(None);
         };
         if key.open {
@@ -308,23 +309,23 @@ impl<S: Storage> Broker<S> {
                 connection.opens.push_back((id, item.id));
             }
         } else {
-            queue.finish(item.id, item.body.len());
+            queue.record_removal(item.id, item.body.len());
         }
         Ok(Some(item))
     }
 
     /// A queue from which an item was taken has no news for those who wait, but may have items that expired.
     #[inline]
-    fn settle_taken(&mut self, id: QueueId, now: Moment) {
-        if self.queue(id).is_some_and(|queue| queue.has_leaving()) {
-            self.settle(id, now);
+    fn after_take(&mut self, id: QueueId, now: Moment) {
+        if self.queue(id).is_some_and(|queue| queue.has_dead_letters()) {
+            self.dispatch(id, now);
         } else {
             self.set_timer(id.slot, now);
         }
     }
 
     #[inline]
-    fn may_take(
+    fn can_take(
         &mut self,
         by: ConnectionId,
         id: QueueId,
@@ -364,14 +365,14 @@ impl<S: Storage> Broker<S> {
             .and_then(|connection| connection.oldest_of(id))
             && let Some(queue) = self.queue_mut(id)
         {
-            queue.give_back(item, now);
-            self.settle(id, now);
+            queue.requeue(item, now);
+            self.dispatch(id, now);
         }
     }
 
     #[inline]
-    fn missed(&mut self) -> Got {
+    fn miss(&mut self) -> GetOutcome {
         self.counters.get_misses += 1;
-        Got::Nothing
+        GetOutcome::Nothing
     }
 }

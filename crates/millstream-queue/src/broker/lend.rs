@@ -11,7 +11,7 @@ use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
     /// Take up to `items_max` items, `bytes_max` long together or little more. Each is open, with no time limit, until it is
-    /// [confirmed](Self::confirm_lent) or [taken back](Self::take_back). The queue comes to be if need be.
+    /// [confirmed](Self::confirm_lent) or [taken back](Self::return_lent). The queue comes to be if need be.
     ///
     /// # Errors
     /// The storage refuses; what was taken before that is in `out`.
@@ -22,20 +22,22 @@ impl<S: Storage> Broker<S> {
         now: Moment,
         out: &mut Vec<Item>,
     ) -> Result<(), QueueError> {
-        let id = self.ensure(name, now)?;
+        let id = self.get_or_create(name, now)?;
         let (mut items, mut bytes) = (0, 0);
         while items < items_max && bytes < bytes_max {
             let Some(queue) = self.queue_mut(id) else {
                 break;
             };
-            let Some(item) = queue.next(now)? else { break };
+            let Some(item) = queue.take_next(now)? else {
+                break;
+            };
             queue.lend(item.clone());
             (items, bytes) = (items + 1, bytes + item.body.len());
             out.push(item);
         }
         self.counters.cmd_get += items as u64;
         self.counters.get_hits += items as u64;
-        self.settle(id, now);
+        self.dispatch(id, now);
         Ok(())
     }
 
@@ -60,19 +62,19 @@ impl<S: Storage> Broker<S> {
                 outcome = outcome.and(queue.remove(item, added_by_ms).map(|_| ()));
             }
         }
-        self.settle(id, now);
+        self.dispatch(id, now);
         outcome
     }
 
     /// The items with these ids take their places again, as if they had never been lent.
-    pub fn take_back(&mut self, name: &str, ids: impl IntoIterator<Item = u64>, now: Moment) {
+    pub fn return_lent(&mut self, name: &str, ids: impl IntoIterator<Item = u64>, now: Moment) {
         let Some(&id) = self.names.get(name) else {
             return;
         };
         if let Some(queue) = self.queue_mut(id) {
             ids.into_iter().for_each(|item| queue.undo_open(item));
         }
-        self.settle(id, now);
+        self.dispatch(id, now);
     }
 
     /// Put an item whatever the limits of its queues say. One that is numbered comes into each queue once: it is passed
@@ -90,7 +92,7 @@ impl<S: Storage> Broker<S> {
         if self.config.alias(name).is_some() {
             return Err(QueueError::Alias(name.to_owned()));
         }
-        let own = self.ensure(name, now)?;
+        let own = self.get_or_create(name, now)?;
         let mut targets = Vec::new();
         self.targets_of(name, &mut targets, now)?;
         // The queue itself is last: what it says of the numbers holds for all.
@@ -108,20 +110,20 @@ impl<S: Storage> Broker<S> {
             };
             if item
                 .from
-                .is_none_or(|(source, index)| queue.mark_of(source) <= index)
+                .is_none_or(|(source, index)| queue.next_index(source) <= index)
             {
                 queue.add(item, &mut shared, now)?;
             }
         }
         if let (false, Some((source, index)), Some(queue)) = (keeps, item.from, self.queue_mut(own))
         {
-            queue.mark(source, index + 1)?;
+            queue.set_next_index(source, index + 1)?;
         }
         self.counters.cmd_set += 1;
         self.counters.total_items += 1;
         targets
             .into_iter()
-            .for_each(|target| self.arrived(target, false, now));
+            .for_each(|target| self.after_put(target, false, now));
         Ok(())
     }
 
@@ -129,10 +131,10 @@ impl<S: Storage> Broker<S> {
     ///
     /// # Errors
     /// The queue is kept closed.
-    pub fn mark_of(&self, name: &str, source: u64) -> Result<u64, QueueError> {
+    pub fn next_index(&self, name: &str, source: u64) -> Result<u64, QueueError> {
         self.check_not_closed(name)?;
         let queue = self.names.get(name).and_then(|id| self.queue(*id));
-        Ok(queue.map_or(0, |queue| queue.mark_of(source)))
+        Ok(queue.map_or(0, |queue| queue.next_index(source)))
     }
 
     /// The logs of a queue and of its fan-out queues, to be synced without keeping others from the broker.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::connection::{QueueId, Wait};
 use super::{Broker, Status};
 use crate::config::Sync;
-use crate::connection::{QueueId, Wait};
 use crate::error::QueueError;
 use crate::item::NewItem;
 use crate::moment::Moment;
@@ -15,7 +15,7 @@ use crate::storage::Storage;
 
 /// What became of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum PutOutcome {
     /// It is in all its broker.
     Stored,
     /// It is in none.
@@ -44,10 +44,10 @@ impl<S: Storage> Broker<S> {
         key: &SetKey<'_>,
         item: &NewItem<'_>,
         now: Moment,
-    ) -> Result<Put, QueueError> {
+    ) -> Result<PutOutcome, QueueError> {
         self.counters.cmd_set += 1;
         if self.status != Status::Up {
-            return Ok(Put::Refused(Refusal::Status));
+            return Ok(PutOutcome::Refused(Refusal::Status));
         }
         let mut targets = std::mem::take(&mut self.targets);
         let outcome = self.put_into(key, item, &mut targets, now);
@@ -63,7 +63,7 @@ impl<S: Storage> Broker<S> {
         item: &NewItem<'_>,
         targets: &mut Vec<QueueId>,
         now: Moment,
-    ) -> Result<Put, QueueError> {
+    ) -> Result<PutOutcome, QueueError> {
         match self.config.alias(key.name).map(<[String]>::to_vec) {
             None => self.targets_of(key.name, targets, now)?,
             Some(names) => names
@@ -88,9 +88,9 @@ impl<S: Storage> Broker<S> {
                     if let Some(queue) = self.queue_mut(target) {
                         queue.counters.refused += 1;
                     }
-                    return Ok(Put::Refused(Refusal::Full));
+                    return Ok(PutOutcome::Refused(Refusal::Full));
                 }
-                Admission::TooLarge => return Ok(Put::Refused(Refusal::TooLarge)),
+                Admission::TooLarge => return Ok(PutOutcome::Refused(Refusal::TooLarge)),
             }
         }
         if skipping {
@@ -108,9 +108,9 @@ impl<S: Storage> Broker<S> {
         }
         self.counters.total_items += 1;
         for &target in &*targets {
-            self.arrived(target, key.sync, now);
+            self.after_put(target, key.sync, now);
         }
-        Ok(Put::Stored)
+        Ok(PutOutcome::Stored)
     }
 
     /// Full fan-out queues that are to do without an item are no targets.
@@ -130,8 +130,8 @@ impl<S: Storage> Broker<S> {
 
     /// An item has come into a queue.
     #[inline]
-    pub(super) fn arrived(&mut self, target: QueueId, sync: bool, now: Moment) {
-        self.must_sync(target, sync);
+    pub(super) fn after_put(&mut self, target: QueueId, sync: bool, now: Moment) {
+        self.schedule_sync(target, sync);
         if let Some(queue) = self
             .queue_mut(target)
             .filter(|queue| queue.settings.discard_old)
@@ -139,7 +139,7 @@ impl<S: Storage> Broker<S> {
             // What cannot be read back now stays, and the queue is over its limit for a while.
             let _ = queue.discard_old(now);
         }
-        self.settle(target, now);
+        self.dispatch(target, now);
     }
 
     /// The queues that get what is sent to this name.
@@ -150,7 +150,7 @@ impl<S: Storage> Broker<S> {
         targets: &mut Vec<QueueId>,
         now: Moment,
     ) -> Result<(), QueueError> {
-        let id = self.ensure(name, now)?;
+        let id = self.get_or_create(name, now)?;
         let slot = &self.slots[id.slot as usize];
         let fanout_only = slot
             .queue
@@ -176,7 +176,7 @@ impl<S: Storage> Broker<S> {
     }
 
     #[inline]
-    fn must_sync(&mut self, id: QueueId, forced: bool) {
+    fn schedule_sync(&mut self, id: QueueId, forced: bool) {
         let Some(slot) = self.slots.get_mut(id.slot as usize) else {
             return;
         };
@@ -185,7 +185,7 @@ impl<S: Storage> Broker<S> {
             .as_ref()
             .is_some_and(|queue| queue.settings.sync == Sync::Always);
         if always || forced {
-            self.owes_commit = true;
+            self.commit_wanted = true;
             if !slot.dirty {
                 slot.dirty = true;
                 self.dirty.push(id);
@@ -195,31 +195,31 @@ impl<S: Storage> Broker<S> {
 
     /// After any change of a queue: items that leave arrive, and who waits is served.
     #[inline]
-    pub(super) fn settle(&mut self, id: QueueId, now: Moment) {
-        if let Some(left_to) = self.settle_one(id, now) {
-            self.settle_chain(left_to, now);
+    pub(super) fn dispatch(&mut self, id: QueueId, now: Moment) {
+        if let Some(left_to) = self.dispatch_one(id, now) {
+            self.dispatch_chain(left_to, now);
         }
     }
 
     /// Items that left for another queue may make items leave that one, and so on.
     #[cold]
-    fn settle_chain(&mut self, mut agenda: Vec<QueueId>, now: Moment) {
+    fn dispatch_chain(&mut self, mut agenda: Vec<QueueId>, now: Moment) {
         while let Some(id) = agenda.pop() {
-            agenda.extend(self.settle_one(id, now).into_iter().flatten());
+            agenda.extend(self.dispatch_one(id, now).into_iter().flatten());
         }
     }
 
     /// The queues to which items went.
     #[inline]
-    fn settle_one(&mut self, id: QueueId, now: Moment) -> Option<Vec<QueueId>> {
+    fn dispatch_one(&mut self, id: QueueId, now: Moment) -> Option<Vec<QueueId>> {
         let queue = self.queue_mut(id)?;
         if !queue.waiters.is_empty() {
             self.serve_waiters(id, now);
         }
         let left_to = self
             .queue(id)
-            .is_some_and(|queue| queue.has_leaving())
-            .then(|| self.move_leaving(id, now));
+            .is_some_and(|queue| queue.has_dead_letters())
+            .then(|| self.move_dead_letters(id, now));
         self.set_timer(id.slot, now);
         left_to
     }
@@ -230,7 +230,7 @@ impl<S: Storage> Broker<S> {
             let Some(&waiter) = queue.waiters.front() else {
                 return;
             };
-            let Ok(Some(item)) = queue.next(now) else {
+            let Ok(Some(item)) = queue.take_next(now) else {
                 return;
             };
             queue.waiters.pop_front();
@@ -249,33 +249,35 @@ impl<S: Storage> Broker<S> {
     /// Expired and failed items go to the queues that are to have them, whatever the limits of those say. An item is
     /// safe in its new queue before it leaves the old one, so that a crash may double it but not lose it.
     #[cold]
-    fn move_leaving(&mut self, from: QueueId, now: Moment) -> Vec<QueueId> {
+    fn move_dead_letters(&mut self, from: QueueId, now: Moment) -> Vec<QueueId> {
         let Some(source) = self.queue_mut(from) else {
             return Vec::new();
         };
         let durable = source.settings.sync != Sync::Never;
-        let can_leave = source.secure_removals(0).is_ok();
-        let leaving = source.take_leaving();
-        if !can_leave {
-            leaving.into_iter().for_each(|it| source.put_back(it.item));
+        let can_remove = source.reserve_removals(0).is_ok();
+        let dead_letters = source.take_dead_letters();
+        if !can_remove {
+            dead_letters
+                .into_iter()
+                .for_each(|letter| source.reinsert(letter.item));
             return Vec::new();
         }
         let name = Arc::clone(&source.name);
         let mut targets = Vec::new();
-        let mut arrived = Vec::with_capacity(leaving.len());
-        for leaving in &leaving {
-            let history = Arc::new(leaving.item.history_after(&name, leaving.reason, now));
+        let mut are_added = Vec::with_capacity(dead_letters.len());
+        for letter in &dead_letters {
+            let history = Arc::new(letter.item.history_after(&name, letter.reason, now));
             let new = NewItem {
-                flags: leaving.item.flags,
+                flags: letter.item.flags,
                 history: Some(&history),
-                body: &leaving.item.body,
+                body: &letter.item.body,
                 ..NewItem::default()
             };
-            let mut shared = Some(Arc::clone(&leaving.item.body));
-            let target = self.ensure(&leaving.to, now).ok();
+            let mut shared = Some(Arc::clone(&letter.item.body));
+            let target = self.get_or_create(&letter.to, now).ok();
             let added =
                 target.and_then(|target| self.queue_mut(target)?.add(&new, &mut shared, now).ok());
-            arrived.push(added.is_some());
+            are_added.push(added.is_some());
             if let Some(target) =
                 target.filter(|target| added.is_some() && !targets.contains(target))
             {
@@ -288,11 +290,11 @@ impl<S: Storage> Broker<S> {
                     .is_none_or(|target| target.sync().is_ok())
             });
         if let Some(source) = self.queue_mut(from) {
-            for (leaving, arrived) in leaving.into_iter().zip(arrived) {
-                if arrived && synced {
-                    source.finish(leaving.item.id, leaving.item.body.len());
+            for (letter, is_added) in dead_letters.into_iter().zip(are_added) {
+                if is_added && synced {
+                    source.record_removal(letter.item.id, letter.item.body.len());
                 } else {
-                    source.put_back(leaving.item);
+                    source.reinsert(letter.item);
                 }
             }
         }

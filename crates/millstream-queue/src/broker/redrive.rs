@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Broker;
+use super::connection::QueueId;
 use crate::config::Sync;
-use crate::connection::QueueId;
 use crate::error::QueueError;
 use crate::item::{Item, NewItem};
 use crate::moment::Moment;
@@ -37,7 +37,7 @@ impl<S: Storage> Broker<S> {
         let Some(&source) = self.names.get(from).filter(|_| from != to) else {
             return Ok(0);
         };
-        let target = self.ensure(to, now)?;
+        let target = self.get_or_create(to, now)?;
         let settings = self.settings(target);
         if settings.is_some_and(|settings| settings.fanout_only) {
             return Err(QueueError::FanoutOnly(to.to_owned()));
@@ -49,7 +49,7 @@ impl<S: Storage> Broker<S> {
         let mut outcome = Ok(());
         while (moved.len() as u64) < items_max.min(REDRIVE_ITEMS_MAX) {
             let queue = self.queue_mut(source);
-            let next = queue.map(|queue| queue.next_after(moved.len(), now));
+            let next = queue.map(|queue| queue.take_next_of(moved.len(), now));
             let item = match next.transpose() {
                 Ok(Some(Some(item))) => item,
                 Ok(_) => break,
@@ -62,7 +62,7 @@ impl<S: Storage> Broker<S> {
                 Ok(()) => moved.push(item),
                 Err(error) => {
                     outcome = Err(error);
-                    self.put_back(source, [item]);
+                    self.reinsert(source, [item]);
                     break;
                 }
             }
@@ -75,15 +75,15 @@ impl<S: Storage> Broker<S> {
         match (synced, self.queue_mut(source)) {
             (Ok(()), Some(queue)) => moved
                 .iter()
-                .for_each(|item| queue.finish(item.id, item.body.len())),
+                .for_each(|item| queue.record_removal(item.id, item.body.len())),
             (Err(error), _) => {
-                self.put_back(source, moved);
+                self.reinsert(source, moved);
                 (count, outcome) = (0, Err(error));
             }
             (Ok(()), None) => {}
         }
-        self.arrived(target, false, now);
-        self.settle(source, now);
+        self.after_put(target, false, now);
+        self.dispatch(source, now);
         match outcome {
             Err(error) if count > 0 => Err(QueueError::Partly {
                 stored: count as usize,
@@ -117,9 +117,9 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    fn put_back(&mut self, id: QueueId, items: impl IntoIterator<Item = Item>) {
+    fn reinsert(&mut self, id: QueueId, items: impl IntoIterator<Item = Item>) {
         if let Some(queue) = self.queue_mut(id) {
-            items.into_iter().for_each(|item| queue.put_back(item));
+            items.into_iter().for_each(|item| queue.reinsert(item));
         }
     }
 }

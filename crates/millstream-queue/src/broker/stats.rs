@@ -1,8 +1,8 @@
 //! The numbers of `stats`, one queue's or all.
 
+use super::connection::QueueId;
 use super::{Broker, Status};
 use crate::config::Sync;
-use crate::connection::QueueId;
 use crate::moment::Moment;
 use crate::protocol::reply;
 use crate::storage::Storage;
@@ -58,7 +58,7 @@ impl<S: Storage> Broker<S> {
         ] {
             reply::stat(out, name, &count);
         }
-        self.latencies.tell(|name, us| reply::stat(out, name, &us));
+        self.latencies.emit(|name, us| reply::stat(out, name, &us));
         for name in self.names().into_iter().filter(|name| is_visible(name)) {
             self.queue_stats(&name, now, |key, value| {
                 reply::stat(out, &format!("queue_{name}_{key}"), &value)
@@ -105,7 +105,7 @@ impl<S: Storage> Broker<S> {
         let failing = queue.failing(now);
         let disk_bytes = queue.disk_bytes();
         let counters = &queue.counters;
-        let (mem_items, mem_bytes) = queue.held();
+        let (mem_items, mem_bytes) = queue.in_memory();
         let age_ms = if queue.items() == 0 {
             0
         } else {
@@ -138,12 +138,12 @@ impl<S: Storage> Broker<S> {
         ])
     }
 
-    fn queue_stats(&mut self, name: &str, now: Moment, mut tell: impl FnMut(&str, String)) -> bool {
+    fn queue_stats(&mut self, name: &str, now: Moment, mut emit: impl FnMut(&str, String)) -> bool {
         let Some(numbers) = self.numbers_of(name, now) else {
             return false;
         };
         for (key, value) in numbers {
-            tell(key, value.to_string());
+            emit(key, value.to_string());
         }
         let Some((&id, queue)) = self
             .names
@@ -154,11 +154,11 @@ impl<S: Storage> Broker<S> {
         };
         let children = self.children_names(id);
         if !children.is_empty() {
-            tell("children", children.join(","));
+            emit("children", children.join(","));
         }
         let sync = queue.settings.sync;
-        tell("sync", sync.to_string().replace(' ', ""));
-        tell("promise", promise(sync).to_owned());
+        emit("sync", sync.to_string().replace(' ', ""));
+        emit("promise", promise(sync).to_owned());
         true
     }
 

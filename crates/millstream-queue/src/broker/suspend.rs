@@ -3,21 +3,21 @@
 //! The invariant: after each request at most `open_logs` logs are open, but for those that are being synced.
 
 use super::Broker;
-use crate::connection::QueueId;
+use super::connection::QueueId;
 use crate::moment::Moment;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
     /// A queue has nothing to do: its log is closed, or the queue is forgotten if it was only asked for. Whether it was forgotten.
-    pub(super) fn rest_if_due(&mut self, slot: u32, now: Moment) -> bool {
-        let place = &mut self.slots[slot as usize];
-        let Some(queue) = place.queue.as_mut() else {
+    pub(super) fn suspend_if_due(&mut self, slot: u32, now: Moment) -> bool {
+        let entry = &mut self.slots[slot as usize];
+        let Some(queue) = entry.queue.as_mut() else {
             return false;
         };
         let is_due = queue
-            .rest_due()
+            .suspend_due()
             .is_some_and(|due_us| due_us <= now.steady_us);
-        if !is_due || place.dirty {
+        if !is_due || entry.dirty {
             return false;
         }
         if queue.is_forgettable() {
@@ -25,7 +25,7 @@ impl<S: Storage> Broker<S> {
             self.forget(&name);
             return true;
         }
-        queue.rest(now);
+        queue.suspend(now);
         false
     }
 
@@ -36,10 +36,10 @@ impl<S: Storage> Broker<S> {
             .slots
             .iter()
             .enumerate()
-            .filter(|(_, place)| !place.dirty)
-            .filter_map(|(slot, place)| Some((slot, place.queue.as_ref()?)))
-            .filter(|(_, queue)| queue.may_rest())
-            .map(|(slot, queue)| (queue.used_us(), slot))
+            .filter(|(_, entry)| !entry.dirty)
+            .filter_map(|(slot, entry)| Some((slot, entry.queue.as_ref()?)))
+            .filter(|(_, queue)| queue.can_suspend())
+            .map(|(slot, queue)| (queue.last_used_us(), slot))
             .collect();
         open.sort_unstable();
         // Some more, so that it is not looked for at each request.
@@ -50,7 +50,7 @@ impl<S: Storage> Broker<S> {
         let count = too_many + self.limits.open_logs / 8;
         for (_, slot) in open.into_iter().take(count) {
             if let Some(queue) = self.slots[slot].queue.as_mut() {
-                queue.rest(now);
+                queue.suspend(now);
             }
         }
     }
@@ -66,12 +66,12 @@ impl<S: Storage> Broker<S> {
     /// A queue with nothing on the disk goes.
     fn forget(&mut self, name: &str) {
         if let Some(id) = self.names.remove(name) {
-            self.vacate(id, name);
+            self.free_slot(id, name);
         }
     }
 
     /// Free the place of a queue that has no name any more; who waited for it is told.
-    pub(super) fn vacate(&mut self, id: QueueId, name: &str) {
+    pub(super) fn free_slot(&mut self, id: QueueId, name: &str) {
         let slot = &mut self.slots[id.slot as usize];
         slot.generation = slot.generation.wrapping_add(1);
         slot.children.clear();
@@ -88,7 +88,7 @@ impl<S: Storage> Broker<S> {
         }
         let waiters = queue.map(|mut queue| std::mem::take(&mut queue.waiters));
         for waiter in waiters.unwrap_or_default() {
-            self.end_wait(waiter, crate::connection::Wait::Over);
+            self.end_wait(waiter, super::connection::Wait::Ended);
         }
     }
 }

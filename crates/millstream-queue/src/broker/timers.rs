@@ -1,7 +1,7 @@
 //! What happens without a request: waits end, items expire, delays end, open reads go back, queues are synced or deleted.
 
 use super::Broker;
-use crate::connection::Wait;
+use super::connection::Wait;
 use crate::error::QueueError;
 use crate::moment::Moment;
 use crate::storage::Storage;
@@ -13,7 +13,7 @@ const TIMER_US_MAX: u64 = 1_000_000;
 const TIMER_US_MIN: u64 = 1_000;
 
 impl<S: Storage> Broker<S> {
-    /// When [`turn`](Self::turn) is to be called next, on the steady clock.
+    /// When [`turn`](Self::run_due) is to be called next, on the steady clock.
     pub fn next_event(&self) -> Option<u64> {
         let wait = self.waits.first().map(|&(until_us, _)| until_us);
         let timer = self.timers.first().map(|&(due_us, _)| due_us);
@@ -24,7 +24,7 @@ impl<S: Storage> Broker<S> {
     ///
     /// # Errors
     /// The storage failed under a queue; the others have had their turn.
-    pub fn turn(&mut self, now: Moment) -> Result<(), QueueError> {
+    pub fn run_due(&mut self, now: Moment) -> Result<(), QueueError> {
         while let Some(&(until_us, id)) = self
             .waits
             .first()
@@ -34,8 +34,8 @@ impl<S: Storage> Broker<S> {
             let Some(wait) = self.connection(id).map(|connection| connection.wait) else {
                 continue;
             };
-            self.leave_line(id, wait);
-            self.end_wait(id, Wait::Over);
+            self.remove_waiter(id, wait);
+            self.end_wait(id, Wait::Ended);
         }
         let mut due = Vec::new();
         while let Some(&(due_us, slot)) = self
@@ -49,20 +49,20 @@ impl<S: Storage> Broker<S> {
         }
         let mut outcome = Ok(());
         for slot in due {
-            if let Err(error) = self.turn_of(slot, now) {
+            if let Err(error) = self.run_due_of(slot, now) {
                 outcome = Err(error);
             }
         }
         outcome
     }
 
-    fn turn_of(&mut self, slot: u32, now: Moment) -> Result<(), QueueError> {
-        let place = &mut self.slots[slot as usize];
-        let id = crate::connection::QueueId {
+    fn run_due_of(&mut self, slot: u32, now: Moment) -> Result<(), QueueError> {
+        let entry = &mut self.slots[slot as usize];
+        let id = super::connection::QueueId {
             slot,
-            generation: place.generation,
+            generation: entry.generation,
         };
-        let Some(queue) = place.queue.as_mut() else {
+        let Some(queue) = entry.queue.as_mut() else {
             return Ok(());
         };
         if queue
@@ -75,7 +75,7 @@ impl<S: Storage> Broker<S> {
             self.counters.queue_expires += 1;
             return deleted.map(|_| ());
         }
-        if self.rest_if_due(slot, now) {
+        if self.suspend_if_due(slot, now) {
             return Ok(());
         }
         let Some(queue) = self.queue_mut(id) else {
@@ -93,12 +93,12 @@ impl<S: Storage> Broker<S> {
             let Some((connection, item)) = queue.overdue(now) else {
                 break;
             };
-            queue.give_back(item, now);
+            queue.requeue(item, now);
             if let Some(connection) = self.connection(connection) {
                 connection.opens.retain(|open| *open != (id, item));
             }
         }
-        self.settle(id, now);
+        self.dispatch(id, now);
         swept.and(synced)
     }
 
@@ -106,10 +106,10 @@ impl<S: Storage> Broker<S> {
     #[inline]
     pub(super) fn set_timer(&mut self, slot: u32, now: Moment) {
         self.limit_open_logs(now);
-        let Some(place) = self.slots.get_mut(slot as usize) else {
+        let Some(entry) = self.slots.get_mut(slot as usize) else {
             return;
         };
-        let Some(due_us) = place.queue.as_ref().and_then(|queue| queue.next_event(now)) else {
+        let Some(due_us) = entry.queue.as_ref().and_then(|queue| queue.next_event(now)) else {
             return;
         };
         // What could not be done now is tried again soon, not at once.
@@ -117,8 +117,8 @@ impl<S: Storage> Broker<S> {
             now.steady_us.saturating_add(TIMER_US_MIN),
             now.steady_us.saturating_add(TIMER_US_MAX),
         );
-        if place.timer.is_none_or(|set| due_us < set) {
-            if let Some(set) = place.timer.replace(due_us) {
+        if entry.timer.is_none_or(|set| due_us < set) {
+            if let Some(set) = entry.timer.replace(due_us) {
                 self.timers.remove(&(set, slot));
             }
             self.timers.insert((due_us, slot));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::open_item::OpenItem;
 use super::queue::{Queue, millis};
-use crate::broker::Got;
+use crate::broker::GetOutcome;
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::item::Item;
@@ -77,8 +77,8 @@ impl Waiting {
                 false => broker.get(by, &key, now),
             };
             let keeps = match &got {
-                Ok(Got::Waiting) => true,
-                Ok(Got::Item(_)) => open,
+                Ok(GetOutcome::Waiting) => true,
+                Ok(GetOutcome::Item(_)) => open,
                 _ => false,
             };
             if !keeps {
@@ -100,14 +100,14 @@ impl Waiting {
     }
 
     /// Take what came of the wait.
-    fn end(&mut self, by: ConnectionId, got: Got) {
+    fn end(&mut self, by: ConnectionId, got: GetOutcome) {
         match got {
-            Got::Waiting => self.by = Some(by),
-            Got::Item(item) => {
+            GetOutcome::Waiting => self.by = Some(by),
+            GetOutcome::Item(item) => {
                 let by = self.open.then_some(by);
                 self.got = Some(OpenItem::new(self.queue.clone(), item, by));
             }
-            Got::Nothing | Got::NotNow => {}
+            GetOutcome::Nothing | GetOutcome::Refused => {}
         }
     }
 
@@ -125,7 +125,7 @@ impl Waiting {
         let key = self.key();
         let got = directory.with_broker(|broker, now| {
             let got = broker.resume(by, &key, now)?;
-            if got.is_some() && !(self.open && matches!(got, Some(Got::Item(_)))) {
+            if got.is_some() && !(self.open && matches!(got, Some(GetOutcome::Item(_)))) {
                 broker.disconnect(by, now);
             }
             Ok(got)

@@ -9,7 +9,7 @@ const ITEMS_AT_ONCE: usize = 256;
 
 impl Queue {
     /// Take up to `items_max` items, `bytes_max` long together or little more; never waits. Each is out of the queue until it is
-    /// [confirmed](Self::confirm_lent) or [taken back](Self::take_back); when the folder is opened again it is back.
+    /// [confirmed](Self::confirm_lent) or [taken back](Self::return_lent); when the folder is opened again it is back.
     ///
     /// # Errors
     /// The storage refuses, or the queue is kept closed; what was taken before that is in `out`.
@@ -38,16 +38,16 @@ impl Queue {
     }
 
     /// The items with these ids take their places again, as if they had never been lent.
-    pub fn take_back(&self, ids: impl IntoIterator<Item = u64>) {
+    pub fn return_lent(&self, ids: impl IntoIterator<Item = u64>) {
         // A child of the process that lent them has nothing to give back.
         let _ = self.open_directory().with_broker(|broker, now| {
-            broker.take_back(self.name(), ids, now);
+            broker.return_lent(self.name(), ids, now);
             Ok(())
         });
     }
 
     /// Put items whatever the limits say. With `from`, a source and the number of the first item, each comes in once: what
-    /// [`mark_of`](Self::mark_of) says has come is passed over. Durable as the queue's policy says when this returns.
+    /// [`next_index`](Self::next_index) says has come is passed over. Durable as the queue's policy says when this returns.
     ///
     /// # Errors
     /// The storage refuses: the items up to some place are in.
@@ -78,9 +78,9 @@ impl Queue {
     ///
     /// # Errors
     /// The queue is kept closed.
-    pub fn mark_of(&self, source: u64) -> Result<u64, QueueError> {
+    pub fn next_index(&self, source: u64) -> Result<u64, QueueError> {
         self.open_directory()
-            .with_broker(|broker, _| broker.mark_of(self.name(), source))
+            .with_broker(|broker, _| broker.next_index(self.name(), source))
     }
 
     /// The longest item that may be put, in bytes.

@@ -98,7 +98,7 @@ impl Shared {
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
-            if let Err(error) = state.broker.turn(now) {
+            if let Err(error) = state.broker.run_due(now) {
                 error!("{error}");
             }
             self.notify(&mut state);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::queue::{Queue, millis};
-use crate::broker::{Broker, Put, Refusal};
+use crate::broker::{Broker, PutOutcome, Refusal};
 use crate::error::QueueError;
 use crate::item::NewItem;
 use crate::moment::Moment;
@@ -104,9 +104,9 @@ impl Queue {
             return Err(QueueError::TooLarge { queue, bytes });
         }
         match broker.put(&key, &item, now)? {
-            Put::Stored => Ok(()),
-            Put::Refused(Refusal::TooLarge) => Err(QueueError::TooLarge { queue, bytes }),
-            Put::Refused(_) => Err(QueueError::Full { queue }),
+            PutOutcome::Stored => Ok(()),
+            PutOutcome::Refused(Refusal::TooLarge) => Err(QueueError::TooLarge { queue, bytes }),
+            PutOutcome::Refused(_) => Err(QueueError::Full { queue }),
         }
     }
 }

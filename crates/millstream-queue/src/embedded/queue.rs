@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::directory::Queues;
 use super::open_directory::OpenDirectory;
-use crate::broker::{Broker, Got};
+use crate::broker::{Broker, GetOutcome};
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::item::Item;
@@ -68,7 +68,7 @@ impl Queue {
             let got = broker.get(by, &key, now);
             broker.disconnect(by, now);
             match got? {
-                Got::Item(item) => Ok(Some(item)),
+                GetOutcome::Item(item) => Ok(Some(item)),
                 _ => Ok(None),
             }
         })

@@ -17,7 +17,7 @@ use millstream_journal::{Cursor, Journal, Options, Retention, Share, Writer};
 /// Notes are small, and each segment is made ahead of time.
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// The cursor before which the removal of all items is durable.
-const SETTLED: &str = "settled";
+const CURSOR: &str = "settled";
 
 /// The ids of a batch, and when the latest item of it was added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
 /// The ledger of one queue.
 pub(super) struct Ledger {
     writer: Writer,
-    settled: Cursor,
+    cursor: Cursor,
 }
 
 impl Ledger {
@@ -109,8 +109,8 @@ impl Ledger {
             ..Options::default()
         };
         let journal = Journal::open(path, options)?;
-        let settled = journal.cursor(SETTLED, Share::Exclusive)?;
-        let from = settled.position()?.max(journal.first()?);
+        let cursor = journal.cursor(CURSOR, Share::Exclusive)?;
+        let from = cursor.position()?.max(journal.first()?);
         let until = committed.unwrap_or(from);
         let mut reader = journal.reader()?;
         for position in from..until {
@@ -122,7 +122,7 @@ impl Ledger {
         drop(reader);
         journal.cut(until)?;
         let writer = journal.writer()?;
-        Ok((Arc::new(Ledger { writer, settled }), until))
+        Ok((Arc::new(Ledger { writer, cursor }), until))
     }
 
     /// Notes a batch; gives its position.
@@ -137,8 +137,8 @@ impl Ledger {
     }
 
     /// The notes before this position are no longer needed.
-    pub(super) fn settle(&self, position: u64) -> Result<(), Cause> {
-        self.settled.set(position)?;
+    pub(super) fn prune(&self, position: u64) -> Result<(), Cause> {
+        self.cursor.set(position)?;
         self.writer.journal().prune(&Retention {
             keep_for_cursors: true,
             ..Retention::default()
@@ -210,7 +210,7 @@ mod tests {
         }
         let queue = open();
         let (ledger, _) = Ledger::resume(&path, &queue, Some(2)).expect("it resumes");
-        ledger.settle(2).expect("it is writable");
+        ledger.prune(2).expect("it is writable");
         drop(ledger);
         let behind = Ledger::resume(&path, &queue, Some(7));
         assert!(behind.is_err(), "notes are missing");

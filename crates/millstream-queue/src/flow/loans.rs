@@ -15,14 +15,14 @@ use super::ledger::{Ledger, Note};
 use super::lock;
 
 /// The items of one queue.
-pub(super) struct Desk {
+pub(super) struct LentQueue {
     pub(super) name: String,
     pub(super) queue: Queue,
-    lent: Mutex<Lent>,
+    loans: Mutex<Loans>,
 }
 
 #[derive(Default)]
-struct Lent {
+struct Loans {
     ledger: Option<Arc<Ledger>>,
     /// Position, ids and bytes of each batch that is not confirmed.
     batches: VecDeque<(u64, Note, usize)>,
@@ -34,42 +34,42 @@ struct Lent {
 }
 
 /// All queues of a source.
-pub(super) struct Lending {
-    pub(super) desks: Vec<Desk>,
+pub(super) struct LentQueues {
+    pub(super) queues: Vec<LentQueue>,
 }
 
-impl Desk {
+impl LentQueue {
     pub(super) fn new(name: &str, queue: Queue) -> Self {
-        Desk {
+        LentQueue {
             name: name.to_owned(),
             queue,
-            lent: Mutex::default(),
+            loans: Mutex::default(),
         }
     }
 
     /// Takes are noted in a ledger from now on, and confirmed at commits.
-    pub(super) fn keep(&self, ledger: Arc<Ledger>, next: u64) {
-        let mut lent = lock(&self.lent);
-        (lent.ledger, lent.next) = (Some(ledger), next);
+    pub(super) fn attach_ledger(&self, ledger: Arc<Ledger>, next: u64) {
+        let mut loans = lock(&self.loans);
+        (loans.ledger, loans.next) = (Some(ledger), next);
     }
 
     /// The position behind the last batch.
     pub(super) fn next(&self) -> Position {
-        lock(&self.lent).next
+        lock(&self.loans).next
     }
 
     /// Notes a batch that was taken; gives the position behind it.
-    pub(super) fn note(&self, items: &[Item]) -> Result<Position, Cause> {
+    pub(super) fn record(&self, items: &[Item]) -> Result<Position, Cause> {
         let note = Note::of(items);
         let bytes = items.iter().map(|item| item.body.len()).sum();
-        let mut lent = lock(&self.lent);
+        let mut loans = lock(&self.loans);
         // What cannot be noted is given back with the rest.
-        let position = lent.next;
-        let written = lent.ledger.as_ref().map(|ledger| ledger.write(&note));
-        lent.items += items.len();
-        lent.bytes += bytes;
-        lent.next += 1;
-        lent.batches.push_back((position, note, bytes));
+        let position = loans.next;
+        let written = loans.ledger.as_ref().map(|ledger| ledger.write(&note));
+        loans.items += items.len();
+        loans.bytes += bytes;
+        loans.next += 1;
+        loans.batches.push_back((position, note, bytes));
         match written.transpose()? {
             Some(written) if written != position => {
                 Err(format!("note {position} of the ledger became number {written}").into())
@@ -79,38 +79,38 @@ impl Desk {
     }
 
     /// Items and bytes that are not confirmed.
-    pub(super) fn lent(&self) -> (usize, usize) {
-        let lent = lock(&self.lent);
-        (lent.items, lent.bytes)
+    pub(super) fn outstanding(&self) -> (usize, usize) {
+        let loans = lock(&self.loans);
+        (loans.items, loans.bytes)
     }
 
     /// The items of all batches before this position leave the queue.
     pub(super) fn confirm(&self, before: Position) -> Result<(), Cause> {
-        let mut lent = lock(&self.lent);
-        while let Some((position, ..)) = lent.batches.front()
+        let mut loans = lock(&self.loans);
+        while let Some((position, ..)) = loans.batches.front()
             && *position < before
-            && let Some((_, note, bytes)) = lent.batches.pop_front()
+            && let Some((_, note, bytes)) = loans.batches.pop_front()
         {
-            lent.items -= note.ids.len();
-            lent.bytes -= bytes;
+            loans.items -= note.ids.len();
+            loans.bytes -= bytes;
             self.queue.confirm_lent(note.ids, note.added_by_ms)?;
         }
         // The removals of the commit before this one were synced with it, if anything was.
-        if let (Some(ledger), Some(settled)) = (&lent.ledger, lent.confirmed) {
-            ledger.settle(settled)?;
+        if let (Some(ledger), Some(confirmed)) = (&loans.ledger, loans.confirmed) {
+            ledger.prune(confirmed)?;
         }
-        lent.confirmed = Some(before);
+        loans.confirmed = Some(before);
         Ok(())
     }
 
     /// The items of all batches leave the queue: nothing of them is on its way any more.
     pub(super) fn confirm_all(&self) -> Result<(), Cause> {
-        let next = lock(&self.lent).next;
+        let next = lock(&self.loans).next;
         self.confirm(next)
     }
 
     fn sync(&self) -> Result<(), Cause> {
-        let ledger = lock(&self.lent).ledger.clone();
+        let ledger = lock(&self.loans).ledger.clone();
         if let Some(ledger) = ledger {
             ledger.sync()?;
             self.queue.sync()?;
@@ -119,28 +119,28 @@ impl Desk {
     }
 }
 
-impl Recording for Lending {
+impl Recording for LentQueues {
     fn sync(&self) -> Result<(), Cause> {
-        self.desks.iter().try_for_each(Desk::sync)
+        self.queues.iter().try_for_each(LentQueue::sync)
     }
 
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
         for (partition, position) in positions {
             // A partition that the source no longer has keeps its position for the day on which it has it again.
-            if let Some(desk) = self.desks.iter().find(|desk| desk.name == *partition) {
-                desk.confirm(*position)?;
+            if let Some(queue) = self.queues.iter().find(|queue| queue.name == *partition) {
+                queue.confirm(*position)?;
             }
         }
         Ok(())
     }
 }
 
-impl Drop for Lending {
+impl Drop for LentQueues {
     fn drop(&mut self) {
-        for desk in &self.desks {
-            let batches = std::mem::take(&mut lock(&desk.lent).batches);
+        for queue in &self.queues {
+            let batches = std::mem::take(&mut lock(&queue.loans).batches);
             let ids = batches.into_iter().flat_map(|(_, note, _)| note.ids);
-            desk.queue.take_back(ids);
+            queue.queue.return_lent(ids);
         }
     }
 }

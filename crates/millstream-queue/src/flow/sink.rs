@@ -132,7 +132,7 @@ impl Sink<Frames> for WriteQueue {
     fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
         let mut run = lock(&self.run);
         if let (Some(staging), Some(staged)) = (&mut run.staging, Staged::of(tokens)?) {
-            staging.settle()?;
+            staging.prune()?;
             staging.move_until(staged.length)?;
         }
         run.close_if_over(false)

@@ -103,7 +103,7 @@ impl Staging {
             first_sequence: staged.length,
             ..Options::default()
         };
-        let mark = queue.mark_of(staged.id)?;
+        let mark = queue.next_index(staged.id)?;
         staged.is_newest(mark, &queue)?;
         let journal = Journal::open(&path, options)?;
         let cursor = journal.cursor(MOVED, Share::Exclusive)?;
@@ -156,7 +156,7 @@ impl Staging {
     }
 
     /// The queue was synced since items were moved, if anything is: they are given up.
-    pub(super) fn settle(&self) -> Result<(), Cause> {
+    pub(super) fn prune(&self) -> Result<(), Cause> {
         self.cursor.set(self.moved)?;
         self.journal.prune(&Retention {
             keep_for_cursors: true,
@@ -244,7 +244,7 @@ mod tests {
         staging.move_until(4).expect("it is staged");
         assert_eq!(drained(&queue(place)), "f");
         // The queue is deleted, and with it what it knows: what was in it does not come again.
-        staging.settle().expect("it is writable");
+        staging.prune().expect("it is writable");
         drop((writer, staging));
         // An older copy of the state does not know of "f": what it gives next is not to be taken for that.
         let older = Staging::resume(queue(place), committed);

@@ -28,7 +28,7 @@ impl std::str::FromStr for Source {
 
 /// What a folder of an old server holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct QueueFiles {
     /// The files of each queue, in the order in which they are to be read.
     pub queues: BTreeMap<String, Vec<PathBuf>>,
     /// Files whose names are not UTF-8, so that no queue can have their names.
@@ -39,7 +39,7 @@ pub struct Found {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub fn find(folder: &Path, source: Source) -> io::Result<Found> {
+pub fn find(folder: &Path, source: Source) -> io::Result<QueueFiles> {
     let (mut names, mut nameless) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -56,7 +56,7 @@ pub fn find(folder: &Path, source: Source) -> io::Result<Found> {
     };
     let paths = |names: Vec<String>| names.into_iter().map(|name| folder.join(name)).collect();
     nameless.sort_unstable();
-    Ok(Found {
+    Ok(QueueFiles {
         queues: files
             .into_iter()
             .map(|(queue, names)| (queue, paths(names)))

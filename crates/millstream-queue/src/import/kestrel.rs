@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::operation_reader::{Damage, Reading};
+use super::operation_reader::{Damage, OperationReader};
 use super::{OldItem, OldQueue, dated_item};
 
 /// Reads what Kestrel wrote. The files of one queue are replayed in their order.
@@ -15,7 +15,7 @@ impl Kestrel {
     /// # Errors
     /// The file is damaged; what came before has been done.
     pub fn replay(self, file: impl Read, queue: &mut OldQueue) -> Result<(), Damage> {
-        let mut file = Reading::new(file);
+        let mut file = OperationReader::new(file);
         while let Some(operation) = file.operation()? {
             match operation {
                 0 => queue.items.push_back(dated_item(&mut file)?),
@@ -61,7 +61,7 @@ impl Kestrel {
     }
 }
 
-fn timed_item(file: &mut Reading<impl Read>) -> Result<OldItem, Damage> {
+fn timed_item(file: &mut OperationReader<impl Read>) -> Result<OldItem, Damage> {
     let (size, _added_ms, expiry_ms) = (file.u32()?, file.i64()?, file.i64()?);
     let body = file.body(size, 16)?;
     Ok(OldItem {

@@ -14,16 +14,16 @@ pub struct Damage {
 }
 
 /// Reads one file, operation by operation.
-pub(super) struct Reading<R> {
+pub(super) struct OperationReader<R> {
     from: R,
     /// How many bytes were read, and where the operation at hand began.
     at: u64,
     begun: u64,
 }
 
-impl<R: Read> Reading<R> {
+impl<R: Read> OperationReader<R> {
     pub(super) fn new(from: R) -> Self {
-        Reading {
+        OperationReader {
             from,
             at: 0,
             begun: 0,

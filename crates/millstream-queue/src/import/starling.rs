@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::operation_reader::{Damage, Reading};
+use super::operation_reader::{Damage, OperationReader};
 use super::{OldQueue, dated_item};
 
 /// Reads what Starling wrote.
@@ -15,7 +15,7 @@ impl Starling {
     /// # Errors
     /// The file is damaged; what came before has been done.
     pub fn replay(self, file: impl Read, queue: &mut OldQueue) -> Result<(), Damage> {
-        let mut file = Reading::new(file);
+        let mut file = OperationReader::new(file);
         while let Some(operation) = file.operation()? {
             match operation {
                 0 => queue.items.push_back(dated_item(&mut file)?),

@@ -23,12 +23,12 @@ impl<L: Log> Queue<L> {
     pub(crate) fn oldest_age_ms(&mut self, now: Moment) -> u64 {
         let ready = self.ready.range(0).next().map(|item| item.added_ms);
         // What is behind came after everything in the line.
-        let behind = if self.ready.line_is_empty() {
-            self.first_behind_added_ms()
+        let backlog = if self.ready.fifo_is_empty() {
+            self.first_backlog_added_ms()
         } else {
             None
         };
-        let oldest = ready.into_iter().chain(behind).min();
+        let oldest = ready.into_iter().chain(backlog).min();
         oldest.map_or(0, |added_ms| now.wall_ms.saturating_sub(added_ms))
     }
 
@@ -43,10 +43,10 @@ impl<L: Log> Queue<L> {
         let opens = self.opens.values().map(|open| &open.item);
         let held = opens.chain(self.ready.returned());
         let held = held.map(|item| (item.deliveries, item.first_failed_ms()));
-        let behind = self.behind.deliveries.values();
-        let behind = behind.map(|known| (known.count, known.first_ms));
+        let backlog = self.backlog.deliveries.values();
+        let backlog = backlog.map(|known| (known.count, known.first_ms));
         let mut failing = Failing::default();
-        for (count, first_ms) in held.chain(behind).filter(|(count, _)| *count > 0) {
+        for (count, first_ms) in held.chain(backlog).filter(|(count, _)| *count > 0) {
             failing.items += 1;
             failing.deliveries_max = failing.deliveries_max.max(u64::from(count));
             if first_ms != 0 {
@@ -59,16 +59,16 @@ impl<L: Log> Queue<L> {
 
     /// When the first item was added that is in the log only. Records before it that are no items are skipped once, and the log of a queue that
     /// nobody uses is not read again.
-    pub(super) fn first_behind_added_ms(&mut self) -> Option<u64> {
-        if let Some((position, added_ms)) = self.behind.oldest
-            && self.behind.items > 0
-            && position == self.behind.position
-            && !self.behind.gone.contains(position)
+    pub(super) fn first_backlog_added_ms(&mut self) -> Option<u64> {
+        if let Some((position, added_ms)) = self.backlog.oldest
+            && self.backlog.items > 0
+            && position == self.backlog.position
+            && !self.backlog.removed.contains(position)
         {
             return Some(added_ms);
         }
-        while self.behind.items > 0 {
-            let position = self.behind.position;
+        while self.backlog.items > 0 {
+            let position = self.backlog.position;
             let record = self.log.read(position).ok()?;
             let added_ms = match Operation::decode(record).ok()? {
                 Operation::Add {
@@ -76,18 +76,18 @@ impl<L: Log> Queue<L> {
                 }
                 | Operation::From { head, .. }
                 | Operation::Moved { head, .. }
-                    if !self.behind.gone.contains(position) =>
+                    if !self.backlog.removed.contains(position) =>
                 {
                     Some(head.added_ms)
                 }
                 _ => None,
             };
             if let Some(added_ms) = added_ms {
-                self.behind.oldest = Some((position, added_ms));
+                self.backlog.oldest = Some((position, added_ms));
                 return Some(added_ms);
             }
-            self.behind.position += 1;
-            self.behind.gone.forget_before(self.behind.position);
+            self.backlog.position += 1;
+            self.backlog.removed.forget_before(self.backlog.position);
         }
         None
     }

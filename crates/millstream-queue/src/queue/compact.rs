@@ -12,16 +12,16 @@ use crate::item::Item;
 use crate::storage::operation::Operation;
 
 /// How many records come before it is seen whether that is durable which was written again.
-const LOOK_AGAIN_RECORDS: u64 = 512;
+const INSPECT_DEFERRED_RECORDS: u64 = 512;
 /// So much may come before a sync is asked for that nobody else has done.
 const DEFERRED_BYTES: u64 = 32 << 20;
 /// How many records come between two looks at the log.
-const COMPACT_EVERY_RECORDS: u64 = 4096;
+const INSPECT_EVERY_RECORDS: u64 = 4096;
 /// How many bytes at most.
-const COMPACT_EVERY_BYTES: u64 = 8 << 20;
+const INSPECT_EVERY_BYTES: u64 = 8 << 20;
 /// What one look may write again, so that no request waits long for it.
-const WRITE_AGAIN_BYTES: u64 = 1 << 20;
-const WRITE_AGAIN_ITEMS: usize = 4096;
+const REWRITE_BYTES: u64 = 1 << 20;
+const REWRITE_ITEMS: usize = 4096;
 /// A log may be this many times as large as its items...
 const DEAD_RATIO: u64 = 4;
 /// ...and a log below this size is left alone.
@@ -39,10 +39,10 @@ impl<L: Log> Queue<L> {
 
     /// Give up what is no longer needed. A failure changes nothing, and it is tried again later.
     pub(super) fn compact(&mut self) {
-        self.compaction.due_records = self.log.next() + COMPACT_EVERY_RECORDS;
+        self.compaction.due_records = self.log.next() + INSPECT_EVERY_RECORDS;
         self.prune();
         let bytes = self.log.bytes();
-        self.compaction.due_bytes = bytes + COMPACT_EVERY_BYTES;
+        self.compaction.due_bytes = bytes + INSPECT_EVERY_BYTES;
         self.compaction.compacted_bytes = self.compaction.compacted_bytes.min(bytes);
         let open_bytes: u64 = self
             .opens
@@ -59,7 +59,7 @@ impl<L: Log> Queue<L> {
         }
         if let Some((from, until)) = self.compaction.round {
             // Stopped by a full disk, the round goes on from the same place.
-            let Ok(from) = self.write_some_again(from, until) else {
+            let Ok(from) = self.rewrite_some(from, until) else {
                 return;
             };
             self.relocations.below = self.relocations.below.max(from);
@@ -73,7 +73,7 @@ impl<L: Log> Queue<L> {
 
     /// The disk is full, perhaps for want of what was not given up yet.
     #[cold]
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn expedite_prune(&mut self) {
         if let Some(deferred) = &mut self.relocations.deferred {
             deferred.bytes = 0;
             (self.compaction.due_records, self.compaction.due_bytes) = (0, 0);
@@ -82,13 +82,13 @@ impl<L: Log> Queue<L> {
 
     pub(super) fn prune(&mut self) {
         let first = self.log.first();
-        let oldest = self.renew_marks(self.oldest());
-        let Some(giving) = self.giving(oldest) else {
-            self.compaction.due_records = self.log.next() + LOOK_AGAIN_RECORDS;
+        let oldest = self.renew_source_positions(self.oldest());
+        let Some(prune_point) = self.prune_point(oldest) else {
+            self.compaction.due_records = self.log.next() + INSPECT_DEFERRED_RECORDS;
             return;
         };
         // What the system refuses now is asked for again after the next records.
-        if self.log.prune(giving).is_ok() && self.log.first() > first {
+        if self.log.prune(prune_point).is_ok() && self.log.first() > first {
             self.compaction.rotations += 1;
         }
     }
@@ -96,7 +96,7 @@ impl<L: Log> Queue<L> {
     /// The position before which records can go now, if those before `oldest` are no longer needed. Whatever the sync policy, an item that
     /// has been safe for long must not become unsafe: where it was written again must be durable first. A sync here would hold up
     /// everybody, and mostly one is done elsewhere soon: for answers, or when a segment has ended.
-    fn giving(&mut self, oldest: u64) -> Option<u64> {
+    fn prune_point(&mut self, oldest: u64) -> Option<u64> {
         let (durable, bytes) = (self.log.durable(), self.log.bytes());
         let now = PrunePoint {
             oldest,
@@ -124,13 +124,13 @@ impl<L: Log> Queue<L> {
     }
 
     /// Say again what only records before `oldest` say; gives the first position that is needed then.
-    fn renew_marks(&mut self, oldest: u64) -> u64 {
-        while let Some((source, index, position)) = self.marks.before(oldest) {
+    fn renew_source_positions(&mut self, oldest: u64) -> u64 {
+        while let Some((source, index, position)) = self.source_positions.before(oldest) {
             // With a full disk the record is kept for now.
             let Ok(renewed) = self.append_reserved(&Operation::Mark { source, index }) else {
                 return position;
             };
-            self.marks.set(source, index, renewed);
+            self.source_positions.set(source, index, renewed);
             self.relocations.needed = self.relocations.needed.max(renewed + 1);
         }
         oldest
@@ -142,10 +142,14 @@ impl<L: Log> Queue<L> {
         let ready = self.ready.range(below).next().map(|item| item.id);
         let open = self.opens.range(below..).next().map(|(&id, _)| id);
         let delayed = self.delayed.range(below).next();
-        let leaving = self.leaving.iter().map(|leaving| leaving.item.id).min();
+        let dead_letters = self
+            .dead_letters
+            .iter()
+            .map(|dead_letters| dead_letters.item.id)
+            .min();
         let moved = self.relocations.by_position.first().copied();
-        let behind = (self.behind.items > 0).then_some(self.behind.position);
-        [ready, open, delayed, leaving, moved, behind]
+        let backlog = (self.backlog.items > 0).then_some(self.backlog.position);
+        [ready, open, delayed, dead_letters, moved, backlog]
             .into_iter()
             .flatten()
             .min()
@@ -153,7 +157,7 @@ impl<L: Log> Queue<L> {
     }
 
     /// Write items with these ids again; from which id to go on.
-    fn write_some_again(&mut self, from: u64, until: u64) -> Result<u64, Cause> {
+    fn rewrite_some(&mut self, from: u64, until: u64) -> Result<u64, Cause> {
         let open = self
             .opens
             .range(from..until)
@@ -164,14 +168,14 @@ impl<L: Log> Queue<L> {
             .take_while(|item| item.id < until)
             .cloned();
         let mut items: Vec<Item> = open
-            .take(WRITE_AGAIN_ITEMS)
-            .chain(ready.take(WRITE_AGAIN_ITEMS))
+            .take(REWRITE_ITEMS)
+            .chain(ready.take(REWRITE_ITEMS))
             .collect();
         let delayed: Vec<u64> = self
             .delayed
             .range(from)
             .take_while(|&id| id < until)
-            .take(WRITE_AGAIN_ITEMS)
+            .take(REWRITE_ITEMS)
             .collect();
         for id in delayed {
             items.extend(
@@ -181,14 +185,14 @@ impl<L: Log> Queue<L> {
         }
         items.sort_unstable_by_key(|item| item.id);
         // Each source gave its first items, so that the first of all are among them.
-        let whole = items.len() < WRITE_AGAIN_ITEMS;
-        items.truncate(WRITE_AGAIN_ITEMS);
+        let whole = items.len() < REWRITE_ITEMS;
+        items.truncate(REWRITE_ITEMS);
         let mut written = 0;
         for item in &items {
-            if written > WRITE_AGAIN_BYTES {
+            if written > REWRITE_BYTES {
                 return Ok(item.id);
             }
-            self.write_again(item, self.delayed.due_ms(item.id).unwrap_or(0))?;
+            self.rewrite(item, self.delayed.due_ms(item.id).unwrap_or(0))?;
             written += item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
         }
         Ok(if whole {
@@ -198,7 +202,7 @@ impl<L: Log> Queue<L> {
         })
     }
 
-    pub(super) fn write_again(&mut self, item: &Item, due_ms: u64) -> Result<(), Cause> {
+    pub(super) fn rewrite(&mut self, item: &Item, due_ms: u64) -> Result<(), Cause> {
         let Item { id, deliveries, .. } = *item;
         let position = self.append(&Operation::Again {
             head: item.head(),
@@ -213,16 +217,16 @@ impl<L: Log> Queue<L> {
     }
 
     /// Write the removals that could not be written before.
-    pub(super) fn pay_owed(&mut self) {
+    pub(super) fn write_pending_removals(&mut self) {
         // Whoever's record was given up needs no removal.
         let first = self.log.first();
-        self.owed.retain(|&(id, _)| id >= first);
-        while let Some(&(id, bytes)) = self.owed.last() {
+        self.pending_removals.retain(|&(id, _)| id >= first);
+        while let Some(&(id, bytes)) = self.pending_removals.last() {
             let removal = Operation::Remove { id, bytes };
             if self.append_reserved(&removal).is_err() {
                 break;
             }
-            self.owed.pop();
+            self.pending_removals.pop();
         }
     }
 }

@@ -8,18 +8,18 @@ use crate::error::{Cause, QueueError};
 impl<L: Log> Queue<L> {
     /// An item leaves, whose last record is at `position`, and there is no room for a record that says so.
     #[cold]
-    pub(super) fn finish_without_room(&mut self, id: u64, position: u64, bytes: u32) {
+    pub(super) fn remove_without_room(&mut self, id: u64, position: u64, bytes: u32) {
         // A log of an earlier version does not strike records out. Its last segment has room for the removal.
-        if self.strike(id, position).is_err() {
-            self.owed.push((id, bytes));
-            self.pay_owed();
-            if !self.owed.is_empty() {
+        if self.tombstone(id, position).is_err() {
+            self.pending_removals.push((id, bytes));
+            self.write_pending_removals();
+            if !self.pending_removals.is_empty() {
                 return self.compact_if_due();
             }
         }
-        self.hurry();
+        self.expedite_prune();
         self.prune();
-        self.give_up_all();
+        self.prune_all();
     }
 
     /// Make sure that items can leave for good: those that are open or leaving, and `more` besides.
@@ -27,10 +27,10 @@ impl<L: Log> Queue<L> {
     /// # Errors
     /// The disk is full, and an earlier version made the log.
     #[inline]
-    pub(crate) fn secure_removals(&mut self, more: usize) -> Result<(), QueueError> {
-        let items = self.opens.len() + self.leaving.len() + more;
+    pub(crate) fn reserve_removals(&mut self, more: usize) -> Result<(), QueueError> {
+        let items = self.opens.len() + self.dead_letters.len() + more;
         self.log
-            .secure_removals(items)
+            .reserve_removals(items)
             .map_err(|cause| QueueError::NoRoomToRemove {
                 queue: self.name.to_string(),
                 cause,
@@ -38,19 +38,19 @@ impl<L: Log> Queue<L> {
     }
 
     /// Strike an item out: its own record, and the one in which it was written again.
-    fn strike(&mut self, id: u64, position: u64) -> Result<(), Cause> {
+    fn tombstone(&mut self, id: u64, position: u64) -> Result<(), Cause> {
         // Those before are given up.
         if id >= self.log.first() {
-            self.log.strike(id)?;
+            self.log.tombstone(id)?;
         }
         if position != id {
-            self.log.strike(position)?;
+            self.log.tombstone(position)?;
         }
         Ok(())
     }
 
     /// Strike out all items but those that are open.
-    pub(super) fn strike_all(&mut self) -> Result<(), Cause> {
+    pub(super) fn tombstone_all(&mut self) -> Result<(), Cause> {
         let kept: Vec<u64> = self
             .opens
             .keys()
@@ -58,7 +58,7 @@ impl<L: Log> Queue<L> {
             .collect();
         for position in self.log.first()..self.log.next() {
             if !kept.contains(&position) {
-                self.log.strike(position)?;
+                self.log.tombstone(position)?;
             }
         }
         let opens = &self.opens;
@@ -67,10 +67,10 @@ impl<L: Log> Queue<L> {
     }
 
     /// If nothing in the log is needed, the disk gets back all but a little of it.
-    pub(super) fn give_up_all(&mut self) {
+    pub(super) fn prune_all(&mut self) {
         if self.oldest() == self.log.next() {
             // What the system refuses now is asked for again later.
-            let _tried = self.log.begin_anew();
+            let _tried = self.log.roll_segment();
             self.prune();
         }
     }

@@ -11,7 +11,7 @@ use crate::storage::Log;
 use crate::storage::operation::Operation;
 
 impl<L: Log> Queue<L> {
-    /// An item that [`next`](Self::next) gave is somebody's who confirms it later. It has no time limit.
+    /// An item that [`take_next`](Self::take_next) gave is somebody's who confirms it later. It has no time limit.
     pub(crate) fn lend(&mut self, item: Item) {
         self.counters.transactions += 1;
         let open = Open {
@@ -28,7 +28,7 @@ impl<L: Log> Queue<L> {
     /// # Errors
     /// It is in the log only and cannot be read; its removal cannot be recorded.
     pub(crate) fn remove(&mut self, id: u64, added_by_ms: u64) -> Result<bool, QueueError> {
-        self.secure_removals(1)?;
+        self.reserve_removals(1)?;
         let later = |item: &Item| item.added_ms > added_by_ms;
         if let Some(open) = self.opens.get(&id) {
             return Ok(!later(&open.item) && self.close(id).is_some());
@@ -39,25 +39,26 @@ impl<L: Log> Queue<L> {
                 return Ok(false);
             }
             Some(item) => item.body.len(),
-            None => match self.remove_unread(id, added_by_ms)? {
+            None => match self.remove_from_log(id, added_by_ms)? {
                 Some(length) => length,
                 None => return Ok(false),
             },
         };
         self.items -= 1;
         self.bytes -= length as u64;
-        self.finish(id, length);
+        self.record_removal(id, length);
         Ok(true)
     }
 
     /// An item that is in the log only leaves its place, if it has one; its length.
-    fn remove_unread(&mut self, id: u64, added_by_ms: u64) -> Result<Option<usize>, QueueError> {
+    fn remove_from_log(&mut self, id: u64, added_by_ms: u64) -> Result<Option<usize>, QueueError> {
         let delayed = self.delayed.due_ms(id).is_some();
-        let behind =
-            self.behind.items > 0 && id >= self.behind.position && !self.behind.gone.contains(id);
+        let backlog = self.backlog.items > 0
+            && id >= self.backlog.position
+            && !self.backlog.removed.contains(id);
         let position = self.relocations.position(id);
         let known = self.log.first()..self.log.next();
-        if !(delayed || behind) || !known.contains(&position) {
+        if !(delayed || backlog) || !known.contains(&position) {
             return Ok(None);
         }
         let Some((item, due_ms)) = self.read_item(position)? else {
@@ -67,25 +68,25 @@ impl<L: Log> Queue<L> {
             return Ok(None);
         }
         if !self.delayed.remove(id) {
-            self.behind.items -= 1;
-            self.behind.gone.insert(id);
+            self.backlog.items -= 1;
+            self.backlog.removed.insert(id);
         }
         Ok(Some(item.body.len()))
     }
 
     /// All items before this one that `source` has numbered have come.
-    pub(crate) fn mark_of(&self, source: u64) -> u64 {
-        self.marks.next(source)
+    pub(crate) fn next_index(&self, source: u64) -> u64 {
+        self.source_positions.next(source)
     }
 
     /// Say how far the items of `source` have come, for a queue that keeps none of them.
-    pub(crate) fn mark(&mut self, source: u64, next: u64) -> Result<(), QueueError> {
+    pub(crate) fn set_next_index(&mut self, source: u64, next: u64) -> Result<(), QueueError> {
         let operation = Operation::Mark {
             source,
             index: next,
         };
         let position = self.append(&operation).map_err(|cause| self.fault(cause))?;
-        self.marks.set(source, next, position);
+        self.source_positions.set(source, next, position);
         Ok(())
     }
 }

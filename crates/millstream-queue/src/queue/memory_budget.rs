@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A handle to the count of bytes, and to its limit.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory(Arc<Counts>);
+pub(crate) struct MemoryBudget(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
@@ -16,17 +16,17 @@ struct Counts {
     max: AtomicU64,
 }
 
-impl Default for Memory {
+impl Default for MemoryBudget {
     /// Without a limit.
     fn default() -> Self {
-        Memory(Arc::new(Counts {
+        MemoryBudget(Arc::new(Counts {
             used: AtomicU64::new(0),
             max: AtomicU64::new(u64::MAX),
         }))
     }
 }
 
-impl Memory {
+impl MemoryBudget {
     /// Bytes in use, about.
     #[inline]
     pub(crate) fn used(&self) -> u64 {

@@ -4,13 +4,13 @@
 //! aside, and take the place that their id gives them. An item that expires in the middle leaves a gap; gaps are closed when they
 //! are more than half.
 //!
-//! The invariant: `early` and `line` are sorted by id, and the smallest id of both leaves next.
+//! The invariant: `returned` and `line` are sorted by id, and the smallest id of both leaves next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::item::Item;
 use crate::moment::Moment;
-use crate::queue::memory_budget::Memory;
+use crate::queue::memory_budget::MemoryBudget;
 
 /// What an item costs besides its bytes: its entry, and the allocation of its bytes.
 pub(super) const ITEM_OVERHEAD_BYTES: u64 = 96;
@@ -18,25 +18,25 @@ const GAPS_MIN: usize = 1024;
 
 /// What an item takes of memory, about.
 #[inline]
-pub(super) fn held_bytes(item: &Item) -> u64 {
+pub(super) fn bytes_in_memory(item: &Item) -> u64 {
     item.body.len() as u64 + ITEM_OVERHEAD_BYTES + item.history_bytes()
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    early: BTreeMap<u64, Item>,
-    line: VecDeque<Slot>,
+    returned: BTreeMap<u64, Item>,
+    fifo: VecDeque<Slot>,
     gaps: usize,
     /// Expiry and id of each item that has an expiry.
     expiries: BTreeSet<(u64, u64)>,
-    held_bytes: u64,
+    bytes_in_memory: u64,
     /// The count of all queues, which includes these bytes.
-    memory: Memory,
+    memory: MemoryBudget,
 }
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        self.memory.remove(self.held_bytes);
+        self.memory.remove(self.bytes_in_memory);
     }
 }
 
@@ -72,7 +72,7 @@ impl Slot {
 
 impl Ready {
     /// Nothing yet. What will be held counts in `memory` too.
-    pub(super) fn new(memory: Memory) -> Self {
+    pub(super) fn new(memory: MemoryBudget) -> Self {
         let mut ready = Ready::default();
         ready.memory = memory;
         ready
@@ -80,48 +80,48 @@ impl Ready {
 
     /// How many items there are.
     pub(super) fn len(&self) -> usize {
-        self.early.len() + self.line.len() - self.gaps
+        self.returned.len() + self.fifo.len() - self.gaps
     }
 
     /// Bytes of memory, about.
-    pub(super) fn held_bytes(&self) -> u64 {
-        self.held_bytes
+    pub(super) fn bytes_in_memory(&self) -> u64 {
+        self.bytes_in_memory
     }
 
     /// The newest item goes to the back.
     #[inline]
     pub(super) fn push(&mut self, item: Item) {
         self.count(&item);
-        self.line.push_back(Slot::Item(item));
+        self.fifo.push_back(Slot::Item(item));
     }
 
     /// An item that was delayed or away takes its place.
     pub(super) fn insert(&mut self, item: Item) {
         self.count(&item);
-        self.early.insert(item.id, item);
+        self.returned.insert(item.id, item);
     }
 
     /// Whether the items that came at the back have all left.
     #[inline]
-    pub(super) fn line_is_empty(&self) -> bool {
-        self.line.len() == self.gaps
+    pub(super) fn fifo_is_empty(&self) -> bool {
+        self.fifo.len() == self.gaps
     }
 
     /// The next item leaves.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Item> {
-        while let Some(Slot::Gap(_)) = self.line.front() {
-            self.line.pop_front();
+        while let Some(Slot::Gap(_)) = self.fifo.front() {
+            self.fifo.pop_front();
             self.gaps -= 1;
         }
-        let early = match (self.early.first_key_value(), self.line.front()) {
+        let returned = match (self.returned.first_key_value(), self.fifo.front()) {
             (Some((id, _)), Some(slot)) => *id < slot.id(),
-            (early, _) => early.is_some(),
+            (returned, _) => returned.is_some(),
         };
-        let item = if early {
-            self.early.pop_first().map(|(_, item)| item)
+        let item = if returned {
+            self.returned.pop_first().map(|(_, item)| item)
         } else {
-            self.line.pop_front().and_then(Slot::into_item)
+            self.fifo.pop_front().and_then(Slot::into_item)
         }?;
         self.uncount(&item);
         Some(item)
@@ -129,7 +129,7 @@ impl Ready {
 
     /// An item leaves, wherever it stands.
     pub(super) fn remove(&mut self, id: u64) -> Option<Item> {
-        let item = match self.early.remove(&id) {
+        let item = match self.returned.remove(&id) {
             Some(item) => item,
             None => self.leave_gap(id)?,
         };
@@ -139,8 +139,8 @@ impl Ready {
 
     /// The newest item leaves again, as if it had never come.
     pub(super) fn pop_newest(&mut self, id: u64) -> Option<Item> {
-        let newest = matches!(self.line.back(), Some(Slot::Item(item)) if item.id == id);
-        let Some(Slot::Item(item)) = newest.then(|| self.line.pop_back()).flatten() else {
+        let newest = matches!(self.fifo.back(), Some(Slot::Item(item)) if item.id == id);
+        let Some(Slot::Item(item)) = newest.then(|| self.fifo.pop_back()).flatten() else {
             return None;
         };
         self.uncount(&item);
@@ -149,19 +149,19 @@ impl Ready {
 
     /// The items with this id or a later one, in order.
     pub(super) fn range(&self, from: u64) -> impl Iterator<Item = &Item> {
-        let at = self.line.partition_point(|slot| slot.id() < from);
-        let mut line = self.line.range(at..).filter_map(Slot::item).peekable();
-        let mut early = self.early.range(from..).map(|(_, item)| item).peekable();
-        std::iter::from_fn(move || match (early.peek(), line.peek()) {
-            (Some(one), Some(other)) if one.id > other.id => line.next(),
-            (None, _) => line.next(),
-            _ => early.next(),
+        let at = self.fifo.partition_point(|slot| slot.id() < from);
+        let mut fifo = self.fifo.range(at..).filter_map(Slot::item).peekable();
+        let mut returned = self.returned.range(from..).map(|(_, item)| item).peekable();
+        std::iter::from_fn(move || match (returned.peek(), fifo.peek()) {
+            (Some(one), Some(other)) if one.id > other.id => fifo.next(),
+            (None, _) => fifo.next(),
+            _ => returned.next(),
         })
     }
 
     /// The items that have come back, among others that took their places again.
     pub(super) fn returned(&self) -> impl Iterator<Item = &Item> {
-        self.early.values()
+        self.returned.values()
     }
 
     /// When the first item expires, on the wall clock.
@@ -184,14 +184,14 @@ impl Ready {
     }
 
     fn leave_gap(&mut self, id: u64) -> Option<Item> {
-        let at = self.line.binary_search_by_key(&id, Slot::id).ok()?;
-        let slot = self.line.get_mut(at)?;
+        let at = self.fifo.binary_search_by_key(&id, Slot::id).ok()?;
+        let slot = self.fifo.get_mut(at)?;
         let Slot::Item(item) = std::mem::replace(slot, Slot::Gap(id)) else {
             return None;
         };
         self.gaps += 1;
-        if self.gaps > GAPS_MIN && self.gaps * 2 > self.line.len() {
-            self.line.retain(|slot| matches!(slot, Slot::Item(_)));
+        if self.gaps > GAPS_MIN && self.gaps * 2 > self.fifo.len() {
+            self.fifo.retain(|slot| matches!(slot, Slot::Item(_)));
             self.gaps = 0;
         }
         Some(item)
@@ -199,8 +199,8 @@ impl Ready {
 
     #[inline]
     fn count(&mut self, item: &Item) {
-        let bytes = held_bytes(item);
-        self.held_bytes += bytes;
+        let bytes = bytes_in_memory(item);
+        self.bytes_in_memory += bytes;
         self.memory.add(bytes);
         if item.expiry_ms != 0 {
             self.expiries.insert((item.expiry_ms, item.id));
@@ -209,8 +209,8 @@ impl Ready {
 
     #[inline]
     fn uncount(&mut self, item: &Item) {
-        let bytes = held_bytes(item);
-        self.held_bytes -= bytes;
+        let bytes = bytes_in_memory(item);
+        self.bytes_in_memory -= bytes;
         self.memory.remove(bytes);
         if item.expiry_ms != 0 {
             self.expiries.remove(&(item.expiry_ms, item.id));
@@ -249,7 +249,7 @@ mod tests {
         ready.insert(two);
         ready.insert(one);
         assert_eq!(ids(&mut ready), [1, 2, 3, 4, 5]);
-        assert_eq!(ready.held_bytes(), 0);
+        assert_eq!(ready.bytes_in_memory(), 0);
     }
 
     #[test]
@@ -265,9 +265,9 @@ mod tests {
         let expired = std::iter::from_fn(|| ready.pop_expired(now)).count();
         assert_eq!((expired, ready.len()), (3000, 2));
         assert!(
-            ready.line.len() < 2 * GAPS_MIN,
+            ready.fifo.len() < 2 * GAPS_MIN,
             "{} slots for 2 items",
-            ready.line.len()
+            ready.fifo.len()
         );
         assert_eq!(size_of::<Slot>(), 56);
         assert_eq!(ids(&mut ready), [0, 3001]);

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gone(BTreeMap<u64, u64>);
+pub(super) struct RemovedIds(BTreeMap<u64, u64>);
 
-impl Gone {
+impl RemovedIds {
     /// Note that an item has left.
     pub(super) fn insert(&mut self, id: u64) {
         *self.0.entry(id / 64).or_default() |= 1 << (id % 64);
@@ -38,13 +38,20 @@ mod tests {
 
     #[test]
     fn bits_are_kept_until_forgotten() {
-        let mut gone = Gone::default();
-        [0, 63, 64, 1000].into_iter().for_each(|id| gone.insert(id));
-        assert!(gone.contains(0) && gone.contains(63) && gone.contains(64) && gone.contains(1000));
-        assert!(!gone.contains(1) && !gone.contains(65));
-        gone.forget_before(64);
-        assert!(!gone.contains(63) && gone.contains(64));
-        gone.forget_before(u64::MAX);
-        assert!(gone.0.is_empty());
+        let mut removed = RemovedIds::default();
+        [0, 63, 64, 1000]
+            .into_iter()
+            .for_each(|id| removed.insert(id));
+        assert!(
+            removed.contains(0)
+                && removed.contains(63)
+                && removed.contains(64)
+                && removed.contains(1000)
+        );
+        assert!(!removed.contains(1) && !removed.contains(65));
+        removed.forget_before(64);
+        assert!(!removed.contains(63) && removed.contains(64));
+        removed.forget_before(u64::MAX);
+        assert!(removed.0.is_empty());
     }
 }

@@ -6,17 +6,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::counters::QueueCounters;
 use super::delayed::Delayed;
 use super::ready::Ready;
 use super::relocations::{Compaction, Relocations};
-use super::removed::Gone;
-use super::source_positions::Marks;
-use super::{Behind, Deliveries, Log, Queue};
-use crate::broker::counters::QueueCounters;
+use super::removed::RemovedIds;
+use super::source_positions::SourcePositions;
+use super::{Backlog, Deliveries, Log, Queue};
 use crate::config::Settings;
 use crate::error::QueueError;
 use crate::moment::Moment;
-use crate::queue::memory_budget::Memory;
+use crate::queue::memory_budget::MemoryBudget;
 use crate::storage::operation::Operation;
 
 /// What has been learned from the records so far.
@@ -26,12 +26,12 @@ struct Replay {
     bytes: u64,
     /// Items whose own record is from here on have been counted.
     from: u64,
-    gone: Gone,
+    removed: RemovedIds,
     /// Items written again: position and length.
     rewritten: BTreeMap<u64, (u64, u64)>,
     delayed: Delayed,
     deliveries: BTreeMap<u64, Deliveries>,
-    marks: Marks,
+    source_positions: SourcePositions,
 }
 
 impl Replay {
@@ -61,7 +61,7 @@ impl Replay {
                     };
                     replay.apply(position, operation);
                     if let Some((id, length)) = item
-                        && log.is_struck(position)
+                        && log.has_tombstone(position)
                     {
                         replay.remove(id, length as u64);
                     }
@@ -94,10 +94,10 @@ impl Replay {
                 ..
             } => {
                 self.count(body.len());
-                self.marks.set(source, index + 1, position);
+                self.source_positions.set(source, index + 1, position);
             }
             Operation::Moved { body, .. } => self.count(body.len()),
-            Operation::Mark { source, index } => self.marks.set(source, index, position),
+            Operation::Mark { source, index } => self.source_positions.set(source, index, position),
             Operation::Again {
                 due_ms,
                 id,
@@ -108,8 +108,8 @@ impl Replay {
             } => {
                 let length = body.len() as u64;
                 if self.rewritten.insert(id, (position, length)).is_none() {
-                    if id >= self.from && !self.gone.contains(id) {
-                        self.gone.insert(id);
+                    if id >= self.from && !self.removed.contains(id) {
+                        self.removed.insert(id);
                     } else {
                         self.count(body.len());
                     }
@@ -149,8 +149,8 @@ impl Replay {
     fn remove(&mut self, id: u64, length: u64) {
         if !self.rewritten.is_empty() && self.rewritten.remove(&id).is_some() {
             // Its own record has been passed over since it was written again.
-        } else if id >= self.from && !self.gone.contains(id) {
-            self.gone.insert(id);
+        } else if id >= self.from && !self.removed.contains(id) {
+            self.removed.insert(id);
         } else {
             return;
         }
@@ -167,7 +167,7 @@ impl Replay {
         self.items = self.rewritten.len() as u64;
         self.bytes = self.rewritten.values().map(|(_, length)| length).sum();
         self.delayed = Delayed::default();
-        self.gone = Gone::default();
+        self.removed = RemovedIds::default();
         self.from = position;
     }
 }
@@ -181,7 +181,7 @@ impl<L: Log> Queue<L> {
         name: Arc<str>,
         settings: Settings,
         mut log: L,
-        memory: &Memory,
+        memory: &MemoryBudget,
         now: Moment,
     ) -> Result<Self, QueueError> {
         let replay = Replay::of(&name, &mut log)?;
@@ -208,10 +208,10 @@ impl<L: Log> Queue<L> {
             waiters: VecDeque::new(),
             log,
             ready: Ready::new(memory.clone()),
-            behind: Behind {
+            backlog: Backlog {
                 position: replay.from,
                 items: replay.items - held.len() as u64 - replay.delayed.len() as u64,
-                gone: replay.gone,
+                removed: replay.removed,
                 oldest: None,
                 deliveries: replay.deliveries,
             },
@@ -221,26 +221,26 @@ impl<L: Log> Queue<L> {
             open_deadlines: std::collections::BTreeSet::new(),
             relocations,
             compaction: Compaction::default(),
-            marks: replay.marks,
-            leaving: Vec::new(),
-            owed: Vec::new(),
+            source_positions: replay.source_positions,
+            dead_letters: Vec::new(),
+            pending_removals: Vec::new(),
             items: replay.items,
             bytes: replay.bytes,
             unsynced_since_us,
-            used_us: now.steady_us,
+            last_used_us: now.steady_us,
             record: Vec::new(),
         };
         for id in held {
             if let Some((mut item, _)) = queue.read_item(queue.relocations.position(id))? {
-                if let Some(known) = queue.behind.deliveries.remove(&id) {
+                if let Some(known) = queue.backlog.deliveries.remove(&id) {
                     item.came_back(known.count, known.first_ms);
                 }
                 queue.ready.insert(item);
             }
         }
         // As `stats` asks for it, with the log closed.
-        let _known_if_readable = queue.first_behind_added_ms();
-        queue.log.end_reading();
+        let _known_if_readable = queue.first_backlog_added_ms();
+        queue.log.end_restore();
         Ok(queue)
     }
 }

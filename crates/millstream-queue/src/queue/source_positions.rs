@@ -5,30 +5,30 @@
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
-pub(super) struct Marks(BTreeMap<u64, Mark>);
+pub(super) struct SourcePositions(BTreeMap<u64, SourcePosition>);
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct SourcePosition {
     next: u64,
     /// Of the record that says so.
     position: u64,
 }
 
-impl Marks {
-    /// All items of `source` before `next` have come.
+impl SourcePositions {
+    /// All items of `source` before `take_next` have come.
     pub(super) fn set(&mut self, source: u64, next: u64, position: u64) {
-        self.0.insert(source, Mark { next, position });
+        self.0.insert(source, SourcePosition { next, position });
     }
 
     /// The number of the next item of `source`.
     pub(super) fn next(&self, source: u64) -> u64 {
-        self.0.get(&source).map_or(0, |mark| mark.next)
+        self.0.get(&source).map_or(0, |known| known.next)
     }
 
     /// A mark that a record before `position` says: source, next, position of the record.
     pub(super) fn before(&self, position: u64) -> Option<(u64, u64, u64)> {
-        let first = self.0.iter().min_by_key(|(_, mark)| mark.position)?;
-        let (&source, mark) = first;
-        (mark.position < position).then_some((source, mark.next, mark.position))
+        let first = self.0.iter().min_by_key(|(_, known)| known.position)?;
+        let (&source, known) = first;
+        (known.position < position).then_some((source, known.next, known.position))
     }
 }

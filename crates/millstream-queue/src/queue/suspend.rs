@@ -11,14 +11,14 @@ const FORGET_AFTER_US: u64 = 1_000_000;
 
 impl<L: Log> Queue<L> {
     /// When the queue is to give back what it does not need, if it is not used before.
-    pub(crate) fn rest_due(&self) -> Option<u64> {
+    pub(crate) fn suspend_due(&self) -> Option<u64> {
         if !self.log.exists() {
             return self
                 .is_unused()
-                .then(|| self.used_us.saturating_add(FORGET_AFTER_US));
+                .then(|| self.last_used_us.saturating_add(FORGET_AFTER_US));
         }
-        self.may_rest()
-            .then(|| self.used_us.saturating_add(REST_AFTER_US))
+        self.can_suspend()
+            .then(|| self.last_used_us.saturating_add(REST_AFTER_US))
     }
 
     /// Whether nothing is lost when nobody remembers that the queue was asked for. A fan-out queue is remembered: it is to get copies.
@@ -34,23 +34,23 @@ impl<L: Log> Queue<L> {
     }
 
     /// Whether the log is open and could be closed.
-    pub(crate) fn may_rest(&self) -> bool {
+    pub(crate) fn can_suspend(&self) -> bool {
         let waits_for_sync =
             matches!(self.settings.sync, Sync::Every(_)) && self.sync_due().is_some();
-        !self.log.is_resting() && !waits_for_sync
+        !self.log.is_suspended() && !waits_for_sync
     }
 
     /// When it was used last, on the steady clock.
-    pub(crate) fn used_us(&self) -> u64 {
-        self.used_us
+    pub(crate) fn last_used_us(&self) -> u64 {
+        self.last_used_us
     }
 
     /// Give back what is not needed.
-    pub(crate) fn rest(&mut self, now: Moment) {
-        self.give_up_all();
-        if !self.log.rest() {
+    pub(crate) fn suspend(&mut self, now: Moment) {
+        self.prune_all();
+        if !self.log.suspend() {
             // Somebody syncs it, or it has failed: not at once again.
-            self.used_us = now.steady_us;
+            self.last_used_us = now.steady_us;
         }
     }
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tracing::{debug, info, warn};
 
-use super::attempts::{self, PENALTY};
-use super::core::{Core, Place, State};
+use super::attempts::{PENALTY, ThrottleKey};
+use super::core::{ConnectionEntry, Core, State};
 use crate::address::Address;
 use crate::clock;
 use crate::moment::Moment;
-use crate::session::{Demand, Session};
+use crate::session::{ServerCommand, Session};
 
 /// A connection that always has more to do lets others do theirs after so many rounds: each is a read or a wait that
 /// ended, and the writing of its answers.
@@ -30,7 +30,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     core: Rc<Core>,
     stream: T,
     session: Session,
-    (peer, place): (Address, attempts::Place),
+    (peer, throttle_key): (Address, ThrottleKey),
 ) {
     let mut connection = Connection {
         core,
@@ -38,9 +38,9 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         session,
         buffer_bytes: 0,
         peer,
-        place,
+        throttle_key,
         penalty: None,
-        gate: None,
+        throttle: None,
         commit: None,
         begun: None,
         half_since_us: None,
@@ -50,11 +50,11 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     let outcome = poll_fn(|context| connection.poll(context)).await;
     connection.end();
     if connection.session.is_foreign() {
-        turned_away(&connection.peer, "not the memcache text protocol");
+        log_rejected(&connection.peer, "not the memcache text protocol");
     }
     if let Err(error) = outcome {
         match error.kind() {
-            io::ErrorKind::OutOfMemory => turned_away(&connection.peer, &error.to_string()),
+            io::ErrorKind::OutOfMemory => log_rejected(&connection.peer, &error.to_string()),
             _ => debug!("{}: {error}", connection.peer),
         }
     }
@@ -70,11 +70,11 @@ struct Connection<T> {
     buffer_bytes: usize,
     peer: Address,
     /// Where the client is.
-    place: attempts::Place,
+    throttle_key: ThrottleKey,
     /// The output waits for this time to pass, since a password was wrong.
     penalty: Option<Pin<Box<tokio::time::Sleep>>>,
     /// No password is looked at before this time, since a password from the same place was wrong.
-    gate: Option<Pin<Box<tokio::time::Sleep>>>,
+    throttle: Option<Pin<Box<tokio::time::Sleep>>>,
     /// The output waits for this commit.
     commit: Option<u64>,
     /// When the requests came whose output is to be sent, and whether there is a `set` among them.
@@ -103,15 +103,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     }
 
     fn poll_with(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.take_place(state, context);
+        self.register(state, context);
         let options = state.live.session(self.session.options().compat);
         if !Arc::ptr_eq(options, self.session.options()) {
             self.session.set_options(options);
         }
         // First of all, since a peer that takes no answer is one that uses up its time.
         if state
-            .place(self.session.id())
-            .is_none_or(|place| place.doomed)
+            .entry(self.session.id())
+            .is_none_or(|entry| entry.timed_out)
         {
             let error = io::Error::new(io::ErrorKind::TimedOut, "used up its time");
             return Poll::Ready(Err(error));
@@ -132,21 +132,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             if self.session.is_closed() {
                 return Poll::Ready(Ok(()));
             }
-            if self.session.is_unknown() {
-                if !self.must_wait(state, context) {
+            if self.session.is_unauthenticated() {
+                if !self.is_throttled(state, context) {
                     self.session.release();
                 } else if self.core.is_stopping() {
                     return Poll::Ready(Ok(()));
                 }
             }
-            let Some(place) = state.place(self.session.id()) else {
+            let Some(entry) = state.entry(self.session.id()) else {
                 return Poll::Ready(Ok(()));
             };
-            if std::mem::take(&mut place.woken) || self.session.has_work() {
+            if std::mem::take(&mut entry.woken) || self.session.has_work() {
                 let now = self.read_clock();
                 self.begun.get_or_insert((now.steady_us, false));
                 self.session.resume(&mut state.broker, now);
-                self.worked(state, now);
+                self.after_requests(state, now);
                 continue;
             }
             if !self.session.wants_input() {
@@ -173,21 +173,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
 
     /// Whether a password must not be looked at now, since one from the same place was wrong. The session is on hold then.
     #[cold]
-    fn must_wait(&mut self, state: &mut State, context: &mut Context<'_>) -> bool {
+    fn is_throttled(&mut self, state: &mut State, context: &mut Context<'_>) -> bool {
         loop {
-            if let Some(gate) = &mut self.gate {
-                if gate.as_mut().poll(context).is_pending() {
+            if let Some(throttle) = &mut self.throttle {
+                if throttle.as_mut().poll(context).is_pending() {
                     return true;
                 }
-                self.gate = None;
+                self.throttle = None;
             }
             // Others that waited may have tried before.
             let now_us = clock::steady_us();
-            let Some(until_us) = state.attempts.wait_until(self.place, now_us) else {
+            let Some(until_us) = state.attempts.wait_until(self.throttle_key, now_us) else {
                 return false;
             };
             let left = Duration::from_micros(until_us - now_us);
-            self.gate = Some(Box::pin(tokio::time::sleep(left)));
+            self.throttle = Some(Box::pin(tokio::time::sleep(left)));
             // Reading goes on, so that a client that has gone does not keep its place in the line.
             self.session.hold();
         }
@@ -218,7 +218,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         let now = self.read_clock();
         let sets = state.broker.counters().cmd_set;
         state.broker.counters().bytes_read += length as u64;
-        self.core.has_read(state);
+        self.core.note_read(state);
         let answered = self.session.answered();
         self.session
             .receive(&mut state.broker, &state.buffer[..length], now);
@@ -227,13 +227,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             self.half_since_us = None;
         }
         self.begun = Some((now.steady_us, state.broker.counters().cmd_set > sets));
-        self.worked(state, now);
+        self.after_requests(state, now);
     }
 
     /// After requests were answered.
     #[inline]
-    fn worked(&mut self, state: &mut State, now: Moment) {
-        if state.broker.take_owes_commit() {
+    fn after_requests(&mut self, state: &mut State, now: Moment) {
+        if state.broker.take_commit_wanted() {
             self.commit = Some(state.commits_begun);
             self.core.commit_wanted.notify_one();
         }
@@ -243,7 +243,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 self.peer
             );
             state.broker.counters().auth_failures += 1;
-            state.attempts.failed(self.place, now.steady_us);
+            state.attempts.failed(self.throttle_key, now.steady_us);
             self.penalty = Some(Box::pin(tokio::time::sleep(PENALTY)));
         }
         let (denials, why) = self.session.take_denials();
@@ -253,23 +253,23 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 warn!("{}: {why}", self.peer);
             }
         }
-        match self.session.take_demand() {
+        match self.session.take_command() {
             None => {}
-            Some(Demand::Reload) => {
+            Some(ServerCommand::Reload) => {
                 let outcome = self.core.reload(state);
                 self.session.reloaded(&outcome);
             }
-            Some(Demand::Shutdown) => self.core.shut_down(),
+            Some(ServerCommand::Shutdown) => self.core.shut_down(),
         }
         self.half_since_us = match self.session.is_half_sent() {
             true => self.half_since_us.or(Some(now.steady_us)),
             false => None,
         };
-        if self.session.is_waiting() || self.session.is_unknown() {
+        if self.session.is_waiting() || self.session.is_unauthenticated() {
             // A wait is no latency: what counts is the time from its end.
             self.begun = None;
         }
-        self.core.settle(state);
+        self.core.wake_and_set_timer(state);
     }
 
     /// Send the output, as soon as it may be seen.
@@ -328,24 +328,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         } else {
             limit(self.now_us, limits.idle_timeout)
         };
-        if let Some(place) = state.place(self.session.id()) {
-            place.until_us = until_us;
+        if let Some(entry) = state.entry(self.session.id()) {
+            entry.until_us = until_us;
         }
         Poll::Pending
     }
 
     /// At its first turn a connection says how it is woken.
-    fn take_place(&mut self, state: &mut State, context: &mut Context<'_>) {
+    fn register(&mut self, state: &mut State, context: &mut Context<'_>) {
         let index = self.session.id().index();
-        if state.places.len() <= index {
-            state.places.resize_with(index + 1, || None);
+        if state.entries.len() <= index {
+            state.entries.resize_with(index + 1, || None);
         }
-        if state.places[index].is_none() {
+        if state.entries[index].is_none() {
             let waker = context.waker().clone();
-            state.places[index] = Some(Place {
+            state.entries[index] = Some(ConnectionEntry {
                 waker,
                 woken: false,
-                doomed: false,
+                timed_out: false,
                 until_us: u64::MAX,
             });
         }
@@ -354,20 +354,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     fn end(&mut self) {
         let core = Rc::clone(&self.core);
         core.with(|state| {
-            if let Some(place) = state.places.get_mut(self.session.id().index()) {
-                *place = None;
+            if let Some(entry) = state.entries.get_mut(self.session.id().index()) {
+                *entry = None;
             }
             self.session.end(&mut state.broker, clock::now());
             state.connections -= 1;
             let all = &mut state.broker.counters().memory_buffers;
             *all = all.saturating_sub(self.buffer_bytes as u64);
-            core.settle(state);
+            core.wake_and_set_timer(state);
         });
-        core.has_ended();
+        core.connection_ended();
     }
 }
 
 /// Say in the log why a connection was turned away.
-pub(super) fn turned_away(peer: &Address, why: &str) {
+pub(super) fn log_rejected(peer: &Address, why: &str) {
     info!("{peer}: turned away: {why}");
 }

@@ -9,7 +9,7 @@ use tracing::error;
 
 use super::attempts::Attempts;
 use super::descriptors;
-use super::files::Live;
+use super::files::LiveSettings;
 use super::options::ServerOptions;
 use crate::broker::Broker;
 use crate::clock;
@@ -32,7 +32,7 @@ pub(super) struct Core {
     /// The next event of the queues is earlier than it was.
     pub(super) timer_changed: Notify,
     /// Something was read while nobody looked for more.
-    pub(super) stirred: Notify,
+    pub(super) input_arrived: Notify,
     /// The time for which to look for more may have changed.
     pub(super) spin_changed: Notify,
     /// A connection has ended.
@@ -44,7 +44,7 @@ pub(super) struct Core {
 pub(super) struct State {
     pub(super) broker: Broker<JournalStorage>,
     /// What was read from the files of the server last.
-    pub(super) live: Live,
+    pub(super) live: LiveSettings,
     /// The longest item that the journals take, fixed when they were opened.
     pub(super) item_bytes_max: usize,
     /// How many file descriptors this process may have.
@@ -52,7 +52,7 @@ pub(super) struct State {
     /// Into which every connection reads.
     pub(super) buffer: Box<[u8]>,
     /// By connection number.
-    pub(super) places: Vec<Option<Place>>,
+    pub(super) entries: Vec<Option<ConnectionEntry>>,
     pub(super) connections: usize,
     /// Commits begun: what is appended now belongs to the next, whose number this is.
     pub(super) commits_begun: u64,
@@ -67,7 +67,7 @@ pub(super) struct State {
     /// What that was when a commit began and no other was under way.
     pub(super) reads_before: u64,
     /// Nobody waits to be told that something was read: somebody looks for it, or is not to.
-    pub(super) awake: bool,
+    pub(super) spinning: bool,
     /// From where wrong passwords came.
     pub(super) attempts: Attempts,
     /// For when the timer is set.
@@ -75,12 +75,12 @@ pub(super) struct State {
 }
 
 /// What others know about a connection.
-pub(super) struct Place {
+pub(super) struct ConnectionEntry {
     pub(super) waker: Waker,
     /// The queues have ended its wait.
     pub(super) woken: bool,
     /// It must end: it has used up its time.
-    pub(super) doomed: bool,
+    pub(super) timed_out: bool,
     /// Until when what it does now may last.
     pub(super) until_us: u64,
 }
@@ -90,7 +90,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 impl Core {
     pub(super) fn new(
         broker: Broker<JournalStorage>,
-        live: Live,
+        live: LiveSettings,
         options: ServerOptions,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
@@ -101,7 +101,7 @@ impl Core {
                 live,
                 descriptors_max: u64::MAX,
                 buffer: vec![0; BUFFER_BYTES].into(),
-                places: Vec::new(),
+                entries: Vec::new(),
                 connections: 0,
                 commits_begun: 0,
                 commits: 0,
@@ -109,7 +109,7 @@ impl Core {
                 uncommitted: Vec::new(),
                 reads: 0,
                 reads_before: 0,
-                awake: true,
+                spinning: true,
                 attempts: Attempts::default(),
                 timer_us: None,
             }),
@@ -117,7 +117,7 @@ impl Core {
             commands,
             commit_wanted: Notify::new(),
             timer_changed: Notify::new(),
-            stirred: Notify::new(),
+            input_arrived: Notify::new(),
             spin_changed: Notify::new(),
             ended: Notify::new(),
             stopping: Cell::new(false),
@@ -132,7 +132,7 @@ impl Core {
 
     /// After the queues were touched: wake whose wait has ended, and set the timer.
     #[inline]
-    pub(super) fn settle(&self, state: &mut State) {
+    pub(super) fn wake_and_set_timer(&self, state: &mut State) {
         for id in state.broker.take_woken() {
             state.wake(id);
         }
@@ -147,10 +147,10 @@ impl Core {
 
     /// Something was read, and more may come soon.
     #[inline]
-    pub(super) fn has_read(&self, state: &mut State) {
+    pub(super) fn note_read(&self, state: &mut State) {
         state.reads += 1;
-        if !std::mem::replace(&mut state.awake, true) {
-            self.stirred.notify_one();
+        if !std::mem::replace(&mut state.spinning, true) {
+            self.input_arrived.notify_one();
         }
     }
 
@@ -163,7 +163,7 @@ impl Core {
         self.stopping.get()
     }
 
-    pub(super) fn has_ended(&self) {
+    pub(super) fn connection_ended(&self) {
         self.ended.notify_one();
     }
 
@@ -172,12 +172,12 @@ impl Core {
         self.stopping.set(true);
         self.with(|state| {
             state.broker.end_all_waits();
-            self.settle(state);
+            self.wake_and_set_timer(state);
             state
-                .places
+                .entries
                 .iter()
                 .flatten()
-                .for_each(|place| place.waker.wake_by_ref());
+                .for_each(|entry| entry.waker.wake_by_ref());
         });
         let all_ended = async {
             while self.with(|state| state.connections) > 0 {
@@ -187,7 +187,7 @@ impl Core {
         let _ = tokio::time::timeout(limit, all_ended).await;
         self.with(|state| {
             // Whoever is still there loses its connection: what it has open goes back first.
-            for index in 0..state.places.len() {
+            for index in 0..state.entries.len() {
                 state
                     .broker
                     .disconnect(ConnectionId(index as u32), clock::now());
@@ -208,14 +208,14 @@ impl State {
     }
 
     #[inline]
-    pub(super) fn place(&mut self, id: ConnectionId) -> Option<&mut Place> {
-        self.places.get_mut(id.index())?.as_mut()
+    pub(super) fn entry(&mut self, id: ConnectionId) -> Option<&mut ConnectionEntry> {
+        self.entries.get_mut(id.index())?.as_mut()
     }
 
     fn wake(&mut self, id: ConnectionId) {
-        if let Some(place) = self.place(id) {
-            place.woken = true;
-            place.waker.wake_by_ref();
+        if let Some(entry) = self.entry(id) {
+            entry.woken = true;
+            entry.waker.wake_by_ref();
         }
     }
 }

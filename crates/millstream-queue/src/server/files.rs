@@ -18,20 +18,20 @@ use crate::protocol::Limits;
 use crate::session::{Compat, Credentials, Rights, SessionOptions};
 
 /// What all files said, checked.
-pub(super) struct Loaded {
+pub(super) struct LoadedSettings {
     pub(super) config: Config,
-    pub(super) live: Live,
+    pub(super) live: LiveSettings,
 }
 
 /// What holds for connections at present.
-pub(super) struct Live {
+pub(super) struct LiveSettings {
     pub(super) limits: ServerLimits,
     pub(super) tls: Option<TlsAcceptor>,
     memcached: Arc<SessionOptions>,
     kestrel: Arc<SessionOptions>,
 }
 
-impl Live {
+impl LiveSettings {
     /// Say in the log whose rights are not as somebody may think.
     pub(super) fn warn_of_rights(&self) {
         let SessionOptions {
@@ -67,7 +67,7 @@ impl Live {
     }
 }
 
-impl Loaded {
+impl LoadedSettings {
     /// Read all files.
     ///
     /// # Errors
@@ -94,12 +94,12 @@ impl Loaded {
                 message: format!("user.{name}: rights need names and passwords (--auth-file)"),
             });
         }
-        let live = Live::new(limits, tls, (credentials, rights), options.shutdown);
-        Ok(Loaded { config, live })
+        let live = LiveSettings::new(limits, tls, (credentials, rights), options.shutdown);
+        Ok(LoadedSettings { config, live })
     }
 }
 
-impl Live {
+impl LiveSettings {
     /// The same with another limit on items, as long as the open journals take no larger records.
     pub(super) fn with_item_bytes(self, item_bytes: usize, shutdown: bool) -> Self {
         let limits = ServerLimits {
@@ -111,7 +111,7 @@ impl Live {
             rights,
             ..
         } = &*self.memcached;
-        Live::new(
+        LiveSettings::new(
             limits,
             self.tls,
             (credentials.clone(), rights.clone()),
@@ -138,7 +138,7 @@ impl Live {
                 shutdown,
             })
         };
-        Live {
+        LiveSettings {
             memcached: session(Compat::Memcached),
             kestrel: session(Compat::Kestrel),
             limits,

@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use super::attempts::Place;
-use super::connection::{serve, turned_away};
+use super::attempts::ThrottleKey;
+use super::connection::{log_rejected, serve};
 use super::core::Core;
 use super::error::ServerError;
 use crate::address::Address;
@@ -61,12 +61,11 @@ impl Listeners {
         let mut listeners = Vec::new();
         let mut handed = ListenFd::from_env();
         for index in 0..handed.len() {
-            let listener = Listener::handed_over(&mut handed, index).map_err(|source| {
-                ServerError::Listen {
+            let listener =
+                Listener::inherited(&mut handed, index).map_err(|source| ServerError::Listen {
                     address: format!("socket {index} of systemd"),
                     source,
-                }
-            })?;
+                })?;
             let compat = addresses
                 .get(index)
                 .map_or(Compat::default(), |(_, compat)| *compat);
@@ -117,7 +116,7 @@ impl Listener {
     }
 
     /// A socket that systemd has made; `None` for one that is something else.
-    fn handed_over(handed: &mut ListenFd, index: usize) -> io::Result<Option<Self>> {
+    fn inherited(handed: &mut ListenFd, index: usize) -> io::Result<Option<Self>> {
         if let Ok(Some(listener)) = handed.take_unix_listener(index) {
             return Listener::unix(listener, None).map(Some);
         }
@@ -193,8 +192,8 @@ async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
     loop {
         match listener.accept().await {
             Ok((client, peer)) => {
-                let place = client.place();
-                begin(client, (peer, place), &core, compat);
+                let key = client.throttle_key();
+                begin(client, (peer, key), &core, compat);
             }
             // A connection that is gone already, or no file descriptor for it: others will come.
             Err(error) => {
@@ -205,14 +204,14 @@ async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
     }
 }
 
-fn begin(client: Client, peer: (Address, Place), core: &Rc<Core>, compat: Compat) {
+fn begin(client: Client, peer: (Address, ThrottleKey), core: &Rc<Core>, compat: Compat) {
     let room = core.with(|state| {
         let room = state.connections < state.connections_max();
         state.connections += usize::from(room);
         room
     });
     if !room {
-        turned_away(&peer.0, "too many connections");
+        log_rejected(&peer.0, "too many connections");
         // If it does not fit into the socket's buffer, the peer has sent nothing and reads nothing: let it be.
         let _ = client.try_write(b"SERVER_ERROR too many open connections\r\n");
         return;
@@ -252,27 +251,31 @@ async fn serve_tls(
     stream: TcpStream,
     tls: &TlsAcceptor,
     session: impl FnOnce() -> Session,
-    peer: (Address, Place),
+    peer: (Address, ThrottleKey),
 ) {
     let why = match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
         Ok(Ok(stream)) => return serve(core, stream, session(), peer).await,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no handshake in time".to_owned(),
     };
-    turned_away(&peer.0, &why);
+    log_rejected(&peer.0, &why);
     core.with(|state| state.connections -= 1);
-    core.has_ended();
+    core.connection_ended();
 }
 
 impl Client {
     /// Where it is, for the passwords that it tries.
-    fn place(&self) -> Place {
+    fn throttle_key(&self) -> ThrottleKey {
         match self {
             Client::Tcp(stream) => {
                 let address = stream.peer_addr();
-                address.map_or(Place::User(None), |address| Place::of(address.ip()))
+                address.map_or(ThrottleKey::User(None), |address| {
+                    ThrottleKey::of(address.ip())
+                })
             }
-            Client::Unix(stream) => Place::User(stream.peer_cred().ok().map(|user| user.uid())),
+            Client::Unix(stream) => {
+                ThrottleKey::User(stream.peer_cred().ok().map(|user| user.uid()))
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use tracing::{info, warn};
 
 use super::core::{Core, State};
-use super::files::{Loaded, broker_limits};
+use super::files::{LoadedSettings, broker_limits};
 use crate::clock;
 
 impl Core {
@@ -13,7 +13,7 @@ impl Core {
     /// # Errors
     /// The first file that is wrong. Everything stays as it was.
     pub(super) fn reload(&self, state: &mut State) -> Result<Vec<String>, String> {
-        let mut loaded = Loaded::read(&self.options).map_err(|error| {
+        let mut loaded = LoadedSettings::read(&self.options).map_err(|error| {
             warn!("the old configuration holds: {error}");
             format!("the old configuration holds: {error}")
         })?;
@@ -34,10 +34,10 @@ impl Core {
         state.broker.configure(loaded.config, clock::now());
         state.live = loaded.live;
         // Every connection looks at what holds now, also one that waits.
-        for place in state.places.iter().flatten() {
-            place.waker.wake_by_ref();
+        for entry in state.entries.iter().flatten() {
+            entry.waker.wake_by_ref();
         }
-        self.settle(state);
+        self.wake_and_set_timer(state);
         self.spin_changed.notify_one();
         info!("configuration read");
         state.live.warn_of_rights();

@@ -15,24 +15,24 @@ use crate::clock;
 
 /// Stay awake as long as requests come quickly, for ever. `limits.spin` is the time in which the next must come; while it is 0,
 /// nothing is looked for.
-pub(super) async fn stay(core: Rc<Core>) {
+pub(super) async fn run(core: Rc<Core>) {
     let mut quiet_us = 0;
     let mut contention = Contention::new(waited_by_this_thread());
     loop {
         let spin_us = core.with(|state| state.live.limits.spin.as_micros() as u64);
         if spin_us == 0 {
-            core.with(|state| state.awake = true);
+            core.with(|state| state.spinning = true);
             core.spin_changed.notified().await;
             continue;
         }
-        core.with(|state| state.awake = false);
-        core.stirred.notified().await;
+        core.with(|state| state.spinning = false);
+        core.input_arrived.notified().await;
         let now_us = clock::steady_us();
         quiet_us = match is_quick(now_us - quiet_us, spin_us) {
-            true => match spin(&core, now_us, spin_us, |now_us| contention.look(now_us)).await {
+            true => match spin(&core, now_us, spin_us, |now_us| contention.check(now_us)).await {
                 Ok(last_us) => last_us,
-                Err(rest_us) => {
-                    tokio::time::sleep(Duration::from_micros(rest_us)).await;
+                Err(pause_us) => {
+                    tokio::time::sleep(Duration::from_micros(pause_us)).await;
                     clock::steady_us()
                 }
             },
@@ -65,8 +65,8 @@ async fn spin(
         if now_commits != commits {
             return Ok(last_us);
         }
-        if let Some(rest_us) = contended(now_us) {
-            return Err(rest_us);
+        if let Some(pause_us) = contended(now_us) {
+            return Err(pause_us);
         }
         if now_reads != reads {
             (reads, last_us) = (now_reads, now_us);

@@ -32,10 +32,10 @@ pub(super) async fn run(core: Rc<Core>) {
             }
         }
         core.with(|state| {
-            if let Err(error) = state.broker.turn(clock::now()) {
+            if let Err(error) = state.broker.run_due(clock::now()) {
                 error!("{error}");
             }
-            core.settle(state);
+            core.wake_and_set_timer(state);
         });
     }
 }
@@ -46,16 +46,16 @@ pub(super) async fn sweep(core: Rc<Core>) {
         tokio::time::sleep(SWEEP_EVERY).await;
         let now_us = clock::now().steady_us;
         core.with(|state| {
-            for (number, place) in state.places.iter_mut().enumerate() {
-                let Some(place) = place
+            for (number, entry) in state.entries.iter_mut().enumerate() {
+                let Some(entry) = entry
                     .as_mut()
-                    .filter(|place| place.until_us < now_us && !place.doomed)
+                    .filter(|entry| entry.until_us < now_us && !entry.timed_out)
                 else {
                     continue;
                 };
                 debug!("connection {number} has used up its time");
-                place.doomed = true;
-                place.waker.wake_by_ref();
+                entry.timed_out = true;
+                entry.waker.wake_by_ref();
             }
         });
     }

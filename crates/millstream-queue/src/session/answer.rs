@@ -1,8 +1,8 @@
 //! Requests that are answered at once.
 
 use super::expiry::expiry_ms;
-use super::{Compat, Demand, Progress, Session, State};
-use crate::broker::{Broker, Put, Status};
+use super::{Compat, Progress, ServerCommand, Session, State};
+use crate::broker::{Broker, PutOutcome, Status};
 use crate::error::QueueError;
 use crate::item::NewItem;
 use crate::moment::Moment;
@@ -19,10 +19,10 @@ impl Session {
         now: Moment,
     ) -> Progress {
         match request {
-            _ if self.state == State::Unknown && *request != Request::Quit => {
+            _ if self.state == State::Unauthenticated && *request != Request::Quit => {
                 self.authenticate(request)
             }
-            _ if self.grants.is_some() && self.refuses(request) => {}
+            _ if self.grants.is_some() && self.is_denied(request) => {}
             Request::Set(set) => self.set(broker, set, now),
             Request::Get(get) => return self.get(broker, *get, now),
             Request::Monitor {
@@ -33,7 +33,7 @@ impl Session {
                 Ok(name) => return self.monitor(broker, name, *seconds, *items_max, now),
                 Err(fault) => reply::client_error(&mut self.output, &fault),
             },
-            _ => self.answer_seldom(broker, request, now),
+            _ => self.answer_other(broker, request, now),
         }
         Progress::Done
     }
@@ -51,8 +51,8 @@ impl Session {
                     ..NewItem::default()
                 };
                 match broker.put(&key, &item, now) {
-                    Ok(Put::Stored) => self.say(reply::STORED),
-                    Ok(Put::Refused(_)) => self.say(reply::NOT_STORED),
+                    Ok(PutOutcome::Stored) => self.write(reply::STORED),
+                    Ok(PutOutcome::Refused(_)) => self.write(reply::NOT_STORED),
                     Err(error) => reply::server_error(&mut self.output, &error),
                 }
             }
@@ -63,7 +63,7 @@ impl Session {
     }
 
     #[cold]
-    fn answer_seldom<S: Storage>(
+    fn answer_other<S: Storage>(
         &mut self,
         broker: &mut Broker<S>,
         request: &Request<'_>,
@@ -80,7 +80,7 @@ impl Session {
             }
             Request::Flush { queue } => self.with_name(queue, |session, name| {
                 let flushed = broker.flush(name);
-                session.say_or_fail(flushed, reply::END);
+                session.write_or_error(flushed, reply::END);
             }),
             Request::FlushAll { noreply } => {
                 quiet = noreply;
@@ -88,7 +88,7 @@ impl Session {
             }
             Request::FlushExpired { queue } => self.with_name(queue, |session, name| {
                 let count = broker.flush_expired(name, now);
-                session.say_number(count);
+                session.write_number(count);
             }),
             Request::FlushAllExpired => {
                 let count = broker
@@ -96,35 +96,35 @@ impl Session {
                     .iter()
                     .map(|name| broker.flush_expired(name, now))
                     .sum();
-                self.say_number(count);
+                self.write_number(count);
             }
             Request::Stats { queue } => self.stats(broker, queue, now),
             Request::DumpStats { queues: names } => self.dump_stats(broker, names, now),
             Request::Version => {
-                self.say(concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes())
+                self.write(concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes())
             }
             Request::Verbosity { noreply } => {
                 quiet = noreply;
-                self.say(reply::OK);
+                self.write(reply::OK);
             }
             Request::Quit => self.state = State::Closed,
             Request::Status { to } => self.status(broker, to),
             Request::Reload => {
-                self.demand = Some(Demand::Reload);
+                self.command = Some(ServerCommand::Reload);
                 self.state = State::Reloading;
             }
             Request::Shutdown if self.options.shutdown => self.shut_down(),
-            Request::Shutdown => self.say(reply::ERROR),
+            Request::Shutdown => self.write(reply::ERROR),
             Request::Confirm { queue, count } => self.with_name(queue, |session, name| {
                 let confirmed = broker.confirm(session.id, name, count);
-                session.say(if confirmed { reply::END } else { reply::ERROR });
+                session.write(if confirmed { reply::END } else { reply::ERROR });
             }),
             Request::Redrive {
                 from,
                 to,
                 items_max,
             } => self.redrive(broker, (from, to), items_max.unwrap_or(u64::MAX), now),
-            Request::MetaNoop => self.say(reply::META_NOOP),
+            Request::MetaNoop => self.write(reply::META_NOOP),
         }
         if quiet {
             self.output.truncate(length);
@@ -148,12 +148,12 @@ impl Session {
         } else {
             reply::OK
         };
-        self.say_or_fail(flushed, done);
+        self.write_or_error(flushed, done);
     }
 
     fn delete<S: Storage>(&mut self, broker: &mut Broker<S>, queue: &[u8], kestrel: bool) {
         self.with_name(queue, |session, name| match broker.delete(name) {
-            Ok(there) => session.say(if there || kestrel {
+            Ok(there) => session.write(if there || kestrel {
                 reply::DELETED
             } else {
                 reply::NOT_FOUND
@@ -175,10 +175,10 @@ impl Session {
         self.with_name(from, |session, from| {
             session.with_name(to, |session, to| {
                 if broker.items(from).is_none() && broker.check_not_closed(from).is_ok() {
-                    return session.say(reply::NOT_FOUND);
+                    return session.write(reply::NOT_FOUND);
                 }
                 match broker.redrive(from, to, items_max, now) {
-                    Ok(moved) => session.say_number(moved),
+                    Ok(moved) => session.write_number(moved),
                     Err(error) => reply::server_error(&mut session.output, &error),
                 }
             });
@@ -202,7 +202,7 @@ impl Session {
                 }
             }
         }
-        self.say(reply::END);
+        self.write(reply::END);
     }
 
     fn dump_stats<S: Storage>(&mut self, broker: &mut Broker<S>, names: Tokens<'_>, now: Moment) {
@@ -210,7 +210,7 @@ impl Session {
         let grants = self.grants.clone();
         let is_visible = |name: &str| grants.as_ref().is_none_or(|may| may.may_see(name));
         broker.dump_stats(&names, is_visible, &mut self.output, now);
-        self.say(reply::END);
+        self.write(reply::END);
     }
 
     fn status<S: Storage>(&mut self, broker: &mut Broker<S>, to: Option<&[u8]>) {
@@ -220,7 +220,7 @@ impl Session {
                 Status::ReadOnly => b"READONLY\r\n",
                 Status::Quiescent => b"QUIESCENT\r\n",
             };
-            return self.say(line);
+            return self.write(line);
         };
         let to = match to.to_ascii_lowercase().as_slice() {
             b"up" => Status::Up,
@@ -234,23 +234,23 @@ impl Session {
             }
         };
         broker.set_status(to);
-        self.say(reply::END);
+        self.write(reply::END);
     }
 
     fn shut_down(&mut self) {
-        self.demand = Some(Demand::Shutdown);
-        self.say(reply::OK);
+        self.command = Some(ServerCommand::Shutdown);
+        self.write(reply::OK);
         self.state = State::Closed;
     }
 
-    fn say_number(&mut self, number: u64) {
+    fn write_number(&mut self, number: u64) {
         reply::number(&mut self.output, number);
-        self.say(b"\r\n");
+        self.write(b"\r\n");
     }
 
-    fn say_or_fail<T>(&mut self, outcome: Result<T, QueueError>, reply: &[u8]) {
+    fn write_or_error<T>(&mut self, outcome: Result<T, QueueError>, reply: &[u8]) {
         match outcome {
-            Ok(_) => self.say(reply),
+            Ok(_) => self.write(reply),
             Err(error) => reply::server_error(&mut self.output, &error),
         }
     }

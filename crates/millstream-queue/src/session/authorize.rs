@@ -10,7 +10,7 @@ type Denial = Result<(), String>;
 impl Session {
     /// Whether the request was refused, and answered.
     #[cold]
-    pub(super) fn refuses(&mut self, request: &Request<'_>) -> bool {
+    pub(super) fn is_denied(&mut self, request: &Request<'_>) -> bool {
         // A request that waits was allowed when it came. When rights change, its connection is closed.
         let Some(grants) = self.grants.clone().filter(|_| !self.is_waiting()) else {
             return false;

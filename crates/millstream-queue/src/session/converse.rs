@@ -1,6 +1,6 @@
 //! One client's whole conversation as a function, for fuzzers and tests.
 
-use super::{Demand, Session, SessionOptions};
+use super::{ServerCommand, Session, SessionOptions};
 use crate::broker::Broker;
 use crate::config::Config;
 use crate::error::QueueError;
@@ -35,7 +35,7 @@ pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8
     for piece in pieces {
         session.receive(&mut broker, piece, now);
         loop {
-            if session.take_demand() == Some(Demand::Reload) {
+            if session.take_command() == Some(ServerCommand::Reload) {
                 session.reloaded(&Ok(Vec::new()));
             }
             broker.commit()?;
@@ -49,7 +49,7 @@ pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8
                 break;
             };
             now.steady_us = due_us;
-            broker.turn(now)?;
+            broker.run_due(now)?;
             session.resume(&mut broker, now);
         }
     }

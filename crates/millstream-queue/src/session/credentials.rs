@@ -39,11 +39,11 @@ impl Credentials {
     pub(super) fn find(&self, said: &[u8]) -> Option<&Credential> {
         self.0
             .iter()
-            .find(|known| same(known.secret.as_bytes(), said))
+            .find(|known| constant_time_eq(known.secret.as_bytes(), said))
     }
 
     /// The entry with the same name and password.
-    pub(super) fn again(&self, known: &Credential) -> Option<&Credential> {
+    pub(super) fn find_same(&self, known: &Credential) -> Option<&Credential> {
         self.find(known.secret.as_bytes())
     }
 }
@@ -71,7 +71,7 @@ impl FromStr for Credentials {
 }
 
 /// Whether two secrets are the same, in a time that does not tell how far they are.
-fn same(one: &[u8], other: &[u8]) -> bool {
+fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one
             .iter()

@@ -4,7 +4,7 @@
 //! that it has answered.
 
 use super::{Compat, Progress, Session, State};
-use crate::broker::{Broker, Got};
+use crate::broker::{Broker, GetOutcome};
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::moment::Moment;
@@ -22,8 +22,8 @@ impl Session {
         get: Get<'_>,
         now: Moment,
     ) -> Progress {
-        let (mut served, mut in_line, begun) = match self.state {
-            State::Waiting { served, in_line } => (served, in_line, true),
+        let (mut served, mut queued, begun) = match self.state {
+            State::Waiting { served, queued } => (served, queued, true),
             _ => (0, false, false),
         };
         self.state = State::Ready;
@@ -41,15 +41,15 @@ impl Session {
                 break;
             };
             key.wait_ms = key.wait_ms.min(WAIT_MS_MAX);
-            if !in_line && self.output.len() >= self.options.output_bytes {
+            if !queued && self.output.len() >= self.options.output_bytes {
                 return self.blocked(State::Waiting {
                     served,
-                    in_line: false,
+                    queued: false,
                 });
             }
-            let got = if std::mem::take(&mut in_line) {
+            let got = if std::mem::take(&mut queued) {
                 match broker.resume(self.id, &key, now) {
-                    Ok(None) => Ok(Got::Waiting),
+                    Ok(None) => Ok(GetOutcome::Waiting),
                     Ok(Some(got)) => Ok(got),
                     Err(error) => Err(error),
                 }
@@ -57,27 +57,27 @@ impl Session {
                 broker.get(self.id, &key, now)
             };
             match got {
-                Ok(Got::Item(item)) if key.details => {
-                    let key = self.key_said(word, key.name);
+                Ok(GetOutcome::Item(item)) if key.details => {
+                    let key = self.reply_key(word, key.name);
                     reply::value_with_details(&mut self.output, key, &item);
                 }
-                Ok(Got::Item(item)) => self.say_value(word, key.name, &item, get.with_id),
-                Ok(Got::Nothing) => {}
-                Ok(Got::Waiting) => {
+                Ok(GetOutcome::Item(item)) => self.write_value(word, key.name, &item, get.with_id),
+                Ok(GetOutcome::Nothing) => {}
+                Ok(GetOutcome::Waiting) => {
                     return self.blocked(State::Waiting {
                         served,
-                        in_line: true,
+                        queued: true,
                     });
                 }
-                Ok(Got::NotNow) => {
-                    self.say(reply::ERROR);
+                Ok(GetOutcome::Refused) => {
+                    self.write(reply::ERROR);
                     return Progress::Done;
                 }
-                Err(error) => return self.fail(&error),
+                Err(error) => return self.write_error(&error),
             }
             served += 1;
         }
-        self.say(reply::END);
+        self.write(reply::END);
         Progress::Done
     }
 
@@ -118,7 +118,7 @@ impl Session {
             let got = if std::mem::take(&mut waiting) {
                 broker
                     .resume(self.id, &key, now)
-                    .map(|got| got.unwrap_or(Got::Waiting))
+                    .map(|got| got.unwrap_or(GetOutcome::Waiting))
             } else if self.output.len() >= self.options.output_bytes {
                 return self.blocked(State::Monitoring {
                     until_us,
@@ -129,29 +129,29 @@ impl Session {
                 broker.monitor(self.id, &key, usize::MAX, now)
             };
             match got {
-                Ok(Got::Item(item)) => {
-                    self.say_value(name.as_bytes(), name, &item, false);
-                    self.say(reply::END);
+                Ok(GetOutcome::Item(item)) => {
+                    self.write_value(name.as_bytes(), name, &item, false);
+                    self.write(reply::END);
                     left -= 1;
                 }
-                Ok(Got::Waiting) => {
+                Ok(GetOutcome::Waiting) => {
                     return self.blocked(State::Monitoring {
                         until_us,
                         left,
                         waiting: true,
                     });
                 }
-                Ok(Got::Nothing | Got::NotNow) => break,
-                Err(error) => return self.fail(&error),
+                Ok(GetOutcome::Nothing | GetOutcome::Refused) => break,
+                Err(error) => return self.write_error(&error),
             }
         }
-        self.say(reply::END);
+        self.write(reply::END);
         Progress::Done
     }
 
     #[inline]
-    fn say_value(&mut self, word: &[u8], name: &str, item: &Item, with_id: bool) {
-        let key = self.key_said(word, name);
+    fn write_value(&mut self, word: &[u8], name: &str, item: &Item, with_id: bool) {
+        let key = self.reply_key(word, name);
         reply::value(
             &mut self.output,
             key,
@@ -163,7 +163,7 @@ impl Session {
 
     /// How an answer repeats the key.
     #[inline]
-    fn key_said<'a>(&self, word: &'a [u8], name: &'a str) -> &'a [u8] {
+    fn reply_key<'a>(&self, word: &'a [u8], name: &'a str) -> &'a [u8] {
         match self.options.compat {
             Compat::Memcached => word,
             Compat::Kestrel => name.as_bytes(),
@@ -176,7 +176,7 @@ impl Session {
     }
 
     #[cold]
-    fn fail(&mut self, error: &QueueError) -> Progress {
+    fn write_error(&mut self, error: &QueueError) -> Progress {
         reply::server_error(&mut self.output, error);
         Progress::Done
     }

@@ -17,7 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::Storage;
-use super::journal_log::{JournalLog, Live};
+use super::journal_log::{JournalLog, LiveJournal};
 use crate::error::Cause;
 use crate::name;
 
@@ -88,7 +88,7 @@ impl JournalStorage {
     }
 
     /// The journal of a queue, open, made if `create` says so.
-    fn live(&self, name: &str, create: bool) -> Result<Live<Mapped>, Cause> {
+    fn live(&self, name: &str, create: bool) -> Result<LiveJournal<Mapped>, Cause> {
         let folder = self.folder.join(name);
         let is_new = create && !folder.exists();
         let options = Options {
@@ -104,7 +104,7 @@ impl JournalStorage {
             update_in_place(&folder);
         }
         let opened = Journal::open(&folder, options).map_err(Cause::from);
-        let live = match opened.and_then(Live::over) {
+        let live = match opened.and_then(LiveJournal::over) {
             // Half of a journal is no queue, and takes space on a disk that may be full.
             Err(cause) if is_new && folder.exists() => {
                 return Err(match self.clone().remove(name) {

@@ -26,7 +26,7 @@ const FRAME_BYTES: u64 = 16;
 /// The cursor up to which a queue's records are no longer needed.
 const CURSOR: &str = "consumed";
 /// The set of records that were struck out.
-const STRUCK: &str = "struck";
+const TOMBSTONES: &str = "struck";
 /// A log of this size has a spare. A smaller one holds too little for it to matter.
 const SPARE_FROM_BYTES: u64 = 24 << 10;
 /// What the record of a removal takes, its frame included.
@@ -36,10 +36,10 @@ const KEPT_BYTES: u64 = 64 << 10;
 
 /// The journal of one queue.
 pub struct JournalLog<D: Disk = Mapped> {
-    live: Option<Live<D>>,
+    live: Option<LiveJournal<D>>,
     /// The journal of a log that was opened and is being read for the first time.
-    reading: Option<Reading<D>>,
-    home: Option<Home<D>>,
+    read_only: Option<ReadOnlyJournal<D>>,
+    reopener: Option<Reopener<D>>,
     exists: bool,
     first: u64,
     next: u64,
@@ -47,7 +47,7 @@ pub struct JournalLog<D: Disk = Mapped> {
     /// As it was when the journal was closed.
     durable: u64,
     /// Whether records can be struck out, so that every removal has its room.
-    is_secure: bool,
+    can_tombstone: bool,
     /// What the disk holds, where that is known.
     disk: Option<DiskBytes>,
 }
@@ -61,19 +61,19 @@ struct DiskBytes {
 }
 
 /// A journal that is only read: no thread, no lock, nothing made on the disk.
-struct Reading<D: Disk> {
+struct ReadOnlyJournal<D: Disk> {
     reader: Reader<D>,
-    struck: BTreeSet<u64>,
+    tombstones: BTreeSet<u64>,
 }
 
 /// A journal that is open.
-pub(super) struct Live<D: Disk> {
+pub(super) struct LiveJournal<D: Disk> {
     journal: Journal<D>,
     writer: Writer<D>,
     reader: Reader<D>,
     cursor: Cursor<D>,
     /// Not there in a journal of an earlier version on a disk that is full.
-    struck: Option<RecordSet<D>>,
+    tombstones: Option<RecordSet<D>>,
     /// A spare is wanted when the log has this size; the greatest number while there is one.
     spare_from: u64,
     is_full: bool,
@@ -81,28 +81,28 @@ pub(super) struct Live<D: Disk> {
     /// Shared with those that sync it.
     in_use: Arc<()>,
     /// Counts the logs that are open, this one too.
-    _count: Option<Count>,
+    _count: Option<OpenCount>,
 }
 
 /// Opens a journal, and makes it if need be.
-pub(super) type Opener<D> = Box<dyn Fn(bool) -> Result<Live<D>, Cause> + Send>;
+pub(super) type Opener<D> = Box<dyn Fn(bool) -> Result<LiveJournal<D>, Cause> + Send>;
 
-struct Home<D: Disk> {
+struct Reopener<D: Disk> {
     folder: PathBuf,
     open: Opener<D>,
     open_logs: Arc<AtomicUsize>,
 }
 
-struct Count(Arc<AtomicUsize>);
+struct OpenCount(Arc<AtomicUsize>);
 
-impl Count {
+impl OpenCount {
     fn one(counter: &Arc<AtomicUsize>) -> Self {
         counter.fetch_add(1, Ordering::Relaxed);
-        Count(Arc::clone(counter))
+        OpenCount(Arc::clone(counter))
     }
 }
 
-impl Drop for Count {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -127,7 +127,7 @@ impl<D: Disk> std::fmt::Debug for JournalLog<D> {
     }
 }
 
-impl<D: Disk> Live<D> {
+impl<D: Disk> LiveJournal<D> {
     pub(super) fn over(journal: Journal<D>) -> Result<Self, Cause> {
         let writer = journal.writer()?;
         let is_growing = match writer.reserved() {
@@ -135,16 +135,16 @@ impl<D: Disk> Live<D> {
             Err(Fault::NotExclusive { .. }) => None,
             Err(fault) => return Err(fault.into()),
         };
-        let struck = match journal.record_set(STRUCK) {
-            Ok(struck) => Some(struck),
+        let tombstones = match journal.record_set(TOMBSTONES) {
+            Ok(tombstones) => Some(tombstones),
             Err(Fault::DiskFull { .. }) if journal.next()? > 0 => None,
             Err(fault) => return Err(fault.into()),
         };
-        Ok(Live {
+        Ok(LiveJournal {
             writer,
             reader: journal.reader()?,
             cursor: journal.cursor(CURSOR, Share::Exclusive)?,
-            struck,
+            tombstones,
             spare_from: match is_growing {
                 Some(false) => SPARE_FROM_BYTES,
                 _ => u64::MAX,
@@ -159,26 +159,26 @@ impl<D: Disk> Live<D> {
 
     /// Whether a record can be appended at `next` that may be struck out later.
     #[inline]
-    fn is_ready(&self, next: u64, bytes: u64) -> bool {
+    fn is_prepared(&self, next: u64, bytes: u64) -> bool {
         bytes < self.spare_from
             && self
-                .struck
+                .tombstones
                 .as_ref()
-                .is_some_and(|struck| struck.has_room(next))
+                .is_some_and(|tombstones| tombstones.has_room(next))
     }
 
     /// The set of records that were struck out, made if need be.
-    fn struck(&mut self) -> Result<&mut RecordSet<D>, Fault> {
-        let struck = match self.struck.take() {
-            Some(struck) => struck,
-            None => self.journal.record_set(STRUCK)?,
+    fn tombstones(&mut self) -> Result<&mut RecordSet<D>, Fault> {
+        let tombstones = match self.tombstones.take() {
+            Some(tombstones) => tombstones,
+            None => self.journal.record_set(TOMBSTONES)?,
         };
-        Ok(self.struck.insert(struck))
+        Ok(self.tombstones.insert(tombstones))
     }
 
     #[cold]
-    fn make_ready(&mut self, next: u64, bytes: u64) -> Result<(), Fault> {
-        self.struck()?.make_room(next)?;
+    fn prepare(&mut self, next: u64, bytes: u64) -> Result<(), Fault> {
+        self.tombstones()?.make_room(next)?;
         if bytes >= self.spare_from {
             self.writer.reserve()?;
             self.spare_from = u64::MAX;
@@ -187,14 +187,14 @@ impl<D: Disk> Live<D> {
     }
 
     fn append(&mut self, next: u64, bytes: u64, record: &[u8]) -> Result<u64, Fault> {
-        if !self.is_ready(next, bytes) {
-            self.make_ready(next, bytes)?;
+        if !self.is_prepared(next, bytes) {
+            self.prepare(next, bytes)?;
         }
         self.writer.write(record)
     }
 
     /// The spare may have been used.
-    fn look_for_spare(&mut self) -> Result<(), Fault> {
+    fn check_spare(&mut self) -> Result<(), Fault> {
         match self.writer.reserved() {
             Ok(false) => self.spare_from = SPARE_FROM_BYTES,
             Ok(true) | Err(Fault::NotExclusive { .. }) => {}
@@ -212,41 +212,41 @@ impl JournalLog {
         exists: bool,
         open_logs: Arc<AtomicUsize>,
     ) -> Result<Self, Cause> {
-        let home = Home {
+        let reopener = Reopener {
             folder,
             open,
             open_logs,
         };
         let mut log = JournalLog {
             live: None,
-            reading: None,
-            home: Some(home),
+            read_only: None,
+            reopener: Some(reopener),
             exists,
             first: 0,
             next: 0,
             bytes: 0,
             durable: 0,
             // Known once the journal is open to write.
-            is_secure: !exists,
+            can_tombstone: !exists,
             disk: None,
         };
         if exists {
-            log.look()?;
+            log.open_read_only()?;
         }
         Ok(log)
     }
 
     /// Open the journal to read it, and know what a writer would find.
-    fn look(&mut self) -> Result<(), Cause> {
-        let home = self.home.as_ref().ok_or("the log is closed")?;
-        let journal = Journal::open(&home.folder, Options::read_only())?;
+    fn open_read_only(&mut self) -> Result<(), Cause> {
+        let reopener = self.reopener.as_ref().ok_or("the log is closed")?;
+        let journal = Journal::open(&reopener.folder, Options::read_only())?;
         // What is damaged is found now, and not by the first request.
         journal.identity()?;
         let info = journal.info()?;
         (self.first, self.next, self.bytes) = (info.first, info.next, info.bytes);
         self.durable = info.durable;
-        self.reading = Some(Reading {
-            struck: journal.records_in_set(STRUCK)?.into_iter().collect(),
+        self.read_only = Some(ReadOnlyJournal {
+            tombstones: journal.records_in_set(TOMBSTONES)?.into_iter().collect(),
             reader: journal.reader()?,
         });
         Ok(())
@@ -261,51 +261,51 @@ impl<D: Disk> JournalLog<D> {
     pub fn over(journal: Journal<D>) -> Result<Self, Cause> {
         let mut log = JournalLog {
             live: None,
-            reading: None,
-            home: None,
+            read_only: None,
+            reopener: None,
             exists: true,
             first: 0,
             next: 0,
             bytes: 0,
             durable: 0,
-            is_secure: true,
+            can_tombstone: true,
             disk: None,
         };
-        log.know(Live::over(journal)?)?;
+        log.adopt(LiveJournal::over(journal)?)?;
         Ok(log)
     }
 
-    fn know(&mut self, live: Live<D>) -> Result<(), Cause> {
+    fn adopt(&mut self, live: LiveJournal<D>) -> Result<(), Cause> {
         let info = live.journal.info()?;
         (self.first, self.next, self.bytes) = (info.first, info.next, info.bytes);
-        self.is_secure = live.struck.is_some();
+        self.can_tombstone = live.tombstones.is_some();
         self.live = Some(live);
         self.exists = true;
         Ok(())
     }
 
-    fn open(&self) -> Result<Live<D>, Cause> {
-        let home = self.home.as_ref().ok_or("the log is closed")?;
-        let mut live = (home.open)(!self.exists)?;
-        live._count = Some(Count::one(&home.open_logs));
+    fn open(&self) -> Result<LiveJournal<D>, Cause> {
+        let reopener = self.reopener.as_ref().ok_or("the log is closed")?;
+        let mut live = (reopener.open)(!self.exists)?;
+        live._count = Some(OpenCount::one(&reopener.open_logs));
         Ok(live)
     }
 
     /// The journal, opened again if the log rests, or made.
     #[inline]
-    fn live(&mut self) -> Result<&mut Live<D>, Cause> {
+    fn live(&mut self) -> Result<&mut LiveJournal<D>, Cause> {
         if self.live.is_none() {
-            self.wake()?;
+            self.reopen()?;
         }
         Ok(self.live.as_mut().ok_or("the log is closed")?)
     }
 
     #[cold]
-    fn wake(&mut self) -> Result<(), Cause> {
-        (self.reading, self.disk) = (None, None);
+    fn reopen(&mut self) -> Result<(), Cause> {
+        (self.read_only, self.disk) = (None, None);
         let live = self.open()?;
         if !self.exists {
-            return self.know(live);
+            return self.adopt(live);
         }
         let (first, next) = (live.journal.first()?, live.journal.next()?);
         if (first, next) != (self.first, self.next) {
@@ -317,7 +317,7 @@ impl<D: Disk> JournalLog<D> {
             );
             return Err(what.into());
         }
-        self.is_secure = live.struck.is_some();
+        self.can_tombstone = live.tombstones.is_some();
         self.live = Some(live);
         Ok(())
     }
@@ -325,10 +325,10 @@ impl<D: Disk> JournalLog<D> {
     /// A log of an earlier version: the set that strikes records out is made when there is room. Until then removals need room in the
     /// segment that is appended to.
     #[cold]
-    fn look_for_room(&mut self, items: usize) -> Result<(), Cause> {
+    fn reserve_room(&mut self, items: usize) -> Result<(), Cause> {
         let live = self.live()?;
-        match live.struck() {
-            Ok(_) => self.is_secure = true,
+        match live.tombstones() {
+            Ok(_) => self.can_tombstone = true,
             Err(full @ Fault::DiskFull { .. }) => {
                 let room = live.writer.claim(items.saturating_mul(REMOVAL_BYTES));
                 drop(room.map_err(|_| full)?);
@@ -351,7 +351,7 @@ impl<D: Disk> Log for JournalLog<D> {
     #[inline]
     fn append(&mut self, record: &[u8]) -> Result<u64, Cause> {
         if self.live.is_none() {
-            self.wake()?;
+            self.reopen()?;
         }
         let (next, bytes) = (self.next, self.bytes);
         let live = self.live()?;
@@ -374,7 +374,7 @@ impl<D: Disk> Log for JournalLog<D> {
             Err(Fault::DiskFull { .. }) => {
                 (live.is_full, live.was_full) = (true, true);
                 let written = live.writer.write_reserved(record);
-                live.look_for_spare()?;
+                live.check_spare()?;
                 written?
             }
             written => written?,
@@ -384,12 +384,15 @@ impl<D: Disk> Log for JournalLog<D> {
 
     #[inline]
     fn read(&mut self, position: u64) -> Result<&[u8], Cause> {
-        if self.live.is_none() && self.reading.is_none() {
-            self.wake()?;
+        if self.live.is_none() && self.read_only.is_none() {
+            self.reopen()?;
         }
         let live = self.live.as_mut().map(|live| &mut live.reader);
-        let reading = self.reading.as_mut().map(|reading| &mut reading.reader);
-        let reader = live.or(reading).ok_or("the log is closed")?;
+        let read_only = self
+            .read_only
+            .as_mut()
+            .map(|read_only| &mut read_only.reader);
+        let reader = live.or(read_only).ok_or("the log is closed")?;
         if reader.position() != position {
             reader.seek(position)?;
         }
@@ -425,7 +428,7 @@ impl<D: Disk> Log for JournalLog<D> {
     }
 
     fn syncing(&self) -> JournalSyncing<D> {
-        let shared = |live: &Live<D>| (live.journal.clone(), Arc::clone(&live.in_use));
+        let shared = |live: &LiveJournal<D>| (live.journal.clone(), Arc::clone(&live.in_use));
         JournalSyncing(self.live.as_ref().map(shared))
     }
 
@@ -441,8 +444,8 @@ impl<D: Disk> Log for JournalLog<D> {
         })?;
         if pruned.segments > 0 {
             live.is_full = false;
-            if let Some(struck) = &mut live.struck {
-                struck.forget_before(pruned.first)?;
+            if let Some(tombstones) = &mut live.tombstones {
+                tombstones.forget_before(pruned.first)?;
             }
             self.first = pruned.first;
             self.bytes = self.bytes.saturating_sub(pruned.frame_bytes);
@@ -455,10 +458,10 @@ impl<D: Disk> Log for JournalLog<D> {
     }
 
     #[inline]
-    fn secure_removals(&mut self, items: usize) -> Result<(), Cause> {
-        match self.is_secure {
+    fn reserve_removals(&mut self, items: usize) -> Result<(), Cause> {
+        match self.can_tombstone {
             true => Ok(()),
-            false => self.look_for_room(items),
+            false => self.reserve_room(items),
         }
     }
 
@@ -471,23 +474,23 @@ impl<D: Disk> Log for JournalLog<D> {
         self.live.as_ref().is_some_and(|live| live.was_full)
     }
 
-    fn strike(&mut self, position: u64) -> Result<(), Cause> {
+    fn tombstone(&mut self, position: u64) -> Result<(), Cause> {
         let live = self.live()?;
-        match &mut live.struck {
-            Some(struck) if live.is_full => Ok(struck.insert(position)?),
+        match &mut live.tombstones {
+            Some(tombstones) if live.is_full => Ok(tombstones.insert(position)?),
             _ => Err("only a full disk makes it necessary to strike records out".into()),
         }
     }
 
-    fn is_struck(&self, position: u64) -> bool {
-        if let Some(reading) = &self.reading {
-            return reading.struck.contains(&position);
+    fn has_tombstone(&self, position: u64) -> bool {
+        if let Some(read_only) = &self.read_only {
+            return read_only.tombstones.contains(&position);
         }
-        let struck = self.live.as_ref().and_then(|live| live.struck.as_ref());
-        struck.is_some_and(|struck| struck.contains(position))
+        let tombstones = self.live.as_ref().and_then(|live| live.tombstones.as_ref());
+        tombstones.is_some_and(|tombstones| tombstones.contains(position))
     }
 
-    fn begin_anew(&mut self) -> Result<bool, Cause> {
+    fn roll_segment(&mut self) -> Result<bool, Cause> {
         let live = self.live()?;
         match live.writer.reserved() {
             Ok(_) if live.writer.segment_bytes()? > KEPT_BYTES => {}
@@ -495,12 +498,12 @@ impl<D: Disk> Log for JournalLog<D> {
         }
         live.writer.begin_segment()?;
         live.was_full = false;
-        live.look_for_spare()?;
+        live.check_spare()?;
         Ok(true)
     }
 
-    fn rest(&mut self) -> bool {
-        let Some(live) = self.live.as_ref().filter(|_| self.home.is_some()) else {
+    fn suspend(&mut self) -> bool {
+        let Some(live) = self.live.as_ref().filter(|_| self.reopener.is_some()) else {
             return false;
         };
         // A journal that a sync has failed must not be opened as if nothing had been.
@@ -512,25 +515,25 @@ impl<D: Disk> Log for JournalLog<D> {
         true
     }
 
-    fn is_resting(&self) -> bool {
-        self.live.is_none() || self.home.is_none()
+    fn is_suspended(&self) -> bool {
+        self.live.is_none() || self.reopener.is_none()
     }
 
     fn exists(&self) -> bool {
         self.exists
     }
 
-    fn make(&mut self) -> Result<(), Cause> {
+    fn create(&mut self) -> Result<(), Cause> {
         self.live().map(drop)
     }
 
-    fn end_reading(&mut self) {
-        self.reading = None;
+    fn end_restore(&mut self) {
+        self.read_only = None;
     }
 
     fn disk_bytes(&mut self) -> u64 {
-        let folder = match &self.home {
-            Some(home) if self.exists => &home.folder,
+        let folder = match &self.reopener {
+            Some(reopener) if self.exists => &reopener.folder,
             Some(_) => return 0,
             None => return self.bytes,
         };

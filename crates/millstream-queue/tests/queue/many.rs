@@ -45,15 +45,14 @@ fn number(queues: &mut Broker<JournalStorage>, name: &str, key: &str) -> u64 {
     numbers.iter().find(|(found, _)| *found == key).unwrap().1
 }
 
-/// What the disk holds for a directory and all in it, in bytes.
+/// What the disk holds for a directory and all in it, in bytes. A file that is removed meanwhile counts for nothing.
 fn held(path: &Path) -> u64 {
-    let found = fs::metadata(path).unwrap();
-    let below = match found.is_dir() {
-        true => fs::read_dir(path)
-            .unwrap()
-            .map(|entry| held(&entry.unwrap().path()))
-            .sum(),
-        false => 0,
+    let Ok(found) = fs::metadata(path) else {
+        return 0;
+    };
+    let below = match fs::read_dir(path) {
+        Ok(entries) if found.is_dir() => entries.flatten().map(|entry| held(&entry.path())).sum(),
+        _ => 0,
     };
     found.blocks() * 512 + below
 }

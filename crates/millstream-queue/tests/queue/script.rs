@@ -132,7 +132,7 @@ impl World {
         let before_ms = self.now.steady_us / 1_000;
         self.now.wall_ms += steady_us / 1_000 - before_ms;
         self.now.steady_us = steady_us;
-        self.queues.turn(self.now).unwrap();
+        self.queues.run_due(self.now).unwrap();
         self.deliver();
     }
 

@@ -72,7 +72,7 @@ impl Server {
 
     /// Time has passed.
     pub fn turn(&mut self, now: Moment) -> Result<(), QueueError> {
-        self.queues.turn(now)?;
+        self.queues.run_due(now)?;
         self.deliver(now);
         Ok(())
     }

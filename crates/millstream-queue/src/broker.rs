@@ -1,16 +1,18 @@
-//! All queues of a server or a process: who puts, who gets, who waits.
+//! All queues of a server or a process, and the connections that put, take and wait.
 //!
-//! Nothing here knows bytes on a wire, sockets, threads or clocks. Whoever owns the queues hands in the time with each
-//! call, calls [`turn`](Broker::turn) when [`next_event`](Broker::next_event) has come, [`commit`](Broker::commit)
-//! before it lets anybody see an acknowledgement, and looks at [`take_woken`](Broker::take_woken) for connections
-//! whose wait has ended.
+//! The broker does no I/O of its own and reads no clock. Its owner does the following:
 //!
-//! The invariant: while a connection waits for an item, its queue has none to give.
+//! 1. It passes the time with each call.
+//! 2. It calls [`run_due`](Broker::run_due) when [`next_event`](Broker::next_event) is due.
+//! 3. It calls [`commit`](Broker::commit) before an acknowledgement is sent.
+//! 4. It resumes the connections that [`take_woken`](Broker::take_woken) names, whose wait has ended.
+//!
+//! The invariant: while a connection waits for an item, its queue has no item ready.
 //!
 //! ```
 //! use millstream_queue::config::Config;
 //! use millstream_queue::protocol::{GetKey, SetKey};
-//! use millstream_queue::broker::{Got, Broker};
+//! use millstream_queue::broker::{Broker, GetOutcome};
 //! use millstream_queue::storage::MemoryStorage;
 //! use millstream_queue::{Moment, NewItem};
 //!
@@ -18,11 +20,11 @@
 //! let mut broker = Broker::open(MemoryStorage::new(1024), Config::default(), now)?;
 //! let (producer, consumer) = (broker.connect(), broker.connect());
 //! let key = GetKey { name: "jobs", wait_ms: 500, ..GetKey::default() };
-//! assert_eq!(broker.get(consumer, &key, now)?, Got::Waiting);
+//! assert_eq!(broker.get(consumer, &key, now)?, GetOutcome::Waiting);
 //!
 //! broker.put(&SetKey { name: "jobs", ..SetKey::default() }, &NewItem { body: b"first", ..NewItem::default() }, now)?;
 //! assert_eq!(broker.take_woken(), [consumer]);
-//! let Some(Got::Item(item)) = broker.resume(consumer, &key, now)? else { panic!("the wait has ended") };
+//! let Some(GetOutcome::Item(item)) = broker.resume(consumer, &key, now)? else { panic!("the wait has ended") };
 //! assert_eq!(&*item.body, b"first");
 //! # broker.disconnect(producer, now);
 //! # Ok::<(), millstream_queue::QueueError>(())
@@ -57,29 +59,30 @@ use crate::queue::Queue;
 use crate::queue::memory_budget::MemoryBudget;
 use crate::storage::{Log, Storage};
 
-/// What the server does at present.
+/// What a server accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
-    /// Everything.
+    /// Every request.
     #[default]
     Up,
-    /// Sets are refused.
+    /// No sets.
     ReadOnly,
-    /// Sets and gets are refused.
+    /// Neither sets nor gets.
     Quiescent,
 }
 
-/// How much there may be.
+/// The limits of all queues together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokerLimits {
-    /// Broker.
+    /// The number of queues.
     pub queues: usize,
-    /// Items that one connection may have open in all queues together.
+    /// The number of items that one connection may have open in all queues together.
     pub opens_per_connection: usize,
-    /// What all queues may hold in memory together, in bytes: items that are ready, which are read back from disk beyond it, and open
-    /// ones. Beyond it a connection that has an item open can open no other.
+    /// The memory of all queues together, in bytes. Ready items beyond it stay on disk until they are served. Beyond
+    /// it, a connection that has an item open cannot open another.
     pub memory_bytes: u64,
-    /// Logs that may be open at a time. Each takes four descriptors and a thread. The others are opened when their queues are used.
+    /// The number of open logs. Each takes four descriptors and a thread. Other logs are opened when their queues are
+    /// used.
     pub open_logs: usize,
 }
 
@@ -94,39 +97,39 @@ impl Default for BrokerLimits {
     }
 }
 
-/// So many logs may be open where nobody says otherwise: less than 1,000 descriptors.
+/// The default number of open logs: they take less than 1,000 descriptors.
 const OPEN_LOGS: usize = 192;
 
-/// A queue whose log is to be synced.
+/// A queue whose log must be synced.
 pub(crate) type Unsynced<S> = (Arc<str>, <<S as Storage>::Log as Log>::Syncing);
 
-/// All broker.
+/// All queues.
 #[derive(Debug)]
 pub struct Broker<S: Storage> {
     storage: S,
     config: Config,
     limits: BrokerLimits,
-    /// What all queues hold.
+    /// The memory of all queues.
     memory: MemoryBudget,
     status: Status,
-    /// A client that takes a dot for a consumer group has been told of in the log.
+    /// Whether the log has the warning about a client that takes a dot for a consumer group.
     has_warned: bool,
     started: Moment,
     names: HashMap<Arc<str>, QueueId, foldhash::fast::RandomState>,
     slots: Vec<Slot<S::Log>>,
     free_slots: Vec<u32>,
-    /// Broker that are kept closed, and why.
+    /// The closed queues, with the reasons.
     closed: ClosedQueues,
     connections: Vec<Option<Connection>>,
     free_connections: Vec<u32>,
-    /// Until when connections wait.
+    /// The times at which waits end.
     waits: BTreeSet<(u64, ConnectionId)>,
     woken: Vec<ConnectionId>,
-    /// When queues have something to do.
+    /// The times at which queues have timed work.
     timers: BTreeSet<(u64, u32)>,
-    /// Broker that must be synced before anything is acknowledged.
+    /// Queues that must be synced before anything is acknowledged.
     dirty: Vec<QueueId>,
-    /// Something was acknowledged that must be durable, since somebody asked.
+    /// An acknowledgement that promises durability is pending.
     commit_wanted: bool,
     counters: Counters,
     latencies: Latencies,
@@ -137,14 +140,14 @@ pub struct Broker<S: Storage> {
 struct Slot<L> {
     generation: u32,
     queue: Option<Queue<L>>,
-    /// Fan-out queues that get a copy.
+    /// The fan-out queues that get a copy of each item.
     children: Vec<QueueId>,
     timer: Option<u64>,
     dirty: bool,
 }
 
 impl<S: Storage> Broker<S> {
-    /// Open all queues that the storage has. One that is damaged is kept closed, see [`closed`](Self::closed).
+    /// Opens all queues in the storage. A damaged queue stays closed, see [`closed`](Self::closed).
     ///
     /// # Errors
     /// The storage cannot be listed.
@@ -173,10 +176,10 @@ impl<S: Storage> Broker<S> {
             latencies: Latencies::default(),
             targets: Vec::new(),
         };
-        // A queue comes before its fan-out broker.
+        // A queue comes before its fan-out queues.
         names.sort_unstable();
         for name in names {
-            // The limit is for new queues: those that are there are not lost.
+            // The limit holds for new queues only: no existing queue is lost.
             let opened = broker.open_queue(&name, now);
             if let Err(error) = opened.map(|queue| broker.add_queue(queue, Vec::new(), now)) {
                 broker.closed.insert(name, &error, now);
@@ -187,14 +190,14 @@ impl<S: Storage> Broker<S> {
         Ok(broker)
     }
 
-    /// Change the limits.
+    /// Sets the limits.
     #[must_use]
     pub fn with_limits(mut self, limits: BrokerLimits) -> Self {
         self.set_limits(limits);
         self
     }
 
-    /// Other limits hold from now on. Broker that are there stay, and so does what is open.
+    /// Sets the limits. Existing queues and open items stay.
     pub fn set_limits(&mut self, limits: BrokerLimits) {
         self.limits = limits;
         self.memory.set_max(limits.memory_bytes);
@@ -212,22 +215,22 @@ impl<S: Storage> Broker<S> {
         self.names.len()
     }
 
-    /// What all queues hold in memory, in bytes: items that are ready or open, with about 96 bytes for each.
+    /// The memory of all queues, in bytes: ready and open items, with about 96 bytes for each.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.used()
     }
 
-    /// How many items a queue has ready, behind and delayed.
+    /// The number of items of a queue that are ready, in the backlog or delayed.
     pub fn items(&self, name: &str) -> Option<u64> {
         Some(self.queue(*self.names.get(name)?)?.items())
     }
 
-    /// What the server does at present.
+    /// What the server accepts.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// Do more or less from now on. A quiescent server ends all waits, so that an item that is aborted is delivered to nobody.
+    /// Sets what the server accepts. A quiescent server ends all waits, so that no aborted item is delivered.
     pub fn set_status(&mut self, status: Status) {
         self.status = status;
         if status == Status::Quiescent {
@@ -235,17 +238,17 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// What is counted. The caller adds the bytes that it reads and writes.
+    /// The counters. The caller adds the bytes that it reads and writes.
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.counters
     }
 
-    /// How long things took. The caller tells.
+    /// The latencies. The caller records them.
     pub fn latencies(&mut self) -> &mut Latencies {
         &mut self.latencies
     }
 
-    /// Another configuration holds from now on. Items that are there keep their expiry.
+    /// Sets the configuration. Existing items keep their expiry.
     pub fn configure(&mut self, config: Config, now: Moment) {
         self.config = config;
         for index in 0..self.slots.len() {
@@ -256,7 +259,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// A new connection.
+    /// Adds a connection.
     pub fn connect(&mut self) -> ConnectionId {
         self.counters.total_connections += 1;
         match self.free_connections.pop() {
@@ -271,7 +274,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// A connection has ended, in whatever way: what it has open goes back, and it waits no more.
+    /// Removes a connection: its open items are requeued, and its wait ends.
     pub fn disconnect(&mut self, id: ConnectionId, now: Moment) {
         let Some(connection) = self.connections.get_mut(id.index()).and_then(Option::take) else {
             return;
@@ -296,19 +299,19 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// The connections whose wait has ended since the last call: [`resume`](Self::resume) tells how.
+    /// The connections whose wait has ended since the last call: [`resume`](Self::resume) returns the result.
     pub fn take_woken(&mut self) -> Vec<ConnectionId> {
         std::mem::take(&mut self.woken)
     }
 
-    /// Whether something has been acknowledged since the last call that must be durable before anybody sees it: then
-    /// [`commit`](Self::commit) comes first.
+    /// Whether an acknowledgement since the last call promises durability: the caller must [`commit`](Self::commit)
+    /// before it is sent.
     #[inline]
     pub fn take_commit_wanted(&mut self) -> bool {
         std::mem::take(&mut self.commit_wanted)
     }
 
-    /// All waits end now, without an item.
+    /// Ends all waits, without an item.
     pub fn end_all_waits(&mut self) {
         while let Some(&(_, id)) = self.waits.first() {
             let Some(wait) = self.connection(id).map(|connection| connection.wait) else {
@@ -319,7 +322,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Make everything durable, whatever the policies say.
+    /// Makes everything durable, whatever the policies are.
     ///
     /// # Errors
     /// A sync failed; the other queues are durable.
@@ -331,7 +334,7 @@ impl<S: Storage> Broker<S> {
         outcome
     }
 
-    /// The logs that [`commit`](Self::commit) would sync, for who syncs them without keeping others from the queues meanwhile.
+    /// The logs that [`commit`](Self::commit) would sync, for a caller that syncs them without holding the broker.
     pub(crate) fn take_unsynced(&mut self) -> Vec<Unsynced<S>> {
         self.commit_wanted = false;
         let dirty = std::mem::take(&mut self.dirty);
@@ -347,10 +350,10 @@ impl<S: Storage> Broker<S> {
         logs.collect()
     }
 
-    /// Sync the queues that must be: one sync for all that came since the last.
+    /// Syncs the queues that must be synced: one sync for all changes since the last.
     ///
     /// # Errors
-    /// A sync failed: nothing that was said since the last commit may be acknowledged.
+    /// A sync failed: no change since the last commit may be acknowledged.
     pub fn commit(&mut self) -> Result<(), QueueError> {
         let mut outcome = Ok(());
         for id in std::mem::take(&mut self.dirty) {
@@ -366,10 +369,10 @@ impl<S: Storage> Broker<S> {
         outcome
     }
 
-    /// Remove a queue with all its items, also one that is kept closed; whether there was one.
+    /// Deletes a queue, open or closed, with all its items. Returns whether it existed.
     ///
     /// # Errors
-    /// The storage refuses: then the queue will be there again after a restart.
+    /// The storage fails: the queue exists again after a restart.
     pub fn delete(&mut self, name: &str) -> Result<bool, QueueError> {
         let Some(id) = self.names.remove(name) else {
             if !self.closed.may_delete(name)? {
@@ -406,10 +409,10 @@ impl<S: Storage> Broker<S> {
         self.closed.check_not_closed(name)
     }
 
-    /// Remove all items of a queue but those that are open; whether there is such a queue.
+    /// Removes all items of a queue except the open ones. Returns whether the queue exists.
     ///
     /// # Errors
-    /// The queue is kept closed, or the storage refuses; the items are still there.
+    /// The queue is closed, or the storage fails; the items are still there.
     pub fn flush(&mut self, name: &str) -> Result<bool, QueueError> {
         let Some(queue) = self
             .names
@@ -424,7 +427,7 @@ impl<S: Storage> Broker<S> {
         Ok(true)
     }
 
-    /// Expired items that are in memory leave now; how many did.
+    /// Removes the expired items that are in memory. Returns their number.
     pub fn flush_expired(&mut self, name: &str, now: Moment) -> u64 {
         let Some(&id) = self.names.get(name) else {
             return 0;
@@ -453,7 +456,7 @@ impl<S: Storage> Broker<S> {
             .as_mut()
     }
 
-    /// The queue of this name, which comes to be if need be.
+    /// The queue of this name, created if necessary.
     #[inline]
     fn get_or_create(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
         match self.names.get(name) {
@@ -486,7 +489,7 @@ impl<S: Storage> Broker<S> {
         opened
     }
 
-    /// Open a queue, or make a new one.
+    /// Opens or creates a queue.
     fn open_one(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
         let queue = self.open_queue(name, now)?;
         let children = self.children_of(name);
@@ -495,7 +498,7 @@ impl<S: Storage> Broker<S> {
 
     fn open_queue(&mut self, name: &str, now: Moment) -> Result<Queue<S::Log>, QueueError> {
         let opened = self.storage.open(name).and_then(|mut log| {
-            // A fan-out queue is to get copies from its first mention on, after a restart too.
+            // A fan-out queue gets copies from its first mention on, after a restart too.
             if name::parent(name).is_some() && !log.exists() {
                 log.create()?;
             }
@@ -510,7 +513,7 @@ impl<S: Storage> Broker<S> {
         Queue::restore(name, settings, log, &self.memory, now)
     }
 
-    /// The queue takes part from now on. `children` are its fan-out broker.
+    /// Adds an open queue. `children` are its fan-out queues.
     fn add_queue(&mut self, queue: Queue<S::Log>, children: Vec<QueueId>, now: Moment) -> QueueId {
         let name = Arc::clone(&queue.name);
         let slot = self.free_slots.pop().unwrap_or_else(|| {
@@ -547,7 +550,7 @@ impl<S: Storage> Broker<S> {
             .collect()
     }
 
-    /// What holds for the queue.
+    /// The settings of a queue.
     fn settings(&self, id: QueueId) -> Option<&Settings> {
         self.queue(id).map(|queue| &queue.settings)
     }

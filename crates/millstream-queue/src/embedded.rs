@@ -1,10 +1,11 @@
-//! Queues in process: the same folder, the same queues and the same promises as a server's, without a socket.
+//! Queues in process: the same directory, queues and promises as a server's, without a socket.
 //!
-//! All threads of a process share a folder: whoever opens it again gets the queues that are open already. Another process is
-//! refused, be it a server. A thread of our own does what is due without a call: delays and waits end, items expire, queues are synced.
+//! All threads of a process share a directory: a second open returns the same queues. Another process, such as a
+//! server, is refused. A thread of this module does the timed work: delays and waits end, items expire, queues are
+//! synced.
 //!
-//! The invariant: an item that was put is durable as its queue's policy says when [`Queue::put`] returns, and an item that was opened is
-//! either confirmed by [`OpenItem::close`] or takes its place again, however its reader ends.
+//! The invariant: an item is durable as its queue's policy says when [`Queue::put`] returns. An open item is either
+//! confirmed by [`OpenItem::close`] or requeued, however its reader ends.
 //!
 //! ```
 //! use std::time::Duration;

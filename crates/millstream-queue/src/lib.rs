@@ -1,8 +1,19 @@
-//! Durable queues over the memcache protocol: what Starling and Kestrel did, for any memcache client.
+//! Durable queues over the memcache protocol, compatible with Starling and Kestrel, for any memcache client.
 //!
-//! The core has no I/O. [`protocol`] makes requests of bytes; [`session`] is one connection, bytes in and bytes out; [`broker`]
-//! are all queues and who waits for them; [`storage`] is the seam to where items are kept. The time is handed in as
-//! a [`Moment`]. So everything that clients can see runs in tests, simulations and fuzzers as it does in the server.
+//! | module | what it does |
+//! |---|---|
+//! | [`protocol`] | parses requests and encodes replies |
+//! | [`session`] | one connection: bytes in, bytes out |
+//! | [`broker`] | all queues, the connections that wait, timed work |
+//! | `queue` | one queue over its log: order, backlog, compaction |
+//! | [`storage`] | where logs are kept, and the format of their records |
+//! | [`embedded`] | queues in process, for threads |
+//! | `server` | the server: sockets around a broker |
+//! | `flow` | queues as sources and sinks of flows |
+//! | [`import`], [`salvage`] | queues of Starling and Kestrel; damaged queues |
+//!
+//! From `protocol` to `storage` no module does network I/O or reads a clock: the time is passed in as a [`Moment`].
+//! So all visible behavior runs in tests, simulations and fuzzers as in the server.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,8 +1,8 @@
-//! The server: sockets around the queues, and nothing else.
+//! The server: sockets around a broker.
 //!
-//! One thread owns all but the syncs: connections are tasks on it, so that nothing is locked. A connection reads once, does all that the
-//! bytes ask for, and writes once. Replies that promise durability wait for the committer, which syncs once for all that came
-//! in the meantime.
+//! All connections are tasks on one thread, so that nothing is locked; only syncs run on another. A connection reads
+//! once, does all requests in the bytes, and writes once. Replies that promise durability wait for the committer,
+//! which makes one sync for all replies that wait.
 //!
 //! ```no_run
 //! use millstream_queue::server::{self, ServerOptions};
@@ -45,13 +45,14 @@ use crate::broker::Broker;
 use crate::clock;
 use crate::storage::JournalStorage;
 
-/// How long connections have to end when the server stops.
+/// The time that connections have to finish when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(4);
 
-/// Run until SIGTERM, SIGINT or a client's `shutdown`. `ready` is told each address when connections are taken there.
+/// Runs until SIGTERM, SIGINT or a client's `shutdown`. `ready` is called with each address once it accepts
+/// connections.
 ///
 /// # Errors
-/// What keeps the server from starting. A damaged queue does not: it is kept closed, and said so in the log.
+/// The server cannot start. A damaged queue is no error: it stays closed, and the log says so.
 pub fn run(options: ServerOptions, ready: impl FnMut(&str)) -> Result<(), ServerError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -70,7 +71,7 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     };
     let storage = JournalStorage::open(&options.dir, live.limits.item_bytes).map_err(file)?;
     let descriptors_max = descriptors::raise();
-    // The signals are taken before anybody is told that the server is there.
+    // Signals are handled before `ready` announces the server.
     let (send, commands) = mpsc::unbounded_channel();
     let listeners = Listeners::bind(&options.listen)?;
     let broker = Broker::open(storage, config, clock::now())?
@@ -113,10 +114,10 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     Ok(())
 }
 
-/// Until the server is to stop.
+/// Runs commands until the server must stop.
 async fn run_commands(core: &Core, mut commands: mpsc::UnboundedReceiver<Command>) {
     while let Some(Command::Reload) = commands.recv().await {
-        // What came of it is in the log.
+        // The outcome is in the log.
         let _ = core.with(|state| core.reload(state));
     }
 }

@@ -1,4 +1,4 @@
-//! Broker that could not be opened.
+//! Queues that could not be opened.
 //!
 //! A damaged queue stays closed, with its files unchanged, until it is deleted or the server restarts. A queue that the system refused to
 //! open, for lack of disk space or files, is opened again at a later request.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// A queue, also after another has taken its slot.
+/// A reference to a queue, which stays distinct when another queue reuses the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueId {
     pub(crate) slot: u32,
@@ -11,7 +11,7 @@ pub(crate) struct QueueId {
 
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
-    /// Open reads, the oldest first.
+    /// The open items, the oldest first.
     pub(crate) opens: VecDeque<(QueueId, u64)>,
     pub(crate) wait: Wait,
 }
@@ -20,16 +20,16 @@ pub(crate) struct Connection {
 pub(crate) enum Wait {
     #[default]
     None,
-    /// In the line of this queue, until this time on the steady clock.
+    /// The connection waits for this queue, until this time on the steady clock.
     Waiting { queue: QueueId, until_us: u64 },
     /// An item is held for the connection.
     Granted { queue: QueueId, id: u64 },
-    /// The time is over, or the queue has gone.
+    /// The wait timed out, or the queue was deleted.
     Ended,
 }
 
 impl Connection {
-    /// How many items of this queue are open.
+    /// The number of open items of this queue.
     #[inline]
     pub(crate) fn opens_of(&self, queue: QueueId) -> usize {
         if self.opens.is_empty() {
@@ -39,7 +39,7 @@ impl Connection {
         }
     }
 
-    /// The oldest open item of this queue is open no longer.
+    /// Removes and returns the oldest open item of this queue.
     pub(crate) fn oldest_of(&mut self, queue: QueueId) -> Option<u64> {
         let at = self.opens.iter().position(|(of, _)| *of == queue)?;
         self.opens.remove(at).map(|(_, id)| id)

@@ -1,11 +1,11 @@
-//! What is counted, and how `stats` and `dump_stats` say it.
+//! Counters and latencies of all queues.
 
 use hdrhistogram::Histogram;
 
-/// Counted for all queues since the server started.
+/// What was counted for all queues since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Connections made.
+    /// Connections accepted.
     pub total_connections: u64,
     /// Keys of `get` and `gets`, peeks not counted.
     pub cmd_get: u64,
@@ -21,27 +21,28 @@ pub struct Counters {
     pub bytes_read: u64,
     /// Bytes that were sent to clients.
     pub bytes_written: u64,
-    /// Broker that came to be.
+    /// Queues created.
     pub queue_creates: u64,
-    /// Broker that were deleted by a client.
+    /// Queues deleted by a client.
     pub queue_deletes: u64,
-    /// Broker that were deleted because they were empty for too long.
+    /// Queues deleted because they were empty for too long.
     pub queue_expires: u64,
-    /// Items that came in, all queues together.
+    /// Items added, in all queues together.
     pub total_items: u64,
     /// Wrong passwords.
     pub auth_failures: u64,
-    /// Requests that were refused for want of rights.
+    /// Requests denied for lack of rights.
     pub denials: u64,
-    /// What the buffers of all connections hold at present, in bytes. The owner of the connections tells.
+    /// The memory of the buffers of all connections, in bytes. The owner of the connections updates it.
     pub memory_buffers: u64,
 }
 
-/// Longer times are counted as this one: a minute, in microseconds.
+/// Longer times are counted as one minute, in microseconds.
 const LATENCY_US_MAX: u64 = 60_000_000;
 const SHOWN: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
 
-/// How long requests and syncs took, in microseconds: from a read to the end of the write that answers it.
+/// How long requests and syncs took, in microseconds. A request takes from the read to the end of the write that
+/// answers it.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     set: Option<Histogram<u64>>,
@@ -50,13 +51,13 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// A read that brought a `set`, or none, was answered.
+    /// Records a read that was answered, and whether it had a `set`.
     #[inline]
     pub fn request_us(&mut self, set: bool, us: u64) {
         record(if set { &mut self.set } else { &mut self.get }, us);
     }
 
-    /// A sync was done.
+    /// Records a sync.
     pub fn sync_us(&mut self, us: u64) {
         record(&mut self.sync, us);
     }
@@ -77,7 +78,7 @@ impl Latencies {
 #[inline]
 fn record(histogram: &mut Option<Histogram<u64>>, us: u64) {
     if histogram.is_none() {
-        // Two digits over a minute: some kilobytes, made when there is something to tell.
+        // Two digits over a minute: some kilobytes, allocated with the first value.
         *histogram = Histogram::new_with_bounds(1, LATENCY_US_MAX, 2).ok();
     }
     if let Some(histogram) = histogram {

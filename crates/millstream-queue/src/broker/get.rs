@@ -1,4 +1,5 @@
-//! Items go out: taken, opened, looked at, confirmed, given back; and the line of those who wait.
+//! Taking items: get, open, peek, confirm, abort, and the connections that wait. Waiters of a queue are served in
+//! FIFO order.
 
 use tracing::warn;
 
@@ -11,24 +12,24 @@ use crate::moment::Moment;
 use crate::protocol::GetKey;
 use crate::storage::Storage;
 
-/// The answer to a `get`.
+/// The outcome of a `get`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GetOutcome {
     /// An item.
     Item(Item),
-    /// There is none, or none was asked for.
+    /// There is no item, or none was requested.
     Nothing,
-    /// There is none yet: [`Broker::take_woken`] will name the connection.
+    /// There is no item yet: [`Broker::take_woken`] will return the connection.
     Waiting,
-    /// Not with what the connection has open, or the server is quiescent.
+    /// The connection has too many open items for this request, or the server is quiescent.
     Refused,
 }
 
 impl<S: Storage> Broker<S> {
-    /// What `key` asks of its queue, for a connection that does not wait.
+    /// Does what `key` requests, for a connection that does not wait.
     ///
     /// # Errors
-    /// The storage refuses; nothing was taken.
+    /// The storage fails; no item was taken.
     #[inline]
     pub fn get(
         &mut self,
@@ -39,10 +40,11 @@ impl<S: Storage> Broker<S> {
         self.get_with(connection, key, None, now)
     }
 
-    /// The next item for a `monitor`, which may have up to `opens_max` open, or what is configured for the queue.
+    /// The next item for a `monitor`, which may have up to `opens_max` items open, or what is configured for the
+    /// queue.
     ///
     /// # Errors
-    /// The storage refuses; nothing was taken.
+    /// The storage fails; no item was taken.
     pub fn monitor(
         &mut self,
         connection: ConnectionId,
@@ -70,7 +72,7 @@ impl<S: Storage> Broker<S> {
             return Ok(self.end_quiescent(by, key, now));
         }
         let known = self.names.get(key.name).copied();
-        // A fan-out queue begins with the first mention; any other with the first item, or with somebody who waits for it.
+        // A fan-out queue is created with its first mention; any other with its first item, or its first waiter.
         let begins =
             (key.wait_ms > 0 || crate::name::parent(key.name).is_some()) && !key.only_ends();
         let id = match known {
@@ -119,8 +121,8 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// In Siberite `work.group`, in its first versions `work:group`, is a consumer group of the queue `work`. Here it is a queue that has
-    /// nothing.
+    /// In Siberite `work.group` (in its first versions `work:group`) is a consumer group of the queue `work`. Here it
+    /// is an empty queue.
     #[cold]
     fn warn_of_group(&mut self, name: &str) {
         if let Some((queue, _)) = name.split_once(['.', ':'])
@@ -136,7 +138,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// A quiescent server confirms and takes back what is open, and delivers nothing.
+    /// A quiescent server confirms and aborts open items, and delivers none.
     #[cold]
     fn end_quiescent(&mut self, by: ConnectionId, key: &GetKey<'_>, now: Moment) -> GetOutcome {
         if let Some(&id) = self.names.get(key.name) {
@@ -154,10 +156,10 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// How the wait of a connection ended; `None` while it lasts. `key` is that of the `get` that waited.
+    /// The result of a wait; `None` while it lasts. `key` is that of the `get` that waited.
     ///
     /// # Errors
-    /// The storage refuses.
+    /// The storage fails.
     pub fn resume(
         &mut self,
         by: ConnectionId,
@@ -182,7 +184,7 @@ impl<S: Storage> Broker<S> {
                     return Ok(Some(self.miss()));
                 };
                 let item = match queue.opened(item, by) {
-                    // Its open time is over already: it is somebody else's.
+                    // The open timeout is over: the item belongs to another connection.
                     None => return Ok(Some(self.miss())),
                     Some(item) => item.clone(),
                 };
@@ -204,13 +206,13 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Whether the wait of a connection has not ended.
+    /// Whether the connection is waiting.
     pub fn is_waiting(&mut self, by: ConnectionId) -> bool {
         self.connection(by)
             .is_some_and(|connection| matches!(connection.wait, Wait::Waiting { .. }))
     }
 
-    /// The connection no longer waits: what was held for it goes back.
+    /// Ends the wait of a connection: an item that is held for it is requeued.
     pub fn cancel_wait(&mut self, by: ConnectionId, now: Moment) {
         let Some(connection) = self.connection(by) else {
             return;
@@ -229,7 +231,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Confirm the `count` oldest items of this queue that the connection has open; none, if it has fewer.
+    /// Confirms the `count` oldest items of this queue that the connection has open; none if it has fewer.
     pub fn confirm(&mut self, by: ConnectionId, name: &str, count: u64) -> bool {
         let open = |broker: &mut Self, id| {
             broker
@@ -253,7 +255,7 @@ impl<S: Storage> Broker<S> {
         self.connections.get_mut(id.index())?.as_mut()
     }
 
-    /// A wait ends: the connection will be told.
+    /// Ends a wait: the connection will be woken.
     pub(super) fn end_wait(&mut self, id: ConnectionId, end: Wait) {
         let Some(connection) = self.connection(id) else {
             return;
@@ -264,7 +266,7 @@ impl<S: Storage> Broker<S> {
         self.woken.push(id);
     }
 
-    /// Whoever waited in the line of a queue stands there no longer.
+    /// Removes a connection from the waiters of its queue.
     pub(super) fn remove_waiter(&mut self, id: ConnectionId, wait: Wait) {
         if let Wait::Waiting { queue, until_us } = wait {
             self.waits.remove(&(until_us, id));
@@ -314,7 +316,7 @@ impl<S: Storage> Broker<S> {
         Ok(Some(item))
     }
 
-    /// A queue from which an item was taken has no news for those who wait, but may have items that expired.
+    /// Taking an item serves no waiter, but may leave expired items to move.
     #[inline]
     fn after_take(&mut self, id: QueueId, now: Moment) {
         if self.queue(id).is_some_and(|queue| queue.has_dead_letters()) {

@@ -1,5 +1,5 @@
-//! Items for whoever takes many and confirms them later by their ids, and numbered items, which come in once: a flow's input
-//! and output.
+//! Lent items, which are confirmed later by their ids, and numbered items, which are put once: the input and output
+//! of flows.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::moment::Moment;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
-    /// Take up to `items_max` items, `bytes_max` long together or little more. Each is open, with no time limit, until it is
-    /// [confirmed](Self::confirm_lent) or [taken back](Self::return_lent). The queue comes to be if need be.
+    /// Takes up to `items_max` items of about `bytes_max` bytes together. Each is open, without a time limit, until
+    /// it is [confirmed](Self::confirm_lent) or [returned](Self::return_lent). The queue is created if necessary.
     ///
     /// # Errors
-    /// The storage refuses; what was taken before that is in `out`.
+    /// The storage fails; items taken before that are in `out`.
     pub fn lend(
         &mut self,
         name: &str,
@@ -41,11 +41,11 @@ impl<S: Storage> Broker<S> {
         Ok(())
     }
 
-    /// The items with these ids, the latest of them added at `added_by_ms`, leave for good, also if a restart has put them back
-    /// in their places. Those that have left before are passed over.
+    /// Removes the items with these ids, the latest of them added at `added_by_ms`, also if a restart has requeued
+    /// them. Ids of items that have left before are skipped.
     ///
     /// # Errors
-    /// The storage refuses; the others have left.
+    /// The storage fails; the other items are removed.
     pub fn confirm_lent(
         &mut self,
         name: &str,
@@ -66,7 +66,7 @@ impl<S: Storage> Broker<S> {
         outcome
     }
 
-    /// The items with these ids take their places again, as if they had never been lent.
+    /// Returns lent items to the queue, as if they had never been lent.
     pub fn return_lent(&mut self, name: &str, ids: impl IntoIterator<Item = u64>, now: Moment) {
         let Some(&id) = self.names.get(name) else {
             return;
@@ -77,12 +77,12 @@ impl<S: Storage> Broker<S> {
         self.dispatch(id, now);
     }
 
-    /// Put an item whatever the limits of its queues say. One that is numbered comes into each queue once: it is passed
-    /// over where it is already, so that an item whose put failed is put again.
+    /// Puts an item whatever the limits of its queues are. A numbered item is put into each queue once: a queue that
+    /// has it skips it, so that a failed put can be repeated.
     ///
     /// # Errors
-    /// The storage refuses: the item may be in some of the broker. The name is an alias: there is no one place to say which numbers
-    /// have come.
+    /// The storage fails: the item may be in some of the queues. The name is an alias: no single queue could keep the
+    /// number.
     pub fn put_always(
         &mut self,
         name: &str,
@@ -95,7 +95,7 @@ impl<S: Storage> Broker<S> {
         let own = self.get_or_create(name, now)?;
         let mut targets = Vec::new();
         self.targets_of(name, &mut targets, now)?;
-        // The queue itself is last: what it says of the numbers holds for all.
+        // The queue itself comes last: the number that it keeps holds for all.
         targets.retain(|target| *target != own);
         let keeps = self
             .settings(own)
@@ -130,14 +130,14 @@ impl<S: Storage> Broker<S> {
     /// The number of the next item of `source` that a queue does not have.
     ///
     /// # Errors
-    /// The queue is kept closed.
+    /// The queue is closed.
     pub fn next_index(&self, name: &str, source: u64) -> Result<u64, QueueError> {
         self.check_not_closed(name)?;
         let queue = self.names.get(name).and_then(|id| self.queue(*id));
         Ok(queue.map_or(0, |queue| queue.next_index(source)))
     }
 
-    /// The logs of a queue and of its fan-out queues, to be synced without keeping others from the broker.
+    /// The logs of a queue and of its fan-out queues, for a caller that syncs them without holding the broker.
     pub(crate) fn logs_of(&self, name: &str) -> Vec<Unsynced<S>> {
         let Some(&own) = self.names.get(name) else {
             return Vec::new();

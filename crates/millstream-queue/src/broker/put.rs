@@ -1,4 +1,4 @@
-//! Items come in: to one queue, its fan-out queues, or those behind an alias, all or none.
+//! Putting an item into a queue, its fan-out queues, or the queues of an alias: all or none.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::protocol::SetKey;
 use crate::queue::Admission;
 use crate::storage::Storage;
 
-/// What became of an item.
+/// The outcome of a `set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// It is in all its broker.
+    /// The item is in all its queues.
     Stored,
-    /// It is in none.
+    /// The item is in none of them.
     Refused(Refusal),
 }
 
-/// Why an item is not taken.
+/// Why an item was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A queue has as many items, or bytes, as it may have.
     Full,
     /// The item is larger than an item of a queue may be.
     TooLarge,
-    /// The server takes nothing.
+    /// The server accepts no sets.
     Status,
 }
 
@@ -37,7 +37,7 @@ impl<S: Storage> Broker<S> {
     /// Put an item into a queue, its fan-out queues, or those of an alias.
     ///
     /// # Errors
-    /// The storage refuses, or the name is none; the item is in none of the broker.
+    /// The storage fails, or the name is not valid; the item is in none of the queues.
     #[inline]
     pub fn put(
         &mut self,
@@ -113,7 +113,7 @@ impl<S: Storage> Broker<S> {
         Ok(PutOutcome::Stored)
     }
 
-    /// Full fan-out queues that are to do without an item are no targets.
+    /// Removes from the targets the full fan-out queues that skip items.
     #[cold]
     fn skip_full(&mut self, name: &str, length: usize, targets: &mut Vec<QueueId>) {
         targets.retain(|&target| {
@@ -128,7 +128,7 @@ impl<S: Storage> Broker<S> {
         });
     }
 
-    /// An item has come into a queue.
+    /// Completes a put into one queue.
     #[inline]
     pub(super) fn after_put(&mut self, target: QueueId, sync: bool, now: Moment) {
         self.schedule_sync(target, sync);
@@ -136,13 +136,13 @@ impl<S: Storage> Broker<S> {
             .queue_mut(target)
             .filter(|queue| queue.settings.discard_old)
         {
-            // What cannot be read back now stays, and the queue is over its limit for a while.
+            // If an item cannot be read back now, the queue stays over its limit for a while.
             let _ = queue.discard_old(now);
         }
         self.dispatch(target, now);
     }
 
-    /// The queues that get what is sent to this name.
+    /// Adds the queues that get the items of this name.
     #[inline]
     pub(super) fn targets_of(
         &mut self,
@@ -165,7 +165,7 @@ impl<S: Storage> Broker<S> {
         Ok(())
     }
 
-    /// The queues to which an item was added before another refused it give it up.
+    /// Removes an item from the queues to which it was added before another queue refused it.
     #[cold]
     fn retract(&mut self, targets: &[QueueId], length: usize) {
         for &target in targets {
@@ -193,7 +193,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// After any change of a queue: items that leave arrive, and who waits is served.
+    /// After each change of a queue: moves its dead letters and serves its waiters.
     #[inline]
     pub(super) fn dispatch(&mut self, id: QueueId, now: Moment) {
         if let Some(left_to) = self.dispatch_one(id, now) {
@@ -201,7 +201,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Items that left for another queue may make items leave that one, and so on.
+    /// A dead letter may push an item out of its new queue, and so on.
     #[cold]
     fn dispatch_chain(&mut self, mut agenda: Vec<QueueId>, now: Moment) {
         while let Some(id) = agenda.pop() {
@@ -209,7 +209,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// The queues to which items went.
+    /// Returns the queues to which dead letters were moved.
     #[inline]
     fn dispatch_one(&mut self, id: QueueId, now: Moment) -> Option<Vec<QueueId>> {
         let queue = self.queue_mut(id)?;
@@ -224,7 +224,7 @@ impl<S: Storage> Broker<S> {
         left_to
     }
 
-    /// The first to wait is the first served. An item is held for the connection until it resumes.
+    /// Waiters are served in FIFO order. An item is held for the connection until that resumes.
     fn serve_waiters(&mut self, id: QueueId, now: Moment) {
         while let Some(queue) = self.queue_mut(id) {
             let Some(&waiter) = queue.waiters.front() else {
@@ -246,8 +246,8 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Expired and failed items go to the queues that are to have them, whatever the limits of those say. An item is
-    /// safe in its new queue before it leaves the old one, so that a crash may double it but not lose it.
+    /// Moves expired and failed items to their queues, whatever the limits of those are. An item is safe in the new
+    /// queue before it is removed from the old one: a crash may duplicate it, not lose it.
     #[cold]
     fn move_dead_letters(&mut self, from: QueueId, now: Moment) -> Vec<QueueId> {
         let Some(source) = self.queue_mut(from) else {
@@ -302,7 +302,7 @@ impl<S: Storage> Broker<S> {
     }
 }
 
-/// Whether the queue gets copies of what is set to `name`, which names its parent or an alias.
+/// Whether the queue is a fan-out queue of `name`, which is its parent or an alias.
 fn is_child(queue: &str, name: &str) -> bool {
     queue != name && name::parent(queue).is_some()
 }

@@ -1,4 +1,4 @@
-//! Items of one queue go to another: dead letters back to where they are wanted.
+//! Redrive: dead letters move back to a queue that is read.
 
 use std::sync::Arc;
 
@@ -11,18 +11,21 @@ use crate::moment::Moment;
 use crate::queue::Admission;
 use crate::storage::Storage;
 
-/// What one call moves at most, so that no request waits long for it.
+/// The number of items that one call moves at most, so that no request waits long for it.
 pub const REDRIVE_ITEMS_MAX: u64 = 1_000;
 
 impl<S: Storage> Broker<S> {
-    /// Move the oldest items of the queue `from` to the end of the queue `to`, whole: bytes, flags, history, and the expiry that they had
-    /// before they failed, unless that is over. They count as never delivered there. At most `items_max` and [`REDRIVE_ITEMS_MAX`] are moved; how many were. Fan-out queues of `to` get no copies: they have had theirs.
+    /// Moves the oldest items of the queue `from` to the end of the queue `to`: bytes, flags, history, and the expiry
+    /// that they had before they failed, unless that time is over. Their delivery count starts at 0. At most
+    /// `items_max` and [`REDRIVE_ITEMS_MAX`] items are moved; the number is returned. The fan-out queues of `to` get
+    /// no copies: they had theirs.
     ///
-    /// An item is as safe in its new queue as `from` promises before it leaves the old one: a crash may double it, not lose it.
+    /// An item is as safe in its new queue as `from` promises before it is removed from the old one: a crash may
+    /// duplicate it, not lose it.
     ///
     /// # Errors
-    /// The queue `from` is closed, or `to` does not take its oldest item: it is full, closed, an alias, or keeps no items. What was moved
-    /// before that stays moved.
+    /// The queue `from` is closed, or `to` does not take its oldest item: it is full, closed, an alias, or keeps no
+    /// items. Items moved before that stay moved.
     pub fn redrive(
         &mut self,
         from: &str,
@@ -93,7 +96,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// A copy of the item goes to the end of a queue, if that takes it.
+    /// Copies an item to the end of a queue, if the queue takes it.
     fn add_whole(&mut self, target: QueueId, item: &Item, now: Moment) -> Result<(), QueueError> {
         let Some(target) = self.queue_mut(target) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The numbers of `stats`, one queue's or all.
+//! The values of `stats`, of one queue or all.
 
 use super::connection::QueueId;
 use super::{Broker, Status};
@@ -8,7 +8,7 @@ use crate::protocol::reply;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
-    /// Append all numbers as `STAT` lines, without `END`; of the single queues those of the visible ones.
+    /// Appends all values as `STAT` lines, without `END`. Only visible queues have lines of their own.
     pub fn stats(&mut self, is_visible: impl Fn(&str) -> bool, out: &mut Vec<u8>, now: Moment) {
         let queues = || self.slots.iter().filter_map(|slot| slot.queue.as_ref());
         let counters = &self.counters;
@@ -69,12 +69,13 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Append one queue's numbers as `STAT` lines; whether there is such a queue.
+    /// Appends the values of one queue as `STAT` lines. Returns whether the queue exists.
     pub fn stats_of(&mut self, name: &str, out: &mut Vec<u8>, now: Moment) -> bool {
         self.queue_stats(name, now, |key, value| reply::stat(out, key, &value))
     }
 
-    /// Append the numbers of these queues, or of all, as far as they are visible, as `dump_stats` shows them, without `END`.
+    /// Appends the values of these queues, or of all, in the format of `dump_stats`, without `END`. Queues that are
+    /// not visible are skipped.
     pub fn dump_stats(
         &mut self,
         names: &[&str],
@@ -96,7 +97,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// One queue's numbers by the names that `stats` gives them; `None` if there is no such queue.
+    /// The values of one queue by the names of `stats`; `None` if there is no such queue.
     pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 23]> {
         let id = *self.names.get(name)?;
         let queue = self.queue_mut(id)?;
@@ -171,7 +172,8 @@ impl<S: Storage> Broker<S> {
     }
 }
 
-/// What the setting promises. One word, since some clients refuse a line of `stats` with more than three.
+/// What the sync policy promises, in one word, since some clients refuse a line of `stats` with more than three
+/// words.
 fn promise(sync: Sync) -> &'static str {
     match sync {
         Sync::Never => "survives-process-death",

@@ -1,6 +1,6 @@
-//! Broker that are not used: their logs are closed, so that many queues need few descriptors and threads.
+//! Suspending queues that are not used: their logs are closed, so that many queues need few descriptors and threads.
 //!
-//! The invariant: after each request at most `open_logs` logs are open, but for those that are being synced.
+//! The invariant: after each request at most `open_logs` logs are open, except for those that are being synced.
 
 use super::Broker;
 use super::connection::QueueId;
@@ -8,7 +8,7 @@ use crate::moment::Moment;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
-    /// A queue has nothing to do: its log is closed, or the queue is forgotten if it was only asked for. Whether it was forgotten.
+    /// Suspends an unused queue, or forgets it if it has never had an item. Returns whether it was forgotten.
     pub(super) fn suspend_if_due(&mut self, slot: u32, now: Moment) -> bool {
         let entry = &mut self.slots[slot as usize];
         let Some(queue) = entry.queue.as_mut() else {
@@ -29,7 +29,7 @@ impl<S: Storage> Broker<S> {
         false
     }
 
-    /// More logs are open than may be: close those that were used least lately.
+    /// Closes the least recently used logs when too many are open.
     #[cold]
     pub(super) fn close_logs(&mut self, now: Moment) {
         let mut open: Vec<(u64, usize)> = self
@@ -42,7 +42,7 @@ impl<S: Storage> Broker<S> {
             .map(|(slot, queue)| (queue.last_used_us(), slot))
             .collect();
         open.sort_unstable();
-        // Some more, so that it is not looked for at each request.
+        // Closes some more, so that the search is not repeated at each request.
         let too_many = self
             .storage
             .open_logs()
@@ -55,7 +55,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// The log of a queue may have been opened.
+    /// Called when the log of a queue may have been opened.
     #[inline]
     pub(super) fn limit_open_logs(&mut self, now: Moment) {
         if self.storage.open_logs() > self.limits.open_logs {
@@ -63,14 +63,14 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// A queue with nothing on the disk goes.
+    /// Removes a queue that has nothing on disk.
     fn forget(&mut self, name: &str) {
         if let Some(id) = self.names.remove(name) {
             self.free_slot(id, name);
         }
     }
 
-    /// Free the place of a queue that has no name any more; who waited for it is told.
+    /// Frees the slot of a queue that was removed, and ends the waits for it.
     pub(super) fn free_slot(&mut self, id: QueueId, name: &str) {
         let slot = &mut self.slots[id.slot as usize];
         slot.generation = slot.generation.wrapping_add(1);

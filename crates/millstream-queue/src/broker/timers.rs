@@ -1,4 +1,4 @@
-//! What happens without a request: waits end, items expire, delays end, open reads go back, queues are synced or deleted.
+//! Timed work: waits end, items expire, delays end, open items are requeued, queues are synced or deleted.
 
 use super::Broker;
 use super::connection::Wait;
@@ -6,24 +6,24 @@ use crate::error::QueueError;
 use crate::moment::Moment;
 use crate::storage::Storage;
 
-/// What one queue may do in one turn, so that no request waits long for it.
+/// The number of items that one call handles for a queue, so that no request waits long for it.
 const SWEEP_ITEMS: usize = 1_000;
-/// The wall clock may be set forward: nobody sleeps for longer over what depends on it.
+/// The wall clock may be set forward: timers that depend on it are checked this often.
 const TIMER_US_MAX: u64 = 1_000_000;
 const TIMER_US_MIN: u64 = 1_000;
 
 impl<S: Storage> Broker<S> {
-    /// When [`turn`](Self::run_due) is to be called next, on the steady clock.
+    /// The time at which [`run_due`](Self::run_due) must be called, on the steady clock.
     pub fn next_event(&self) -> Option<u64> {
         let wait = self.waits.first().map(|&(until_us, _)| until_us);
         let timer = self.timers.first().map(|&(due_us, _)| due_us);
         wait.into_iter().chain(timer).min()
     }
 
-    /// Do what is due.
+    /// Does all work that is due.
     ///
     /// # Errors
-    /// The storage failed under a queue; the others have had their turn.
+    /// The storage of a queue fails; the work of the others is done.
     pub fn run_due(&mut self, now: Moment) -> Result<(), QueueError> {
         while let Some(&(until_us, id)) = self
             .waits
@@ -102,7 +102,7 @@ impl<S: Storage> Broker<S> {
         swept.and(synced)
     }
 
-    /// Note when a queue has something to do next. A timer that comes too early only looks and is set again.
+    /// Sets the timer of a queue. A timer that fires too early is set again.
     #[inline]
     pub(super) fn set_timer(&mut self, slot: u32, now: Moment) {
         self.limit_open_logs(now);
@@ -112,7 +112,7 @@ impl<S: Storage> Broker<S> {
         let Some(due_us) = entry.queue.as_ref().and_then(|queue| queue.next_event(now)) else {
             return;
         };
-        // What could not be done now is tried again soon, not at once.
+        // Work that failed is retried soon, not at once.
         let due_us = due_us.clamp(
             now.steady_us.saturating_add(TIMER_US_MIN),
             now.steady_us.saturating_add(TIMER_US_MAX),

@@ -7,25 +7,26 @@ use super::open_directory::{Handle, OpenDirectory};
 use super::options::Options;
 use crate::error::QueueError;
 
-/// A folder of queues that is open in this process. Copies are the same folder; it is closed with the last of them, of
-/// its [`Queue`]s and [`OpenItem`]s.
+/// A directory of queues that is open in this process. Clones share the directory; it is closed with the last of
+/// them, of its [`Queue`](super::Queue)s and [`OpenItem`](super::OpenItem)s.
 #[derive(Clone, Debug)]
 pub struct Queues {
     open: Handle,
 }
 
 impl Queues {
-    /// Open the queues in a folder, which is made if need be. One that is damaged is kept closed, see [`closed`](Self::closed).
+    /// Opens the queues in a directory, which is created if necessary. A damaged queue stays closed, see
+    /// [`closed`](Self::closed).
     ///
     /// # Errors
-    /// Another process has the folder, a server for instance. This process has it with other options. The configuration
-    /// cannot be read, or the system refuses.
+    /// Another process, such as a server, has the directory open, or this process has it open with other options. The
+    /// configuration cannot be read, or the system refuses.
     pub fn open(folder: impl AsRef<Path>, options: &Options) -> Result<Self, QueueError> {
         let open = OpenDirectory::attach(folder.as_ref(), Some(options))?;
         Ok(Queues { open })
     }
 
-    /// Open a folder as this process has it open, or else with the options of a server that is given none.
+    /// Opens a directory with the options with which this process has it open, or else with the defaults of a server.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -34,17 +35,17 @@ impl Queues {
         Ok(Queues { open })
     }
 
-    /// Where the queues are.
+    /// The directory of the queues.
     pub fn folder(&self) -> &Path {
         self.open.folder()
     }
 
-    /// The names of all queues that are open, sorted.
+    /// The names of all open queues, sorted.
     pub fn names(&self) -> Vec<Arc<str>> {
         self.open.lock().broker.names()
     }
 
-    /// The queues that are kept closed because they are damaged: name, and what is wrong.
+    /// The queues that stay closed because they are damaged: name, and reason.
     pub fn closed(&self) -> Vec<(String, String)> {
         let state = self.open.lock();
         let closed = state.broker.closed();
@@ -53,10 +54,10 @@ impl Queues {
             .collect()
     }
 
-    /// Read the configuration again. Items that are there keep their expiry.
+    /// Reads the configuration again. Existing items keep their expiry.
     ///
     /// # Errors
-    /// It cannot be read; the old one holds.
+    /// The configuration cannot be read; the old one stays in effect.
     pub fn reload(&self) -> Result<(), QueueError> {
         let config = self.open.options().read_config()?;
         self.open.with_broker(|broker, now| {
@@ -65,7 +66,7 @@ impl Queues {
         })
     }
 
-    /// Make everything durable, whatever the policies say.
+    /// Makes everything durable, whatever the policies are.
     ///
     /// # Errors
     /// A sync failed; the other queues are durable.

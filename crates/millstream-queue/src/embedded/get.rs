@@ -11,15 +11,16 @@ use crate::item::Item;
 use crate::protocol::GetKey;
 
 impl Queue {
-    /// Take the next item; wait `wait` for it at most. Who waits first is served first. It has left the queue for good.
+    /// Takes the next item, which leaves the queue for good; waits for at most `wait`. Waiters are served in FIFO
+    /// order.
     ///
     /// # Errors
-    /// The storage refuses, or the queue is kept closed; nothing was taken.
+    /// The storage fails, or the queue is closed; nothing was taken.
     pub fn get(&self, wait: Duration) -> Result<Option<Vec<u8>>, QueueError> {
         Ok(self.get_item(wait)?.map(|item| item.body.to_vec()))
     }
 
-    /// The same, with all that is known about the item.
+    /// Takes the next item, with all its properties.
     ///
     /// # Errors
     /// As for [`get`](Self::get).
@@ -27,7 +28,7 @@ impl Queue {
         Ok(self.wait(wait, false)?.wait()?.map(OpenItem::into_item))
     }
 
-    /// Take the next item, but only for as long as the [`OpenItem`] lives, unless that is closed.
+    /// Opens the next item: it is requeued when the [`OpenItem`] is dropped, unless that is closed.
     ///
     /// # Errors
     /// As for [`get`](Self::get).
@@ -35,8 +36,8 @@ impl Queue {
         self.wait(wait, true)?.wait()
     }
 
-    /// Stand in line for the next item, for who has something else to look at while it waits. `open` as [`open`](Self::open) or
-    /// else as [`get`](Self::get).
+    /// Begins to wait for the next item, for a caller that does other work meanwhile. With `open` the item is opened
+    /// as by [`open`](Self::open), without it is taken as by [`get`](Self::get).
     ///
     /// # Errors
     /// As for [`get`](Self::get).
@@ -45,16 +46,17 @@ impl Queue {
     }
 }
 
-/// So long a wait is without an end.
+/// A wait of this length has no time limit.
 const FOR_EVER_MS: u64 = u64::MAX / 2_000;
 
-/// Somebody in the line of a queue. Dropped, it waits no more, and what it was to get goes to the next.
+/// A waiter of a queue. When it is dropped, the wait ends, and an item that is held for it is served to the next
+/// waiter.
 #[derive(Debug)]
 pub struct Waiting {
     queue: Queue,
     open: bool,
     wait_ms: u64,
-    /// None once it has ended.
+    /// `None` after the end of the wait.
     by: Option<ConnectionId>,
     got: Option<OpenItem>,
 }
@@ -72,7 +74,7 @@ impl Waiting {
             let by = broker.connect();
             let key = waiting.key();
             let got = match open {
-                // Each open item has a connection of its own: no limit on how many one may have.
+                // Each open item has a connection of its own: there is no limit on how many a process has open.
                 true => broker.monitor(by, &key, usize::MAX, now),
                 false => broker.get(by, &key, now),
             };
@@ -99,7 +101,7 @@ impl Waiting {
         }
     }
 
-    /// Take what came of the wait.
+    /// Notes the outcome of the wait.
     fn end(&mut self, by: ConnectionId, got: GetOutcome) {
         match got {
             GetOutcome::Waiting => self.by = Some(by),
@@ -111,7 +113,8 @@ impl Waiting {
         }
     }
 
-    /// Wait `limit` at most, and no longer than was said at the beginning; whether the wait has ended.
+    /// Waits for at most `limit`, and no longer than the time given at the beginning. Returns whether the wait has
+    /// ended.
     ///
     /// # Errors
     /// As for [`Queue::get`].
@@ -138,12 +141,12 @@ impl Waiting {
         Ok(true)
     }
 
-    /// What came of the wait, once it has ended. What was not opened is closed already.
+    /// Returns the item after the end of the wait, if there is one. An item that was not opened has left the queue.
     pub fn take(&mut self) -> Option<OpenItem> {
         self.got.take()
     }
 
-    /// Wait to the end.
+    /// Waits to the end.
     ///
     /// # Errors
     /// As for [`Queue::get`].
@@ -156,7 +159,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(by) = self.by.take() {
-            // It waits no more: what is held for it goes back.
+            // An item that is held for the waiter is requeued.
             self.queue.disconnect(by);
         }
     }

@@ -1,18 +1,19 @@
-//! The face for flows: items that are lent and confirmed by their ids, and numbered items, which come in once.
+//! The operations for flows: lent items, which are confirmed by their ids, and numbered items, which are put once.
 
 use super::queue::Queue;
 use crate::error::QueueError;
 use crate::item::{Item, NewItem};
 
-/// So many items are put before others get their turn.
+/// The number of items that are put before other threads get the lock.
 const ITEMS_AT_ONCE: usize = 256;
 
 impl Queue {
-    /// Take up to `items_max` items, `bytes_max` long together or little more; never waits. Each is out of the queue until it is
-    /// [confirmed](Self::confirm_lent) or [taken back](Self::return_lent); when the folder is opened again it is back.
+    /// Takes up to `items_max` items of about `bytes_max` bytes together, without waiting. Each is out of the queue
+    /// until it is [confirmed](Self::confirm_lent) or [returned](Self::return_lent); a new open of the directory
+    /// returns it too.
     ///
     /// # Errors
-    /// The storage refuses, or the queue is kept closed; what was taken before that is in `out`.
+    /// The storage fails, or the queue is closed; items taken before that are in `out`.
     pub fn lend(
         &self,
         items_max: usize,
@@ -23,11 +24,11 @@ impl Queue {
             .with_broker(|broker, now| broker.lend(self.name(), (items_max, bytes_max), now, out))
     }
 
-    /// The items with these ids, the latest of them added at `added_by_ms`, leave for good, also if the folder was opened again
-    /// since they were lent. Those that have left before are passed over.
+    /// Removes the items with these ids, the latest of them added at `added_by_ms`, also if the directory was opened
+    /// again since they were lent. Items that have left before are skipped.
     ///
     /// # Errors
-    /// The storage refuses; the others have left.
+    /// The storage fails; the other items are removed.
     pub fn confirm_lent(
         &self,
         ids: impl IntoIterator<Item = u64>,
@@ -37,20 +38,21 @@ impl Queue {
             .with_broker(|broker, now| broker.confirm_lent(self.name(), ids, added_by_ms, now))
     }
 
-    /// The items with these ids take their places again, as if they had never been lent.
+    /// Returns lent items to the queue, as if they had never been lent.
     pub fn return_lent(&self, ids: impl IntoIterator<Item = u64>) {
-        // A child of the process that lent them has nothing to give back.
+        // A process that was forked from the one that lent them has nothing to return.
         let _ = self.open_directory().with_broker(|broker, now| {
             broker.return_lent(self.name(), ids, now);
             Ok(())
         });
     }
 
-    /// Put items whatever the limits say. With `from`, a source and the number of the first item, each comes in once: what
-    /// [`next_index`](Self::next_index) says has come is passed over. Durable as the queue's policy says when this returns.
+    /// Puts items whatever the limits are. With `from`, a source and the number of the first item, each is put once:
+    /// items before [`next_index`](Self::next_index) are skipped. They are durable as the queue's policy says when
+    /// this returns.
     ///
     /// # Errors
-    /// The storage refuses: the items up to some place are in.
+    /// The storage fails: the first items may be in the queue.
     pub fn put_always<B: AsRef<[u8]>>(
         &self,
         bodies: impl IntoIterator<Item = B>,
@@ -77,18 +79,18 @@ impl Queue {
     /// The number of the next item of `source` that is not in the queue.
     ///
     /// # Errors
-    /// The queue is kept closed.
+    /// The queue is closed.
     pub fn next_index(&self, source: u64) -> Result<u64, QueueError> {
         self.open_directory()
             .with_broker(|broker, _| broker.next_index(self.name(), source))
     }
 
-    /// The longest item that may be put, in bytes.
+    /// The length of the longest item that may be put, in bytes.
     pub fn item_bytes_max(&self) -> usize {
         self.open_directory().item_bytes_max
     }
 
-    /// Make the queue and its fan-out queues durable, what has left them too, whatever their policies say.
+    /// Makes the queue and its fan-out queues durable, removals included, whatever their policies are.
     ///
     /// # Errors
     /// A sync failed.

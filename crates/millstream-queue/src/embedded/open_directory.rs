@@ -66,7 +66,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// After each change of the broker: notify the threads whose wait has ended, and set the timer.
+    /// After each change of the broker: notifies the threads whose wait has ended, and sets the timer.
     #[inline]
     fn notify(&self, state: &mut State) {
         for id in state.broker.take_woken() {
@@ -107,7 +107,8 @@ impl Shared {
 }
 
 impl OpenDirectory {
-    /// A handle to this directory, which is made if need be. Without options: as it is open already, or with the defaults.
+    /// A handle to this directory, which is created if necessary. Without options: as it is open already, or with the
+    /// defaults.
     pub(super) fn attach(folder: &Path, options: Option<&Options>) -> Result<Handle, QueueError> {
         let fault = |source| QueueError::Folder {
             path: folder.to_owned(),

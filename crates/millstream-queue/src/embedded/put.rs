@@ -10,33 +10,34 @@ use crate::moment::Moment;
 use crate::protocol::SetKey;
 use crate::storage::JournalStorage;
 
-/// So many items are put before others get their turn.
+/// The number of items that are put before other threads get the lock.
 const ITEMS_AT_ONCE: usize = 256;
 
-/// What else may be said about an item that is put.
+/// The properties of an item that is put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutOptions {
-    /// It expires after this time.
+    /// The time after which it expires.
     pub expires: Option<Duration>,
-    /// Nobody gets it before this time has passed. Counted in milliseconds.
+    /// The time before which it is not served. Counted in milliseconds.
     pub delay: Duration,
-    /// A number of the user's own, which comes back with the item.
+    /// A number of the user, which is returned with the item.
     pub flags: u32,
-    /// Durable when it is put, whatever the queue's policy is.
+    /// Whether the item is durable when it is put, whatever the queue's policy is.
     pub sync: bool,
 }
 
 impl Queue {
-    /// Put an item at the back; its fan-out queues get a copy. Durable as the queue's policy says when this returns.
+    /// Puts an item at the end; its fan-out queues get a copy. It is durable as the queue's policy says when this
+    /// returns.
     ///
     /// # Errors
-    /// The queue is full, the item too large, the disk full, or the queue kept closed: then the item is in none of the queues.
-    /// After a sync that failed it may be in them, or not.
+    /// The queue is full or closed, the item too large, or the disk full: the item is in none of the queues. After a
+    /// failed sync it may be in them or not.
     pub fn put(&self, body: &[u8]) -> Result<(), QueueError> {
         self.put_with(body, &PutOptions::default())
     }
 
-    /// The same, with more to say.
+    /// Puts an item with these properties.
     ///
     /// # Errors
     /// As for [`put`](Self::put).
@@ -45,10 +46,11 @@ impl Queue {
         self.open_directory().with_broker_synced(put)
     }
 
-    /// Put items in their order. Each 256 of them share a sync, and come in without others between them.
+    /// Puts items in order. Each 256 of them share a sync, and are put without items of others between them.
     ///
     /// # Errors
-    /// As for [`put`](Self::put), of the first item that is not taken: [`QueueError::Partly`] if others were stored before it.
+    /// As for [`put`](Self::put), for the first item that is refused: [`QueueError::Partly`] if others were stored
+    /// before it.
     pub fn put_many<B: AsRef<[u8]>>(
         &self,
         bodies: impl IntoIterator<Item = B>,

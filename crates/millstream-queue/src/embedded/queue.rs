@@ -1,4 +1,4 @@
-//! One queue, as threads of this process use it: its state, and what touches the whole queue.
+//! One queue, as threads of this process use it: its state, and operations on the whole queue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::name;
 use crate::protocol::GetKey;
 
 impl Queues {
-    /// The queue of this name, which comes to be with its first item.
+    /// The queue of this name, which is created with its first item.
     ///
     /// # Errors
-    /// No queue can have this name.
+    /// The name is not valid.
     pub fn queue(&self, name: &str) -> Result<Queue, QueueError> {
         name::check(name.as_bytes()).map_err(|fault| QueueError::Name {
             name: name.to_owned(),
@@ -30,7 +30,7 @@ impl Queues {
     }
 }
 
-/// One queue. Any number of threads may use it and its copies.
+/// One queue. Any number of threads may use it and its clones.
 #[derive(Clone, Debug)]
 pub struct Queue {
     queues: Queues,
@@ -43,17 +43,17 @@ impl Queue {
         self.queues.open_directory()
     }
 
-    /// Its name.
+    /// The name of the queue.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The queues that it is one of.
+    /// The directory of the queue.
     pub fn queues(&self) -> &Queues {
         &self.queues
     }
 
-    /// The next item, which stays.
+    /// The next item, which stays in the queue.
     ///
     /// # Errors
     /// As for [`get`](Self::get).
@@ -74,10 +74,10 @@ impl Queue {
         })
     }
 
-    /// How many items there are, but for those that are open.
+    /// The number of items, without the open ones.
     ///
     /// # Errors
-    /// The queue is kept closed.
+    /// The queue is closed.
     pub fn len(&self) -> Result<u64, QueueError> {
         self.open_directory().with_broker(|broker, _| {
             let items = broker.items(&self.name);
@@ -88,7 +88,7 @@ impl Queue {
         })
     }
 
-    /// Whether there is no item, but for those that are open.
+    /// Whether there are no items besides open ones.
     ///
     /// # Errors
     /// As for [`len`](Self::len).
@@ -96,10 +96,10 @@ impl Queue {
         Ok(self.len()? == 0)
     }
 
-    /// Its numbers, by the names that `stats` of the protocol gives them; none before it has come to be.
+    /// The statistics of the queue, by the names of `stats`; empty before the queue is created.
     ///
     /// # Errors
-    /// The queue is kept closed.
+    /// The queue is closed.
     pub fn stats(&self) -> Result<BTreeMap<&'static str, u64>, QueueError> {
         self.open_directory().with_broker(|broker, now| {
             let numbers = broker.numbers_of(&self.name, now);
@@ -110,25 +110,25 @@ impl Queue {
         })
     }
 
-    /// Remove all items but those that are open; whether there is such a queue.
+    /// Removes all items except the open ones. Returns whether the queue exists.
     ///
     /// # Errors
-    /// The queue is kept closed, or the storage refuses; the items are still there.
+    /// The queue is closed, or the storage fails; the items are still there.
     pub fn flush(&self) -> Result<bool, QueueError> {
         let flush = |broker: &mut Broker<_>, _| broker.flush(&self.name);
         self.open_directory().with_broker(flush)
     }
 
-    /// Remove the queue with all its items, also one that is kept closed; whether there was one.
+    /// Deletes the queue, open or closed, with all its items. Returns whether it existed.
     ///
     /// # Errors
-    /// The storage refuses: then the queue will be there again when the folder is opened again.
+    /// The storage fails: the queue exists again after the next open of the directory.
     pub fn delete(&self) -> Result<bool, QueueError> {
         let delete = |broker: &mut Broker<_>, _| broker.delete(&self.name);
         self.open_directory().with_broker(delete)
     }
 
-    /// Confirm what a connection has open; whether it was still open.
+    /// Confirms the open item of a connection. Returns whether it was still open.
     pub(super) fn close(&self, by: ConnectionId) -> Result<bool, QueueError> {
         self.open_directory().with_broker(|broker, now| {
             let closed = broker.confirm(by, &self.name, 1);
@@ -137,7 +137,7 @@ impl Queue {
         })
     }
 
-    /// A connection ends: what it has open goes back.
+    /// Ends a connection: its open item is requeued.
     pub(super) fn disconnect(&self, by: ConnectionId) {
         let _ = self.open_directory().with_broker(|broker, now| {
             broker.disconnect(by, now);
@@ -146,7 +146,7 @@ impl Queue {
     }
 }
 
-/// In milliseconds, and not sooner.
+/// A time in milliseconds, rounded up.
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

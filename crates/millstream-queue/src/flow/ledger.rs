@@ -1,10 +1,11 @@
-//! Which items a source has taken, batch by batch, as notes in a journal of the flow's state directory.
+//! The ledger of a source: the ids of the items that it has taken, a note for each batch, in a journal of the flow's
+//! state directory.
 //!
 //! ```text
 //! note: u64 LE when the latest of the items was added (ms since 1970), then for each run of ids: gap, length
 //! ```
 //!
-//! Gap and length are LEB128; the gap counts from the end of the run before, and wraps.
+//! Gap and length are LEB128; the gap counts from the end of the previous run, and wraps.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use crate::embedded::Queue;
 use millstream_flow::error::Cause;
 use millstream_journal::{Cursor, Journal, Options, Retention, Share, Writer};
 
-/// Notes are small, and each segment is made ahead of time.
+/// Notes are small, and each segment is preallocated.
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// The cursor before which the removal of all items is durable.
 const CURSOR: &str = "settled";
 
-/// The ids of a batch, and when the latest item of it was added.
+/// The ids of a batch, and the time at which the latest item of it was added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) ids: Vec<u64>,
@@ -95,8 +96,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens a ledger, and takes the queue to the position of the last commit; at the first run there is none. Gives the position
-    /// of the next note.
+    /// Opens a ledger, and rolls the queue back to the position of the last commit; at the first run there is none.
+    /// Returns the position of the next note.
     pub(super) fn resume(
         path: &Path,
         queue: &Queue,
@@ -125,7 +126,7 @@ impl Ledger {
         Ok((Arc::new(Ledger { writer, cursor }), until))
     }
 
-    /// Notes a batch; gives its position.
+    /// Appends a note. Returns its position.
     pub(super) fn write(&self, note: &Note) -> Result<u64, Cause> {
         Ok(self.writer.write(&note.encode())?)
     }
@@ -136,7 +137,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The notes before this position are no longer needed.
+    /// Prunes the notes before this position.
     pub(super) fn prune(&self, position: u64) -> Result<(), Cause> {
         self.cursor.set(position)?;
         self.writer.journal().prune(&Retention {
@@ -196,7 +197,7 @@ mod tests {
             queue.lend(2, 100, &mut batch).expect("it is open");
             assert_eq!(ledger.write(&Note::of(&batch)).ok(), Some(first + position));
         }
-        // Killed between the commit of two batches and their removal.
+        // The process dies between the commit of two batches and their removal.
         drop((queue, ledger));
         for _ in 0..2 {
             let queue = open();

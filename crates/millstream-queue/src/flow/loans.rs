@@ -1,7 +1,7 @@
-//! What a source has taken from its queues and not confirmed, in one run.
+//! The lent items of a source: taken from its queues and not confirmed, in one run.
 //!
-//! The invariant: an item that is taken is confirmed once its epoch counts, or is back in its place when the run is over, however
-//! it ended.
+//! The invariant: a taken item is confirmed after its epoch is committed, or is in the queue again after the run,
+//! however the run ends.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use millstream_flow::source::{Position, Recording};
 use super::ledger::{Ledger, Note};
 use super::lock;
 
-/// The items of one queue.
+/// The lent items of one queue.
 pub(super) struct LentQueue {
     pub(super) name: String,
     pub(super) queue: Queue,
@@ -47,23 +47,23 @@ impl LentQueue {
         }
     }
 
-    /// Takes are noted in a ledger from now on, and confirmed at commits.
+    /// From now on batches are noted in a ledger, and confirmed at commits.
     pub(super) fn attach_ledger(&self, ledger: Arc<Ledger>, next: u64) {
         let mut loans = lock(&self.loans);
         (loans.ledger, loans.next) = (Some(ledger), next);
     }
 
-    /// The position behind the last batch.
+    /// The position after the last batch.
     pub(super) fn next(&self) -> Position {
         lock(&self.loans).next
     }
 
-    /// Notes a batch that was taken; gives the position behind it.
+    /// Records a batch that was taken. Returns the position after it.
     pub(super) fn record(&self, items: &[Item]) -> Result<Position, Cause> {
         let note = Note::of(items);
         let bytes = items.iter().map(|item| item.body.len()).sum();
         let mut loans = lock(&self.loans);
-        // What cannot be noted is given back with the rest.
+        // A batch that cannot be noted is returned with the others.
         let position = loans.next;
         let written = loans.ledger.as_ref().map(|ledger| ledger.write(&note));
         loans.items += items.len();
@@ -78,13 +78,13 @@ impl LentQueue {
         }
     }
 
-    /// Items and bytes that are not confirmed.
+    /// The number of items and bytes that are not confirmed.
     pub(super) fn outstanding(&self) -> (usize, usize) {
         let loans = lock(&self.loans);
         (loans.items, loans.bytes)
     }
 
-    /// The items of all batches before this position leave the queue.
+    /// Removes the items of all batches before this position from the queue.
     pub(super) fn confirm(&self, before: Position) -> Result<(), Cause> {
         let mut loans = lock(&self.loans);
         while let Some((position, ..)) = loans.batches.front()
@@ -95,7 +95,7 @@ impl LentQueue {
             loans.bytes -= bytes;
             self.queue.confirm_lent(note.ids, note.added_by_ms)?;
         }
-        // The removals of the commit before this one were synced with it, if anything was.
+        // The removals of the previous commit were synced with it, if there were any.
         if let (Some(ledger), Some(confirmed)) = (&loans.ledger, loans.confirmed) {
             ledger.prune(confirmed)?;
         }
@@ -103,7 +103,7 @@ impl LentQueue {
         Ok(())
     }
 
-    /// The items of all batches leave the queue: nothing of them is on its way any more.
+    /// Removes the items of all batches from the queue: the flow has processed them.
     pub(super) fn confirm_all(&self) -> Result<(), Cause> {
         let next = lock(&self.loans).next;
         self.confirm(next)
@@ -126,7 +126,7 @@ impl Recording for LentQueues {
 
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
         for (partition, position) in positions {
-            // A partition that the source no longer has keeps its position for the day on which it has it again.
+            // A partition that the source no longer has keeps its position, in case it returns.
             if let Some(queue) = self.queues.iter().find(|queue| queue.name == *partition) {
                 queue.confirm(*position)?;
             }

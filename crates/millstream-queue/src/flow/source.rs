@@ -12,50 +12,50 @@ use millstream_journal::clock::monotonic_ns;
 
 use super::ledger::Ledger;
 use super::loans::{LentQueue, LentQueues};
-use super::{Place, lock};
+use super::{Location, lock};
 
-/// A batch is ended when it has so many items or bytes.
+/// The limits of a batch.
 const BATCH_ITEMS: usize = 1024;
 const BATCH_BYTES: usize = 64 << 10;
-/// So much may be taken and not confirmed: then the source waits for a commit.
+/// The limits of items that are taken and not confirmed: beyond them the source waits for a commit.
 const LENT_ITEMS_MAX: usize = 1 << 20;
 const LENT_BYTES_MAX: usize = 64 << 20;
-/// Without commits it waits sooner until nothing of them is on its way.
+/// Without commits, the limit beyond which the source waits until the flow has processed them.
 const UNCOMMITTED_ITEMS_MAX: usize = 16 << 10;
-/// How often a source that has nothing looks for more.
+/// The interval at which a source without items polls.
 const POLL_NS: u64 = 1_000_000;
-/// How often it looks whether what it has handed on is done.
+/// The interval at which it checks whether the flow has processed its items.
 const QUIET_NS: u64 = 20_000;
 
 /// A source of the items of queues, each queue a partition. See [`read`].
 #[derive(Debug)]
 pub struct ReadQueues {
-    place: Place,
+    location: Location,
     names: Vec<String>,
     until_empty: bool,
     run: Mutex<Run>,
 }
 
-/// The current run.
+/// The state of the current run.
 #[derive(Clone, Debug, Default)]
 struct Run {
     lent_queues: Weak<LentQueues>,
-    /// Whether there are commits.
+    /// Whether the run has commits.
     has_commits: bool,
 }
 
-/// Takes the items of a queue, each a frame, and waits for more; never ends by itself.
-pub fn read(place: impl Into<Place>, queue: &str) -> ReadQueues {
-    read_all(place, [queue])
+/// Takes the items of a queue, each as a frame, and waits for more; it does not end by itself.
+pub fn read(location: impl Into<Location>, queue: &str) -> ReadQueues {
+    read_all(location, [queue])
 }
 
-/// The same, of several queues, each a partition.
+/// Takes the items of several queues, each a partition.
 pub fn read_all<N: Into<String>>(
-    place: impl Into<Place>,
+    location: impl Into<Location>,
     queues: impl IntoIterator<Item = N>,
 ) -> ReadQueues {
     ReadQueues {
-        place: place.into(),
+        location: location.into(),
         names: queues.into_iter().map(Into::into).collect(),
         until_empty: false,
         run: Mutex::default(),
@@ -65,7 +65,7 @@ pub fn read_all<N: Into<String>>(
 impl Clone for ReadQueues {
     fn clone(&self) -> Self {
         ReadQueues {
-            place: self.place.clone(),
+            location: self.location.clone(),
             names: self.names.clone(),
             until_empty: self.until_empty,
             run: Mutex::default(),
@@ -74,7 +74,7 @@ impl Clone for ReadQueues {
 }
 
 impl ReadQueues {
-    /// Ends when a queue has no item.
+    /// Ends the source when a queue has no item.
     #[must_use]
     pub fn until_empty(mut self) -> Self {
         self.until_empty = true;
@@ -83,7 +83,7 @@ impl ReadQueues {
 
     fn lent_queues(&self) -> Result<Arc<LentQueues>, Cause> {
         let queues = self.names.iter().map(|name| {
-            let queue = self.place.queue(name)?;
+            let queue = self.location.queue(name)?;
             Ok(LentQueue::new(name, queue))
         });
         let queues = queues.collect::<Result<_, Cause>>()?;
@@ -94,7 +94,7 @@ impl ReadQueues {
 impl Source<Frames> for ReadQueues {
     fn describe(&self) -> String {
         let names = self.names.join(", ");
-        format!("queue {names} in {}", self.place)
+        format!("queue {names} in {}", self.location)
     }
 
     fn partitions(&self) -> Result<Vec<String>, Cause> {
@@ -154,11 +154,11 @@ struct QueuePartition {
     lent_queues: Arc<LentQueues>,
     partition: usize,
     until_empty: bool,
-    /// Whether there are commits.
+    /// Whether the run has commits.
     has_commits: bool,
     items: Vec<Item>,
     position: Position,
-    /// Whether what was handed on has been flushed.
+    /// Whether the last batches were flushed.
     flushed: bool,
     awake: u64,
 }
@@ -170,7 +170,7 @@ impl QueuePartition {
         Next::Idle
     }
 
-    /// Without commits: confirm what is done, and hold back when much is not. True to hold back.
+    /// Without commits: confirms the processed items. Returns true to apply back-pressure.
     fn confirm_done(&mut self, events: &Events<'_>) -> Result<bool, Cause> {
         let queue = &self.lent_queues.queues[self.partition];
         let (items, bytes) = queue.outstanding();

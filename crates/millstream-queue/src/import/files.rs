@@ -5,12 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Whose files they are.
+/// The server that wrote the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A file for each queue; `QUEUE.<epoch>` are leftovers of rotation.
     Starling,
-    /// `QUEUE.<ms>` in ascending order, then `QUEUE`; a `QUEUE.<ms>.pack` stands for all up to that time.
+    /// `QUEUE.<ms>` in ascending order, then `QUEUE`; a `QUEUE.<ms>.pack` replaces all files up to that time.
     Kestrel,
 }
 
@@ -26,19 +26,19 @@ impl std::str::FromStr for Source {
     }
 }
 
-/// What a folder of an old server holds.
+/// The files in the directory of an old server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueFiles {
-    /// The files of each queue, in the order in which they are to be read.
+    /// The files of each queue, in the order in which they must be read.
     pub queues: BTreeMap<String, Vec<PathBuf>>,
-    /// Files whose names are not UTF-8, so that no queue can have their names.
+    /// Files whose names are not UTF-8, and so cannot be names of queues.
     pub nameless: Vec<PathBuf>,
 }
 
-/// Find out which files belong to which queue.
+/// Finds the files of each queue.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// The directory cannot be read.
 pub fn find(folder: &Path, source: Source) -> io::Result<QueueFiles> {
     let (mut names, mut nameless) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder)? {
@@ -79,7 +79,7 @@ fn starling(names: Vec<String>) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// A file of Kestrel: what stands behind the queue's name. The last one has no time, and comes last.
+/// A file of Kestrel: the part of its name after the queue's. The last file has no time.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
     ms: u64,

@@ -1,13 +1,13 @@
-//! Numbers and items out of a file, and where it is damaged.
+//! Reading numbers and items from a file, and locating damage.
 
 use std::io::{ErrorKind, Read};
 
-/// Where a file stops making sense.
+/// The place where a file is damaged.
 #[derive(Debug, thiserror::Error)]
 #[error("damaged at offset {offset}: {what}")]
 #[non_exhaustive]
 pub struct Damage {
-    /// The byte at which the operation begins that cannot be read.
+    /// The offset of the operation that cannot be read.
     pub offset: u64,
     /// What is wrong with it.
     pub what: String,
@@ -16,7 +16,7 @@ pub struct Damage {
 /// Reads one file, operation by operation.
 pub(super) struct OperationReader<R> {
     from: R,
-    /// How many bytes were read, and where the operation at hand began.
+    /// The number of bytes read, and the offset of the current operation.
     at: u64,
     begun: u64,
 }
@@ -73,12 +73,12 @@ impl<R: Read> OperationReader<R> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// The rest of a block of `size` bytes of which `head` have been read as numbers.
+    /// The rest of a block of `size` bytes, of which `head` bytes were read as numbers.
     pub(super) fn body(&mut self, size: u32, head: u32) -> Result<Vec<u8>, Damage> {
         let length = size
             .checked_sub(head)
             .ok_or_else(|| self.damage(format!("a size of {size}, at least {head}")))?;
-        // Memory follows what the file has, not what it says.
+        // The allocation follows the bytes in the file, not the size that it states.
         let mut body = Vec::new();
         let read = self
             .from

@@ -1,49 +1,49 @@
-//! What happened to an item before: when it first failed, and which queue it left, and why.
+//! The history of an item: when it first failed, which queue it left, and why.
 //!
-//! Most items have no history. Those that have one keep it when they are written again and when they are redriven.
+//! Most items have no history. A history is kept when an item is rewritten or redriven.
 //!
 //! ```text
 //! byte  0..8            8..16     16..24      24..28           28          29           30..
 //!       first_failed_ms left_ms   expiry_ms   deliveries u32   reason u8   length u8    name of the queue
 //! ```
 //!
-//! Reason 0 says that the item has left no queue: then `left_ms`, `expiry_ms`, `deliveries` and `length` are 0.
+//! Reason 0: the item has left no queue, and `left_ms`, `expiry_ms`, `deliveries` and `length` are 0.
 
 use std::mem::size_of;
 
 const FAILED: u8 = 1;
 const EXPIRED: u8 = 2;
 
-/// The history of an item. `Q` is how the name of a queue is held.
+/// The history of an item. `Q` is the type of the queue's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History<Q = Box<str>> {
-    /// When it first came back after it was delivered, wall clock in milliseconds; 0 if it never did.
+    /// When the item first failed, wall clock in milliseconds; 0 never.
     pub first_failed_ms: u64,
-    /// The queue that it left last, because it failed or expired there.
+    /// The queue that the item left last, because it failed or expired there.
     pub origin: Option<Origin<Q>>,
 }
 
-/// The queue that an item left, and how it was then.
+/// The queue that an item left, and the item's state then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<Q = Box<str>> {
     /// The queue.
     pub queue: Q,
-    /// Why it left.
+    /// Why the item left.
     pub reason: Reason,
-    /// When it left, wall clock in milliseconds.
+    /// When the item left, wall clock in milliseconds.
     pub left_ms: u64,
-    /// When it was to expire, wall clock in milliseconds; 0 never.
+    /// The item's expiry there, wall clock in milliseconds; 0 never.
     pub expiry_ms: u64,
-    /// How often it had been delivered and come back, before earlier redrives too.
+    /// The number of failed deliveries, before earlier redrives too.
     pub deliveries: u32,
 }
 
 /// Why an item left a queue for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It was delivered and came back `max_deliveries` times.
+    /// It was delivered and requeued `max_deliveries` times.
     Failed,
-    /// Its time was over.
+    /// It expired.
     Expired,
 }
 
@@ -58,7 +58,7 @@ impl Reason {
 }
 
 impl History {
-    /// The same, borrowed.
+    /// Borrows the name.
     pub(crate) fn borrowed(&self) -> History<&str> {
         History {
             first_failed_ms: self.first_failed_ms,
@@ -72,7 +72,7 @@ impl History {
         }
     }
 
-    /// What it costs in memory, about.
+    /// The memory of the history, approximately.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let name = self.origin.as_ref().map_or(0, |origin| origin.queue.len());
         (size_of::<Self>() + 32 + name) as u64
@@ -80,7 +80,7 @@ impl History {
 }
 
 impl<'a> History<&'a str> {
-    /// The same, with a copy of the name.
+    /// Copies the name.
     pub(crate) fn owned(self) -> History {
         History {
             first_failed_ms: self.first_failed_ms,
@@ -94,7 +94,7 @@ impl<'a> History<&'a str> {
         }
     }
 
-    /// Append it to a record.
+    /// Appends the encoding to a record.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let (left_ms, expiry_ms, deliveries, reason, queue) = match self.origin {
             None => (0, 0, 0, 0, ""),
@@ -117,15 +117,15 @@ impl<'a> History<&'a str> {
         out.extend_from_slice(&left_ms.to_le_bytes());
         out.extend_from_slice(&expiry_ms.to_le_bytes());
         out.extend_from_slice(&deliveries.to_le_bytes());
-        // Names of queues have 250 bytes at most.
+        // Names of queues have at most 250 bytes.
         out.extend_from_slice(&[reason, queue.len() as u8]);
         out.extend_from_slice(queue.as_bytes());
     }
 
-    /// Read it from the front of `bytes`; the rest as well.
+    /// Decodes a history at the front of `bytes`. Returns the rest as well.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// What is wrong with the history.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), &'static str> {
         const SHORT: &str = "the history of an item is cut short";
         let mut rest = bytes;

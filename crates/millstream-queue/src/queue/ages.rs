@@ -1,28 +1,28 @@
-//! How long items have waited: what an operator alarms on.
+//! How long items have waited: the values to alert on.
 //!
-//! The age of the item served last stands still while no consumer takes anything. The ages here are those of items that are still in
-//! the queue, so they grow until somebody takes or confirms them.
+//! The age of the last served item does not change while no consumer takes anything. The ages here are those of items
+//! that are still in the queue: they grow until the items are taken or confirmed.
 
 use super::{Log, Queue};
 use crate::moment::Moment;
 use crate::storage::operation::Operation;
 
-/// What is known about items that were delivered and came back.
+/// The items that were delivered and requeued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failing {
     pub(crate) items: u64,
-    /// How often one of them came back, at most.
+    /// The highest number of deliveries of one item.
     pub(crate) deliveries_max: u64,
-    /// How long ago the first of them first came back.
+    /// The time since the first failure of all.
     pub(crate) first_failure_age_ms: u64,
 }
 
 impl<L: Log> Queue<L> {
-    /// The age in milliseconds of the oldest item that waits to be taken, since it was added; 0 if none waits. Delayed
-    /// items do not wait yet. An item whose record cannot be read counts as none.
+    /// The age in milliseconds of the oldest item that is ready or in the backlog; 0 if there is none. Delayed items
+    /// do not count yet. An item whose record cannot be read does not count.
     pub(crate) fn oldest_age_ms(&mut self, now: Moment) -> u64 {
         let ready = self.ready.range(0).next().map(|item| item.added_ms);
-        // What is behind came after everything in the line.
+        // The backlog is younger than everything in the FIFO.
         let backlog = if self.ready.fifo_is_empty() {
             self.first_backlog_added_ms()
         } else {
@@ -32,13 +32,13 @@ impl<L: Log> Queue<L> {
         oldest.map_or(0, |added_ms| now.wall_ms.saturating_sub(added_ms))
     }
 
-    /// The age in milliseconds of the oldest item that somebody has open, since it was added; 0 if none is open.
+    /// The age in milliseconds of the oldest open item; 0 if there is none.
     pub(crate) fn oldest_open_age_ms(&self, now: Moment) -> u64 {
         let oldest = self.opens.values().map(|open| open.item.added_ms).min();
         oldest.map_or(0, |added_ms| now.wall_ms.saturating_sub(added_ms))
     }
 
-    /// The items of the queue that were delivered and came back, open ones too.
+    /// The items that were delivered and requeued, open ones included.
     pub(crate) fn failing(&self, now: Moment) -> Failing {
         let opens = self.opens.values().map(|open| &open.item);
         let held = opens.chain(self.ready.returned());
@@ -57,8 +57,8 @@ impl<L: Log> Queue<L> {
         failing
     }
 
-    /// When the first item was added that is in the log only. Records before it that are no items are skipped once, and the log of a queue that
-    /// nobody uses is not read again.
+    /// The time at which the first item of the backlog was added. Records before it that are not items are skipped
+    /// once, so that the log of an unused queue is not read again.
     pub(super) fn first_backlog_added_ms(&mut self) -> Option<u64> {
         if let Some((position, added_ms)) = self.backlog.oldest
             && self.backlog.items > 0

@@ -1,8 +1,8 @@
-//! PrunePoint up what a queue no longer needs of its log, also when one old item is left over.
+//! Pruning the log of a queue, also when one old item is left.
 //!
-//! Whole segments in front of the oldest item are given up. When old items hold on to a log that is mostly dead, a *round*
-//! writes them again at its end, some at a time. Such items are ready, open or delayed: what is behind is never rewritten,
-//! as all that follows it in the log is alive.
+//! Segments before the oldest item are pruned. When old items keep a log that is mostly dead, a *round* rewrites them
+//! at its end, some at a time. Such items are ready, open or delayed: the backlog is never rewritten, as all records
+//! after its beginning are live.
 
 use super::ready::ITEM_OVERHEAD_BYTES;
 use super::relocations::PrunePoint;
@@ -11,20 +11,20 @@ use crate::error::Cause;
 use crate::item::Item;
 use crate::storage::operation::Operation;
 
-/// How many records come before it is seen whether that is durable which was written again.
+/// The number of records between two checks whether rewritten items are durable.
 const INSPECT_DEFERRED_RECORDS: u64 = 512;
-/// So much may come before a sync is asked for that nobody else has done.
+/// The number of bytes that may be appended before compaction syncs by itself.
 const DEFERRED_BYTES: u64 = 32 << 20;
-/// How many records come between two looks at the log.
+/// The number of records between two inspections of the log.
 const INSPECT_EVERY_RECORDS: u64 = 4096;
-/// How many bytes at most.
+/// The number of bytes between two inspections.
 const INSPECT_EVERY_BYTES: u64 = 8 << 20;
-/// What one look may write again, so that no request waits long for it.
+/// The limit of what one inspection rewrites, so that no request waits long for it.
 const REWRITE_BYTES: u64 = 1 << 20;
 const REWRITE_ITEMS: usize = 4096;
-/// A log may be this many times as large as its items...
+/// A log is compacted when it is this many times as large as its items...
 const DEAD_RATIO: u64 = 4;
-/// ...and a log below this size is left alone.
+/// ...and larger than this.
 const LOG_BYTES_MIN: u64 = 64 << 10;
 
 impl<L: Log> Queue<L> {
@@ -37,7 +37,7 @@ impl<L: Log> Queue<L> {
         }
     }
 
-    /// Give up what is no longer needed. A failure changes nothing, and it is tried again later.
+    /// Prunes and rewrites as far as is worth it. A failure changes nothing; the next inspection tries again.
     pub(super) fn compact(&mut self) {
         self.compaction.due_records = self.log.next() + INSPECT_EVERY_RECORDS;
         self.prune();
@@ -58,7 +58,7 @@ impl<L: Log> Queue<L> {
             self.compaction.round = Some((0, self.log.next()));
         }
         if let Some((from, until)) = self.compaction.round {
-            // Stopped by a full disk, the round goes on from the same place.
+            // After a full disk the round resumes from the same item.
             let Ok(from) = self.rewrite_some(from, until) else {
                 return;
             };
@@ -71,7 +71,7 @@ impl<L: Log> Queue<L> {
         }
     }
 
-    /// The disk is full, perhaps for want of what was not given up yet.
+    /// The disk is full: a deferred prune must not wait longer.
     #[cold]
     pub(super) fn expedite_prune(&mut self) {
         if let Some(deferred) = &mut self.relocations.deferred {
@@ -87,15 +87,16 @@ impl<L: Log> Queue<L> {
             self.compaction.due_records = self.log.next() + INSPECT_DEFERRED_RECORDS;
             return;
         };
-        // What the system refuses now is asked for again after the next records.
+        // If the system refuses now, the next inspection tries again.
         if self.log.prune(prune_point).is_ok() && self.log.first() > first {
             self.compaction.rotations += 1;
         }
     }
 
-    /// The position before which records can go now, if those before `oldest` are no longer needed. Whatever the sync policy, an item that
-    /// has been safe for long must not become unsafe: where it was written again must be durable first. A sync here would hold up
-    /// everybody, and mostly one is done elsewhere soon: for answers, or when a segment has ended.
+    /// The position before which records can be pruned now, if those before `oldest` are not needed. Whatever the
+    /// sync policy is, a durable item must stay durable: its rewritten record must be durable before the former one
+    /// is pruned. A sync here would block all requests, and usually another one comes soon: for acknowledgements, or
+    /// at the end of a segment.
     fn prune_point(&mut self, oldest: u64) -> Option<u64> {
         let (durable, bytes) = (self.log.durable(), self.log.bytes());
         let now = PrunePoint {
@@ -103,7 +104,7 @@ impl<L: Log> Queue<L> {
             needed: self.relocations.needed,
             bytes,
         };
-        // An item that has left cannot become unsafe.
+        // A removed item cannot become less durable.
         let needs_nothing = oldest == self.log.next();
         if oldest <= self.log.first() || durable >= now.needed || needs_nothing {
             self.relocations.deferred = None;
@@ -123,10 +124,11 @@ impl<L: Log> Queue<L> {
         Some(oldest)
     }
 
-    /// Say again what only records before `oldest` say; gives the first position that is needed then.
+    /// Rewrites the numbers of sources that only records before `oldest` have. Returns the first position that is
+    /// needed then.
     fn renew_source_positions(&mut self, oldest: u64) -> u64 {
         while let Some((source, index, position)) = self.source_positions.before(oldest) {
-            // With a full disk the record is kept for now.
+            // On a full disk the former record is kept for now.
             let Ok(renewed) = self.append_reserved(&Operation::Mark { source, index }) else {
                 return position;
             };
@@ -136,7 +138,7 @@ impl<L: Log> Queue<L> {
         oldest
     }
 
-    /// The first position that is still needed.
+    /// The first position that is needed.
     pub(super) fn oldest(&self) -> u64 {
         let below = self.relocations.below;
         let ready = self.ready.range(below).next().map(|item| item.id);
@@ -156,7 +158,7 @@ impl<L: Log> Queue<L> {
             .unwrap_or(self.log.next())
     }
 
-    /// Write items with these ids again; from which id to go on.
+    /// Rewrites items with these ids. Returns the id from which to resume.
     fn rewrite_some(&mut self, from: u64, until: u64) -> Result<u64, Cause> {
         let open = self
             .opens
@@ -184,7 +186,7 @@ impl<L: Log> Queue<L> {
             );
         }
         items.sort_unstable_by_key(|item| item.id);
-        // Each source gave its first items, so that the first of all are among them.
+        // Each of the three contributes its first items, so that the first of all are among them.
         let whole = items.len() < REWRITE_ITEMS;
         items.truncate(REWRITE_ITEMS);
         let mut written = 0;
@@ -216,9 +218,9 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// Write the removals that could not be written before.
+    /// Writes the removals that could not be written before.
     pub(super) fn write_pending_removals(&mut self) {
-        // Whoever's record was given up needs no removal.
+        // An item whose record was pruned needs no removal.
         let first = self.log.first();
         self.pending_removals.retain(|&(id, _)| id >= first);
         while let Some(&(id, bytes)) = self.pending_removals.last() {

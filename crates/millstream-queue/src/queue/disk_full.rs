@@ -1,15 +1,16 @@
-//! A full disk: what leaves a queue is struck out, and what is no longer needed is given up at once.
+//! A full disk: removed items get tombstones, and the log is pruned at once.
 //!
-//! The invariant: an item that was answered does not come back after the death of the process, whether its removal found room or not.
+//! The invariant: an item whose removal was acknowledged does not return after the death of the process, whether the
+//! removal found room or not.
 
 use super::{Log, Queue};
 use crate::error::{Cause, QueueError};
 
 impl<L: Log> Queue<L> {
-    /// An item leaves, whose last record is at `position`, and there is no room for a record that says so.
+    /// Removes an item, whose last record is at `position`, when there is no room for a record of the removal.
     #[cold]
     pub(super) fn remove_without_room(&mut self, id: u64, position: u64, bytes: u32) {
-        // A log of an earlier version does not strike records out. Its last segment has room for the removal.
+        // A log of an earlier version has no tombstones. Its last segment has room for the removal.
         if self.tombstone(id, position).is_err() {
             self.pending_removals.push((id, bytes));
             self.write_pending_removals();
@@ -22,10 +23,10 @@ impl<L: Log> Queue<L> {
         self.prune_all();
     }
 
-    /// Make sure that items can leave for good: those that are open or leaving, and `more` besides.
+    /// Reserves room for the removal of all open items, all dead letters, and `more` items.
     ///
     /// # Errors
-    /// The disk is full, and an earlier version made the log.
+    /// The disk is full, and an earlier version created the log.
     #[inline]
     pub(crate) fn reserve_removals(&mut self, more: usize) -> Result<(), QueueError> {
         let items = self.opens.len() + self.dead_letters.len() + more;
@@ -37,9 +38,9 @@ impl<L: Log> Queue<L> {
             })
     }
 
-    /// Strike an item out: its own record, and the one in which it was written again.
+    /// Puts tombstones on the record of an item and on its rewritten record.
     fn tombstone(&mut self, id: u64, position: u64) -> Result<(), Cause> {
-        // Those before are given up.
+        // Records before the first one are pruned.
         if id >= self.log.first() {
             self.log.tombstone(id)?;
         }
@@ -49,7 +50,7 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// Strike out all items but those that are open.
+    /// Puts tombstones on all items except the open ones.
     pub(super) fn tombstone_all(&mut self) -> Result<(), Cause> {
         let kept: Vec<u64> = self
             .opens
@@ -66,10 +67,10 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// If nothing in the log is needed, the disk gets back all but a little of it.
+    /// Frees almost all disk space if no record is needed.
     pub(super) fn prune_all(&mut self) {
         if self.oldest() == self.log.next() {
-            // What the system refuses now is asked for again later.
+            // If the system refuses now, a later call tries again.
             let _tried = self.log.roll_segment();
             self.prune();
         }

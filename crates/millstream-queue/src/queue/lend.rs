@@ -1,7 +1,7 @@
-//! Items that are lent: taken by somebody who confirms them later by their ids, after a restart too.
+//! Lent items: they are confirmed later by their ids, after a restart too.
 //!
-//! An item that is lent is open, and belongs to no connection. Nothing in the log says so: after a restart it is back in its
-//! place, and is removed from there if it is confirmed then.
+//! A lent item is open, and belongs to no connection. The log does not record this: after a restart the item is in
+//! the queue again, and a late confirmation removes it from there.
 
 use super::{Open, Queue};
 use crate::connection::ConnectionId;
@@ -11,7 +11,7 @@ use crate::storage::Log;
 use crate::storage::operation::Operation;
 
 impl<L: Log> Queue<L> {
-    /// An item that [`take_next`](Self::take_next) gave is somebody's who confirms it later. It has no time limit.
+    /// Lends an item that [`take_next`](Self::take_next) took. It has no open timeout.
     pub(crate) fn lend(&mut self, item: Item) {
         self.counters.transactions += 1;
         let open = Open {
@@ -22,11 +22,11 @@ impl<L: Log> Queue<L> {
         self.insert_open(open);
     }
 
-    /// An item that was added by `added_by_ms` leaves for good, wherever it is; false if it has left before. A later one with
-    /// this id is of a queue that was deleted and began anew.
+    /// Removes an item that was added by `added_by_ms`, wherever it is. Returns false if it has left before. A later
+    /// item with this id belongs to a new queue of the same name.
     ///
     /// # Errors
-    /// It is in the log only and cannot be read; its removal cannot be recorded.
+    /// The item is in the log only and cannot be read, or its removal cannot be recorded.
     pub(crate) fn remove(&mut self, id: u64, added_by_ms: u64) -> Result<bool, QueueError> {
         self.reserve_removals(1)?;
         let later = |item: &Item| item.added_ms > added_by_ms;
@@ -50,7 +50,7 @@ impl<L: Log> Queue<L> {
         Ok(true)
     }
 
-    /// An item that is in the log only leaves its place, if it has one; its length.
+    /// Removes an item that is in the log only, if it is still in the queue. Returns its length.
     fn remove_from_log(&mut self, id: u64, added_by_ms: u64) -> Result<Option<usize>, QueueError> {
         let delayed = self.delayed.due_ms(id).is_some();
         let backlog = self.backlog.items > 0
@@ -74,12 +74,12 @@ impl<L: Log> Queue<L> {
         Ok(Some(item.body.len()))
     }
 
-    /// All items before this one that `source` has numbered have come.
+    /// The number of the next item of `source`: all before it are in the queue.
     pub(crate) fn next_index(&self, source: u64) -> u64 {
         self.source_positions.next(source)
     }
 
-    /// Say how far the items of `source` have come, for a queue that keeps none of them.
+    /// Records the next number of `source` in a queue that keeps none of its items.
     pub(crate) fn set_next_index(&mut self, source: u64, next: u64) -> Result<(), QueueError> {
         let operation = Operation::Mark {
             source,

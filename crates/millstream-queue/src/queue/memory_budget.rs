@@ -1,12 +1,12 @@
-//! How much memory all queues of a server or process hold together.
+//! The memory of all queues of a server or process, and its limit.
 //!
-//! The counter is shared by all queues. Whoever changes it has the queues for itself, so that it needs no atomic addition: the atomics only
-//! make it shareable.
+//! All queues share the counter. Only the thread that has exclusive access to the queues changes it, so that no
+//! atomic addition is needed: the atomics only make it shareable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A handle to the count of bytes, and to its limit.
+/// A handle to the number of bytes in use and to its limit.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryBudget(Arc<Counts>);
 
@@ -17,7 +17,7 @@ struct Counts {
 }
 
 impl Default for MemoryBudget {
-    /// Without a limit.
+    /// No limit.
     fn default() -> Self {
         MemoryBudget(Arc::new(Counts {
             used: AtomicU64::new(0),
@@ -27,13 +27,13 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Bytes in use, about.
+    /// Bytes in use, approximately.
     #[inline]
     pub(crate) fn used(&self) -> u64 {
         self.0.used.load(Relaxed)
     }
 
-    /// Whether so many bytes more are over the limit.
+    /// Whether `more` bytes would exceed the limit.
     #[inline]
     pub(crate) fn is_over(&self, more: u64) -> bool {
         self.used().saturating_add(more) > self.0.max.load(Relaxed)

@@ -1,10 +1,10 @@
-//! The items of a queue that are held in memory, in the order in which they will be served.
+//! The items of a queue that are in memory, in the order in which they are served.
 //!
-//! Most items come at the back of the line and leave at its front. Those that come back, or whose delay is over, are kept
-//! aside, and take the place that their id gives them. An item that expires in the middle leaves a gap; gaps are closed when they
+//! Most items arrive at the end of `fifo` and leave at its front. Items that are requeued, or whose delay is over,
+//! are in `returned`, ordered by id. An item that expires within the FIFO leaves a gap; gaps are removed when they
 //! are more than half.
 //!
-//! The invariant: `returned` and `line` are sorted by id, and the smallest id of both leaves next.
+//! The invariant: `returned` and `fifo` are sorted by id, and the smallest id of both leaves next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,7 +16,7 @@ use crate::queue::memory_budget::MemoryBudget;
 pub(super) const ITEM_OVERHEAD_BYTES: u64 = 96;
 const GAPS_MIN: usize = 1024;
 
-/// What an item takes of memory, about.
+/// The memory of an item, approximately.
 #[inline]
 pub(super) fn bytes_in_memory(item: &Item) -> u64 {
     item.body.len() as u64 + ITEM_OVERHEAD_BYTES + item.history_bytes()
@@ -30,7 +30,7 @@ pub(super) struct Ready {
     /// Expiry and id of each item that has an expiry.
     expiries: BTreeSet<(u64, u64)>,
     bytes_in_memory: u64,
-    /// The count of all queues, which includes these bytes.
+    /// The budget of all queues, which includes these bytes.
     memory: MemoryBudget,
 }
 
@@ -40,7 +40,7 @@ impl Drop for Ready {
     }
 }
 
-/// The id stays where an item has left, so that the line can be searched.
+/// A gap keeps the id of its item, so that the FIFO can be searched.
 #[derive(Debug)]
 enum Slot {
     Item(Item),
@@ -71,43 +71,43 @@ impl Slot {
 }
 
 impl Ready {
-    /// Nothing yet. What will be held counts in `memory` too.
+    /// No items. Their memory counts in `memory` too.
     pub(super) fn new(memory: MemoryBudget) -> Self {
         let mut ready = Ready::default();
         ready.memory = memory;
         ready
     }
 
-    /// How many items there are.
+    /// The number of items.
     pub(super) fn len(&self) -> usize {
         self.returned.len() + self.fifo.len() - self.gaps
     }
 
-    /// Bytes of memory, about.
+    /// Bytes in memory, approximately.
     pub(super) fn bytes_in_memory(&self) -> u64 {
         self.bytes_in_memory
     }
 
-    /// The newest item goes to the back.
+    /// Adds the newest item at the end.
     #[inline]
     pub(super) fn push(&mut self, item: Item) {
         self.count(&item);
         self.fifo.push_back(Slot::Item(item));
     }
 
-    /// An item that was delayed or away takes its place.
+    /// Adds an item that was delayed, open or taken, in the order of its id.
     pub(super) fn insert(&mut self, item: Item) {
         self.count(&item);
         self.returned.insert(item.id, item);
     }
 
-    /// Whether the items that came at the back have all left.
+    /// Whether the FIFO has no items.
     #[inline]
     pub(super) fn fifo_is_empty(&self) -> bool {
         self.fifo.len() == self.gaps
     }
 
-    /// The next item leaves.
+    /// Removes and returns the next item.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Item> {
         while let Some(Slot::Gap(_)) = self.fifo.front() {
@@ -127,7 +127,7 @@ impl Ready {
         Some(item)
     }
 
-    /// An item leaves, wherever it stands.
+    /// Removes and returns an item by its id.
     pub(super) fn remove(&mut self, id: u64) -> Option<Item> {
         let item = match self.returned.remove(&id) {
             Some(item) => item,
@@ -137,7 +137,7 @@ impl Ready {
         Some(item)
     }
 
-    /// The newest item leaves again, as if it had never come.
+    /// Removes and returns the newest item, if it has this id.
     pub(super) fn pop_newest(&mut self, id: u64) -> Option<Item> {
         let newest = matches!(self.fifo.back(), Some(Slot::Item(item)) if item.id == id);
         let Some(Slot::Item(item)) = newest.then(|| self.fifo.pop_back()).flatten() else {
@@ -159,18 +159,18 @@ impl Ready {
         })
     }
 
-    /// The items that have come back, among others that took their places again.
+    /// The items that were requeued, and others that are ordered by id.
     pub(super) fn returned(&self) -> impl Iterator<Item = &Item> {
         self.returned.values()
     }
 
-    /// When the first item expires, on the wall clock.
+    /// The first expiry, on the wall clock.
     #[inline]
     pub(super) fn next_expiry(&self) -> Option<u64> {
         self.expiries.first().map(|&(expiry_ms, _)| expiry_ms)
     }
 
-    /// An item that has expired leaves, wherever it stands.
+    /// Removes and returns an expired item.
     pub(super) fn pop_expired(&mut self, now: Moment) -> Option<Item> {
         let &(expiry_ms, id) = self.expiries.first()?;
         if expiry_ms > now.wall_ms {

@@ -38,7 +38,7 @@ impl Relocations {
         self.needed = self.needed.max(position + 1);
     }
 
-    /// The item `id` has left.
+    /// The item `id` was removed.
     #[inline]
     pub(super) fn remove(&mut self, id: u64) {
         if let Some(position) = self.positions.remove(&id) {

@@ -1,7 +1,7 @@
-//! Which of the items that are not in memory have left, as bits.
+//! Which items of the backlog were removed, as bits.
 //!
-//! Only a restart makes such knowledge necessary: items leave from memory, and all before the oldest left one are known
-//! to be gone from where reading begins. Words without a bit are not kept.
+//! Only a restart needs this: afterwards items are removed from memory, and the backlog begins after them. Words
+//! without a bit are not stored.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 pub(super) struct RemovedIds(BTreeMap<u64, u64>);
 
 impl RemovedIds {
-    /// Note that an item has left.
+    /// Notes that an item was removed.
     pub(super) fn insert(&mut self, id: u64) {
         *self.0.entry(id / 64).or_default() |= 1 << (id % 64);
     }
 
-    /// Whether an item has left.
+    /// Whether an item was removed.
     #[inline]
     pub(super) fn contains(&self, id: u64) -> bool {
         !self.0.is_empty()
@@ -24,7 +24,7 @@ impl RemovedIds {
                 .is_some_and(|word| word >> (id % 64) & 1 == 1)
     }
 
-    /// Forget the ids before `id`.
+    /// Forgets the ids before `id`.
     pub(super) fn forget_before(&mut self, id: u64) {
         while let Some(first) = self.0.first_entry().filter(|first| *first.key() < id / 64) {
             first.remove();

@@ -1,7 +1,7 @@
-//! A queue from its log: every record once, without keeping the items.
+//! Restoring a queue from its log: each record is read once.
 //!
-//! The items' bytes stay in the log and are read back when their turn comes. Only what was written again is held, as
-//! it stands out of its place.
+//! The bytes of items stay in the log and are read back when they are next. Only rewritten items are kept in memory,
+//! as their records are out of order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::moment::Moment;
 use crate::queue::memory_budget::MemoryBudget;
 use crate::storage::operation::Operation;
 
-/// What has been learned from the records so far.
+/// The state after the records so far.
 #[derive(Debug, Default)]
 struct Replay {
     items: u64,
     bytes: u64,
-    /// Items whose own record is from here on have been counted.
+    /// Items whose own record is at this position or later are counted.
     from: u64,
     removed: RemovedIds,
-    /// Items written again: position and length.
+    /// Rewritten items: position and length.
     rewritten: BTreeMap<u64, (u64, u64)>,
     delayed: Delayed,
     deliveries: BTreeMap<u64, Deliveries>,
@@ -148,7 +148,7 @@ impl Replay {
     #[inline]
     fn remove(&mut self, id: u64, length: u64) {
         if !self.rewritten.is_empty() && self.rewritten.remove(&id).is_some() {
-            // Its own record has been passed over since it was written again.
+            // The original record was skipped when the item was rewritten.
         } else if id >= self.from && !self.removed.contains(id) {
             self.removed.insert(id);
         } else {
@@ -173,10 +173,10 @@ impl Replay {
 }
 
 impl<L: Log> Queue<L> {
-    /// The queue as its log tells it.
+    /// The queue in the state of its log.
     ///
     /// # Errors
-    /// A record cannot be read, or has no meaning.
+    /// A record cannot be read or decoded.
     pub(crate) fn restore(
         name: Arc<str>,
         settings: Settings,
@@ -196,7 +196,7 @@ impl<L: Log> Queue<L> {
             .filter(|&&id| replay.delayed.due_ms(id).is_none())
             .copied()
             .collect::<Vec<_>>();
-        // What the process before has left to a later sync.
+        // Records that the previous process did not sync.
         let unsynced_since_us = (log.durable() < log.next()).then_some(now.steady_us);
         let mut queue = Queue {
             name,
@@ -238,7 +238,7 @@ impl<L: Log> Queue<L> {
                 queue.ready.insert(item);
             }
         }
-        // As `stats` asks for it, with the log closed.
+        // `stats` needs it while the log is closed.
         let _known_if_readable = queue.first_backlog_added_ms();
         queue.log.end_restore();
         Ok(queue)

@@ -1,6 +1,7 @@
-//! How far numbered items have come, for each source of such items.
+//! The next number of each source of numbered items.
 //!
-//! The invariant: the record at the position of a mark says that mark, and no record behind it says another of that source.
+//! The invariant: the record at `position` has the number `next`, and no later record has another number of that
+//! source.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +11,12 @@ pub(super) struct SourcePositions(BTreeMap<u64, SourcePosition>);
 #[derive(Clone, Copy, Debug)]
 struct SourcePosition {
     next: u64,
-    /// Of the record that says so.
+    /// The position of the record with this number.
     position: u64,
 }
 
 impl SourcePositions {
-    /// All items of `source` before `take_next` have come.
+    /// All items of `source` before `next` are in the queue.
     pub(super) fn set(&mut self, source: u64, next: u64, position: u64) {
         self.0.insert(source, SourcePosition { next, position });
     }
@@ -25,7 +26,7 @@ impl SourcePositions {
         self.0.get(&source).map_or(0, |known| known.next)
     }
 
-    /// A mark that a record before `position` says: source, next, position of the record.
+    /// A source whose number is in a record before `position`: source, next number, position of the record.
     pub(super) fn before(&self, position: u64) -> Option<(u64, u64, u64)> {
         let first = self.0.iter().min_by_key(|(_, known)| known.position)?;
         let (&source, known) = first;

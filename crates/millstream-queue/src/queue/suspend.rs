@@ -1,16 +1,16 @@
-//! A queue that is not used gives back what it does not need: the disk that its items took, descriptors, a thread.
+//! Suspending an unused queue: it frees disk space, descriptors and a thread.
 
 use super::{Log, Queue};
 use crate::config::Sync;
 use crate::moment::Moment;
 
-/// A queue that was not used for so long is closed, and opened again when it is used.
+/// A queue that was not used for this time is suspended. Its next use opens the log again.
 const REST_AFTER_US: u64 = 5_000_000;
-/// A queue that was only asked for, and has nothing on the disk, is forgotten after this time.
+/// A queue that has nothing on disk is forgotten after this time.
 const FORGET_AFTER_US: u64 = 1_000_000;
 
 impl<L: Log> Queue<L> {
-    /// When the queue is to give back what it does not need, if it is not used before.
+    /// The time at which the queue is suspended, if it is not used before.
     pub(crate) fn suspend_due(&self) -> Option<u64> {
         if !self.log.exists() {
             return self
@@ -21,7 +21,7 @@ impl<L: Log> Queue<L> {
             .then(|| self.last_used_us.saturating_add(REST_AFTER_US))
     }
 
-    /// Whether nothing is lost when nobody remembers that the queue was asked for. A fan-out queue is remembered: it is to get copies.
+    /// Whether the queue can be forgotten without a loss. A fan-out queue is kept: it must get copies.
     pub(crate) fn is_forgettable(&self) -> bool {
         !self.log.exists() && self.is_unused()
     }
@@ -33,23 +33,23 @@ impl<L: Log> Queue<L> {
             && crate::name::parent(&self.name).is_none()
     }
 
-    /// Whether the log is open and could be closed.
+    /// Whether the log is open and can be closed.
     pub(crate) fn can_suspend(&self) -> bool {
         let waits_for_sync =
             matches!(self.settings.sync, Sync::Every(_)) && self.sync_due().is_some();
         !self.log.is_suspended() && !waits_for_sync
     }
 
-    /// When it was used last, on the steady clock.
+    /// The time of the last use, on the steady clock.
     pub(crate) fn last_used_us(&self) -> u64 {
         self.last_used_us
     }
 
-    /// Give back what is not needed.
+    /// Frees disk space and closes the log.
     pub(crate) fn suspend(&mut self, now: Moment) {
         self.prune_all();
         if !self.log.suspend() {
-            // Somebody syncs it, or it has failed: not at once again.
+            // The log is being synced, or has failed: try again later.
             self.last_used_us = now.steady_us;
         }
     }

@@ -1,29 +1,30 @@
-//! Passwords are tried slowly: after a wrong one, no other from the same address is looked at for a second, on whatever connection it comes.
+//! Limits the rate of password attempts: after a wrong password, no other from the same origin is checked for a
+//! second, on whatever connection it comes.
 //!
-//! Who has come in is not concerned, nor is any other address. The clients of a machine share its address, and in IPv6 all addresses of a
-//! network of 64 bits count as one; behind a Unix socket each user is one.
+//! Authenticated connections and other origins are not affected. The clients of a machine share its address. All IPv6
+//! addresses of a network of 64 bits count as one origin, and so does each user on a Unix socket.
 //!
-//! The invariant: there are at most [`KEYS_MAX`] entries, and those whose time is over go first.
+//! The invariant: there are at most [`KEYS_MAX`] entries; the first to expire is removed first.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-/// How long nothing is tried after a wrong password.
+/// The time for which nothing is checked after a wrong password.
 pub(super) const PENALTY: Duration = Duration::from_secs(1);
-/// More addresses are not remembered: the one whose time is over first is forgotten.
+/// The number of origins. When it is exceeded, the first entry to expire is removed.
 const KEYS_MAX: usize = 4_096;
 
-/// Where a client is.
+/// The origin of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ThrottleKey {
     Address(IpAddr),
-    /// A user of this machine, by number; none if the system does not say.
+    /// A user of this machine, by number; `None` if the system does not say.
     User(Option<u32>),
 }
 
 impl ThrottleKey {
-    /// Where a client with this address is.
+    /// The origin with this address.
     pub(super) fn of(address: IpAddr) -> Self {
         ThrottleKey::Address(match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -35,12 +36,12 @@ impl ThrottleKey {
     }
 }
 
-/// Until when no password from a place is looked at, on the steady clock in microseconds.
+/// The time until which no password of an origin is checked, on the steady clock in microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Attempts(HashMap<ThrottleKey, u64>);
 
 impl Attempts {
-    /// A wrong password came.
+    /// Records a wrong password.
     pub(super) fn failed(&mut self, key: ThrottleKey, now_us: u64) {
         let until_us = now_us.saturating_add(PENALTY.as_micros() as u64);
         if self.0.len() >= KEYS_MAX && !self.0.contains_key(&key) {
@@ -59,7 +60,7 @@ impl Attempts {
         self.0.insert(key, until_us);
     }
 
-    /// Until when a password from this place must wait; `None` if it need not.
+    /// The time until which a password of this origin must wait; `None` if it need not.
     #[inline]
     pub(super) fn wait_until(&self, key: ThrottleKey, now_us: u64) -> Option<u64> {
         if self.0.is_empty() {

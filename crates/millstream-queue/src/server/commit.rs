@@ -1,11 +1,11 @@
-//! The committer: one sync for all replies that wait for it.
+//! The committer: group commit, one sync for all replies that wait for it.
 //!
-//! All that was asked for when a sync begins is covered by it; what comes meanwhile is posted for the next one, which
-//! begins as soon as that ends. A thread of its own does the syncs, so that a slow disk holds up nobody but those who wait
-//! for it. A client that is alone would only pay for the waking of that thread: for it the sync is done on the thread of the
-//! connections, as long as nobody else is seen to have waited there.
+//! A sync covers all that was appended before it begins. What is appended meanwhile is covered by the next sync,
+//! which begins as soon as the current one ends. Syncs run on a thread of their own, so that a slow disk delays only
+//! the replies that wait for it. For a single client the wake-up of that thread would only cost time: then the thread
+//! of the connections syncs by itself, until other connections are seen to have waited for it.
 //!
-//! The invariant: post number `n` is done only after a sync that began after all that belongs to it had been appended.
+//! The invariant: commit number `n` is complete only after a sync that began after all its records were appended.
 
 use std::cell::Cell;
 use std::io;
@@ -22,13 +22,13 @@ use crate::clock;
 use crate::error::Cause;
 use crate::storage::{JournalLog, Log, Syncing};
 
-/// After so many commits on end that spoke for the other way of syncing, that way is taken.
+/// The number of consecutive commits after which the other placement is used.
 const AGAINST_MAX: u32 = 3;
 
-/// How often more is waited for before a commit begins, at most.
+/// How often a commit waits for more input before it begins, at most.
 const GATHERS: u32 = 4;
 
-/// Does the syncs, here or on its thread.
+/// Runs the syncs, on the calling thread or on its own.
 pub(super) struct Committer {
     syncs: Arc<SyncQueue<<JournalLog as Log>::Syncing>>,
     placement: Cell<Placement>,
@@ -38,40 +38,40 @@ pub(super) struct Committer {
 /// What the two threads share.
 struct SyncQueue<L> {
     requests: Mutex<SyncRequests<L>>,
-    /// There is something to sync, or nothing more will come.
+    /// Notified when there is something to sync, or the thread must stop.
     requested: Condvar,
-    /// Some posts are done.
+    /// Notified when commits are complete.
     done: Notify,
 }
 
 struct SyncRequests<L> {
-    /// Broker and their logs, each once.
+    /// Queues and their logs, each once.
     unsynced: Vec<(Arc<str>, L)>,
-    /// The posts that are not done.
+    /// The commits that are not complete.
     pending: Range<u64>,
     failed: Vec<Failure>,
-    /// How long the syncs took.
+    /// The durations of the syncs.
     took_us: Vec<u64>,
     stopping: bool,
 }
 
-/// A queue that could not be synced, and the posts that relied on it.
+/// A queue that could not be synced, and the commits that relied on it.
 struct Failure {
     commits: Range<u64>,
     queue: Arc<str>,
     cause: Cause,
 }
 
-/// Where the syncs are done, learnt from what they kept waiting.
+/// Where syncs run, learned from whether they made other connections wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Placement {
     on_thread: bool,
-    /// Commits on end that spoke for the other place.
+    /// Consecutive commits that favored the other placement.
     against: u32,
 }
 
 impl Placement {
-    /// A commit is done, and others had something to do meanwhile, or not.
+    /// Records whether other connections had input during a commit.
     fn learn(&mut self, others: bool) {
         if others == self.on_thread {
             self.against = 0;
@@ -103,7 +103,7 @@ impl<L: Syncing> SyncQueue<L> {
     }
 
     fn lock(&self) -> MutexGuard<'_, SyncRequests<L>> {
-        // Nothing is half done while the lock is held.
+        // No operation leaves the state incomplete while it holds the lock.
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -126,7 +126,7 @@ impl<L: Syncing> SyncQueue<L> {
         self.requested.notify_one();
     }
 
-    /// The thread: sync what is posted, until nothing more will come.
+    /// The thread: syncs until it must stop.
     fn run(&self) {
         let mut requests = self.lock();
         loop {
@@ -195,12 +195,12 @@ impl Drop for Committer {
     fn drop(&mut self) {
         self.syncs.lock().stopping = true;
         self.syncs.requested.notify_one();
-        // It panics only if the journal is at fault, and has said so.
+        // The thread panics only because of a bug in the journal, and has logged it.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Begin a commit whenever somebody waits for one, for ever.
+/// Begins a commit whenever a reply waits for one, forever.
 pub(super) async fn begin_commits(core: Rc<Core>, committer: Rc<Committer>) {
     loop {
         core.commit_wanted.notified().await;
@@ -221,13 +221,13 @@ pub(super) async fn begin_commits(core: Rc<Core>, committer: Rc<Committer>) {
         let begin_us = clock::steady_us();
         let failed = sync(unsynced, &(number..number + 1));
         let took_us = clock::steady_us() - begin_us;
-        // Whoever was kept waiting is seen now.
+        // Connections that had to wait are read now.
         tokio::task::yield_now().await;
         core.with(|state| finish(state, &committer, &failed, &[took_us], number + 1));
     }
 }
 
-/// All that is ready now comes first, as long as more does: it belongs to this commit then, and a sync costs the same for it.
+/// Input that is ready now joins this commit, at no extra cost, as long as more arrives.
 async fn gather(core: &Core) {
     for _ in 0..GATHERS {
         let reads = core.with(|state| state.reads);
@@ -238,7 +238,7 @@ async fn gather(core: &Core) {
     }
 }
 
-/// End the commits of the thread as it has done them, for ever.
+/// Completes the commits that the thread has synced, forever.
 pub(super) async fn complete_commits(core: Rc<Core>, committer: Rc<Committer>) {
     loop {
         committer.syncs.done.notified().await;
@@ -255,7 +255,7 @@ pub(super) async fn complete_commits(core: Rc<Core>, committer: Rc<Committer>) {
     }
 }
 
-/// What waited for the commits before `done` goes on.
+/// Wakes the replies that waited for the commits before `done`.
 fn finish(
     state: &mut State,
     committer: &Committer,
@@ -273,7 +273,7 @@ fn finish(
         cause,
     } in failed
     {
-        // A queue that was deleted meanwhile has nothing to lose.
+        // A queue that was deleted meanwhile has no items to lose.
         if state.broker.items(queue).is_some() {
             error!("not acknowledged: queue \"{queue}\": {cause}");
             state.failed_commits.extend(commits.clone());
@@ -292,7 +292,7 @@ mod tests {
 
     use super::*;
 
-    /// Says that a sync has begun, and ends it as it is told.
+    /// A log whose syncs the test begins and ends step by step.
     #[derive(Clone)]
     struct SteppedLog {
         begun: Sender<()>,

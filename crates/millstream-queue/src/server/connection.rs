@@ -1,4 +1,4 @@
-//! One connection as a task: read once, do what was asked, write once.
+//! One connection as a task: read once, do the requests, write once.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -18,14 +18,14 @@ use crate::clock;
 use crate::moment::Moment;
 use crate::session::{ServerCommand, Session};
 
-/// A connection that always has more to do lets others do theirs after so many rounds: each is a read or a wait that
-/// ended, and the writing of its answers.
+/// A connection that always has work yields to the others after this many rounds: each is a read or the end of a
+/// wait, and the write of the answers.
 const ROUNDS_MAX: usize = 4;
 
-/// A connection that keeps no more than this in memory is not ended for want of memory.
+/// A connection with no more memory than this is not closed for lack of memory.
 const BUFFER_BYTES_SMALL: usize = 128 << 10;
 
-/// Serve a connection until it ends.
+/// Serves a connection until it ends.
 pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     core: Rc<Core>,
     stream: T,
@@ -58,7 +58,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
             _ => debug!("{}: {error}", connection.peer),
         }
     }
-    // What the peer has not read yet is still on its way; a failure to say goodbye changes nothing.
+    // The peer may not have read everything yet; a failure of the shutdown changes nothing.
     let _ = poll_fn(|context| Pin::new(&mut connection.stream).poll_shutdown(context)).await;
 }
 
@@ -66,24 +66,24 @@ struct Connection<T> {
     core: Rc<Core>,
     stream: T,
     session: Session,
-    /// What the session kept in memory when it was counted last.
+    /// The session's memory when it was counted last.
     buffer_bytes: usize,
     peer: Address,
-    /// Where the client is.
+    /// The client's origin, for password attempts.
     throttle_key: ThrottleKey,
-    /// The output waits for this time to pass, since a password was wrong.
+    /// The output is delayed until this time, since a password was wrong.
     penalty: Option<Pin<Box<tokio::time::Sleep>>>,
-    /// No password is looked at before this time, since a password from the same place was wrong.
+    /// No password is checked before this time, since a password from the same origin was wrong.
     throttle: Option<Pin<Box<tokio::time::Sleep>>>,
     /// The output waits for this commit.
     commit: Option<u64>,
-    /// When the requests came whose output is to be sent, and whether there is a `set` among them.
+    /// When the requests whose output is pending arrived, and whether there is a `set` among them.
     begun: Option<(u64, bool)>,
-    /// Since when a request is half there.
+    /// When the incomplete request began to arrive.
     half_since_us: Option<u64>,
-    /// Since when the peer takes no output.
+    /// Since when the peer has not read the output.
     waiting_us: Option<u64>,
-    /// When the connection did something last.
+    /// The time of the last activity.
     now_us: u64,
 }
 
@@ -108,7 +108,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         if !Arc::ptr_eq(options, self.session.options()) {
             self.session.set_options(options);
         }
-        // First of all, since a peer that takes no answer is one that uses up its time.
+        // This comes first: a peer that reads no answer times out too.
         if state
             .entry(self.session.id())
             .is_none_or(|entry| entry.timed_out)
@@ -166,12 +166,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
             }
         }
-        // There is more to do, after the others.
+        // The other connections come first.
         context.waker().wake_by_ref();
         self.pause(state)
     }
 
-    /// Whether a password must not be looked at now, since one from the same place was wrong. The session is on hold then.
+    /// Whether a password must not be checked now, since one from the same origin was wrong. The session is held
+    /// then.
     #[cold]
     fn is_throttled(&mut self, state: &mut State, context: &mut Context<'_>) -> bool {
         loop {
@@ -181,19 +182,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
                 self.throttle = None;
             }
-            // Others that waited may have tried before.
+            // Other connections that waited may have tried before.
             let now_us = clock::steady_us();
             let Some(until_us) = state.attempts.wait_until(self.throttle_key, now_us) else {
                 return false;
             };
             let left = Duration::from_micros(until_us - now_us);
             self.throttle = Some(Box::pin(tokio::time::sleep(left)));
-            // Reading goes on, so that a client that has gone does not keep its place in the line.
+            // Reading continues, so that the end of a waiting client is noticed.
             self.session.hold();
         }
     }
 
-    /// Count what this connection keeps in memory; false if it is among those that keep too much.
+    /// Counts the memory of this connection. Returns false if it is too much.
     #[inline]
     fn count_buffers(&mut self, state: &mut State) -> bool {
         let (before, now) = (self.buffer_bytes, self.session.buffer_bytes());
@@ -223,14 +224,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self.session
             .receive(&mut state.broker, &state.buffer[..length], now);
         if self.session.answered() > answered {
-            // What is half there now is another request.
+            // The incomplete request is a new one.
             self.half_since_us = None;
         }
         self.begun = Some((now.steady_us, state.broker.counters().cmd_set > sets));
         self.after_requests(state, now);
     }
 
-    /// After requests were answered.
+    /// Handles the side effects of requests.
     #[inline]
     fn after_requests(&mut self, state: &mut State, now: Moment) {
         if state.broker.take_commit_wanted() {
@@ -266,13 +267,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             false => None,
         };
         if self.session.is_waiting() || self.session.is_unauthenticated() {
-            // A wait is no latency: what counts is the time from its end.
+            // A wait does not count as latency: the time from its end does.
             self.begun = None;
         }
         self.core.wake_and_set_timer(state);
     }
 
-    /// Send the output, as soon as it may be seen.
+    /// Sends the output, once it may be visible.
     fn poll_send(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(commit) = self.commit {
             if state.commits <= commit {
@@ -280,7 +281,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 return self.pause(state);
             }
             if state.failed_commits.contains(&commit) {
-                // What was promised in the output is not true.
+                // The output promises durability that was not reached.
                 return Poll::Ready(Err(io::Error::other("its items could not be made durable")));
             }
             self.commit = None;
@@ -305,14 +306,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             let spent_us = clock::steady_us() - begun_us;
             state.broker.latencies().request_us(set, spent_us);
         }
-        // A TLS stream keeps what it could not write yet.
+        // A TLS stream buffers what it could not write yet.
         match Pin::new(&mut self.stream).poll_flush(context) {
             Poll::Pending => self.pause(state),
             ready => ready,
         }
     }
 
-    /// Until something happens. The place says how long that may take.
+    /// Waits for the next event. The entry says until when.
     fn pause(&mut self, state: &mut State) -> Poll<io::Result<()>> {
         let limits = &state.live.limits;
         let limit = |since_us: u64, time: Duration| match time {
@@ -334,7 +335,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         Poll::Pending
     }
 
-    /// At its first turn a connection says how it is woken.
+    /// Registers the waker of the connection at the first poll.
     fn register(&mut self, state: &mut State, context: &mut Context<'_>) {
         let index = self.session.id().index();
         if state.entries.len() <= index {
@@ -367,7 +368,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     }
 }
 
-/// Say in the log why a connection was turned away.
+/// Logs why a connection was rejected.
 pub(super) fn log_rejected(peer: &Address, why: &str) {
     info!("{peer}: turned away: {why}");
 }

@@ -1,4 +1,4 @@
-//! What all tasks of the server share, on one thread.
+//! The state that all tasks of the server share, on one thread.
 
 use std::cell::{Cell, RefCell};
 use std::task::Waker;
@@ -16,7 +16,7 @@ use crate::clock;
 use crate::connection::ConnectionId;
 use crate::storage::JournalStorage;
 
-/// What a signal or a client asks of the whole server.
+/// A command from a signal or a client to the whole server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Reload,
@@ -27,61 +27,61 @@ pub(super) struct Core {
     state: RefCell<State>,
     pub(super) options: ServerOptions,
     commands: mpsc::UnboundedSender<Command>,
-    /// Somebody waits for a commit.
+    /// A reply waits for a commit.
     pub(super) commit_wanted: Notify,
-    /// The next event of the queues is earlier than it was.
+    /// The next timed work is earlier than before.
     pub(super) timer_changed: Notify,
-    /// Something was read while nobody looked for more.
+    /// Input arrived while no task was spinning.
     pub(super) input_arrived: Notify,
-    /// The time for which to look for more may have changed.
+    /// The spin time may have changed.
     pub(super) spin_changed: Notify,
     /// A connection has ended.
     ended: Notify,
     stopping: Cell<bool>,
 }
 
-/// What a task may touch between two points at which it waits.
+/// The state that a task may use between two await points.
 pub(super) struct State {
     pub(super) broker: Broker<JournalStorage>,
-    /// What was read from the files of the server last.
+    /// The settings that were read last.
     pub(super) live: LiveSettings,
-    /// The longest item that the journals take, fixed when they were opened.
+    /// The longest item that the journals take, fixed when they are opened.
     pub(super) item_bytes_max: usize,
-    /// How many file descriptors this process may have.
+    /// The number of file descriptors of this process.
     pub(super) descriptors_max: u64,
-    /// Into which every connection reads.
+    /// The buffer into which all connections read.
     pub(super) buffer: Box<[u8]>,
     /// By connection number.
     pub(super) entries: Vec<Option<ConnectionEntry>>,
     pub(super) connections: usize,
-    /// Commits begun: what is appended now belongs to the next, whose number this is.
+    /// The number of commits begun, and the number of the next one, to which new records belong.
     pub(super) commits_begun: u64,
-    /// Commits done.
+    /// The number of commits completed.
     pub(super) commits: u64,
-    /// Those that failed: nothing that they were to make durable may be acknowledged.
+    /// Failed commits: nothing that relied on them may be acknowledged.
     pub(super) failed_commits: Vec<u64>,
-    /// Tasks and the commits that they wait for.
+    /// Tasks, and the commits that they wait for.
     pub(super) uncommitted: Vec<(u64, Waker)>,
-    /// How often something was read from a connection.
+    /// The number of reads from all connections.
     pub(super) reads: u64,
-    /// What that was when a commit began and no other was under way.
+    /// The number of reads when a commit began while no other was running.
     pub(super) reads_before: u64,
-    /// Nobody waits to be told that something was read: somebody looks for it, or is not to.
+    /// Input needs no notification: a task is spinning, or must not spin.
     pub(super) spinning: bool,
-    /// From where wrong passwords came.
+    /// The origins of wrong passwords.
     pub(super) attempts: Attempts,
-    /// For when the timer is set.
+    /// The time at which the timer fires.
     pub(super) timer_us: Option<u64>,
 }
 
-/// What others know about a connection.
+/// What other tasks know about a connection.
 pub(super) struct ConnectionEntry {
     pub(super) waker: Waker,
-    /// The queues have ended its wait.
+    /// The broker has ended its wait.
     pub(super) woken: bool,
-    /// It must end: it has used up its time.
+    /// It must end: it has timed out.
     pub(super) timed_out: bool,
-    /// Until when what it does now may last.
+    /// The time limit of its current state.
     pub(super) until_us: u64,
 }
 
@@ -124,13 +124,13 @@ impl Core {
         }
     }
 
-    /// Touch what is shared. Never across a point at which a task waits, so that nobody else has it.
+    /// Uses the shared state. There is no await point inside, so that access is exclusive.
     #[inline]
     pub(super) fn with<T>(&self, touch: impl FnOnce(&mut State) -> T) -> T {
         touch(&mut self.state.borrow_mut())
     }
 
-    /// After the queues were touched: wake whose wait has ended, and set the timer.
+    /// After each change of the broker: wakes the connections whose wait has ended, and sets the timer.
     #[inline]
     pub(super) fn wake_and_set_timer(&self, state: &mut State) {
         for id in state.broker.take_woken() {
@@ -145,7 +145,7 @@ impl Core {
         }
     }
 
-    /// Something was read, and more may come soon.
+    /// Records a read: more input may follow soon.
     #[inline]
     pub(super) fn note_read(&self, state: &mut State) {
         state.reads += 1;
@@ -155,7 +155,7 @@ impl Core {
     }
 
     pub(super) fn shut_down(&self) {
-        // Nobody listens any more once the server stops.
+        // The receiver is gone once the server stops.
         let _ = self.commands.send(Command::Stop);
     }
 
@@ -167,7 +167,7 @@ impl Core {
         self.ended.notify_one();
     }
 
-    /// Let connections finish what has arrived, then make everything durable.
+    /// Lets connections finish their input, then makes everything durable.
     pub(super) async fn stop(&self, limit: Duration) {
         self.stopping.set(true);
         self.with(|state| {
@@ -186,7 +186,7 @@ impl Core {
         };
         let _ = tokio::time::timeout(limit, all_ended).await;
         self.with(|state| {
-            // Whoever is still there loses its connection: what it has open goes back first.
+            // The remaining connections are closed: their open items are requeued first.
             for index in 0..state.entries.len() {
                 state
                     .broker
@@ -200,7 +200,7 @@ impl Core {
 }
 
 impl State {
-    /// How many connections there may be at present.
+    /// The number of connections that are possible at present.
     pub(super) fn connections_max(&self) -> usize {
         let possible =
             descriptors::connections_max(self.descriptors_max, self.broker.open_queues());

@@ -4,27 +4,27 @@ use std::path::PathBuf;
 
 use crate::error::QueueError;
 
-/// Why a server could not start or go on.
+/// Why a server could not start or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The configuration or the broker.
+    /// The configuration or the queues.
     #[error(transparent)]
     Broker(#[from] QueueError),
     /// An address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Which.
+        /// The address.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A file or folder.
+    /// A file or directory.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// Certificate, key or credentials that cannot be used.

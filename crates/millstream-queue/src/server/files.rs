@@ -1,6 +1,6 @@
-//! What a server reads from its files: configuration, passwords, certificates; at the start and again while it runs.
+//! The files of a server: configuration, passwords, certificates. They are read at the start and at each reload.
 //!
-//! The invariant: all files are read and checked before anything changes. A mistake in one of them leaves everything as it was.
+//! The invariant: all files are read and checked before anything changes. An error in one of them changes nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::config::{Config, ServerLimits};
 use crate::protocol::Limits;
 use crate::session::{Compat, Credentials, Rights, SessionOptions};
 
-/// What all files said, checked.
+/// The contents of all files, checked.
 pub(super) struct LoadedSettings {
     pub(super) config: Config,
     pub(super) live: LiveSettings,
 }
 
-/// What holds for connections at present.
+/// The current settings of connections.
 pub(super) struct LiveSettings {
     pub(super) limits: ServerLimits,
     pub(super) tls: Option<TlsAcceptor>,
@@ -32,7 +32,7 @@ pub(super) struct LiveSettings {
 }
 
 impl LiveSettings {
-    /// Say in the log whose rights are not as somebody may think.
+    /// Logs the names whose rights may not be as intended.
     pub(super) fn warn_of_rights(&self) {
         let SessionOptions {
             credentials,
@@ -57,7 +57,7 @@ impl LiveSettings {
         }
     }
 
-    /// The options of connections whose clients expect these replies.
+    /// The options of connections with these replies.
     #[inline]
     pub(super) fn session(&self, compat: Compat) -> &Arc<SessionOptions> {
         match compat {
@@ -68,10 +68,10 @@ impl LiveSettings {
 }
 
 impl LoadedSettings {
-    /// Read all files.
+    /// Reads all files.
     ///
     /// # Errors
-    /// The first file that is missing or wrong, and where.
+    /// The first file that is missing or invalid, and where.
     pub(super) fn read(options: &ServerOptions) -> Result<Self, ServerError> {
         let config = options.read_config()?;
         let limits = config.limits();
@@ -100,7 +100,7 @@ impl LoadedSettings {
 }
 
 impl LiveSettings {
-    /// The same with another limit on items, as long as the open journals take no larger records.
+    /// The same settings with another limit on items, while the open journals take no larger records.
     pub(super) fn with_item_bytes(self, item_bytes: usize, shutdown: bool) -> Self {
         let limits = ServerLimits {
             item_bytes,
@@ -147,7 +147,7 @@ impl LiveSettings {
     }
 }
 
-/// What holds for the queues together.
+/// The limits of all queues together.
 pub(super) fn broker_limits(limits: &ServerLimits, descriptors_max: u64) -> BrokerLimits {
     BrokerLimits {
         queues: limits.queues,

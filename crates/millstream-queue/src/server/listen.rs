@@ -1,4 +1,4 @@
-//! Taking connections: from addresses of our own and from sockets that systemd hands over.
+//! Accepting connections, on addresses and on sockets from systemd.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
@@ -20,12 +20,12 @@ use super::error::ServerError;
 use crate::address::Address;
 use crate::session::{Compat, Session};
 
-/// How long to wait when the system has no file descriptors left.
+/// The pause when the system has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many connections may wait to be taken: as many as the system allows (`net.core.somaxconn`), which takes the lower number. With a
-/// shorter line, a burst of connects is dropped and tried again by the clients' systems a second later.
+/// The backlog of pending connections: as many as the system allows (`net.core.somaxconn`), which takes the lower
+/// number. With a shorter backlog, clients in a burst of connects retry after a second.
 const BACKLOG: i32 = i32::MAX;
-/// How long a TLS handshake may take.
+/// The limit of a TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 pub(super) struct Listeners(Vec<(Listener, Compat)>);
@@ -39,24 +39,24 @@ enum Listener {
     },
 }
 
-/// A client that has come.
+/// A new connection.
 enum Client {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// The file of a socket that we have made, removed with this.
+/// The file of a socket that this process has made. It is removed with this value.
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may be gone already; one that stays is taken for what it is at the next start.
+        // The file may be gone already; if it stays, the next start replaces it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Listeners {
-    /// Listen on all addresses. When systemd hands sockets over, those are taken instead.
+    /// Listens on all addresses, or on the sockets from systemd if there are any.
     pub(super) fn bind(addresses: &[(Address, Compat)]) -> Result<Self, ServerError> {
         let mut listeners = Vec::new();
         let mut handed = ListenFd::from_env();
@@ -83,7 +83,7 @@ impl Listeners {
         Ok(Listeners(listeners))
     }
 
-    /// Take connections from now on.
+    /// Starts accepting connections.
     pub(super) fn spawn(
         self,
         core: &Rc<Core>,
@@ -106,7 +106,7 @@ impl Listeners {
 impl Listener {
     fn bind(address: &Address) -> io::Result<Self> {
         match address {
-            // On Linux, std sets SO_REUSEADDR, so that a restart need not wait for old connections.
+            // On Linux, std sets SO_REUSEADDR, so that a restart does not wait for old connections.
             Address::Tcp(address) => Listener::tcp(std::net::TcpListener::bind(address)?),
             Address::Unix(path) => {
                 let listener = bind_unix(path)?;
@@ -115,7 +115,7 @@ impl Listener {
         }
     }
 
-    /// A socket that systemd has made; `None` for one that is something else.
+    /// A socket from systemd; `None` if it is not a listener.
     fn inherited(handed: &mut ListenFd, index: usize) -> io::Result<Option<Self>> {
         if let Ok(Some(listener)) = handed.take_unix_listener(index) {
             return Listener::unix(listener, None).map(Some);
@@ -160,7 +160,7 @@ impl Listener {
                 let (stream, peer) = listener.accept().await?;
                 Ok((Client::Tcp(stream), peer.into()))
             }
-            // The other end of such a connection has no address.
+            // The peer of such a connection has no address.
             Listener::Unix {
                 listener, address, ..
             } => {
@@ -171,7 +171,7 @@ impl Listener {
     }
 }
 
-/// Listen on a socket in the file system. One that a server has left behind that was killed is replaced.
+/// Listens on a socket in the file system. A socket that a killed server has left is replaced.
 fn bind_unix(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     use std::os::unix::net::{UnixListener, UnixStream};
     match UnixListener::bind(path) {
@@ -195,7 +195,7 @@ async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
                 let key = client.throttle_key();
                 begin(client, (peer, key), &core, compat);
             }
-            // A connection that is gone already, or no file descriptor for it: others will come.
+            // The connection is gone already, or there is no file descriptor for it: continue with others.
             Err(error) => {
                 warn!("cannot take a connection: {error}");
                 tokio::time::sleep(PAUSE).await;
@@ -212,7 +212,7 @@ fn begin(client: Client, peer: (Address, ThrottleKey), core: &Rc<Core>, compat: 
     });
     if !room {
         log_rejected(&peer.0, "too many connections");
-        // If it does not fit into the socket's buffer, the peer has sent nothing and reads nothing: let it be.
+        // If the reply does not fit into the socket's buffer, the peer reads nothing.
         let _ = client.try_write(b"SERVER_ERROR too many open connections\r\n");
         return;
     }
@@ -227,7 +227,7 @@ fn begin(client: Client, peer: (Address, ThrottleKey), core: &Rc<Core>, compat: 
         }
     };
     match client {
-        // Who may open the file is on this machine, and nobody else hears what is said.
+        // The peer is on this machine and may open the file: TLS is not needed.
         Client::Unix(stream) => {
             tokio::task::spawn_local(async move { serve(core, stream, session(), peer).await });
         }
@@ -264,7 +264,7 @@ async fn serve_tls(
 }
 
 impl Client {
-    /// Where it is, for the passwords that it tries.
+    /// The origin of the client, for password attempts.
     fn throttle_key(&self) -> ThrottleKey {
         match self {
             Client::Tcp(stream) => {

@@ -8,20 +8,20 @@ use crate::config::{Config, Sync};
 use crate::error::QueueError;
 use crate::session::Compat;
 
-/// How a server runs.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Addresses, and whose replies clients expect there. Those that systemd hands over come first.
+    /// Addresses, and the style of replies there. Sockets from systemd come first.
     pub listen: Vec<(Address, Compat)>,
-    /// Where the queues are.
+    /// The directory of the queues.
     pub dir: PathBuf,
-    /// The configuration. It is read again at SIGHUP and by `reload`, and so are credentials and certificates.
+    /// The configuration file. SIGHUP and `reload` read it again, with credentials and certificates.
     pub config: Option<PathBuf>,
-    /// What holds where the configuration says nothing.
+    /// The sync policy where the configuration does not say.
     pub sync: Sync,
-    /// A file with a line `name:password` for each who may come in, as memcached reads it.
+    /// A file with a line `name:password` for each client, in the format of memcached.
     pub credentials: Option<PathBuf>,
-    /// Certificates and key as PEM files: then all connections are TLS.
+    /// Certificates and key as PEM files: with them, all TCP connections use TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether clients may stop the server.
     pub shutdown: bool,

@@ -7,11 +7,11 @@ use super::files::{LoadedSettings, broker_limits};
 use crate::clock;
 
 impl Core {
-    /// Read all files again; what they say holds from now on, for connections that are there too. The settings that cannot
-    /// change while the server runs are returned, each with the reason.
+    /// Reads all files again; the settings hold from now on, for existing connections too. Returns the settings that
+    /// need a restart, each with the reason.
     ///
     /// # Errors
-    /// The first file that is wrong. Everything stays as it was.
+    /// The first invalid file. Nothing changes.
     pub(super) fn reload(&self, state: &mut State) -> Result<Vec<String>, String> {
         let mut loaded = LoadedSettings::read(&self.options).map_err(|error| {
             warn!("the old configuration holds: {error}");
@@ -33,7 +33,7 @@ impl Core {
             .set_limits(broker_limits(&loaded.live.limits, state.descriptors_max));
         state.broker.configure(loaded.config, clock::now());
         state.live = loaded.live;
-        // Every connection looks at what holds now, also one that waits.
+        // Each connection applies the new settings, also one that waits.
         for entry in state.entries.iter().flatten() {
             entry.waker.wake_by_ref();
         }

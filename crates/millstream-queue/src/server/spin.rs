@@ -1,10 +1,10 @@
-//! Staying awake for a moment.
+//! Spinning for input before the thread sleeps.
 //!
-//! A thread that sleeps is woken in 5 us or so, and in 30 to 50 on a virtual machine, whose core has stopped meanwhile. A client that
-//! sends one request after the other waits for that each time. So the thread of the connections looks for a while whether more comes
-//! before it sleeps, as Go's scheduler does, and Linux with `net.core.busy_poll`. It does so only if that would have helped the last
-//! time: clients that take longer cost nothing. Nor does it where somebody waits for a commit: then the disk takes the time; or where other
-//! programs want the cores.
+//! The wake-up of a sleeping thread takes about 5 us, and 30 to 50 us on a virtual machine whose core has stopped. A
+//! client that sends one request at a time waits for it each time. So the thread of the connections polls for a while
+//! before it sleeps, as Go's scheduler and Linux with `net.core.busy_poll` do. It does so only if that would have
+//! helped the last time: slower clients cost nothing. It does not spin while a reply waits for a commit, as the disk
+//! takes the time then, nor while other programs need the core.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,8 +13,7 @@ use super::contention::{Contention, waited_by_this_thread};
 use super::core::Core;
 use crate::clock;
 
-/// Stay awake as long as requests come quickly, for ever. `limits.spin` is the time in which the next must come; while it is 0,
-/// nothing is looked for.
+/// Spins as long as requests come quickly, forever. The next must come within `limits.spin`; 0 disables spinning.
 pub(super) async fn run(core: Rc<Core>) {
     let mut quiet_us = 0;
     let mut contention = Contention::new(waited_by_this_thread());
@@ -41,14 +40,14 @@ pub(super) async fn run(core: Rc<Core>) {
     }
 }
 
-/// Whether what came after so long, to a thread that slept, would have come in time to one that had not.
+/// Whether input after this time, on a sleeping thread, would have reached a spinning thread in time.
 fn is_quick(after_us: u64, spin_us: u64) -> bool {
-    // To be woken took a while too.
+    // The wake-up took time too.
     after_us < spin_us.saturating_mul(2)
 }
 
-/// Look for more until nothing has come for the time, or a commit begins; gives when the last came. If others want the core, the error is
-/// for how long that is better left.
+/// Polls until no input has come for the spin time, or a commit begins. Returns the time of the last input. If others
+/// need the core, the error is the time to sleep.
 async fn spin(
     core: &Core,
     since_us: u64,

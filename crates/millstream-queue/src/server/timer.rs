@@ -1,4 +1,4 @@
-//! Time: what is due for the queues, and connections that take too long.
+//! Timers: timed work of the broker, and time limits of connections.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tracing::{debug, error};
 use super::core::Core;
 use crate::clock;
 
-/// How often connections are looked at.
+/// The interval between two checks of all connections.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Give the queues their turn when something is due, for ever.
+/// Runs the timed work of the broker, forever.
 pub(super) async fn run(core: Rc<Core>) {
     loop {
         let changed = core.timer_changed.notified();
@@ -40,7 +40,7 @@ pub(super) async fn run(core: Rc<Core>) {
     }
 }
 
-/// End connections that have used up their time, for ever.
+/// Ends connections that have timed out, forever.
 pub(super) async fn sweep(core: Rc<Core>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;

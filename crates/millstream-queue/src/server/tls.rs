@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::error::ServerError;
 
-/// What turns a connection into a TLS one.
+/// The acceptor of TLS connections.
 pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {
     let failed = |path: &Path, message: &dyn std::fmt::Display| ServerError::Secret {
         path: path.to_owned(),

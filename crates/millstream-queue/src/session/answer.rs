@@ -193,7 +193,7 @@ impl Session {
                 broker.stats(is_visible, &mut self.output, now);
             }
             Some(queue) => {
-                // `stats items`, `stats slabs` and the like are about memcached's own memory: there is nothing to tell.
+                // `stats items`, `stats slabs` and the like report memcached's memory: the answer is empty.
                 if let Ok(name) = name::check(queue)
                     && !broker.stats_of(name, &mut self.output, now)
                     && let Err(closed) = broker.check_not_closed(name)

@@ -4,14 +4,14 @@ use super::{Grants, Right, Session};
 use crate::name;
 use crate::protocol::{GetKey, Request, SetKey, reply};
 
-/// What a request that is refused is told.
+/// The message for a denied request.
 type Denial = Result<(), String>;
 
 impl Session {
-    /// Whether the request was refused, and answered.
+    /// Whether the request was denied, and answered.
     #[cold]
     pub(super) fn is_denied(&mut self, request: &Request<'_>) -> bool {
-        // A request that waits was allowed when it came. When rights change, its connection is closed.
+        // A request that waits was allowed when it arrived. When rights change, its connection is closed.
         let Some(grants) = self.grants.clone().filter(|_| !self.is_waiting()) else {
             return false;
         };
@@ -33,7 +33,7 @@ impl Session {
     }
 }
 
-/// Whether somebody with these rights may ask for this. Names that are none are refused elsewhere.
+/// Whether these rights allow the request. Invalid names are refused elsewhere.
 fn allowed(grants: &Grants, user: &str, request: &Request<'_>) -> Denial {
     let queue = |right: Right, name: &[u8]| match name::check(name) {
         Ok(name) if !grants.may(right, name) => denied(user, right, name),
@@ -50,7 +50,7 @@ fn allowed(grants: &Grants, user: &str, request: &Request<'_>) -> Denial {
             Ok(key) if !grants.may(Right::Write, key.name) => denied(user, Right::Write, key.name),
             _ => Ok(()),
         },
-        // Who has items open may always confirm them or give them back.
+        // A client may always confirm or abort its open items.
         Request::Get(get) => get
             .keys
             .into_iter()
@@ -79,7 +79,7 @@ fn allowed(grants: &Grants, user: &str, request: &Request<'_>) -> Denial {
         Request::Reload => server("reload"),
         Request::Shutdown => server("shutdown"),
         Request::Status { to: Some(_) } => server("change the status"),
-        // These tell of queues only what their rights allow, or of none.
+        // These report only queues that the rights allow, or none.
         Request::Stats { queue: None }
         | Request::DumpStats { .. }
         | Request::Status { to: None }

@@ -1,4 +1,4 @@
-//! One client's whole conversation as a function, for fuzzers and tests.
+//! A client's complete conversation as a function, for fuzzers and tests.
 
 use super::{ServerCommand, Session, SessionOptions};
 use crate::broker::Broker;
@@ -8,12 +8,12 @@ use crate::moment::Moment;
 use crate::protocol::Limits;
 use crate::storage::MemoryStorage;
 
-/// What a new server answers to bytes that come in these pieces. Nobody else is there, so that a wait ends with its time.
+/// The answer of a new server to bytes in these pieces. There is no other client, so that each wait times out.
 ///
-/// How the bytes are cut must not change the answer.
+/// The answer must not depend on how the bytes are cut.
 ///
 /// # Errors
-/// Never with queues in memory; a fuzzer may take one for a fault.
+/// Never with queues in memory; a fuzzer may report one as a fault.
 pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8>, QueueError> {
     let mut now = Moment {
         wall_ms: 1_700_000_000_000,
@@ -61,7 +61,7 @@ pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8
 mod tests {
     use super::*;
 
-    /// Words that are near to something, so that random sequences of them go deep.
+    /// Words of the protocol and near misses, so that random sequences reach deep states.
     const WORDS: [&str; 39] = [
         "set ",
         "get ",

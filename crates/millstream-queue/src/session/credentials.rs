@@ -1,4 +1,4 @@
-//! Who may come in.
+//! The names and passwords of clients.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub struct Credentials(Arc<[Credential]>);
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     name: String,
-    /// Name, a blank, password: what a client sends.
+    /// Name, space, password: the bytes that a client sends.
     secret: String,
 }
 
@@ -35,7 +35,7 @@ impl Credentials {
         self.0.iter().map(Credential::name)
     }
 
-    /// The entry that a client proves to know with `NAME PASSWORD`.
+    /// The entry of a client that sends `NAME PASSWORD`.
     pub(super) fn find(&self, said: &[u8]) -> Option<&Credential> {
         self.0
             .iter()
@@ -70,7 +70,7 @@ impl FromStr for Credentials {
     }
 }
 
-/// Whether two secrets are the same, in a time that does not tell how far they are.
+/// Whether two secrets are equal, in a time that does not depend on their contents.
 fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one

@@ -1,7 +1,7 @@
 //! Requests that may wait: `get`, `gets`, `monitor`.
 //!
-//! A request that waits stays at the front of the input. When its wait has ended it is read again, and goes on behind the keys
-//! that it has answered.
+//! A request that waits stays at the front of the input. After the wait it is parsed again, and resumes after the
+//! keys that it has answered.
 
 use super::{Compat, Progress, Session, State};
 use crate::broker::{Broker, GetOutcome};
@@ -11,7 +11,7 @@ use crate::moment::Moment;
 use crate::protocol::{Get, GetKey, reply};
 use crate::storage::Storage;
 
-/// A longer wait ends after this time: a day.
+/// The longest wait: a day.
 const WAIT_MS_MAX: u64 = 86_400_000;
 
 impl Session {
@@ -81,7 +81,7 @@ impl Session {
         Progress::Done
     }
 
-    /// Items as they come, each open, each with its own `END`; a last `END` when the time is over.
+    /// Sends items as they come, each open and each with its own `END`; a last `END` follows when the time is over.
     pub(super) fn monitor<S: Storage>(
         &mut self,
         broker: &mut Broker<S>,
@@ -107,7 +107,7 @@ impl Session {
         };
         self.state = State::Ready;
         while left > 0 {
-            // Rounded up: a wait of less than a millisecond is one all the same.
+            // Rounded up: a wait of less than a millisecond is still a wait.
             let wait_ms = until_us.saturating_sub(now.steady_us).div_ceil(1_000);
             let key = GetKey {
                 name,
@@ -161,7 +161,7 @@ impl Session {
         );
     }
 
-    /// How an answer repeats the key.
+    /// The key in an answer.
     #[inline]
     fn reply_key<'a>(&self, word: &'a [u8], name: &'a str) -> &'a [u8] {
         match self.options.compat {

@@ -1,12 +1,12 @@
-//! The log of a queue in a journal that nobody else may write.
+//! The log of a queue in a journal that no other process may write.
 //!
-//! It is the same over every storage of the journal: that is how simulations crash queues. A log that is not used *rests*: its journal is closed,
-//! and opened again when it is needed. A log that exists is
-//! read through a journal that is opened to read only: it gets a writer with its first use.
+//! It is generic over the storage of the journal, so that simulations can crash queues. The journal of a *suspended*
+//! log is closed, and opened again at the next use. An existing log is first read through a read-only journal: it
+//! gets a writer at its first use.
 //!
-//! A full disk cannot keep a queue from being emptied. An item's removal is a record as long as there is room. When there is none the item's own
-//! record is struck out, in a set of records that has its room already; before a record is appended it is made sure that the set has room for it.
-//! What is struck out or removed lets segments go, the last one too: for the one after it there is a spare.
+//! A queue can be emptied on a full disk. The removal of an item is a record while there is space. Without space, the
+//! item's own record gets a tombstone, in a record set whose space is allocated before the record is appended.
+//! Removed records let segments be pruned, the last one too, since a spare segment is reserved for the next.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,68 +23,68 @@ use crate::error::Cause;
 
 /// Frames begin with 16 bytes and end at a multiple of 8.
 const FRAME_BYTES: u64 = 16;
-/// The cursor up to which a queue's records are no longer needed.
+/// The cursor before which a queue's records are not needed.
 const CURSOR: &str = "consumed";
-/// The set of records that were struck out.
+/// The record set of tombstones.
 const TOMBSTONES: &str = "struck";
-/// A log of this size has a spare. A smaller one holds too little for it to matter.
+/// A log of this size has a spare segment. A smaller one holds too little for it to matter.
 const SPARE_FROM_BYTES: u64 = 24 << 10;
-/// What the record of a removal takes, its frame included.
+/// The size of the record of a removal, frame included.
 const REMOVAL_BYTES: usize = 64;
-/// A segment up to this size is kept when nothing in it is needed.
+/// A segment up to this size is kept when no record in it is needed.
 const KEPT_BYTES: u64 = 64 << 10;
 
 /// The journal of one queue.
 pub struct JournalLog<D: Disk = Mapped> {
     live: Option<LiveJournal<D>>,
-    /// The journal of a log that was opened and is being read for the first time.
+    /// The read-only journal of a log that was opened and is read for the first time.
     read_only: Option<ReadOnlyJournal<D>>,
     reopener: Option<Reopener<D>>,
     exists: bool,
     first: u64,
     next: u64,
     bytes: u64,
-    /// As it was when the journal was closed.
+    /// The watermark at the time when the journal was closed.
     durable: u64,
-    /// Whether records can be struck out, so that every removal has its room.
+    /// Whether the log has tombstones, so that every removal has space.
     can_tombstone: bool,
-    /// What the disk holds, where that is known.
+    /// The disk space, if known.
     disk: Option<DiskBytes>,
 }
 
-/// What the disk holds for a log, as long as no file of it is made or removed.
+/// The disk space of a log, valid until one of its files is created or removed.
 #[derive(Clone, Copy)]
 struct DiskBytes {
     bytes: u64,
-    /// Of the journal that is open, see [`Journal::file_changes`].
+    /// The value of [`Journal::file_changes`] of the open journal.
     changes: u64,
 }
 
-/// A journal that is only read: no thread, no lock, nothing made on the disk.
+/// A journal that is only read: it has no thread and no lock, and creates nothing on disk.
 struct ReadOnlyJournal<D: Disk> {
     reader: Reader<D>,
     tombstones: BTreeSet<u64>,
 }
 
-/// A journal that is open.
+/// A journal that is open to write.
 pub(super) struct LiveJournal<D: Disk> {
     journal: Journal<D>,
     writer: Writer<D>,
     reader: Reader<D>,
     cursor: Cursor<D>,
-    /// Not there in a journal of an earlier version on a disk that is full.
+    /// Missing in a journal of an earlier version on a full disk.
     tombstones: Option<RecordSet<D>>,
-    /// A spare is wanted when the log has this size; the greatest number while there is one.
+    /// The size of the log at which a spare segment is reserved; `u64::MAX` while there is one.
     spare_from: u64,
     is_full: bool,
     was_full: bool,
-    /// Shared with those that sync it.
+    /// Shared with the handles that sync the journal.
     in_use: Arc<()>,
-    /// Counts the logs that are open, this one too.
+    /// Counts the open logs, this one included.
     _count: Option<OpenCount>,
 }
 
-/// Opens a journal, and makes it if need be.
+/// Opens a journal; `true` allows to create it.
 pub(super) type Opener<D> = Box<dyn Fn(bool) -> Result<LiveJournal<D>, Cause> + Send>;
 
 struct Reopener<D: Disk> {
@@ -157,7 +157,7 @@ impl<D: Disk> LiveJournal<D> {
         })
     }
 
-    /// Whether a record can be appended at `next` that may be struck out later.
+    /// Whether a record can be appended at `next` that may get a tombstone later.
     #[inline]
     fn is_prepared(&self, next: u64, bytes: u64) -> bool {
         bytes < self.spare_from
@@ -167,7 +167,7 @@ impl<D: Disk> LiveJournal<D> {
                 .is_some_and(|tombstones| tombstones.has_room(next))
     }
 
-    /// The set of records that were struck out, made if need be.
+    /// The record set of tombstones, created if necessary.
     fn tombstones(&mut self) -> Result<&mut RecordSet<D>, Fault> {
         let tombstones = match self.tombstones.take() {
             Some(tombstones) => tombstones,
@@ -193,7 +193,7 @@ impl<D: Disk> LiveJournal<D> {
         self.writer.write(record)
     }
 
-    /// The spare may have been used.
+    /// Checks whether the spare segment was used.
     fn check_spare(&mut self) -> Result<(), Fault> {
         match self.writer.reserved() {
             Ok(false) => self.spare_from = SPARE_FROM_BYTES,
@@ -205,7 +205,7 @@ impl<D: Disk> LiveJournal<D> {
 }
 
 impl JournalLog {
-    /// The log in this folder, which `open` opens. One that does not exist is made with its first record.
+    /// The log in this directory, which `open` opens. A new log is created with its first record.
     pub(super) fn opened_by(
         folder: PathBuf,
         open: Opener<Mapped>,
@@ -236,11 +236,11 @@ impl JournalLog {
         Ok(log)
     }
 
-    /// Open the journal to read it, and know what a writer would find.
+    /// Opens the journal to read, and learns its range.
     fn open_read_only(&mut self) -> Result<(), Cause> {
         let reopener = self.reopener.as_ref().ok_or("the log is closed")?;
         let journal = Journal::open(&reopener.folder, Options::read_only())?;
-        // What is damaged is found now, and not by the first request.
+        // Damage is found now, not by the first request.
         journal.identity()?;
         let info = journal.info()?;
         (self.first, self.next, self.bytes) = (info.first, info.next, info.bytes);
@@ -254,7 +254,7 @@ impl JournalLog {
 }
 
 impl<D: Disk> JournalLog<D> {
-    /// The log of a queue in this journal, which nobody else may write.
+    /// The log of a queue in this journal, which no other process may write.
     ///
     /// # Errors
     /// The journal cannot be read or written.
@@ -291,7 +291,7 @@ impl<D: Disk> JournalLog<D> {
         Ok(live)
     }
 
-    /// The journal, opened again if the log rests, or made.
+    /// The open journal; a suspended or new log is opened first.
     #[inline]
     fn live(&mut self) -> Result<&mut LiveJournal<D>, Cause> {
         if self.live.is_none() {
@@ -322,8 +322,8 @@ impl<D: Disk> JournalLog<D> {
         Ok(())
     }
 
-    /// A log of an earlier version: the set that strikes records out is made when there is room. Until then removals need room in the
-    /// segment that is appended to.
+    /// For a log of an earlier version: creates the set of tombstones when there is space. Until then removals need
+    /// space in the current segment.
     #[cold]
     fn reserve_room(&mut self, items: usize) -> Result<(), Cause> {
         let live = self.live()?;
@@ -506,7 +506,7 @@ impl<D: Disk> Log for JournalLog<D> {
         let Some(live) = self.live.as_ref().filter(|_| self.reopener.is_some()) else {
             return false;
         };
-        // A journal that a sync has failed must not be opened as if nothing had been.
+        // A journal whose sync has failed must not be reopened as if it had not.
         if Arc::strong_count(&live.in_use) > 1 || live.journal.is_stopped() {
             return false;
         }
@@ -550,7 +550,7 @@ impl<D: Disk> Log for JournalLog<D> {
     }
 }
 
-/// What the disk holds for a folder and all in it. A file that is removed meanwhile counts for nothing.
+/// The disk space of a directory and all in it. A file that is removed meanwhile does not count.
 fn held_by(folder: &std::path::Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let own = std::fs::metadata(folder).map_or(0, |folder| folder.blocks() * 512);

@@ -1,7 +1,7 @@
-//! What happened to a queue, as records of its log.
+//! The changes of a queue, as records of its log.
 //!
-//! All numbers are little-endian. An item's id is the position of the record that added it; it keeps the id when it is
-//! written again so that old segments can be given up.
+//! All numbers are little-endian. The id of an item is the position of the record that added it. The item keeps the
+//! id when it is rewritten so that old segments can be pruned.
 //!
 //! ```text
 //! byte   0      1..4   4..8         8..16      16..24                  24..32
@@ -17,11 +17,12 @@
 //! AGAIN    10   0      flags        added_ms   expiry_ms               due_ms, id, deliveries u32, history, item...
 //! ```
 //!
-//! MOVED adds an item that has a [history](crate::item::history): it comes from another queue. Kind 10 is AGAIN for an item that has one.
-//! DELIVERED of earlier versions ends after the id: then it is not known when the item first came back.
+//! MOVED adds an item that has a [history](crate::item::history): it comes from another queue. Kind 10 is AGAIN for
+//! an item with a history. DELIVERED of earlier versions ends after the id, so that the time of the first failure is
+//! unknown.
 //!
-//! FROM adds an item that a source of items has numbered, so that it is put once: the queue has all of that source's items
-//! before `index` + 1. MARK says the same (all before `index`) when the records that said it are given up.
+//! FROM adds an item that a source has numbered, so that it is put once: the queue has all items of that source
+//! before `index` + 1. MARK records the same (all before `index`) when the earlier records are pruned.
 
 use crate::item::history::History;
 
@@ -36,7 +37,7 @@ const MARK: u8 = 8;
 const MOVED: u8 = 9;
 const AGAIN_WITH_HISTORY: u8 = 10;
 
-/// What is kept about an item, besides its id and bytes.
+/// The properties of an item besides its id and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The client's own number.
@@ -50,7 +51,7 @@ pub struct Head {
 /// One change of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
-    /// An item came. Nobody gets it before `due_ms` (0: at once).
+    /// An item was added. It is not served before `due_ms` (0: no delay).
     Add {
         /// Flags and times.
         head: Head,
@@ -59,67 +60,67 @@ pub enum Operation<'a> {
         /// The item.
         body: &'a [u8],
     },
-    /// An item that is there was written again; its former record is no longer needed.
+    /// An item was rewritten; its former record is no longer needed.
     Again {
         /// Flags and times.
         head: Head,
         /// Wall clock in milliseconds, 0 for an item that is not delayed.
         due_ms: u64,
-        /// Which item.
+        /// The item's id.
         id: u64,
-        /// How often it was delivered and came back.
+        /// The number of deliveries after which it was requeued.
         deliveries: u32,
-        /// What happened to it before.
+        /// The item's history.
         history: Option<History<&'a str>>,
         /// The item.
         body: &'a [u8],
     },
-    /// An item came from another queue.
+    /// An item was added that comes from another queue.
     Moved {
         /// Flags and times.
         head: Head,
-        /// What happened to it before.
+        /// The item's history.
         history: History<&'a str>,
         /// The item.
         body: &'a [u8],
     },
-    /// An item came that `source` has numbered `index`.
+    /// An item was added that `source` has numbered `index`.
     From {
         /// Flags and times.
         head: Head,
-        /// Whose number.
+        /// The source.
         source: u64,
         /// The number.
         index: u64,
         /// The item.
         body: &'a [u8],
     },
-    /// All items of `source` before `index` have come.
+    /// All items of `source` before `index` were added.
     Mark {
-        /// Whose numbers.
+        /// The source.
         source: u64,
         /// The next number.
         index: u64,
     },
-    /// An item left for good.
+    /// An item was removed.
     Remove {
-        /// Which item.
+        /// The item's id.
         id: u64,
         /// Its length.
         bytes: u32,
     },
-    /// All items left whose last record is before this position.
+    /// All items were removed whose last record is before this position.
     Flush {
-        /// A position.
+        /// The position.
         from: u64,
     },
-    /// An item was delivered and came back, `count` times by now.
+    /// An item was delivered and requeued, `count` times so far.
     Delivered {
-        /// Which item.
+        /// The item's id.
         id: u64,
-        /// How often.
+        /// The number of deliveries.
         count: u32,
-        /// When it first came back, wall clock in milliseconds; 0 if that is not known.
+        /// The time of the first failure, wall clock in milliseconds; 0 if unknown.
         first_ms: u64,
     },
 }
@@ -127,7 +128,7 @@ pub enum Operation<'a> {
 const SHORT: &str = "the record of a queue is cut short";
 
 impl<'a> Operation<'a> {
-    /// Append the record to `out`.
+    /// Appends the record to `out`.
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
@@ -196,10 +197,10 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Read a record.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// What is wrong with the record.
     #[inline]
     pub fn decode(record: &'a [u8]) -> Result<Self, &'static str> {
         let (kind, number, rest) = match record {
@@ -239,7 +240,7 @@ impl<'a> Operation<'a> {
         Self::decode_item(kind, head, rest)
     }
 
-    /// Read a record that has an item, behind its times.
+    /// Decodes the rest of a record with an item, after its times.
     #[inline]
     fn decode_item(kind: u8, head: Head, rest: &'a [u8]) -> Result<Self, &'static str> {
         match kind {

@@ -9,7 +9,7 @@
 //! 1. Before an epoch is committed, the ledger is synced.
 //! 2. After the commit, the items of the notes before the position are removed from the queue.
 //! 3. The removals are synced before the next commit, and the notes are pruned after it. So at each commit only the
-//! last epoch's removals may be missing, and its notes are there.
+//!    last epoch's removals may be missing, and its notes are there.
 //!
 //! If the process dies before the removals, the flow removes the items of the committed notes when it resumes. Later
 //! notes are truncated; their items are still in the queue.
@@ -19,7 +19,7 @@
 //!
 //! 1. After an epoch is committed, its items are moved from there into the queue, where other readers see them.
 //! 2. Each item has its staged number in the same record of the queue's log, so that an interrupted move resumes at
-//! the next number.
+//!    the next number.
 //! 3. Staged items are pruned once the queue is synced.
 //!
 //! Without recovery the source is at-least-once: items are removed when the flow has processed them, and are in the

@@ -4,7 +4,7 @@
 //!
 //! 1. It passes what was read to [`receive`](Session::receive).
 //! 2. It calls [`commit`](Broker::commit) if [`Broker::take_commit_wanted`], and then sends
-//! [`output`](Session::output).
+//!    [`output`](Session::output).
 //! 3. It calls [`resume`](Session::resume) when the broker woke the connection, or there is room for output again.
 //!
 //! The invariant: requests are answered in FIFO order, each once, and none begins before the previous one has ended.

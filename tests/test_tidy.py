@@ -216,7 +216,6 @@ CYCLIC = {
     "millstream-flow",
     "millstream-journal",
     "millstream-python",
-    "millstream-queue",
     "millstream-service",
     "millstream-sim",
     "millstream-wire",

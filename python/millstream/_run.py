@@ -8,7 +8,7 @@ import sys
 
 from . import _millstream
 from ._errors import FlowUsageError
-from ._flow import Flow
+from ._streams.plain import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

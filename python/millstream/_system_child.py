@@ -20,9 +20,9 @@ from typing import Any
 
 from . import _millstream
 from ._errors import ServiceError
-from ._program import UsageError
+from ._run_command import UsageError
+from ._service_command import failed, load, told
 from ._service_options import Hooks, Retention
-from ._service_program import failed, load, told
 
 __all__ = ["main"]
 

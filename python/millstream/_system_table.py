@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ._errors import ServiceError
-from ._program import UsageError
+from ._run_command import UsageError
 from ._service_options import seconds, sync_seconds
 
 __all__ = ["Source", "Table"]

@@ -10,8 +10,8 @@ import tempfile
 
 from . import _millstream, _shown
 from ._errors import FlowUsageError, SimulatedCrash, show
-from ._flow import Flow
 from ._run import Saving, run_saving
+from ._streams.plain import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

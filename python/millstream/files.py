@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import overload
 
 from . import _millstream
+from ._durations import nanos
 from ._errors import FlowUsageError
-from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Literal
 
-    from ._time import Seconds
+    from ._durations import Seconds
     from ._types import Decoder, Frame, U
 
     Path = str | os.PathLike[str]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any, Literal, TypeAlias
 
-    from ._journal import Sync
+    from ._journal_store import Sync
     from ._types import Decoder, Frame, U
 
     Path: TypeAlias = str | os.PathLike[str]
@@ -72,7 +72,7 @@ def read(
     >>> out
     ['b', 'c']
     """
-    from ._journal import _nanoseconds
+    from ._journal_store import _nanoseconds
 
     if sum([start != "first", time is not None, cursor is not None]) > 1:
         raise FlowUsageError("a journal is read from start, from a time or from a cursor: give one of them")
@@ -120,6 +120,6 @@ def append(
     ...     [record.body for record in ms.Journal(folder, "r")]
     [b'1', b'2']
     """
-    from ._journal import _sync
+    from ._journal_store import _sync
 
     return _millstream.journal_append(path, encode=encode, sync=_sync(sync))

@@ -8,9 +8,9 @@ replays of recorded input (``replay``, ``diff``).
 from __future__ import annotations
 
 from . import _millstream
+from ._durations import nanos
 from ._io import Sink
 from ._replay import Difference, SinkDifference, diff, replay
-from ._time import nanos
 from ._trial import crash_everywhere, run_all
 from ._types import T
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from ._time import Seconds
+    from ._durations import Seconds
     from ._types import U
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream import testing
-from millstream._lookups import Cache
 from millstream._run import Saving, run_saving
+from millstream._streams.lookups import Cache
 
 
 class Service:

@@ -1,6 +1,6 @@
 //! Steps written in Python that go by processing time: `map_async`.
 //!
-//! The step is an object (`millstream/_ticking.py`) with `take(keys, values, now)`, `tick(now)` and
+//! The step is an object (`millstream/_async_calls.py`) with `take(keys, values, now)`, `tick(now)` and
 //! `end()`. Each gives keys (or None) and values to send on; after each the object's `wake` says when
 //! it wants its next tick, in seconds of processing time, and `bad` holds what it failed on. `close()`
 //! is called when the flow is over, however it ended.

@@ -56,7 +56,7 @@ impl JournalRecord {
     /// When it was appended, as a datetime in UTC; below a microsecond it is cut off.
     #[getter]
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let package = py.import("millstream._journal")?;
+        let package = py.import("millstream._journal_store")?;
         package
             .getattr("_datetime")?
             .call1((self.record.time_ns(),))

@@ -39,7 +39,7 @@ def hint(kind: str, verb: str) -> str | None:
     'count is a verb of KeyedStream: call key_by first'
     >>> hint("Stream", "colour")
     """
-    from . import _flow, _keyed, _windowed
+    from . import keyed, plain, windowed
 
     if verb.startswith("_"):
         return None
@@ -49,11 +49,11 @@ def hint(kind: str, verb: str) -> str | None:
         return "call ms.run(flow)"
     if verb in BEFORE_KEYS and kind in ("KeyedStream", "Windows"):
         return f"{verb} is a verb of Stream: call it before key_by"
-    kinds = {"Stream": _flow.Stream, "KeyedStream": _keyed.KeyedStream, "Windows": _windowed.Windows}
+    kinds = {"Stream": plain.Stream, "KeyedStream": keyed.KeyedStream, "Windows": windowed.Windows}
     for (origin, home), way in WAYS.items():
         if origin == kind and callable(getattr(kinds[home], verb, None)):
             return f"{verb} is a verb of {home}: {way}"
-    if callable(getattr(_flow.Flow, verb, None)):
+    if callable(getattr(plain.Flow, verb, None)):
         return f"{verb} is a verb of Flow"
     return None
 
@@ -67,10 +67,10 @@ class Verbs:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            from . import _flow, _keyed, _windowed
+            from . import keyed, plain, windowed
 
             said = f"{type(self).__name__!r} object has no attribute {name!r}"
-            for cls in (_flow.Flow, _flow.Stream, _keyed.KeyedStream, _windowed.Windows):
+            for cls in (plain.Flow, plain.Stream, keyed.KeyedStream, windowed.Windows):
                 if isinstance(self, cls) and (told := hint(cls.__name__, name)):
                     said = f"{said}: {told}"
             raise AttributeError(said, name=name, obj=self)

@@ -11,7 +11,7 @@ import os
 import sys
 
 from ._errors import FlowUsageError
-from ._flow import Flow
+from ._streams.plain import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def run_file(arguments: list[str]) -> int:
     configure(options.log_level, options.log_format)
     try:
         if options.replay:
-            from ._replay_program import replay_file
+            from ._replay_command import replay_file
 
             return replay_file(flow, options)
         report = run(
@@ -117,7 +117,7 @@ def parse(arguments: list[str]) -> Any:
         default="text",
         help="how: text, or JSON objects with the fields flow, step, key (default text)",
     )
-    from ._replay_program import add_replay, check_replay
+    from ._replay_command import add_replay, check_replay
 
     add_replay(parser)
     parser.add_argument(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Generic, overload
 
-from . import _windows
-from ._errors import FlowUsageError
-from ._time import nanos
-from ._types import K_co, V_co
+from .._durations import nanos
+from .._errors import FlowUsageError
+from .._types import K_co, V_co
+from . import window_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from ._keyed import KeyedStream, LateStream
-    from ._time import Seconds
-    from ._types import W
-    from .windows import Window, Windowed, Windower
+    from .._durations import Seconds
+    from .._types import W
+    from ..windows import Window, Windowed, Windower
+    from .keyed import KeyedStream, LateStream
 
 __all__ = ["Joins"]
 
@@ -154,7 +154,7 @@ class Joins(Generic[K_co, V_co]):
                 raise FlowUsageError(
                     "window says how long a value is kept: within and ttl have no meaning with it"
                 )
-            from ._joined import join
+            from .window_join import join
 
             options = watermark, lateness, patience
             return join(self._as_keyed(), name, other, how, window, options)
@@ -221,12 +221,12 @@ class Joins(Generic[K_co, V_co]):
         self, name: str, watermark: str, lateness: Seconds, patience: Seconds | None
     ) -> tuple[int, int | None] | None:
         """Lateness and patience of a watermark for each key, in nanoseconds, if there is to be one."""
-        _windows.watermark_or_raise(f'the join "{name}"', watermark, lateness, patience)
+        window_options.watermark_or_raise(f'the join "{name}"', watermark, lateness, patience)
         if watermark == "key" and not self._as_keyed()._timed:
             raise FlowUsageError(
                 f'watermark="key" of the join "{name}" needs times: put event_time before key_by'
             )
-        return _windows.per_key(watermark, lateness, patience)
+        return window_options.per_key(watermark, lateness, patience)
 
     def _join(
         self,
@@ -236,7 +236,7 @@ class Joins(Generic[K_co, V_co]):
         ttl: Seconds | None,
         per_key: tuple[int, int | None] | None,
     ) -> LateStream[K_co, Any, V_co | W]:
-        from ._keyed import KeyedStream, LateStream, named_or_raise
+        from .keyed import KeyedStream, LateStream, named_or_raise
 
         own = self._as_keyed()
         named_or_raise("join", name)

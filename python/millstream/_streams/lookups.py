@@ -10,19 +10,19 @@ import sys
 from collections import OrderedDict
 from time import monotonic
 
-from . import _kernels
-from ._errors import FlowUsageError
-from ._flow import callable_or_raise
-from ._time import nanos
+from .. import _kernels
+from .._durations import nanos
+from .._errors import FlowUsageError
+from .plain import callable_or_raise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ._flow import OnError
-    from ._millstream import Pipe
-    from ._time import Seconds
+    from .._durations import Seconds
+    from .._millstream import Pipe
+    from .plain import OnError
 
 
 def enrich(

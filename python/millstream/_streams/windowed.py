@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Generic, overload
 
-from . import _revival
-from ._errors import FlowUsageError
-from ._flow import callable_or_raise
-from ._keyed import LateStream
-from ._misplaced import Verbs
-from ._types import K_co, V_co
+from .. import _revival
+from .._errors import FlowUsageError
+from .._types import K_co, V_co
+from .keyed import LateStream
+from .misplaced import Verbs
+from .plain import callable_or_raise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ._flow import OnError
-    from ._keyed import KeyedStream
-    from ._revival import Aliases, Migrate
-    from ._types import A, Adds, Compares, R
-    from .windows import Bounds, Window, Windowed, Windower
+    from .._revival import Aliases, Migrate
+    from .._types import A, Adds, Compares, R
+    from ..windows import Bounds, Window, Windowed, Windower
+    from .keyed import KeyedStream
+    from .plain import OnError
 
 __all__ = ["Windows"]
 
@@ -43,7 +43,7 @@ class Windows(Verbs, Generic[K_co, V_co]):
         options: tuple[int, bool, tuple[int, int | None] | None],
         on_error: OnError,
     ) -> None:
-        from .windows import Described, Window
+        from ..windows import Described, Window
 
         self._stream = stream
         self._name = name

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from itertools import product
 
-from ._errors import FlowUsageError
-from ._keyed import KeyedStream, named_or_raise
+from .._errors import FlowUsageError
+from .keyed import KeyedStream, named_or_raise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, Literal, TypeAlias
 
-    from ._millstream import KeyContext
-    from ._time import Seconds
+    from .._durations import Seconds
+    from .._millstream import KeyContext
 
     EmitMode: TypeAlias = Literal["complete", "running", "final"]
     InsertMode: TypeAlias = Literal["first", "last", "product"]

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Generic, cast, overload
 
-from ._misplaced import Verbs
-from ._types import K_co, V_co
+from .._types import K_co, V_co
+from .misplaced import Verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Literal
 
-    from ._flow import OnError
-    from ._join_all import EmitMode, InsertMode
-    from ._keyed import KeyedStream
-    from ._time import Seconds
-    from ._types import (
+    from .._durations import Seconds
+    from .._types import (
         BatchLogic,
         EndingBatchLogic,
         EndingTimedBatchLogic,
@@ -28,6 +25,9 @@ if TYPE_CHECKING:
         X,
         Y,
     )
+    from .join_all import EmitMode, InsertMode
+    from .keyed import KeyedStream
+    from .plain import OnError
 
 __all__ = ["KeyedVerbs"]
 
@@ -112,7 +112,7 @@ class KeyedVerbs(Verbs, Generic[K_co, V_co]):
         >>> dict(out)  # the last total of each key
         {0: 6, 1: 4}
         """
-        from ._batches import stateful_batch
+        from .batches import stateful_batch
 
         return stateful_batch(self._stream(), name, logic, state, on_error, ttl)
 
@@ -225,7 +225,7 @@ class KeyedVerbs(Verbs, Generic[K_co, V_co]):
         >>> out
         [(1, ((1, 'tea'), (1, 'cash'), (1, 'post')))]
         """
-        from ._join_all import join_all
+        from .join_all import join_all
 
         return join_all(self._stream(), name, others, emit, insert, ttl)
 
@@ -268,8 +268,8 @@ class KeyedVerbs(Verbs, Generic[K_co, V_co]):
         on_error: OnError = "fail",
     ) -> KeyedStream[K_co, tuple[V_co, Any]]:
         """Pairs ``(value, answer)``: as ``enrich_cached`` of streams without keys, with the values."""
-        from ._keyed import KeyedStream
-        from ._lookups import enrich
+        from .keyed import KeyedStream
+        from .lookups import enrich
 
         stream = self._stream()
         pipe, placed = stream._joined()
@@ -283,8 +283,8 @@ class KeyedVerbs(Verbs, Generic[K_co, V_co]):
         The epoch is that of the commit which the value belongs to, ``-`` without a state directory. ``to`` is
         called with each line instead, ``logging.getLogger("orders").debug`` for instance.
         """
-        from ._keyed import KeyedStream
-        from ._lookups import debug
+        from .keyed import KeyedStream
+        from .lookups import debug
 
         stream = self._stream()
         pipe, placed = stream._joined()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ._errors import ServiceError
-from ._program import UsageError, users_frames
+from ._run_command import UsageError, users_frames
 
 __all__ = ["component_of", "load", "service"]
 
@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--to", dest="last", type=count, metavar="SEQ", help="the last record")
 
     history_options(verb)
-    from ._system_program import add_verbs
+    from ._system_command import add_verbs
 
     add_verbs(verb)
     return top

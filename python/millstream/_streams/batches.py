@@ -3,20 +3,20 @@
 # ruff: noqa: B905 - keys and values are equally many.
 from __future__ import annotations
 
-from . import _kernels, _logic
-from ._errors import FlowUsageError
-from ._flow import callable_or_raise
-from ._keyed import KeyedStream, named_or_raise
-from ._states import without_arguments_or_raise
-from ._time import nanos
+from .. import _kernels, _logic
+from .._durations import nanos
+from .._errors import FlowUsageError
+from .._states import without_arguments_or_raise
+from .keyed import KeyedStream, named_or_raise
+from .plain import callable_or_raise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ._flow import OnError
-    from ._time import Seconds
+    from .._durations import Seconds
+    from .plain import OnError
 
 
 def stateful_batch(

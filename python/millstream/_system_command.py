@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ._errors import ServiceError
-from ._journal import Journal
 from ._journal_errors import JournalError
+from ._journal_store import Journal
 from ._system import Supervisor, ask, hold, next_of, service_status
 from ._system_file import Service, System, read
 

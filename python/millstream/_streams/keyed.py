@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Generic, overload
 
-from . import _kernels, _logic, _millstream, _revival, _states, _windows
-from ._errors import FlowUsageError
-from ._flow import Stream, callable_or_raise, calling, collecting, same_times
-from ._joins import Joins
-from ._keyed_verbs import KeyedVerbs
-from ._time import nanos
-from ._types import K_co, L_co, V_co
+from .. import _kernels, _logic, _millstream, _revival, _states
+from .._durations import nanos
+from .._errors import FlowUsageError
+from .._types import K_co, L_co, V_co
+from . import window_options
+from .joins import Joins
+from .plain import Stream, callable_or_raise, calling, collecting, same_times
+from .stateful import KeyedVerbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeIs
 
-    from ._flow import OnError
-    from ._revival import Aliases, Migrate
-    from ._time import Seconds
-    from ._types import (
+    from .._durations import Seconds
+    from .._revival import Aliases, Migrate
+    from .._types import (
         A,
         Adds,
         AnySink,
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
         TimedLogic,
         U,
     )
-    from ._windowed import Windows
-    from .windows import Window, Windower
+    from ..windows import Window, Windower
+    from .plain import OnError
+    from .windowed import Windows
 
 __all__ = ["KeyedStream"]
 
@@ -412,15 +413,15 @@ class KeyedStream(Joins[K_co, V_co], KeyedVerbs[K_co, V_co]):
         >>> out
         ['a', 'c']
         """
-        from ._windowed import Windows
+        from .windowed import Windows
 
         named_or_raise("window", name)
-        needs_times = _windows.checked_or_raise(window, early, watermark, lateness, patience)
+        needs_times = window_options.checked_or_raise(window, early, watermark, lateness, patience)
         if not self._timed and needs_times:
             raise FlowUsageError(f"{window!r} needs times: put event_time or processing_time before key_by")
         if ordered and not self._timed:
             raise FlowUsageError("ordered=True needs times: put event_time before key_by")
-        options = early or 0, ordered, _windows.per_key(watermark, lateness, patience)
+        options = early or 0, ordered, window_options.per_key(watermark, lateness, patience)
         return Windows(self, name, window, options, on_error)
 
     def fold(

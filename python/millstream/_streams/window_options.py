@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from ._errors import FlowUsageError
-from ._time import nanos
+from .._durations import nanos
+from .._errors import FlowUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._time import Seconds
+    from .._durations import Seconds
 
 
 def checked_or_raise(
     window: object, early: object, watermark: object, lateness: object, patience: object
 ) -> bool:
     """Whether the windows need times; raises for what is no window, or no option of one."""
-    from .windows import Window
+    from ..windows import Window
 
     known = isinstance(window, Window)
     if not known and (isinstance(window, type) or not callable(getattr(window, "windows", None))):

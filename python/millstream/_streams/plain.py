@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Generic, overload
 
-from . import _kernels, _millstream
-from ._errors import FlowUsageError
-from ._misplaced import Verbs
-from ._time import nanos
-from ._types import T_co
+from .. import _kernels, _millstream
+from .._durations import nanos
+from .._errors import FlowUsageError
+from .._types import T_co
+from .misplaced import Verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeIs
 
-    from ._clocks import Clock
-    from ._errors import dead_letter
-    from ._handle import Running
-    from ._keyed import KeyedStream
-    from ._time import Seconds
-    from ._types import AnySink, AnySource, K, Time, U, W
+    from .._clocks import Clock
+    from .._durations import Seconds
+    from .._errors import dead_letter
+    from .._handle import Running
+    from .._types import AnySink, AnySource, K, Time, U, W
+    from .keyed import KeyedStream
 
     OnError: TypeAlias = "Literal['fail', 'skip'] | dead_letter"
 
@@ -57,7 +57,7 @@ def calling(
     f: Any, concurrency: int, ordered: bool, timeout: Seconds | None, retries: int, pause: Seconds
 ) -> Callable[[], Any]:
     """What makes the step ``map_async`` on a worker."""
-    from ._ticking import MapAsync
+    from .._async_calls import MapAsync
 
     callable_or_raise("map_async", f)
     if not isinstance(concurrency, int) or concurrency < 1:
@@ -133,8 +133,8 @@ class Flow(Verbs):
         ...     except TimeoutError:
         ...         pass  # it has no end: the block stops it
         """
-        from ._handle import Running
-        from ._run import checked
+        from .._handle import Running
+        from .._run import checked
 
         saving = checked(workers, state, epoch, sync, drop_state, fresh)
         return Running(_millstream.start(self._flow, workers, spin, clock, saving))
@@ -295,7 +295,7 @@ class Stream(Verbs, Generic[T_co]):
         A key is ``str``, ``bytes``, ``int`` or a tuple of them. From the next step that keeps state on, all
         items of a key are on one worker, in the order of their source.
         """
-        from ._keyed import KeyedStream
+        from .keyed import KeyedStream
 
         tolerant = on_error != "fail"
         if isinstance(f, str):
@@ -461,7 +461,7 @@ class Stream(Verbs, Generic[T_co]):
         >>> out
         [('tea', 3), ('tea', 3), ('gold', None)]
         """
-        from ._lookups import enrich
+        from .lookups import enrich
 
         how = f, key, ttl, size, stale, retry, clock, name
         return Stream(enrich(self._pipe, self._timed, *how, on_error), self._timed)
@@ -481,7 +481,7 @@ class Stream(Verbs, Generic[T_co]):
         >>> lines
         ['seen epoch=- worker=0: 1', 'seen epoch=- worker=0: 2']
         """
-        from ._lookups import debug
+        from .lookups import debug
 
         return Stream(debug(self._pipe, label, to), self._timed)
 

@@ -18,15 +18,15 @@ import os
 from contextlib import contextmanager
 
 from . import _millstream
-from ._journal import _seconds, _sync
 from ._journal_errors import JournalUsageError
+from ._journal_store import _seconds, _sync
 from ._queue_errors import QueueUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ._journal import Seconds, Sync
+    from ._journal_store import Seconds, Sync
     from ._millstream import OpenItem, _Body
 
 __all__ = ["Queue", "Queues"]

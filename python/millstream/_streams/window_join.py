@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._errors import FlowUsageError
-from ._keyed import KeyedStream, LateStream
+from .._errors import FlowUsageError
+from .keyed import KeyedStream, LateStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal, TypeAlias
 
-    from ._time import Seconds
-    from .windows import Bounds, Window, Windowed, Windower
+    from .._durations import Seconds
+    from ..windows import Bounds, Window, Windowed, Windower
 
     Sides: TypeAlias = "tuple[list[Any], list[Any]]"
 
@@ -55,7 +55,7 @@ def merge(sides: Sides, later: Sides) -> Sides:
 
 def pairs(how: str) -> Callable[[Sides, Bounds], list[Windowed[Any]]]:
     """What is made of the values of a window."""
-    from .windows import Windowed
+    from ..windows import Windowed
 
     def result(sides: Sides, bounds: Bounds) -> list[Windowed[Any]]:
         left, right = sides

@@ -72,9 +72,8 @@ from ._queue_errors import (
 from ._queue_store import Queue, Queues
 from ._record import Record
 from ._run import run
-from ._streams.keyed import KeyedStream, LateStream
-from ._streams.plain import Flow, Stream
-from ._streams.windowed import Windows
+from ._streams.flow import Flow
+from ._streams.streams import KeyedStream, LateStream, Stream, Windows
 from .service import publisher, serve
 
 __all__ = [

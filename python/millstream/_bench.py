@@ -15,7 +15,7 @@ from statistics import median
 from time import perf_counter, process_time
 
 from ._run import run
-from ._streams.plain import Flow
+from ._streams.flow import Flow
 from .testing import collect, discard, items, pause
 from .windows import tumbling
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ._streams.keyed import KeyedStream
-    from ._streams.windowed import Windows
+    from ._streams.streams import KeyedStream, Windows
     from ._types import AnySource
 
 __all__ = ["bench_flow"]

@@ -17,7 +17,7 @@ from time import perf_counter_ns, sleep
 
 from ._io import Source
 from ._run import run
-from ._streams.plain import Flow
+from ._streams.flow import Flow
 from .testing import discard
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ from pathlib import Path
 from . import _millstream
 from ._errors import FlowUsageError
 from ._run import run_saving
-from ._streams.plain import Flow
+from ._streams.flow import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def run_replay(
 def loaded(flow: Flow | str) -> Flow:
     """A flow, or that of a file."""
     if isinstance(flow, (str, os.PathLike)):
-        from ._run_command import load
+        from ._flow_file import load
 
         return load(os.fspath(flow))
     if not isinstance(flow, Flow):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import IO, Any, NoReturn
 
     from ._replay import Place
-    from ._streams.plain import Flow
+    from ._streams.flow import Flow
 
 __all__ = ["add_replay", "check_replay", "diff_files", "replay_file"]
 
@@ -63,7 +63,7 @@ def moment(text: str) -> Place:
 
 def check_replay(options: Any) -> None:
     """Raises for options that contradict each other."""
-    from ._run_command import UsageError
+    from ._command_errors import UsageError
 
     beside = [
         name
@@ -86,7 +86,7 @@ def check_replay(options: Any) -> None:
 
 def recorded(given: list[str]) -> str | dict[str, str]:
     """What ``--replay`` names, once or for several sources."""
-    from ._run_command import UsageError
+    from ._command_errors import UsageError
 
     pairs = dict(text.split("=", 1) for text in given if "=" in text)
     if len(pairs) == len(given):
@@ -140,8 +140,9 @@ def diff_files(arguments: list[str]) -> int:
     """The verb ``diff``: 0 when all outputs are the same, 1 when they differ or it fails, 2 for bad use."""
     import argparse
 
+    from ._command_errors import UsageError, failed, told
+    from ._flow_file import load
     from ._replay import diff
-    from ._run_command import UsageError, failed, load, told
 
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:

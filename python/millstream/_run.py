@@ -8,7 +8,8 @@ import sys
 
 from . import _millstream
 from ._errors import FlowUsageError
-from ._streams.plain import Flow
+from ._run_options import Saving, checked
+from ._streams.flow import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-__all__ = ["run"]
+__all__ = ["Saving", "run", "run_saving"]
 
 
 def run(
@@ -65,47 +66,6 @@ def run(
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
     saving = checked(workers, state, epoch, sync, drop_state, fresh)
     return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock)
-
-
-def checked(
-    workers: int,
-    state: str | os.PathLike[str] | None,
-    epoch: float,
-    sync: bool,
-    drop_state: Iterable[str],
-    fresh: bool,
-) -> Saving | None:
-    """Where a run keeps its state, its options found good."""
-    if not isinstance(workers, int) or not 1 <= workers <= 256:
-        raise FlowUsageError(f"workers is a number from 1 to 256, not {workers!r}")
-    if state is not None:
-        if not epoch >= 0:
-            raise FlowUsageError(f"epoch is a number of seconds, not {epoch!r}")
-        return Saving(os.fspath(state), epoch, sync, list(drop_state), fresh=bool(fresh))
-    if drop_state or fresh:
-        name = "drop_state" if drop_state else "fresh"
-        raise FlowUsageError(f"{name} needs the directory that holds the state: state=")
-    return None
-
-
-class Saving:
-    """Where a run keeps its state, and how."""
-
-    def __init__(
-        self,
-        dir: str,
-        epoch: float,
-        sync: bool,
-        drop: list[str],
-        crash: int | tuple[str, int] | None = None,
-        fresh: bool = False,
-    ) -> None:
-        self.dir = dir
-        self.epoch = epoch
-        self.sync = sync
-        self.drop = drop
-        self.crash = crash
-        self.fresh = fresh
 
 
 def run_saving(

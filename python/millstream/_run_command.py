@@ -7,24 +7,16 @@ traceback stands above that line, without frames of ours.
 
 from __future__ import annotations
 
-import os
 import sys
 
-from ._errors import FlowUsageError
-from ._streams.plain import Flow
+from ._command_errors import UsageError, failed, told
+from ._flow_file import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Any, NoReturn
 
 __all__ = ["run_file"]
-
-OURS = os.path.dirname(os.path.abspath(__file__))
-
-
-class UsageError(Exception):
-    """Bad usage: exit code 2."""
 
 
 def run_file(arguments: list[str]) -> int:
@@ -143,83 +135,3 @@ def length(text: str) -> float:
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time like 1s or 100ms")
     return float(found[1]) * {"ms": 0.001, "m": 60.0}.get(found[2], 1.0)
-
-
-def load(place: str) -> Flow:
-    """Runs a file and finds its flow."""
-    path, name = place, ""
-    if not os.path.exists(path) and ":" in path:
-        path, _, name = place.rpartition(":")
-    if not os.path.isfile(path):
-        raise UsageError(f"{path}: no such file")
-    import runpy
-    from types import ModuleType
-
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    variables = runpy.run_path(path, run_name="__millstream__")
-    # The classes of the file are found again by name when saved state is read.
-    module = ModuleType("__millstream__")
-    module.__dict__.update(variables)
-    sys.modules["__millstream__"] = module
-    if name:
-        if not isinstance(variables.get(name), Flow):
-            raise UsageError(f"{path}: {name} is no flow")
-        flow = variables[name]
-    else:
-        flows = {key: value for key, value in variables.items() if isinstance(value, Flow)}
-        flow = flows.get("flow")
-        if flow is None and len(set(map(id, flows.values()))) == 1:
-            flow = next(iter(flows.values()))
-        if flow is None and flows:
-            raise UsageError(
-                f"{path}: several flows ({', '.join(flows)}); name one: {path}:{next(iter(flows))}"
-            )
-        if flow is None:
-            raise UsageError(f"{path}: no flow in this file")
-    assert isinstance(flow, Flow)
-    return flow
-
-
-def told(message: str, code: int, verb: str = "run") -> int:
-    """Says what is wrong in one line."""
-    print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
-    return code
-
-
-def failed(error: BaseException, what: str, verb: str = "run") -> int:
-    """Shows the traceback of the user's code, and says what failed."""
-    cause = error.__cause__ or error
-    frames = users_frames(cause.__traceback__)
-    if frames is not None or isinstance(error, SyntaxError):
-        import traceback
-
-        shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
-        print("".join(shown.format(chain=cause.__context__ is not None)), file=sys.stderr, end="")
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its text cannot be shown)"
-    # A mistake found by ours is clear without the name of its type.
-    if not isinstance(error, (RuntimeError, OSError, FlowUsageError)) or frames is not None:
-        text = text if error.__cause__ is not None else f"{type(error).__name__}: {text}"
-    # Errors of the engine name the flow themselves.
-    message = text if text.startswith(what) else f"{what}: {text}"
-    return told(message, 2 if isinstance(error, FlowUsageError) else 1, verb)
-
-
-def users_frames(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of this package and of what runs the file."""
-    kept = []
-    while frames is not None:
-        file = frames.tb_frame.f_code.co_filename
-        if not (os.path.abspath(file).startswith(OURS) or "runpy" in os.path.basename(file)):
-            kept.append(frames)
-        frames = frames.tb_next
-    built: TracebackType | None = None
-    for frame in reversed(kept):
-        if frame.tb_frame.f_code.co_filename == "<frozen runpy>":
-            continue
-        from types import TracebackType as Link
-
-        built = Link(built, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return built

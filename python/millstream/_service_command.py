@@ -16,8 +16,8 @@ from bdb import BdbQuit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from ._command_errors import UsageError, users_frames
 from ._errors import ServiceError
-from ._run_command import UsageError, users_frames
 
 __all__ = ["component_of", "load", "service"]
 

@@ -28,6 +28,7 @@ from typing import Generic, TypeVar
 
 from . import _millstream
 from ._errors import ServiceError
+from ._service_components import made, timers
 
 __all__ = ["Trial"]
 
@@ -49,8 +50,6 @@ class Trial(Generic[C]):
     component: C
 
     def __init__(self, component: type[C], at: datetime | int | None = None) -> None:
-        from .service import made, timers
-
         self._recorder = _millstream.Recorder()
         self._native = _millstream.Trial()
         self.component = made(component, self._recorder.outlet, self._native.clock)

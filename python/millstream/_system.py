@@ -18,9 +18,9 @@ import time
 from datetime import datetime, timezone
 from typing import Any
 
+from ._command_errors import UsageError
 from ._journal_errors import JournalError
 from ._journal_store import Journal
-from ._run_command import UsageError
 from ._system_file import System, read
 from ._system_process import Running
 

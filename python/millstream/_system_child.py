@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _millstream
+from ._command_errors import UsageError
 from ._errors import ServiceError
-from ._run_command import UsageError
 from ._service_command import failed, load, told
 from ._service_options import Hooks, Retention
 

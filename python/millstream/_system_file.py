@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._run_command import UsageError
+from ._command_errors import UsageError
 from ._system_table import Source, Table
 
 __all__ = ["JournalOptions", "Process", "Restart", "Service", "System", "read"]

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ._command_errors import UsageError
 from ._errors import ServiceError
-from ._run_command import UsageError
 from ._service_options import seconds, sync_seconds
 
 __all__ = ["Source", "Table"]

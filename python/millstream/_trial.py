@@ -11,7 +11,8 @@ import tempfile
 from . import _millstream, _shown
 from ._errors import FlowUsageError, SimulatedCrash, show
 from ._run import Saving, run_saving
-from ._streams.plain import Flow
+from ._scripts import items
+from ._streams.flow import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -211,8 +212,6 @@ def is_one_line(flow: Flow) -> bool:
 
 def scripts_of(flow: Flow, inputs: Inputs | None) -> list[tuple[str, _millstream.Script[Any]]]:
     """The scripts that stand in for sources."""
-    from .testing import items
-
     if not isinstance(flow, Flow):
         raise FlowUsageError(f"a trial is one of a Flow, not of {flow!r}")
     sources = [node["name"] for node in nodes(flow) if node["kind"] == "source"]

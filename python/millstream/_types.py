@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
+    from ._errors import dead_letter
     from ._io import Sink, Source
     from ._millstream import (
         ByteSink,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         Source[T_co] | ByteSource[T_co] | CsvSource[T_co] | DurableSource[T_co] | Script[T_co]
     )
     AnySink: TypeAlias = Sink[T_contra] | ByteSink[T_contra] | KeyedSink[T_contra] | list[T_contra]
+    OnError: TypeAlias = Literal["fail", "skip"] | dead_letter
     Emit: TypeAlias = Literal["end", "each"]
 
     class Adds(Protocol):

@@ -38,8 +38,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import pickle
-import typing
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar, Union
@@ -48,10 +46,22 @@ from . import _millstream
 from ._errors import ServiceError
 from ._millstream import Clock
 from ._run import hook_signals
-from ._service_checks import check_callback, check_implements, hints_of
+from ._service_components import (
+    InterfaceOf,
+    T,
+    bound,
+    check_component,
+    interfaces_of,
+    keeping,
+    made,
+    proxy,
+    rebuilding,
+    timers,
+    wanted,
+)
 from ._service_diff import Effect
 from ._service_inputs import await_inputs, paths_of, print_missing
-from ._service_interfaces import aliases, described, is_interface, methods_of
+from ._service_interfaces import aliases, described
 from ._service_options import (
     Hooks,
     Retention,
@@ -87,11 +97,8 @@ __all__ = [
     "u64",
 ]
 
-T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., None])
 Path = Union[str, "os.PathLike[str]"]
-#: A class that is an interface. ``type[T]`` would not do: mypy refuses protocols and abstract classes for it.
-InterfaceOf = Callable[..., T]
 
 #: A string of one character.
 char = Annotated[str, "char"]
@@ -129,34 +136,6 @@ class Checked(NamedTuple):
 
 
 # Publishers.
-
-
-def proxy(interface: InterfaceOf[T], outlet: _millstream.Outlet) -> T:
-    """An object that implements the interface by publishing."""
-    namespace = {
-        name: publishing(number, getattr(interface, name))
-        for number, name in enumerate(methods_of(interface), 1)
-    }
-    made = type(f"{interface.__name__}Publisher", (), {"__slots__": ("_call",), **namespace})()
-    made._call = outlet.call
-    return typing.cast(T, made)
-
-
-def publishing(number: int, function: Callable[..., Any]) -> Callable[..., None]:
-    """A method that publishes its call; arguments by name and defaults as the interface has them."""
-    signature = inspect.signature(function)
-    count = len(signature.parameters) - 1
-
-    def publish(self: Any, *arguments: Any, **named: Any) -> None:
-        if named or len(arguments) != count:
-            bound = signature.bind(self, *arguments, **named)
-            bound.apply_defaults()
-            arguments = bound.args[1:]
-        self._call(number, arguments)
-
-    publish.__name__ = function.__name__
-    publish.__doc__ = function.__doc__
-    return publish
 
 
 def publisher(
@@ -234,107 +213,6 @@ def every(seconds: float, *, renamed_from: str | Sequence[str] = ()) -> Callable
         return method
 
     return mark
-
-
-def interfaces_of(component: type) -> list[type]:
-    """The interfaces of a component: the protocols and abstract classes that it derives from."""
-    found = [base for base in component.__mro__[1:] if is_interface(base)]
-    if not found:
-        raise ServiceError(
-            f"{component.__name__} derives from no interface (a Protocol or an abstract class)"
-        )
-    return found
-
-
-def wanted(component: type) -> dict[str, type]:
-    """What a component is given by the annotations of its ``__init__``: publishers, and a clock."""
-    init = vars(component).get("__init__") or component.__init__  # type: ignore[misc]
-    if init is object.__init__:
-        return {}
-    hints = hints_of(init, f"{component.__name__}.__init__")
-    given: dict[str, type] = {}
-    for parameter in inspect.signature(component).parameters.values():
-        kind = hints.get(parameter.name)
-        if kind is Clock or is_interface(kind):
-            given[parameter.name] = typing.cast(type, kind)
-        elif parameter.default is inspect.Parameter.empty and parameter.kind not in (
-            parameter.VAR_POSITIONAL,
-            parameter.VAR_KEYWORD,
-        ):
-            where = f"{component.__name__}.__init__, {parameter.name}"
-            raise ServiceError(f"{where}: is neither an interface nor a Clock, and has no default")
-    return given
-
-
-def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> Any:
-    """A component with its publishers."""
-    check_component(component)
-    given = wanted(component)
-    instance = component(
-        **{
-            name: clock() if kind is Clock else proxy(kind, outlet(described(kind)))
-            for name, kind in given.items()
-        }
-    )
-    check_component(component, instance)
-    return instance
-
-
-def check_component(component: type, instance: object | None = None) -> None:
-    """Refuses a component that does not do all that its interfaces say.
-
-    Without an instance only its class is looked at.
-    """
-    for interface in interfaces_of(component):
-        try:
-            described(interface)
-        except ServiceError as error:
-            raise ServiceError(f"{component.__name__}: {error}") from error.__cause__
-        for name in methods_of(interface):
-            check_implements(component, instance, interface, name, is_interface)
-    if instance is not None:
-        for _, _, method, _ in timers(instance):
-            check_callback(
-                f"{component.__name__}, {method.__name__}, which is called every so often", method, 1
-            )
-
-
-def bound(component: Any) -> list[tuple[_millstream.Interface, list[Any]]]:
-    """The interfaces of a component, each with the component's own methods for it."""
-    return [
-        (described(interface), [getattr(component, name) for name in methods_of(interface)])
-        for interface in interfaces_of(type(component))
-    ]
-
-
-def keeping(instance: Any) -> tuple[Callable[[], bytes], Callable[[bytes], object]]:
-    """What gives the state of a component as bytes, and what takes it back."""
-    name = type(instance).__name__
-    for method in ("snapshot", "restore"):
-        if not callable(getattr(instance, method, None)):
-            raise ServiceError(f"{name} has no {method}(), which rebuild='snapshot' needs")
-    return (
-        lambda: pickle.dumps(instance.snapshot(), protocol=5),
-        lambda state: instance.restore(pickle.loads(state)),
-    )
-
-
-def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable[..., object]]]]:
-    """The interfaces of a component's outputs, each with the methods that rebuild its state from them."""
-    component = type(instance)
-    found = []
-    for interface in dict.fromkeys(kind for kind in wanted(component).values() if kind is not Clock):
-        methods = []
-        for name in methods_of(interface):
-            method = getattr(instance, f"rebuild_{name}", None)
-            if not callable(method):
-                lacking = f"{component.__name__} has no rebuild_{name}(), which rebuild='outputs' needs"
-                raise ServiceError(f"{lacking} for each method of {interface.__name__}")
-            count = len(inspect.signature(getattr(interface, name)).parameters) - 1
-            check_callback(f"{component.__name__}, rebuild_{name}", method, count)
-            methods.append(method)
-        found.append((described(interface), methods))
-    return found
 
 
 def serve(
@@ -579,16 +457,6 @@ def run_native(
 def check_choice(name: str, given: str, known: Sequence[str]) -> None:
     if given not in known:
         raise ServiceError(f"{name}={given!r}: it is one of {', '.join(known)}")
-
-
-def timers(component: Any) -> list[tuple[str, int, Any, tuple[str, ...]]]:
-    """The methods that are called again and again: names, periods in ns, the methods, earlier names."""
-    found = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
-    made = []
-    for name, method in found:
-        seconds, earlier = method.__millstream_every__
-        made.append((name, max(1, round(seconds * 1e9)), method, earlier))
-    return made
 
 
 def check(

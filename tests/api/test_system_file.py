@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from millstream._run_command import UsageError
+from millstream._command_errors import UsageError
 from millstream._system_file import Restart, read
 
 GOOD = """

@@ -2,7 +2,7 @@
 //!
 //! The thread that calls `run` waits without the interpreter lock and looks every 50 ms whether a
 //! signal came, so that Python's own handlers run as they always do. `start` gives a [`Handle`], whose waiting is that of
-//! `millstream/_handle.py`.
+//! `millstream/_running.py`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -7,8 +7,7 @@ from .. import _kernels, _logic
 from .._durations import nanos
 from .._errors import FlowUsageError
 from .._states import without_arguments_or_raise
-from .keyed import KeyedStream, named_or_raise
-from .plain import callable_or_raise
+from .arguments import callable_or_raise, named_or_raise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,11 +15,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._durations import Seconds
-    from .plain import OnError
+    from .._types import OnError
+    from .base import KeyedBase
+    from .streams import KeyedStream
 
 
 def stateful_batch(
-    stream: KeyedStream,
+    stream: KeyedBase,
     name: str,
     logic: Callable[..., Any],
     state: Callable[[], Any] | None,
@@ -35,16 +36,16 @@ def stateful_batch(
         if isinstance(logic, type) and not hasattr(logic, "on_batch"):
             raise FlowUsageError(f"{logic.__name__} has no method on_batch(key, values)")
     pipe = stream._home().batches(f"{name}.batches")
-    batches = KeyedStream([pipe], True, stream._timed)
+    batches = stream._new_keyed([pipe], True, stream._timed)
     if state is not None:
         return batches.stateful(name, logic, state, on_error, ttl)
     plain = isinstance(logic, type) and _logic.is_plain(logic, "on_batch")
     if plain and ttl is None and not stream._timed:
         kernel = batch_logic(logic, on_error != "fail")
-        return KeyedStream([pipe.step("stateful_batch", name, "pairs", kernel, on_error)], True, False)
+        return stream._new_keyed([pipe.step("stateful_batch", name, "pairs", kernel, on_error)], True, False)
     life = None if ttl is None else nanos("ttl", ttl)
     timed = stream._timed
-    return KeyedStream([pipe.stateful_batch(name, logic, timed, life, on_error)], True, timed)
+    return stream._new_keyed([pipe.stateful_batch(name, logic, timed, life, on_error)], True, timed)
 
 
 def batch_logic(make_logic: Callable[[], Any], tolerant: bool) -> _kernels.Make:

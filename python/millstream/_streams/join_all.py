@@ -9,7 +9,8 @@ from __future__ import annotations
 from itertools import product
 
 from .._errors import FlowUsageError
-from .keyed import KeyedStream, named_or_raise
+from .arguments import named_or_raise
+from .base import KeyedBase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from .._durations import Seconds
     from .._millstream import KeyContext
+    from .streams import KeyedStream
 
     EmitMode: TypeAlias = Literal["complete", "running", "final"]
     InsertMode: TypeAlias = Literal["first", "last", "product"]
@@ -39,7 +41,7 @@ def join_all(
     if not others:
         raise FlowUsageError("join_all joins this stream with one or more others")
     for other in others:
-        if not isinstance(other, KeyedStream):
+        if not isinstance(other, KeyedBase):
             raise FlowUsageError(f"a keyed stream is joined with keyed streams, not with {other!r}")
     if emit not in EMIT:
         raise FlowUsageError(f'emit is "complete", "running" or "final", not {emit!r}')

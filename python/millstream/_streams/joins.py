@@ -1,28 +1,39 @@
-"""Joins of keyed streams, as verbs: with the latest value, within a time, within windows, with a table."""
+"""The verbs of keyed streams that bring several of them together by their keys."""
 
 from __future__ import annotations
 
-from typing import Generic, overload
+from typing import Any, cast, overload
 
 from .._durations import nanos
 from .._errors import FlowUsageError
 from .._types import K_co, V_co
 from . import window_options
+from .arguments import named_or_raise
+from .base import KeyedBase
+from .join_all import join_all
+from .window_join import join
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
     from .._durations import Seconds
-    from .._types import W
+    from .._types import (
+        W,
+        X,
+        Y,
+    )
     from ..windows import Window, Windowed, Windower
-    from .keyed import KeyedStream, LateStream
+    from .base import KeyedBase
+    from .join_all import EmitMode, InsertMode
+    from .streams import KeyedStream, LateStream
 
-__all__ = ["Joins"]
+
+__all__ = ["JoinVerbs"]
 
 
-class Joins(Generic[K_co, V_co]):
-    """The verbs of keyed streams that bring several of them together by their keys."""
+class JoinVerbs(KeyedBase[K_co, V_co]):
+    """The verbs of :class:`KeyedStream` that take other keyed streams."""
 
     __slots__ = ()
 
@@ -154,14 +165,12 @@ class Joins(Generic[K_co, V_co]):
                 raise FlowUsageError(
                     "window says how long a value is kept: within and ttl have no meaning with it"
                 )
-            from .window_join import join
-
             options = watermark, lateness, patience
-            return join(self._as_keyed(), name, other, how, window, options)
+            return join(self._own(), name, other, how, window, options)
         per_key = self._per_key(name, watermark, lateness, patience)
         if within is None:
             return self._join(name, other, ("latest", how, 0), ttl, per_key)
-        if not self._as_keyed()._timed:
+        if not self._timed:
             raise FlowUsageError("within needs times: put event_time or processing_time before key_by")
         if ttl is not None:
             raise FlowUsageError("within says how long a value is kept: ttl has no meaning with it")
@@ -213,16 +222,127 @@ class Joins(Generic[K_co, V_co]):
         per_key = self._per_key(name, watermark, lateness, patience)
         return self._join(name, table, ("lookup", how, 0), ttl, per_key)
 
-    def _as_keyed(self) -> KeyedStream[K_co, V_co]:
-        """This stream: all that have these verbs are keyed streams."""
-        return self  # type: ignore[return-value]
+    @overload
+    def join_all(
+        self,
+        name: str,
+        second: KeyedStream[K_co, W],
+        /,
+        *,
+        emit: Literal["complete"] = "complete",
+        insert: InsertMode = "last",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, tuple[V_co, W]]: ...
+    @overload
+    def join_all(
+        self,
+        name: str,
+        second: KeyedStream[K_co, W],
+        /,
+        *,
+        emit: EmitMode,
+        insert: InsertMode = "last",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, tuple[V_co | None, W | None]]: ...
+    @overload
+    def join_all(
+        self,
+        name: str,
+        second: KeyedStream[K_co, W],
+        third: KeyedStream[K_co, X],
+        /,
+        *,
+        emit: Literal["complete"] = "complete",
+        insert: InsertMode = "last",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, tuple[V_co, W, X]]: ...
+    @overload
+    def join_all(
+        self,
+        name: str,
+        second: KeyedStream[K_co, W],
+        third: KeyedStream[K_co, X],
+        /,
+        *,
+        emit: EmitMode,
+        insert: InsertMode = "last",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, tuple[V_co | None, W | None, X | None]]: ...
+    @overload
+    def join_all(
+        self,
+        name: str,
+        second: KeyedStream[K_co, W],
+        third: KeyedStream[K_co, X],
+        fourth: KeyedStream[K_co, Y],
+        /,
+        *,
+        emit: Literal["complete"] = "complete",
+        insert: InsertMode = "last",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, tuple[V_co, W, X, Y]]: ...
+    @overload
+    def join_all(
+        self,
+        name: str,
+        second: KeyedStream[K_co, W],
+        third: KeyedStream[K_co, X],
+        fourth: KeyedStream[K_co, Y],
+        /,
+        *,
+        emit: EmitMode,
+        insert: InsertMode = "last",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, tuple[V_co | None, W | None, X | None, Y | None]]: ...
+    @overload
+    def join_all(
+        self,
+        name: str,
+        *others: KeyedStream[K_co, Any],
+        emit: EmitMode = "complete",
+        insert: InsertMode = "last",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, tuple[Any, ...]]: ...
+    def join_all(
+        self,
+        name: str,
+        *others: KeyedStream[K_co, Any],
+        emit: EmitMode = "complete",
+        insert: InsertMode = "last",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, Any]:
+        """Joins this stream with any number of others: tuples of a value of each, this stream's first.
+
+        ``emit``: ``"complete"`` gives a tuple once each stream has given the key a value, and then forgets
+        these values; ``"running"`` after each value, with None for streams that have given none; ``"final"``
+        when all input has ended. ``insert`` says which values of one stream count: the ``"first"``, the
+        ``"last"``, or all (``"product"``: a tuple for each combination). Values take their turn as they come,
+        which between streams is no certain order. ``"running"`` and ``"final"`` keep every key; ``ttl`` as
+        for ``stateful``.
+
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("orders"), ms.testing.collect()
+        >>> def source(name, items):
+        ...     return flow.source(name, ms.testing.items(items)).key_by(lambda item: item[0])
+        >>> orders = source("orders", [(1, "tea"), (2, "coffee")])
+        >>> paid, sent = source("paid", [(2, "card"), (1, "cash")]), source("sent", [(1, "post")])
+        >>> orders.join_all("done", paid, sent).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [(1, ((1, 'tea'), (1, 'cash'), (1, 'post')))]
+        """
+        return join_all(self._own(), name, others, emit, insert, ttl)
+
+    def _own(self) -> KeyedStream[K_co, V_co]:
+        """This stream, as the class that has the other verbs too."""
+        return cast("KeyedStream[K_co, V_co]", self)
 
     def _per_key(
         self, name: str, watermark: str, lateness: Seconds, patience: Seconds | None
     ) -> tuple[int, int | None] | None:
         """Lateness and patience of a watermark for each key, in nanoseconds, if there is to be one."""
         window_options.watermark_or_raise(f'the join "{name}"', watermark, lateness, patience)
-        if watermark == "key" and not self._as_keyed()._timed:
+        if watermark == "key" and not self._timed:
             raise FlowUsageError(
                 f'watermark="key" of the join "{name}" needs times: put event_time before key_by'
             )
@@ -236,18 +356,15 @@ class Joins(Generic[K_co, V_co]):
         ttl: Seconds | None,
         per_key: tuple[int, int | None] | None,
     ) -> LateStream[K_co, Any, V_co | W]:
-        from .keyed import KeyedStream, LateStream, named_or_raise
-
-        own = self._as_keyed()
         named_or_raise("join", name)
-        if not isinstance(other, KeyedStream):
+        if not isinstance(other, KeyedBase):
             raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
-        if ttl is not None and not own._timed:
+        if ttl is not None and not self._timed:
             raise FlowUsageError("ttl of a join needs times: put event_time before key_by")
-        right: KeyedStream[K_co, W] = KeyedStream(
+        right: KeyedStream[K_co, W] = self._new_keyed(
             [pipe.to_the_right() for pipe in other._pipes], other._placed, other._timed
         )
         life = None if ttl is None else nanos("ttl", ttl)
-        both = own.merge(right)._home()
-        results, late = both.join(name, (*described, life, per_key), own._timed, "fail")
-        return LateStream([results], own._timed, [late])
+        both = self._own().merge(right)._home()
+        results, late = both.join(name, (*described, life, per_key), self._timed, "fail")
+        return self._new_late(results, self._timed, late)

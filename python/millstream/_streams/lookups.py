@@ -13,7 +13,7 @@ from time import monotonic
 from .. import _kernels
 from .._durations import nanos
 from .._errors import FlowUsageError
-from .plain import callable_or_raise
+from .arguments import callable_or_raise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .._durations import Seconds
     from .._millstream import Pipe
-    from .plain import OnError
+    from .._types import OnError
 
 
 def enrich(

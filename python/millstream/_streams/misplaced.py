@@ -6,9 +6,13 @@ to come before `key_by`. An attribute that a class has costs nothing; one that i
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 TYPE_CHECKING = False
 
-__all__ = ["Verbs"]
+__all__ = ["Verbs", "verbs_are_found"]
+
+C = TypeVar("C")
 
 WAYS = {
     ("Flow", "Stream"): "call source first",
@@ -26,6 +30,9 @@ WAYS = {
 }
 """How to come from a kind of stream to another; the nearest one first."""
 
+KINDS: dict[str, type] = {}
+"""The classes that have verbs, by their names."""
+
 BEFORE_KEYS = {"event_clock", "event_time", "processing_time"}
 """Verbs that are too late once there are keys."""
 
@@ -39,8 +46,6 @@ def hint(kind: str, verb: str) -> str | None:
     'count is a verb of KeyedStream: call key_by first'
     >>> hint("Stream", "colour")
     """
-    from . import keyed, plain, windowed
-
     if verb.startswith("_"):
         return None
     if verb == "late":
@@ -49,13 +54,18 @@ def hint(kind: str, verb: str) -> str | None:
         return "call ms.run(flow)"
     if verb in BEFORE_KEYS and kind in ("KeyedStream", "Windows"):
         return f"{verb} is a verb of Stream: call it before key_by"
-    kinds = {"Stream": plain.Stream, "KeyedStream": keyed.KeyedStream, "Windows": windowed.Windows}
     for (origin, home), way in WAYS.items():
-        if origin == kind and callable(getattr(kinds[home], verb, None)):
+        if origin == kind and callable(getattr(KINDS.get(home), verb, None)):
             return f"{verb} is a verb of {home}: {way}"
-    if callable(getattr(plain.Flow, verb, None)):
+    if callable(getattr(KINDS.get("Flow"), verb, None)):
         return f"{verb} is a verb of Flow"
     return None
+
+
+def verbs_are_found(cls: type[C]) -> type[C]:
+    """Decorates a class whose verbs are named when they are looked for elsewhere."""
+    KINDS[cls.__name__] = cls
+    return cls
 
 
 class Verbs:
@@ -67,10 +77,8 @@ class Verbs:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            from . import keyed, plain, windowed
-
             said = f"{type(self).__name__!r} object has no attribute {name!r}"
-            for cls in (plain.Flow, plain.Stream, keyed.KeyedStream, windowed.Windows):
+            for cls in KINDS.values():
                 if isinstance(self, cls) and (told := hint(cls.__name__, name)):
                     said = f"{said}: {told}"
             raise AttributeError(said, name=name, obj=self)

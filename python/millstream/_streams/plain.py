@@ -1,177 +1,41 @@
-"""Flows and streams: the fluent API.
-
-A flow is described once and run any number of times. Each verb gives a new stream; nothing happens before
-:func:`millstream.run`. A mistake in the description raises at the call that makes it.
-"""
+"""The verbs of streams without keys."""
 
 from __future__ import annotations
 
-from typing import Generic, overload
+from typing import Any, overload
 
 from .. import _kernels, _millstream
-from .._durations import nanos
 from .._errors import FlowUsageError
 from .._types import T_co
-from .misplaced import Verbs
+from .arguments import callable_or_raise, calling, collecting, same_times
+from .base import PlainBase
+from .lookups import debug, enrich
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
-    from os import PathLike
-    from typing import Any, Literal, TypeAlias, TypeGuard
+    from typing import Any, TypeGuard
 
     from typing_extensions import TypeIs
 
-    from .._clocks import Clock
     from .._durations import Seconds
-    from .._errors import dead_letter
-    from .._handle import Running
-    from .._types import AnySink, AnySource, K, Time, U, W
-    from .keyed import KeyedStream
-
-    OnError: TypeAlias = "Literal['fail', 'skip'] | dead_letter"
-
-__all__ = ["Flow", "Stream"]
-
-
-def callable_or_raise(verb: str, f: object) -> None:
-    """Raises when ``f``, given to ``verb``, is no function."""
-    if not callable(f):
-        raise FlowUsageError(f"{verb} takes a function, not {f!r}")
+    from .._types import (
+        AnySink,
+        K,
+        OnError,
+        U,
+        W,
+    )
+    from .streams import KeyedStream, Stream
 
 
-def same_times(one: bool, other: bool) -> None:
-    """Raises when only one of two streams has times."""
-    if one != other:
-        raise FlowUsageError("a stream behind event_time merges only with streams behind event_time")
+__all__ = ["PlainVerbs"]
 
 
-def collecting(most: int, wait: Seconds | None) -> tuple[int, int | None]:
-    """What ``collect`` is told: how many values, and how many nanoseconds."""
-    if not isinstance(most, int) or most < 1:
-        raise FlowUsageError(f"max is a number of values, 1 or more, not {most!r}")
-    return most, None if wait is None else nanos("wait", wait)
+class PlainVerbs(PlainBase[T_co]):
+    """The verbs of :class:`Stream`, those that give times excepted."""
 
-
-def calling(
-    f: Any, concurrency: int, ordered: bool, timeout: Seconds | None, retries: int, pause: Seconds
-) -> Callable[[], Any]:
-    """What makes the step ``map_async`` on a worker."""
-    from .._async_calls import MapAsync
-
-    callable_or_raise("map_async", f)
-    if not isinstance(concurrency, int) or concurrency < 1:
-        raise FlowUsageError(f"concurrency is a number of calls, 1 or more, not {concurrency!r}")
-    if not isinstance(retries, int) or retries < 0:
-        raise FlowUsageError(f"retries is a number of calls, 0 or more, not {retries!r}")
-    limit = None if timeout is None else nanos("timeout", timeout) / 1e9
-    first = nanos("retry_pause", pause, 0) / 1e9
-    return lambda: MapAsync(f, concurrency, ordered, limit, retries, first)
-
-
-class Flow(Verbs):
-    """Sources, steps and sinks under a name.
-
-    >>> import millstream as ms
-    >>> flow, out = ms.Flow("squares"), ms.testing.collect()
-    >>> flow.source("numbers", ms.testing.items([1, 2, 3])).map(lambda n: n * n).sink("out", out)
-    >>> report = ms.run(flow)
-    >>> out
-    [1, 4, 9]
-    """
-
-    def __init__(self, name: str) -> None:
-        self._flow = _millstream.Flow(name)
-
-    @property
-    def name(self) -> str:
-        """The flow's name."""
-        return self._flow.name
-
-    def source(
-        self, name: str, source: AnySource[U], on_error: OnError = "fail", batch_size: int | None = None
-    ) -> Stream[U]:
-        """Adds a source; ``on_error`` says what becomes of input that cannot be decoded.
-
-        Sources are made by ``ms.tcp``, ``ms.files``, ``ms.generate`` and ``ms.testing``; own ones are
-        subclasses of :class:`millstream.Source`. Steps see at most ``batch_size`` items at once, a number
-        from 1; where it is None, as many as the source has at a time. Another value is a FlowUsageError.
-
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
-        >>> numbers = flow.source("numbers", ms.generate(lambda: range(9)), batch_size=2)
-        >>> numbers.map_batch(lambda batch: [len(batch)]).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> max(out), sum(out)
-        (2, 9)
-        """
-        if not name:
-            raise FlowUsageError(f'flow "{self.name}": a source needs a name')
-        return Stream(self._flow.source(name, source, on_error, batch_size))
-
-    def start(
-        self,
-        workers: int = 1,
-        spin: bool = False,
-        clock: _millstream.VirtualClock | None = None,
-        state: str | PathLike[str] | None = None,
-        epoch: float = 1.0,
-        sync: bool = True,
-        drop_state: Iterable[str] = (),
-        fresh: bool = False,
-    ) -> Running:
-        """Starts the flow on threads of its own, and gives what stops it and waits for it.
-
-        The arguments are those of :func:`millstream.run`, and so are the errors.
-
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("ticks"), ms.testing.collect()
-        >>> flow.source("ticks", ms.generate(lambda: iter(int, 1), rate=1000)).sink("out", out)
-        >>> with flow.start() as running:
-        ...     try:
-        ...         report = running.wait(timeout=0.1)
-        ...     except TimeoutError:
-        ...         pass  # it has no end: the block stops it
-        """
-        from .._handle import Running
-        from .._run import checked
-
-        saving = checked(workers, state, epoch, sync, drop_state, fresh)
-        return Running(_millstream.start(self._flow, workers, spin, clock, saving))
-
-    def describe(self, format: Literal["text", "json", "mermaid"] = "text") -> str:
-        """The graph of the flow.
-
-        >>> import millstream as ms
-        >>> flow = ms.Flow("f")
-        >>> numbers = flow.source("in", ms.testing.items([]))
-        >>> numbers.filter(bool, name="true").sink("out", ms.testing.collect())
-        >>> print(flow.describe())
-        flow f
-          source    in (test script)
-          filter    true from in
-          sink      out (collected in a list) from true
-        <BLANKLINE>
-        """
-        return self._flow.describe(format)
-
-    def __repr__(self) -> str:
-        return f"<flow {self.name}>"
-
-
-class Stream(Verbs, Generic[T_co]):
-    """A stream of objects. Steps take a function; ``name`` is what errors and metrics call the step.
-
-    ``on_error`` is what happens to an item on which the function raises: ``"fail"`` ends the flow with a
-    :class:`millstream.StepError`, ``"skip"`` counts it and goes on, ``ms.dead_letter(sink)`` sends it to a
-    sink.
-    """
-
-    __slots__ = ("_pipe", "_timed")
-
-    def __init__(self, pipe: _millstream.Pipe, timed: bool = False) -> None:
-        self._pipe = pipe
-        self._timed = timed
+    __slots__ = ()
 
     def _step(
         self, kind: str, f: Any, make: Callable[[Any, bool], Any], name: str | None, on_error: OnError
@@ -181,9 +45,9 @@ class Stream(Verbs, Generic[T_co]):
         if self._timed and (tolerant or kind not in ("map", "inspect")):
             # Where a value may be left out, times are found again by position.
             kernel = _kernels.keyed(_kernels.PRODUCE[kind](f), tolerant)
-            return Stream(self._pipe.step(kind, name or "", "produce", kernel, on_error), True)
+            return self._new_stream(self._pipe.step(kind, name or "", "produce", kernel, on_error), True)
         pipe = self._pipe.step(kind, name or "", "values", make(f, tolerant), on_error)
-        return Stream(pipe, self._timed)
+        return self._new_stream(pipe, self._timed)
 
     def map(self, f: Callable[[T_co], U], name: str | None = None, on_error: OnError = "fail") -> Stream[U]:
         """One item out for each item in."""
@@ -243,7 +107,7 @@ class Stream(Verbs, Generic[T_co]):
         """
         callable_or_raise("map_batch", f)
         pipe = self._pipe.step("map_batch", name or "", "batch", _kernels.batch(f), on_error)
-        return Stream(pipe, self._timed)
+        return self._new_stream(pipe, self._timed)
 
     @overload
     def branch(
@@ -263,21 +127,21 @@ class Stream(Verbs, Generic[T_co]):
         """Two streams: the items for which ``f`` is true, and the others; one nobody reads is dropped."""
         callable_or_raise("branch", f)
         yes, no = self._pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
-        return Stream(yes, self._timed), Stream(no, self._timed)
+        return self._new_stream(yes, self._timed), self._new_stream(no, self._timed)
 
     def merge(self, *others: Stream[U]) -> Stream[T_co | U]:
         """This stream and others as one. Order is kept within each of them."""
         pipes = [self._pipe]
         for other in others:
-            if not isinstance(other, Stream):
+            if not isinstance(other, PlainBase):
                 raise FlowUsageError(f"a stream without keys merges with such streams, not with {other!r}")
             same_times(self._timed, other._timed)
             pipes.append(other._pipe)
-        return Stream(_millstream.Pipe.gather("merge", "", pipes, False), self._timed)
+        return self._new_stream(_millstream.Pipe.gather("merge", "", pipes, False), self._timed)
 
     def redistribute(self) -> Stream[T_co]:
         """Deals the batches to the workers in turn, so that work on them is shared. Order is lost."""
-        return Stream(self._pipe.redistribute(), self._timed)
+        return self._new_stream(self._pipe.redistribute(), self._timed)
 
     @overload
     def key_by(
@@ -295,8 +159,6 @@ class Stream(Verbs, Generic[T_co]):
         A key is ``str``, ``bytes``, ``int`` or a tuple of them. From the next step that keeps state on, all
         items of a key are on one worker, in the order of their source.
         """
-        from .keyed import KeyedStream
-
         tolerant = on_error != "fail"
         if isinstance(f, str):
             kernel = _kernels.key_field(f, tolerant)
@@ -304,68 +166,7 @@ class Stream(Verbs, Generic[T_co]):
             callable_or_raise("key_by", f)
             kernel = _kernels.key_values(f, tolerant)
         pipe = self._pipe.step("key_by", name or "", "keys", kernel, on_error)
-        return KeyedStream([pipe], False, self._timed)
-
-    def event_time(
-        self,
-        f: Callable[[T_co], Time],
-        lateness: Seconds = 0,
-        idle: Seconds | None = None,
-        name: str | None = None,
-        on_error: OnError = "fail",
-    ) -> Stream[T_co]:
-        """Gives each item the time at which it happened, and lets event time follow the items.
-
-        ``f`` gives a number of seconds since an epoch of your choice, or a datetime with a time zone. An item
-        may be ``lateness`` seconds behind the latest one of its partition. A partition that has been silent
-        for ``idle`` seconds no longer holds back the others; unless told otherwise they wait for it. Stands
-        before the first ``merge``, ``redistribute`` and step that keeps state.
-
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("per minute"), ms.testing.collect()
-        >>> readings = flow.source("readings", ms.testing.items([(1, "a"), (61, "a"), (62, "a")]))
-        >>> timed = readings.event_time(lambda reading: reading[0])
-        """
-        callable_or_raise("event_time", f)
-        kernel = _kernels.key_values(f, on_error != "fail")
-        late, pause = nanos("lateness", lateness, 0), None if idle is None else nanos("idle", idle)
-        return Stream(self._pipe.event_time(name or "", kernel, late, pause, on_error), True)
-
-    def event_clock(
-        self, make: Callable[[str], Clock], name: str | None = None, on_error: OnError = "fail"
-    ) -> Stream[T_co]:
-        """Gives each item the time that a clock of one's own tells, which also says how far event time
-        has come.
-
-        ``make`` is called with the name of each partition of the source and gives its clock, an object
-        with the methods of :class:`millstream.Clock`. Stands before the first ``merge`` and ``key_by``,
-        as ``event_time``.
-
-        >>> import millstream as ms
-        >>> class Marked:  # items are in order between marks, which say how far time has come
-        ...     watermark = None
-        ...     def on_item(self, item, now):
-        ...         if item[1] == "mark":
-        ...             self.watermark = item[0]
-        ...         return item[0], self.watermark
-        ...     def resume(self, watermark):
-        ...         self.watermark = watermark
-        >>> flow, out = ms.Flow("marks"), ms.testing.collect()
-        >>> items = flow.source("items", ms.testing.items([(5, "a"), (3, "b"), (20, "mark"), (4, "c")]))
-        >>> tens = items.event_clock(lambda partition: Marked()).key_by(lambda item: "k")
-        >>> counts = tens.window("tens", ms.windows.tumbling(10)).count()
-        >>> counts.values().map(lambda window: (window.start, window.value)).sink("out", out)
-        >>> counts.late.values().sink("late", out)
-        >>> _ = ms.run(flow)
-        >>> sorted(out, key=str)
-        [(0.0, 2), (20.0, 1), (4, 'c')]
-        """
-        callable_or_raise("event_clock", make)
-        return Stream(self._pipe.event_clock(name or "", make, on_error), True)
-
-    def processing_time(self, name: str | None = None) -> Stream[T_co]:
-        """Gives each item the time at which it is read; time goes on without items."""
-        return Stream(self._pipe.processing_time(name or ""), True)
+        return self._new_keyed([pipe], False, self._timed)
 
     def collect(self, max: int, wait: Seconds | None = None, name: str = "collect") -> Stream[list[T_co]]:
         """Lists of at most ``max`` values.
@@ -380,7 +181,7 @@ class Stream(Verbs, Generic[T_co]):
         >>> out
         [[0, 1], [2, 3], [4]]
         """
-        return Stream(self._pipe.collect(name, *collecting(max, wait), False))
+        return self._new_stream(self._pipe.collect(name, *collecting(max, wait), False), False)
 
     def map_async(
         self,
@@ -401,7 +202,7 @@ class Stream(Verbs, Generic[T_co]):
         waits, which is back-pressure. What comes out has no times.
         """
         make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
-        return Stream(self._pipe.ticking("map_async", name or "", make, on_error))
+        return self._new_stream(self._pipe.ticking("map_async", name or "", make, on_error), False)
 
     @overload
     def enrich_cached(
@@ -461,10 +262,8 @@ class Stream(Verbs, Generic[T_co]):
         >>> out
         [('tea', 3), ('tea', 3), ('gold', None)]
         """
-        from .lookups import enrich
-
         how = f, key, ttl, size, stale, retry, clock, name
-        return Stream(enrich(self._pipe, self._timed, *how, on_error), self._timed)
+        return self._new_stream(enrich(self._pipe, self._timed, *how, on_error), self._timed)
 
     def inspect_debug(self, label: str, to: Callable[[str], object] | None = None) -> Stream[T_co]:
         """Writes a line for each item to standard error, which goes on as it is: ``LABEL epoch=E worker=W:
@@ -481,9 +280,7 @@ class Stream(Verbs, Generic[T_co]):
         >>> lines
         ['seen epoch=- worker=0: 1', 'seen epoch=- worker=0: 2']
         """
-        from .lookups import debug
-
-        return Stream(debug(self._pipe, label, to), self._timed)
+        return self._new_stream(debug(self._pipe, label, to), self._timed)
 
     def sink(self, name: str, sink: AnySink[T_co]) -> None:
         """Ends the stream in a sink. A stream may have several sinks."""

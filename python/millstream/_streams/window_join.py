@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._errors import FlowUsageError
-from .keyed import KeyedStream, LateStream
+from .base import KeyedBase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,25 +14,11 @@ if TYPE_CHECKING:
 
     from .._durations import Seconds
     from ..windows import Bounds, Window, Windowed, Windower
+    from .streams import KeyedStream, LateStream
 
     Sides: TypeAlias = "tuple[list[Any], list[Any]]"
 
-__all__ = ["WindowPairs", "join"]
-
-
-class WindowPairs(LateStream[Any, Any, Any]):
-    """What comes out of a join within windows; ``late`` are the values of both that came too late."""
-
-    __slots__ = ("_numbered",)
-
-    def __init__(self, results: KeyedStream[Any, Any], numbered: KeyedStream[Any, Any]) -> None:
-        KeyedStream.__init__(self, results._pipes, True, results._timed)
-        self._numbered = numbered
-
-    @property
-    def late(self) -> KeyedStream[Any, Any]:  # type: ignore[override]
-        """Made when it is asked for: a step that nobody reads is a mistake."""
-        return self._numbered.map(lambda value: value[1])
+__all__ = ["join"]
 
 
 def no_values() -> Sides:
@@ -78,10 +64,10 @@ def join(
 
     ``options``: which watermark counts, and lateness and patience of one for each key.
     """
-    if not isinstance(other, KeyedStream):
+    if not isinstance(other, KeyedBase):
         raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
     both = own.map(lambda value: (0, value)).merge(other.map(lambda value: (1, value)))
     watermark, lateness, patience = options
     windows = both.window(name, window, watermark=watermark, lateness=lateness, patience=patience)
     windowed = windows.aggregate(no_values, add, merge, pairs(how))
-    return WindowPairs(windowed.flat_map(lambda window: window.value), windowed.late)
+    return own._new_window_pairs(windowed.flat_map(lambda window: window.value), windowed.late)

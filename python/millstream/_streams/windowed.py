@@ -1,15 +1,14 @@
-"""Keyed streams in windows: the verbs that make one result of the values of each."""
+"""The verbs of windows: one result of the values of each."""
 
 from __future__ import annotations
 
-from typing import Generic, overload
+from typing import Any, Generic, overload
 
 from .. import _revival
 from .._errors import FlowUsageError
 from .._types import K_co, V_co
-from .keyed import LateStream
-from .misplaced import Verbs
-from .plain import callable_or_raise
+from .arguments import callable_or_raise
+from .base import StreamMakers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,15 +16,21 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._revival import Aliases, Migrate
-    from .._types import A, Adds, Compares, R
+    from .._types import (
+        A,
+        Adds,
+        Compares,
+        OnError,
+        R,
+    )
     from ..windows import Bounds, Window, Windowed, Windower
-    from .keyed import KeyedStream
-    from .plain import OnError
-
-__all__ = ["Windows"]
+    from .streams import KeyedStream, LateStream
 
 
-class Windows(Verbs, Generic[K_co, V_co]):
+__all__ = ["WindowVerbs"]
+
+
+class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
     """The values of each key, grouped into windows: what is to be made of them?
 
     Each verb gives a stream of :class:`millstream.windows.Windowed`, with ``start``, ``end`` and ``value``,
@@ -33,7 +38,7 @@ class Windows(Verbs, Generic[K_co, V_co]):
     that came too late.
     """
 
-    __slots__ = ("_described", "_name", "_on_error", "_stream", "_window", "_windower")
+    __slots__ = ("_described", "_name", "_on_error", "_source", "_window", "_windower")
 
     def __init__(
         self,
@@ -45,7 +50,7 @@ class Windows(Verbs, Generic[K_co, V_co]):
     ) -> None:
         from ..windows import Described, Window
 
-        self._stream = stream
+        self._source = stream
         self._name = name
         self._window = window
         self._on_error = on_error
@@ -57,11 +62,11 @@ class Windows(Verbs, Generic[K_co, V_co]):
             self._windower = window
 
     def _make(self, kind: str, *functions: Callable[..., Any] | None) -> LateStream[K_co, Any, Any]:
-        stream = self._stream
+        stream = self._source
         outcome = stream._home().window(
             self._name, self._described, self._windower, kind, functions, stream._timed, self._on_error
         )
-        return LateStream([outcome[0]], stream._timed, [outcome[1]])
+        return self._new_late(outcome[0], stream._timed, outcome[1])
 
     def _merge(self, verb: str, merge: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Any] | None:
         """The function that merges; sliding windows and sessions cannot do without."""
@@ -96,25 +101,25 @@ class Windows(Verbs, Generic[K_co, V_co]):
         return self._make("count")
 
     @overload
-    def sum(self: Windows[K_co, bool]) -> LateStream[K_co, Windowed[int], bool]: ...
+    def sum(self: WindowVerbs[K_co, bool]) -> LateStream[K_co, Windowed[int], bool]: ...
     @overload
-    def sum(self: Windows[K_co, Adds]) -> LateStream[K_co, Windowed[V_co], V_co]: ...
+    def sum(self: WindowVerbs[K_co, Adds]) -> LateStream[K_co, Windowed[V_co], V_co]: ...
     def sum(self) -> LateStream[Any, Any, Any]:
         """The sum of the values."""
         return self._make("sum")
 
-    def min(self: Windows[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
+    def min(self: WindowVerbs[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
         """The least of the values; the earlier of two equal ones."""
         return self._make("min")
 
-    def max(self: Windows[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
+    def max(self: WindowVerbs[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
         """The greatest of the values; the earlier of two equal ones."""
         return self._make("max")
 
     @overload
-    def mean(self: Windows[K_co, float]) -> LateStream[K_co, Windowed[float], V_co]: ...
+    def mean(self: WindowVerbs[K_co, float]) -> LateStream[K_co, Windowed[float], V_co]: ...
     @overload
-    def mean(self: Windows[K_co, Adds]) -> LateStream[K_co, Windowed[Any], V_co]: ...
+    def mean(self: WindowVerbs[K_co, Adds]) -> LateStream[K_co, Windowed[Any], V_co]: ...
     def mean(self) -> LateStream[K_co, Any, V_co]:
         """The mean of the values."""
         return self._make("mean")

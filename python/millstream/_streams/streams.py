@@ -1,0 +1,120 @@
+"""The classes of streams. Their verbs are in the modules that they derive from."""
+
+from __future__ import annotations
+
+from typing import Any, Generic
+
+from .._types import K_co, L_co, T_co, V_co
+from .aggregates import AggregateVerbs
+from .base import StreamMakers
+from .event_time import EventTimeVerbs
+from .joins import JoinVerbs
+from .keyed import KeyedVerbs
+from .misplaced import verbs_are_found
+from .plain import PlainVerbs
+from .stateful import StatefulVerbs
+from .windowed import WindowVerbs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._millstream import Pipe
+    from .._types import OnError
+    from ..windows import Window, Windower
+
+__all__ = ["KeyedStream", "LateStream", "Stream", "WindowPairs", "Windows"]
+
+
+class Makers(StreamMakers):
+    """Makes streams of the classes of this module."""
+
+    __slots__ = ()
+
+    def _new_stream(self, pipe: Pipe, timed: bool) -> Stream[Any]:
+        return Stream(pipe, timed)
+
+    def _new_keyed(self, pipes: list[Pipe], placed: bool, timed: bool) -> KeyedStream[Any, Any]:
+        return KeyedStream(pipes, placed, timed)
+
+    def _new_late(self, pipe: Pipe, timed: bool, late: Pipe) -> LateStream[Any, Any, Any]:
+        return LateStream([pipe], timed, [late])
+
+    def _new_window_pairs(
+        self, results: KeyedStream[Any, Any], numbered: KeyedStream[Any, Any]
+    ) -> LateStream[Any, Any, Any]:
+        return WindowPairs(results, numbered)
+
+    def _new_windows(
+        self,
+        name: str,
+        window: Window | Windower,
+        options: tuple[int, bool, tuple[int, int | None] | None],
+        on_error: OnError,
+    ) -> Windows[Any, Any]:
+        assert isinstance(self, KeyedStream)
+        return Windows(self, name, window, options, on_error)
+
+
+@verbs_are_found
+class Stream(Makers, PlainVerbs[T_co], EventTimeVerbs[T_co]):
+    """A stream of objects. Steps take a function; ``name`` is what errors and metrics call the step.
+
+    ``on_error`` is what happens to an item on which the function raises: ``"fail"`` ends the flow with a
+    :class:`millstream.StepError`, ``"skip"`` counts it and goes on, ``ms.dead_letter(sink)`` sends it to a
+    sink.
+    """
+
+    __slots__ = ()
+
+
+@verbs_are_found
+class KeyedStream(
+    Makers,
+    KeyedVerbs[K_co, V_co],
+    StatefulVerbs[K_co, V_co],
+    AggregateVerbs[K_co, V_co],
+    JoinVerbs[K_co, V_co],
+):
+    """A stream whose values have a key beside them. The verbs of :class:`Stream` work on the values.
+
+    Steps that keep state need a name that stays the same: state is found by it. Where ``emit`` is asked for,
+    ``"end"`` gives the result of each key when all input has ended, ``"each"`` after each value.
+    """
+
+    __slots__ = ()
+
+
+@verbs_are_found
+class Windows(Makers, WindowVerbs[K_co, V_co]):
+    """The values of each key, grouped into windows: what is to be made of them?
+
+    Each verb gives a stream of :class:`millstream.windows.Windowed`, with ``start``, ``end`` and ``value``,
+    when the watermark has come to the end of a window. Its attribute ``late`` is the stream of the values
+    that came too late.
+    """
+
+    __slots__ = ()
+
+
+class LateStream(KeyedStream[K_co, V_co], Generic[K_co, V_co, L_co]):
+    """What comes out of a window or a join; ``late`` are the values that came too late for it."""
+
+    __slots__ = ("late",)
+
+    def __init__(self, pipes: list[Pipe], timed: bool, late: list[Pipe]) -> None:
+        super().__init__(pipes, True, timed)
+        self.late: KeyedStream[K_co, L_co] = KeyedStream(late, True, timed)
+
+
+class WindowPairs(LateStream[Any, Any, Any]):
+    """What comes out of a join within windows; ``late`` are the values of both that came too late."""
+
+    __slots__ = ("_numbered",)
+
+    def __init__(self, results: KeyedStream[Any, Any], numbered: KeyedStream[Any, Any]) -> None:
+        KeyedStream.__init__(self, results._pipes, True, results._timed)
+        self._numbered = numbered
+
+    @property
+    def late(self) -> KeyedStream[Any, Any]:  # type: ignore[override]
+        """Made when it is asked for: a step that nobody reads is a mistake."""
+        return self._numbered.map(lambda value: value[1])

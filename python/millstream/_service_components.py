@@ -25,7 +25,6 @@ __all__ = [
     "rebuilding",
     "timers",
     "wanted",
-    ,
 ]
 
 T = TypeVar("T")

@@ -5,17 +5,18 @@
 
 pub(crate) mod body;
 mod cursor;
+mod open;
 mod reader;
 mod record;
 mod shelf;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use millstream_flow::clock::now_ns;
-use millstream_journal::{self as engine, Error, Options, Retention, Share, Sync, Writer};
+use millstream_journal::{self as engine, Error, Options, Retention, Share, Sync};
 use millstream_replication::{Followers, ReplicationError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -26,7 +27,7 @@ pub(crate) use reader::JournalReader;
 pub(crate) use record::JournalRecord;
 
 use self::body::Body;
-use self::shelf::Shelf;
+use self::open::Open;
 use crate::error::{journal as to_python, journal_closed as closed, not_followed};
 use crate::gil::unlocked;
 use crate::show::type_name;
@@ -38,42 +39,6 @@ const BATCH: usize = 4096;
 
 /// How long it is waited for a follower before signals are looked after.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// A journal while it is open.
-struct Open {
-    journal: engine::Journal,
-    writer: OnceLock<Writer>,
-    /// For single records.
-    reader: Mutex<Option<engine::Reader>>,
-    shelf: Arc<Shelf>,
-    closed: Arc<AtomicBool>,
-}
-
-impl Open {
-    fn writer(&self) -> Result<&Writer, Error> {
-        if let Some(writer) = self.writer.get() {
-            return Ok(writer);
-        }
-        let writer = self.journal.writer()?;
-        Ok(self.writer.get_or_init(|| writer))
-    }
-
-    fn read(&self, sequence: u64) -> Result<engine::PinnedRecord, Error> {
-        let mut kept = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let reader = match &mut *kept {
-            Some(reader) => reader,
-            None => kept.insert(self.journal.reader()?),
-        };
-        if reader.position() != sequence {
-            reader.seek(sequence)?;
-        }
-        reader.next_pinned()?.ok_or_else(|| Error::NotYet {
-            path: self.journal.path(),
-            sequence,
-            next: sequence,
-        })
-    }
-}
 
 /// A durable, memory-mapped log of records in a directory, which any process of the machine may append to and read.
 #[pyclass(frozen, subclass, module = "millstream._millstream")]

@@ -3,6 +3,7 @@
 //! The Python half (`_service.py`) reads interfaces from annotations; here values go between Python objects and records, field by
 //! field, with no text or dict between.
 
+mod classes;
 mod decode;
 mod encode;
 mod interface;

@@ -12,8 +12,9 @@ use millstream_journal::{Error, PinnedRecord, Reader, Wait};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::open::Open;
+use super::record::JournalRecord;
 use super::shelf::Shelf;
-use super::{JournalRecord, Open};
 use crate::error::{journal as to_python, journal_closed};
 use crate::gil::unlocked;
 

@@ -5,31 +5,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
-use super::encode::packed;
+use super::classes::{Named, PyField, PyStruct};
+use super::encode::{encode, packed};
 use crate::error::service_error;
-
-/// A struct or an enum of an interface.
-pub(super) enum Named {
-    Struct(PyStruct),
-    /// The members of an `enum.Enum`, in the order of the schema.
-    Enum(Vec<Py<PyAny>>),
-    /// The classes of a union, in the order of the schema: an enum whose variants have fields.
-    Union(Vec<PyStruct>),
-}
-
-/// A class whose objects are fields in a record.
-pub(super) struct PyStruct {
-    pub class: Py<PyAny>,
-    pub fields: Vec<PyField>,
-    /// Whether the class takes its fields by position.
-    pub positional: bool,
-}
-
-/// A field or an argument.
-pub(super) struct PyField {
-    pub name: Py<PyString>,
-    pub ty: Type,
-}
 
 /// A method of an interface.
 pub(super) struct PyMethod {
@@ -191,8 +169,7 @@ fn add_defaults(
     for (field, given) in fields.iter_mut().zip(given) {
         let default = given.get_item(3)?;
         if let Ok(value) = default.get_item(0) {
-            let encoded =
-                packed(|out| super::encode::encode(&value, &field.ty, named, schema, out));
+            let encoded = packed(|out| encode(&value, &field.ty, named, schema, out));
             field.default =
                 Some(encoded.map_err(|error| error.into_python(value.py(), &field.name))?);
         }

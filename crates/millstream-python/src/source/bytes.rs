@@ -17,7 +17,7 @@ use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 
 use super::decode::{Decode, DecodeStep};
-use super::{Reading, framing};
+use super::reading::{Reading, framing};
 use crate::batch::PyBatch;
 use crate::error::usage;
 use crate::gil::{locked, unlocked};

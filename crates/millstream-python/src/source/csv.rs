@@ -14,8 +14,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
-use super::Reading;
 use super::bytes::Unlocked;
+use super::reading::Reading;
 use crate::batch::PyBatch;
 use crate::error::{cause, usage};
 use crate::gil::locked;

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList};
 
 use super::io::{SourceIo, Watched};
+use super::reading;
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
@@ -38,7 +39,7 @@ impl ObjectSource {
         Ok(ObjectSource {
             source: Arc::new(source.clone().unbind()),
             name: name.to_owned(),
-            batch_size: size.map_or(Ok(usize::MAX), |size| super::batch_size(name, &size))?,
+            batch_size: size.map_or(Ok(usize::MAX), |size| reading::batch_size(name, &size))?,
         })
     }
 

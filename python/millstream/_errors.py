@@ -55,7 +55,20 @@ class ServiceError(RuntimeError):
 
 
 class DeadLetter:
-    """What goes to a dead-letter sink: the item itself, with the step, the key and the exception."""
+    """An item on which a step failed, as a dead-letter sink receives it.
+
+    Args:
+        step: the name of the step.
+        key: the key of the item, or None.
+        item: the item.
+        error: the exception.
+
+    Example:
+        >>> import millstream as ms
+        >>> letter = ms.DeadLetter("ages", None, "x", ValueError("no number"))
+        >>> letter
+        DeadLetter(step='ages', key=None, item='x', error=ValueError: no number)
+    """
 
     __slots__ = ("error", "item", "key", "step")
 
@@ -72,7 +85,17 @@ class DeadLetter:
     __str__ = __repr__
 
     def said(self) -> str:
-        """The exception's type and text."""
+        """Returns the type and text of the exception.
+
+        Returns:
+            The text.
+
+        Example:
+            >>> import millstream as ms
+            >>> letter = ms.DeadLetter("ages", None, "x", ValueError("no number"))
+            >>> letter.said()
+            'ValueError: no number'
+        """
         try:
             return f"{type(self.error).__name__}: {self.error}"
         except Exception:
@@ -82,13 +105,17 @@ class DeadLetter:
 class dead_letter:
     """An ``on_error`` that sends each item on which a step fails to a sink, as a :class:`DeadLetter`.
 
-    >>> import millstream as ms
-    >>> flow, good, bad = ms.Flow("ages"), ms.testing.collect(), ms.testing.collect()
-    >>> ages = flow.source("text", ms.testing.items(["31", "x", "27"]))
-    >>> ages.map(int, on_error=ms.dead_letter(bad)).sink("out", good)
-    >>> _ = ms.run(flow)
-    >>> good, [letter.item for letter in bad]
-    ([31, 27], ['x'])
+    Args:
+        sink: the sink.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, good, bad = ms.Flow("ages"), ms.testing.collect(), ms.testing.collect()
+        >>> ages = flow.source("text", ms.testing.items(["31", "x", "27"]))
+        >>> ages.map(int, on_error=ms.dead_letter(bad)).sink("out", good)
+        >>> _ = ms.run(flow)
+        >>> good, [letter.item for letter in bad]
+        ([31, 27], ['x'])
     """
 
     def __init__(self, sink: AnySink[DeadLetter]) -> None:

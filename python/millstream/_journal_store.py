@@ -32,52 +32,49 @@ MiB = 1 << 20
 
 
 class Journal(_millstream.Journal):
-    """A journal: a directory that holds a log of records, numbered from 0.
+    """A durable log of records, numbered from 0, in a directory. Any number of processes may append to it
+    and read it.
 
-    ``mode`` is ``"a"`` to append to a journal, which is made when there is none, ``"x"`` to make one that
-    must not be there yet, and ``"r"`` to read. Any number of processes may have it open, to append and to
-    read.
+    The death of a process never loses a record that was appended. Records are read by iterating, by number,
+    and by slices of numbers; negative numbers count from the end. A record is a :class:`JournalRecord`.
 
-    ``sync`` says when a record survives a loss of power: ``"never"`` (when the system likes to), ``"always"``
-    (before ``append`` returns), or a number of seconds or timedelta: in the background, so that what a loss
-    of power takes was appended within this time. An append that comes while a sync is late waits for it. The
-    death of a process never costs a record that was appended.
+    Args:
+        path: the directory.
+        mode: ``"a"`` appends to a journal and creates it if it does not exist, ``"x"`` creates it and
+            raises if it exists, ``"r"`` reads only.
+        sync: when a record survives a loss of power: ``"never"`` (when the system writes it), ``"always"``
+            (before ``append`` returns), or an interval in seconds or a timedelta: a loss of power takes at
+            most the records of this interval. An append waits for a sync that is late.
+        segment_bytes: the size of a segment file, a multiple of 64 KiB, for a journal that is created.
+        record_bytes_max: the size of the longest record that may be appended.
+        exclusive: whether opening the journal a second time to write is an error.
+        retain_bytes: old segments are removed above this size, when records are appended; see
+            :meth:`prune`.
+        retain_age: segments whose records are all older, in seconds or a timedelta, are removed.
+        retain_for_cursors: whether records that a cursor has not passed are retained.
+        busy_timeout: how many seconds an append waits for another process that does not finish its own.
 
-    ``segment_bytes`` is the size of a file of a journal that is made, a multiple of 64 KiB;
-    ``record_bytes_max`` the longest record that is appended. ``exclusive`` keeps other openings that could
-    write away. ``retain_bytes``, ``retain_age`` and ``retain_for_cursors`` remove old records as new ones
-    come; see :meth:`prune`. ``busy_timeout`` is how many seconds an append waits for another process that
-    does not end its own.
+    Raises:
+        JournalUsageError: an option is out of range.
+        JournalError: the journal cannot be opened; the subclass says why.
 
-    Records are read by iterating, by number, and by slices of numbers; negative numbers count from the end:
-
-    >>> import millstream as ms
-    >>> from tempfile import TemporaryDirectory
-    >>> folder = TemporaryDirectory()
-    >>> journal = ms.Journal(folder.name, sync=0.1)
-    >>> journal.append_many(f"order {n}" for n in range(100))
-    range(0, 100)
-    >>> journal[42].body, bytes(journal[-1]), len(journal)
-    (b'order 42', b'order 99', 100)
-    >>> [record.sequence for record in journal[10:13]]
-    [10, 11, 12]
-
-    A record has ``sequence``, ``time_ns``, ``time``, ``body`` (bytes of its own) and ``view``, a memoryview
-    of the mapped file: nothing is copied, and it stays valid as long as anybody has it.
-
-    >>> journal[42].view
-    <memory at 0x...>
-    >>> journal[42].view.tobytes()
-    b'order 42'
-
-    A cursor is a named position that outlives the process:
-
-    >>> with journal.cursor("billing") as cursor:
-    ...     for record in journal.read(cursor.position, 3):
-    ...         cursor.position = record.sequence + 1
-    >>> journal.cursors()
-    {'billing': 3}
-    >>> journal.close()
+    Example:
+        >>> import millstream as ms
+        >>> from tempfile import TemporaryDirectory
+        >>> folder = TemporaryDirectory()
+        >>> journal = ms.Journal(folder.name, sync=0.1)
+        >>> journal.append_many(f"order {n}" for n in range(100))
+        range(0, 100)
+        >>> journal[42].body, bytes(journal[-1]), len(journal)
+        (b'order 42', b'order 99', 100)
+        >>> [record.sequence for record in journal[10:13]]
+        [10, 11, 12]
+        >>> with journal.cursor("billing") as cursor:
+        ...     for record in journal.read(cursor.position, 3):
+        ...         cursor.position = record.sequence + 1
+        >>> journal.cursors()
+        {'billing': 3}
+        >>> journal.close()
     """
 
     def __new__(
@@ -119,55 +116,81 @@ class Journal(_millstream.Journal):
         timeout: Seconds | None = None,
         wait: Literal["block", "backoff", "spin"] = "block",
     ) -> _millstream.JournalReader:
-        """The records from ``start`` on, and then each one that is appended, by any process.
+        """Iterates over the records from ``start`` on, and then over each record that any process appends.
 
-        Without ``start`` only those that come. Ends when none has come for ``timeout`` seconds, and when the
-        journal or the tail itself is closed; without ``timeout`` it waits for ever. Other threads run
-        meanwhile.
+        The iteration ends when no record has come for ``timeout``, or when the journal or the reader is
+        closed. Other threads run while it waits.
 
-        ``wait`` says how: ``"block"`` sleeps until a writer wakes it; ``"backoff"`` looks again and again,
-        less and less often; ``"spin"`` never stops looking, for the shortest latency and a core of its own.
+        Args:
+            start: the number of the first record. None: only records that are appended from now on.
+            timeout: seconds or a timedelta to wait at most. None waits without a limit.
+            wait: ``"block"`` sleeps until a writer wakes it; ``"backoff"`` polls less and less often;
+                ``"spin"`` polls without a pause, for the shortest latency, and uses a core.
 
-        >>> import millstream as ms
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
-        ...     _ = journal.append_many(["a", "b", "c"])
-        ...     [record.body for record in journal.tail(1, timeout=0)]
-        [b'b', b'c']
+        Returns:
+            The reader.
+
+        Raises:
+            ValueError: ``wait`` is unknown.
+            JournalUsageError: ``timeout`` is out of range.
+
+        Example:
+            >>> import millstream as ms
+            >>> from tempfile import TemporaryDirectory
+            >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+            ...     _ = journal.append_many(["a", "b", "c"])
+            ...     [record.body for record in journal.tail(1, timeout=0)]
+            [b'b', b'c']
         """
         return self._tail(start, _seconds("timeout", timeout), wait)
 
     def wait_follower(self, sequence: int, *, timeout: Seconds | None = None, followers: int = 1) -> None:
-        """Wait until this many followers on other machines have acknowledged the record ``sequence``.
+        """Waits until followers on other machines have acknowledged a record, and with it all earlier ones.
 
-        A follower is a ``millstream journal follow`` of this journal; what its acknowledgement means is said
-        by its ``--sync``. All earlier records are acknowledged with it. After ``timeout`` seconds it is a
-        :class:`RecordNotFollowedError`, which is a :class:`TimeoutError`; the record stays in the journal.
-        Without ``timeout`` it waits for ever. Other threads run meanwhile.
+        A follower is a ``millstream journal follow`` of this journal; its ``--sync`` says what its
+        acknowledgement means. Other threads run meanwhile.
 
-        >>> import millstream as ms
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
-        ...     try:
-        ...         journal.wait_follower(journal.append("order"), timeout=0)
-        ...     except TimeoutError as error:
-        ...         print(error)
-        record 0 is in the journal, but 0 of 1 follower(s) had acknowledged it after 0ns
+        Args:
+            sequence: the number of the record.
+            timeout: seconds or a timedelta to wait at most. None waits without a limit.
+            followers: how many followers must have acknowledged it.
+
+        Raises:
+            RecordNotFollowedError: (a ``TimeoutError``) the followers have not acknowledged the record in
+                time; it stays in the journal.
+
+        Example:
+            >>> import millstream as ms
+            >>> from tempfile import TemporaryDirectory
+            >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+            ...     try:
+            ...         journal.wait_follower(journal.append("order"), timeout=0)
+            ...     except TimeoutError as error:
+            ...         print(error)
+            record 0 is in the journal, but 0 of 1 follower(s) had acknowledged it after 0ns
         """
         self._wait_follower(sequence, _seconds("timeout", timeout), followers)
 
     def seek(self, *, time: datetime | float) -> int:
-        """The number of the first record of this time or later; ``next`` when all are earlier.
+        """Returns the number of the first record of a time or later.
 
-        ``time`` is a datetime with a time zone, an int of nanoseconds since 1970 (as ``record.time_ns`` and
-        ``time.time_ns()``), or a float of seconds since 1970 (as ``time.time()``).
+        Args:
+            time: a datetime with a time zone, an int of nanoseconds since 1970 (as ``record.time_ns``), or
+                a float of seconds since 1970 (as ``time.time()``).
 
-        >>> import millstream as ms
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
-        ...     _ = journal.append("old"), journal.append("new")
-        ...     journal.seek(time=0), journal.seek(time=journal[1].time_ns), journal.seek(time=1e10)
-        (0, 1, 2)
+        Returns:
+            The number; ``next`` when all records are earlier.
+
+        Raises:
+            JournalUsageError: the time has no time zone, or is not in the years 1970 to 2554.
+
+        Example:
+            >>> import millstream as ms
+            >>> from tempfile import TemporaryDirectory
+            >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+            ...     _ = journal.append("old"), journal.append("new")
+            ...     journal.seek(time=0), journal.seek(time=journal[1].time_ns), journal.seek(time=1e10)
+            (0, 1, 2)
         """
         return self._seek(_nanoseconds(time))
 
@@ -178,11 +201,29 @@ class Journal(_millstream.Journal):
         age: Seconds | None = None,
         keep_for_cursors: bool = False,
     ) -> int:
-        """Remove old records, whole segments at a time, and return the number of the first one that is left.
+        """Removes old records, whole segments at a time.
 
-        Until all segments have ``bytes`` at most, and those whose last record is older than ``age``. What a
-        cursor has not passed stays if ``keep_for_cursors`` is set; with no other limit, all that every cursor
-        has passed is removed.
+        Without a limit, all segments that every cursor has passed are removed if ``keep_for_cursors`` is
+        set.
+
+        Args:
+            bytes: segments are removed until all together have at most so many bytes.
+            age: segments whose last record is older, in seconds or a timedelta, are removed.
+            keep_for_cursors: whether records that a cursor has not passed are retained.
+
+        Returns:
+            The number of the oldest record that is left.
+
+        Raises:
+            JournalUsageError: ``age`` is out of range.
+
+        Example:
+            >>> import millstream as ms
+            >>> from tempfile import TemporaryDirectory
+            >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+            ...     _ = journal.append("order")
+            ...     journal.prune(bytes=0)
+            0
         """
         return self._prune(bytes, _seconds("age", age), keep_for_cursors)
 

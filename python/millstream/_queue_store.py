@@ -33,28 +33,35 @@ __all__ = ["Queue", "Queues"]
 
 
 class Queues(_millstream.Queues):
-    """A folder of durable queues. All threads of the process may use it; another process, or a server, may
-    not have it at the same time.
+    """A directory of durable queues. All threads of a process may use it; another process may not open it
+    meanwhile.
 
-    ``sync`` says when an item survives a loss of power: ``"always"`` (before ``put`` returns; puts at the
-    same time share one sync), ``"never"`` (when the system likes to), or a number of seconds or timedelta.
-    The death of the process never costs an item that was put. ``config`` is a TOML file as the server reads
-    it, which may say more about each queue.
+    The death of the process never loses an item that was put. ``queues["orders"]`` is a queue, which is
+    created with its first item. ``queues["orders+audit"]`` is a fan-out queue: it receives a copy of each
+    item that is put into ``orders`` after the fan-out queue was first used.
 
-    ``queues["orders"]`` is a queue, which comes to be with its first item; ``queues["orders+audit"]`` is a
-    fan-out queue, which gets a copy of all that is put into ``orders`` after it was first waited for or put
-    into:
+    Args:
+        path: the directory.
+        sync: when an item survives a loss of power: ``"always"`` (before ``put`` returns; concurrent puts
+            share one sync), ``"never"`` (when the system writes it), or an interval in seconds or a
+            timedelta.
+        config: a TOML file with the options of the queues, as the server reads it.
 
-    >>> import millstream as ms
-    >>> from tempfile import TemporaryDirectory
-    >>> folder = TemporaryDirectory()
-    >>> queues = ms.Queues(folder.name, sync=0.1)
-    >>> queues["orders+audit"].get()
-    >>> queues["orders"].put_many([b"one", b"two"])
-    2
-    >>> list(queues), len(queues["orders+audit"]), "other" in queues
-    (['orders', 'orders+audit'], 2, False)
-    >>> queues.close()
+    Raises:
+        QueueUsageError: an option is out of range.
+        QueuesBusyError: another process has the directory open.
+
+    Example:
+        >>> import millstream as ms
+        >>> from tempfile import TemporaryDirectory
+        >>> folder = TemporaryDirectory()
+        >>> queues = ms.Queues(folder.name, sync=0.1)
+        >>> queues["orders+audit"].get()
+        >>> queues["orders"].put_many([b"one", b"two"])
+        2
+        >>> list(queues), len(queues["orders+audit"]), "other" in queues
+        (['orders', 'orders+audit'], 2, False)
+        >>> queues.close()
     """
 
     def __new__(
@@ -78,17 +85,21 @@ class Queues(_millstream.Queues):
 
 
 class Queue(_millstream.Queue):
-    """One durable queue: first in, first out. ``len`` is how many items wait in it.
+    """A durable queue, first in, first out. ``len`` is the number of its items; iterating takes items until
+    it is empty.
 
-    Iterating takes items until there are none left:
+    Args:
+        queues: the directory of queues.
+        name: the name of the queue.
 
-    >>> import millstream as ms
-    >>> from tempfile import TemporaryDirectory
-    >>> folder = TemporaryDirectory()
-    >>> with ms.Queues(folder.name) as queues:
-    ...     queue = queues["letters"]
-    ...     queue.put_many(["a", "b", "c"]), queue.peek(), len(queue), list(queue)
-    (3, b'a', 3, [b'a', b'b', b'c'])
+    Example:
+        >>> import millstream as ms
+        >>> from tempfile import TemporaryDirectory
+        >>> folder = TemporaryDirectory()
+        >>> with ms.Queues(folder.name) as queues:
+        ...     queue = queues["letters"]
+        ...     queue.put_many(["a", "b", "c"]), queue.peek(), len(queue), list(queue)
+        (3, b'a', 3, [b'a', b'b', b'c'])
     """
 
     def put(
@@ -100,11 +111,29 @@ class Queue(_millstream.Queue):
         flags: int = 0,
         sync: bool = False,
     ) -> None:
-        """Put an item at the back: bytes, str (as UTF-8), a record, or another buffer.
+        """Puts an item at the end of the queue.
 
-        It expires after ``expires`` seconds, and nobody gets it before ``delay`` seconds have passed.
-        ``flags`` is a number of your own, which comes back with the item. With ``sync`` it survives a loss
-        of power when this returns, whatever the queue's policy is.
+        Args:
+            item: bytes, ``str`` (as UTF-8), a record, or another buffer.
+            expires: seconds or a timedelta after which the item is dropped. None: never.
+            delay: seconds or a timedelta before which the item is not delivered.
+            flags: a number of your own that is returned with the item.
+            sync: whether the item survives a loss of power when this returns, whatever the policy of the
+                queue is.
+
+        Raises:
+            QueueUsageError: an option is out of range.
+            QueueFullError: the queue is at its limit.
+            QueueItemTooLargeError: the item is too large.
+
+        Example:
+            >>> import millstream as ms
+            >>> from tempfile import TemporaryDirectory
+            >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+            ...     jobs = queues["jobs"]
+            ...     jobs.put("resize 17.png", expires=60)
+            ...     len(jobs)
+            1
         """
         self._put(item, _time("expires", expires), _time("delay", delay) or 0.0, _flags(flags), sync)
 
@@ -117,43 +146,98 @@ class Queue(_millstream.Queue):
         flags: int = 0,
         sync: bool = False,
     ) -> int:
-        """Put items in their order, which share their syncs; returns how many.
+        """Puts items at the end of the queue, in order. They share their syncs.
 
-        If one is not taken, those before it are in the queue: the error's ``stored`` says how many.
+        If an item is refused, those before it are in the queue; ``stored`` of the error is their number.
+
+        Args:
+            items: the items, as for :meth:`put`.
+            expires: seconds or a timedelta after which an item is dropped. None: never.
+            delay: seconds or a timedelta before which an item is not delivered.
+            flags: a number of your own that is returned with each item.
+            sync: whether the items survive a loss of power when this returns.
+
+        Returns:
+            The number of items.
+
+        Raises:
+            QueueUsageError: an option is out of range.
+            QueueFullError: the queue is at its limit.
+            QueueItemTooLargeError: an item is too large.
+
+        Example:
+            >>> import millstream as ms
+            >>> from tempfile import TemporaryDirectory
+            >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+            ...     jobs = queues["jobs"]
+            ...     jobs.put_many(["a", "b"])
+            2
         """
         return self._put_many(
             items, _time("expires", expires), _time("delay", delay) or 0.0, _flags(flags), sync
         )
 
     def get(self, timeout: Seconds | None = 0.0) -> bytes | None:
-        """Take the next item; wait ``timeout`` seconds for it at most, without one (None) for ever.
+        """Takes the next item and removes it.
 
-        Who waits first is served first; other threads run meanwhile. The item has left the queue for good:
-        with :meth:`open` it comes back if its reader fails.
+        Waiting callers are served in FIFO order, and other threads run meanwhile. :meth:`open` returns the
+        item to the queue if its reader fails.
+
+        Args:
+            timeout: seconds or a timedelta to wait for an item. None waits without a limit.
+
+        Returns:
+            The bytes of the item; None if there is none in time.
+
+        Raises:
+            QueueUsageError: ``timeout`` is out of range.
+            QueuesClosedError: the directory was closed.
+
+        Example:
+            >>> import millstream as ms
+            >>> from tempfile import TemporaryDirectory
+            >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+            ...     jobs = queues["jobs"]
+            ...     jobs.put("a")
+            ...     jobs.get(), jobs.get()
+            (b'a', None)
         """
         return self._get(_time("timeout", timeout))
 
     @contextmanager
     def open(self, timeout: Seconds | None = 0.0) -> Iterator[OpenItem | None]:
-        """Take the next item for as long as the block lasts: confirmed at its end, back in its place after an
-        exception. None if there is no item within ``timeout`` seconds.
+        """Takes the next item for the duration of a ``with`` block.
 
-        >>> import millstream as ms
-        >>> from tempfile import TemporaryDirectory
-        >>> folder = TemporaryDirectory()
-        >>> queues = ms.Queues(folder.name)
-        >>> queues["jobs"].put("boil an egg")
-        >>> try:
-        ...     with queues["jobs"].open() as item:
-        ...         raise RuntimeError("no fire")
-        ... except RuntimeError:
-        ...     pass
-        >>> with queues["jobs"].open() as item:
-        ...     item.body, item.deliveries
-        (b'boil an egg', 1)
-        >>> len(queues["jobs"])
-        0
-        >>> queues.close()
+        The item is confirmed at the end of the block, and returns to its position in the queue after an
+        exception.
+
+        Args:
+            timeout: seconds or a timedelta to wait for an item. None waits without a limit.
+
+        Returns:
+            A context manager of the item, or of None if there is none in time.
+
+        Raises:
+            QueueUsageError: ``timeout`` is out of range.
+            QueuesClosedError: the directory was closed.
+
+        Example:
+            >>> import millstream as ms
+            >>> from tempfile import TemporaryDirectory
+            >>> folder = TemporaryDirectory()
+            >>> queues = ms.Queues(folder.name)
+            >>> queues["jobs"].put("boil an egg")
+            >>> try:
+            ...     with queues["jobs"].open() as item:
+            ...         raise RuntimeError("no fire")
+            ... except RuntimeError:
+            ...     pass
+            >>> with queues["jobs"].open() as item:
+            ...     item.body, item.deliveries
+            (b'boil an egg', 1)
+            >>> len(queues["jobs"])
+            0
+            >>> queues.close()
         """
         item = self._open(_time("timeout", timeout))
         try:
@@ -166,19 +250,32 @@ class Queue(_millstream.Queue):
             item.close()
 
     def each(self, timeout: Seconds | None = None) -> Iterator[OpenItem]:
-        """The items one by one, each confirmed when the next is asked for; ends when none has come for
-        ``timeout`` seconds. The item at which the loop is left, by ``break`` or an exception, goes back.
+        """Iterates over the items; each is confirmed when the next one is asked for.
 
-        >>> import millstream as ms
-        >>> from tempfile import TemporaryDirectory
-        >>> folder = TemporaryDirectory()
-        >>> with ms.Queues(folder.name) as queues:
-        ...     _ = queues["jobs"].put_many(["a", "b", "c"])
-        ...     for item in queues["jobs"].each(timeout=0):
-        ...         if item.body == b"b":
-        ...             break
-        ...     len(queues["jobs"])
-        2
+        The iteration ends when no item has come in time. An item at which the loop is left, by ``break`` or
+        an exception, returns to the queue.
+
+        Args:
+            timeout: seconds or a timedelta to wait for an item. None waits without a limit.
+
+        Returns:
+            An iterator of items.
+
+        Raises:
+            QueueUsageError: ``timeout`` is out of range.
+            QueuesClosedError: the directory was closed.
+
+        Example:
+            >>> import millstream as ms
+            >>> from tempfile import TemporaryDirectory
+            >>> folder = TemporaryDirectory()
+            >>> with ms.Queues(folder.name) as queues:
+            ...     _ = queues["jobs"].put_many(["a", "b", "c"])
+            ...     for item in queues["jobs"].each(timeout=0):
+            ...         if item.body == b"b":
+            ...             break
+            ...     len(queues["jobs"])
+            2
         """
         while True:
             with self.open(timeout) as item:

@@ -33,32 +33,51 @@ def run(
     drop_state: Iterable[str] = (),
     fresh: bool = False,
 ) -> _millstream.Report:
-    """Runs ``flow`` until its sources have ended, and gives the metrics of its steps.
+    """Runs a flow until its sources have ended.
 
-    ``workers`` is the number of threads; ``spin`` makes them never sleep. ``on_metrics`` is called with a
-    report every ``metrics_interval`` seconds, and at the end. ``clock`` says which processing time it is:
-    tests hand in one that they move themselves (``ms.testing.clock``).
+    SIGINT and SIGTERM end the flow: its sources read no more, items in its steps are processed and flushed,
+    and ``run`` returns as usual. Work that is not finished within a second is abandoned after the current
+    item of each worker: with ``state`` the next start repeats it from the last commit, without it is
+    dropped, and standard error reports how many items that were. A second signal raises KeyboardInterrupt
+    at once. In IPython and Jupyter an interrupt ends the flow in the same way and then raises
+    KeyboardInterrupt, so that no further cell runs. In threads other than the main one Python receives no
+    signals.
 
-    ``state`` is a directory in which the flow keeps its state: every ``epoch`` seconds it commits where its
-    sources are, what has changed, and what its sinks have; started again, it goes on from the last commit.
-    ``sync=False`` leaves it to the system when that survives a loss of power. ``drop_state`` names steps
-    whose saved state is to be forgotten; ``fresh`` forgets all that is saved of this flow, and begins anew. A
-    directory with the state of another flow is an error, and is left as it is.
+    While a flow runs, the collector of reference cycles runs less often, unless ``gc.set_threshold`` was
+    used before.
 
-    SIGINT and SIGTERM end the flow: its sources read no more, what is in its steps is finished and flushed,
-    and ``run`` returns as usual. What is not finished within a second is abandoned behind the item that each
-    worker has in hand: with ``state`` the next start takes it up from the last commit, without it is dropped,
-    and standard error says how many items that were. A second signal does not wait at all:
-    KeyboardInterrupt. In IPython and Jupyter an interrupt ends the flow in the same way and raises
-    KeyboardInterrupt behind that, so that no further cell runs. In other threads than the main one Python
-    sees no signals.
+    Args:
+        flow: the flow.
+        workers: the number of worker threads, from 1 to 256.
+        spin: whether the workers never sleep: the shortest latency, a core for each worker.
+        on_metrics: is called with a report every ``metrics_interval`` seconds, and at the end.
+        metrics_interval: seconds between two reports.
+        clock: the clock of processing time; tests pass one that they move themselves
+            (``ms.testing.clock``).
+        state: a directory for the state of the flow. Every ``epoch`` seconds the flow commits the positions
+            of its sources, the changes of its states and the output of its sinks; a later run resumes from
+            the last commit. A directory with the state of another flow is an error, and is not changed.
+        epoch: seconds between two commits.
+        sync: whether a commit survives a loss of power; False leaves it to the system when it does.
+        drop_state: the names of steps whose saved state is dropped.
+        fresh: whether everything saved of this flow is dropped, so that it begins anew.
 
-    While a flow runs, the collector of reference cycles runs less often, unless ``gc.set_threshold`` was used
-    before.
+    Returns:
+        The metrics of the steps.
 
-    Raises :class:`StepError` from the exception of a step; :class:`FlowUsageError` for a mistake in the
-    description; OSError and its kinds for a connector that cannot be opened. A KeyboardInterrupt or
-    SystemExit raised by a step ends the flow and is raised as it is.
+    Raises:
+        StepError: a step failed; its ``__cause__`` is the exception of the step.
+        FlowUsageError: the flow has a mistake, or an option is out of range.
+        OSError: a connector cannot be opened.
+        KeyboardInterrupt: a second signal came, or a step raised it. A SystemExit of a step is raised, too.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("tens"), ms.testing.collect()
+        >>> flow.source("in", ms.testing.items([1, 2])).map(lambda n: n * 10, name="tens").sink("out", out)
+        >>> report = ms.run(flow)
+        >>> out, report.step("tens")["items_in"]
+        ([10, 20], 2)
     """
     if not isinstance(flow, Flow):
         raise FlowUsageError(f"run takes a Flow, not {flow!r}")

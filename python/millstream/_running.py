@@ -17,19 +17,22 @@ LOOK_SECONDS = 0.05
 
 
 class Running:
-    """A flow that runs on threads of its own; :meth:`Flow.start` makes it.
+    """A running flow, as ``Flow.start`` returns it.
 
-    As a context manager it stops the flow at the end of the block and waits for it:
+    As a context manager it stops the flow at the end of the block and waits for it. It handles no signals:
+    Ctrl-C raises KeyboardInterrupt in the main thread.
 
-    >>> import millstream as ms
-    >>> flow, out = ms.Flow("squares"), ms.testing.collect()
-    >>> flow.source("numbers", ms.testing.items([1, 2, 3])).map(lambda n: n * n).sink("out", out)
-    >>> with flow.start() as running:
-    ...     report = running.wait()
-    >>> out
-    [1, 4, 9]
+    Args:
+        native: the handle of the engine.
 
-    It handles no signals: Ctrl-C raises KeyboardInterrupt where the main thread is, as always.
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("squares"), ms.testing.collect()
+        >>> flow.source("numbers", ms.testing.items([1, 2, 3])).map(lambda n: n * n).sink("out", out)
+        >>> with flow.start() as running:
+        ...     report = running.wait()
+        >>> out
+        [1, 4, 9]
     """
 
     def __init__(self, native: Handle) -> None:
@@ -37,17 +40,46 @@ class Running:
         self._ended: Report | None = None
 
     def stop(self) -> None:
-        """Asks the flow to end, and does not wait: its sources read no more, and what is in its steps is
-        finished. What is not finished within a second is abandoned behind the item that each worker has in
-        hand: with a state directory the next start takes it up, without one it is dropped, and standard error
-        says how many items that were."""
+        """Ends the flow without waiting for it: its sources read no more, and items in its steps are
+        processed.
+
+        Work that is not finished within a second is abandoned after the current item of each worker: with a
+        state directory the next start repeats it, without one it is dropped, and standard error reports how
+        many items that were.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow = ms.Flow("ticks")
+            >>> ticks = flow.source("ticks", ms.generate(lambda: range(3)))
+            >>> ticks.sink("out", ms.testing.discard())
+            >>> running = flow.start()
+            >>> running.stop()
+            >>> _ = running.wait()
+        """
         self._native.stop()
 
     def wait(self, timeout: float | None = None) -> Report:
-        """Waits for the end of the flow and gives its metrics; ``timeout`` is in seconds, None for any time.
+        """Waits for the end of the flow.
 
-        Raises TimeoutError when the flow has not ended by then: it runs on. Raises the failure of the flow,
-        as :func:`millstream.run` does; a second call does not raise it again but gives the last metrics.
+        Args:
+            timeout: how many seconds to wait at most. None waits without a limit.
+
+        Returns:
+            The metrics of the flow.
+
+        Raises:
+            TimeoutError: the flow has not ended in time, and continues.
+            StepError: a step failed. Any failure is raised as :func:`millstream.run` raises it; a second
+                call returns the last metrics instead.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow = ms.Flow("ticks")
+            >>> ticks = flow.source("ticks", ms.generate(lambda: range(3)))
+            >>> ticks.sink("out", ms.testing.discard())
+            >>> running = flow.start()
+            >>> running.wait().step("out")["items_in"]
+            3
         """
         if self._ended is not None:
             return self._ended
@@ -68,7 +100,22 @@ class Running:
         return self._ended
 
     def report(self) -> Report:
-        """The metrics of the steps so far, as published every 100 ms: none before that, all at the end."""
+        """Returns the metrics of the steps so far. They are published every 100 ms; all are there at the
+        end.
+
+        Returns:
+            The metrics.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow = ms.Flow("ticks")
+            >>> ticks = flow.source("ticks", ms.generate(lambda: range(3)))
+            >>> ticks.sink("out", ms.testing.discard())
+            >>> running = flow.start()
+            >>> _ = running.wait()
+            >>> running.report().step("out")["items_in"]
+            3
+        """
         report = self._ended or self._native.report()
         return self.wait() if report is None else report
 

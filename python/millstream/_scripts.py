@@ -36,23 +36,65 @@ ABORT: Any = _Mark("ABORT", None)
 
 
 def pause(seconds: float) -> Any:
-    """Silence for a while."""
+    """Makes a mark in a script: no input for a while.
+
+    Args:
+        seconds: how long.
+
+    Returns:
+        The mark.
+
+    Example:
+        >>> import millstream as ms
+        >>> ms.testing.pause(0.5)
+        pause(0.5)
+    """
     return _Mark(f"pause({seconds})", float(seconds))
 
 
 def clock(start: Any = 0) -> _millstream.VirtualClock:
-    """A clock for ``ms.run(flow, clock=...)`` that stands still until ``advance(by)`` or ``set(to)``.
+    """Makes a clock for ``ms.run(flow, clock=...)`` that stands still until a test moves it.
 
-    >>> import millstream as ms
-    >>> clock = ms.testing.clock(1000)
-    >>> clock.time()
-    1000.0
+    ``clock.advance(by)`` and ``clock.set(to)`` move it; see also :func:`advance`.
+
+    Args:
+        start: its time: seconds since 1970, or a datetime with a time zone.
+
+    Returns:
+        The clock.
+
+    Example:
+        >>> import millstream as ms
+        >>> clock = ms.testing.clock(1000)
+        >>> clock.time()
+        1000.0
     """
     return _millstream.VirtualClock(start)
 
 
 def advance(clock: _millstream.VirtualClock, by: Seconds) -> Any:
-    """A mark in a script: moves a clock on by ``by``, once what stands before it has been worked on."""
+    """Makes a mark in a script: advances a clock when the items before the mark have been processed.
+
+    Args:
+        clock: a clock of :func:`clock`.
+        by: seconds or a timedelta.
+
+    Returns:
+        The mark.
+
+    Raises:
+        FlowUsageError: ``by`` is not above 0.
+
+    Example:
+        >>> import millstream as ms
+        >>> clock = ms.testing.clock(0)
+        >>> flow, out = ms.Flow("moved"), ms.testing.collect()
+        >>> script = ["a", ms.testing.advance(clock, 60), "b"]
+        >>> flow.source("in", ms.testing.items(script)).map(lambda _: clock.time()).sink("out", out)
+        >>> _ = ms.run(flow, clock=clock)
+        >>> out
+        [0.0, 60.0]
+    """
     from datetime import timedelta
 
     step = timedelta(microseconds=nanos("by", by) // 1000)
@@ -70,20 +112,45 @@ def _pieces(script: Iterable[Any]) -> list[Any]:
 
 
 def items(items: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
-    """A source of the given items, of which END, ABORT and pause(...) are marks. A batch has at most
-    ``batch_size`` items, and fewer at the beginning and where steps are slow.
+    """Makes a source of the given items.
 
-    >>> import millstream as ms
-    >>> flow, out = ms.Flow("f"), ms.testing.collect()
-    >>> script = [1, 2, ms.testing.pause(0.01), 3, ms.testing.END, 4]
-    >>> flow.source("in", ms.testing.items(script)).sink("out", out)
-    >>> _ = ms.run(flow)
-    >>> out
-    [1, 2, 3]
+    Batches are smaller at the beginning and where steps are slow.
+
+    Args:
+        items: the items, among which END, ABORT, ``pause(...)`` and ``advance(...)`` are marks.
+        batch_size: how many items a batch has at most.
+
+    Returns:
+        The source.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("f"), ms.testing.collect()
+        >>> script = [1, 2, ms.testing.pause(0.01), 3, ms.testing.END, 4]
+        >>> flow.source("in", ms.testing.items(script)).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [1, 2, 3]
     """
     return _millstream.Script([_pieces(items)], batch_size)
 
 
 def partitions(*scripts: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
-    """A source of several partitions, which are spread over the workers."""
+    """Makes a source of several partitions, which are distributed over the workers.
+
+    Args:
+        scripts: the items of each partition, with marks as for :func:`items`.
+        batch_size: how many items a batch has at most.
+
+    Returns:
+        The source.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("two"), ms.testing.collect()
+        >>> flow.source("in", ms.testing.partitions("ab", "cd")).sink("out", out)
+        >>> _ = ms.run(flow, workers=2)
+        >>> sorted(out)
+        ['a', 'b', 'c', 'd']
+    """
     return _millstream.Script([_pieces(script) for script in scripts], batch_size)

@@ -41,7 +41,17 @@ UNIONS = (Union, types.UnionType)
 
 
 class aliases:
-    """Names that a field or an argument had in earlier versions: ``Annotated[int, aliases("qty")]``."""
+    """Names that a field or an argument had in earlier versions.
+
+    Args:
+        names: the earlier names.
+
+    Example:
+        >>> from typing import Annotated, Protocol
+        >>> from millstream.service import aliases
+        >>> class Orders(Protocol):
+        ...     def place(self, quantity: Annotated[int, aliases("qty")]) -> None: ...
+    """
 
     def __init__(self, *names: str) -> None:
         self.names = names

@@ -38,18 +38,33 @@ def run_all(
     workers: int = 1,
     clock: _millstream.VirtualClock | None = None,
 ) -> Outputs:
-    """Runs ``flow`` and gives what its sinks were given, by their names; the sinks themselves are not opened.
+    """Runs a flow with scripts for its sources and lists for its sinks. The sinks themselves are not
+    opened.
 
-    ``inputs`` has for the name of a source its items, or a script (``ms.testing.items``,
-    ``ms.testing.partitions``); a source of bytes is given ``bytes``, ``str`` or records, and decodes them.
-    Other sources are the flow's own. Dead letters of a step come under ``STEP.dead_letters``.
+    With one worker the flow runs on the calling thread, so that a debugger stops in its steps.
 
-    >>> import millstream as ms
-    >>> flow = ms.Flow("shout")
-    >>> words = flow.source("words", ms.tcp.listen("127.0.0.1:7001", framing="lines", decode=str))
-    >>> words.map(str.upper).sink("out", ms.tcp.send_to("127.0.0.1:7002", framing="lines"))
-    >>> ms.testing.run_all(flow, {"words": ["to", "be"]})
-    {'out': ['TO', 'BE']}
+    Args:
+        flow: the flow.
+        inputs: for the name of a source its items, or a script (``ms.testing.items``,
+            ``ms.testing.partitions``). A source of bytes receives ``bytes``, ``str`` or records, and
+            decodes them. Sources that are not named read their own input.
+        workers: the number of worker threads, from 1 to 256.
+        clock: the clock of processing time.
+
+    Returns:
+        The items of each sink, by its name; the dead letters of a step under ``STEP.dead_letters``.
+
+    Raises:
+        FlowUsageError: the flow has no source of a name.
+        StepError: a step failed.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow = ms.Flow("shout")
+        >>> words = flow.source("words", ms.tcp.listen("127.0.0.1:7001", framing="lines", decode=str))
+        >>> words.map(str.upper).sink("out", ms.tcp.send_to("127.0.0.1:7002", framing="lines"))
+        >>> ms.testing.run_all(flow, {"words": ["to", "be"]})
+        {'out': ['TO', 'BE']}
     """
     return rehearse(flow, scripts_of(flow, inputs), workers, clock)
 
@@ -61,22 +76,36 @@ def crash_everywhere(
     workers: int = 1,
     clock: _millstream.VirtualClock | None = None,
 ) -> int:
-    """Runs ``flow`` with simulated crashes around each commit, and asserts that they make no difference.
+    """Runs a flow with simulated crashes around each commit, and asserts that they change nothing.
 
-    Each batch of a source is an epoch of its own. For each commit the flow is run three times from the
-    start: it crashes before the commit, between the commit and telling the sinks, or behind it, and is
-    started again; and once more it crashes behind every commit. What the sinks have, and what is saved at
-    the end, must be as without a crash. Where streams come together, and with several workers, there is no
-    order, and what comes out is compared without.
+    Each batch of a source is an epoch of its own. For each commit the flow runs three times: it crashes
+    before the commit, between the commit and the notification of the sinks, or after the commit, and is
+    started again. In one more run it crashes after every commit. The contents of the sinks and the saved
+    state at the end must be as without a crash. Where streams are merged, and with several workers, items
+    have no order and are compared without one.
 
-    Gives how many crashes there were. Raises AssertionError with the crash and the first difference.
+    Args:
+        flow: the flow.
+        inputs: for the name of a source its items, or a script (``ms.testing.items``,
+            ``ms.testing.partitions``). A source of bytes receives ``bytes``, ``str`` or records, and
+            decodes them. Sources that are not named read their own input.
+        workers: the number of worker threads, from 1 to 256.
+        clock: the clock of processing time.
 
-    >>> import millstream as ms
-    >>> flow = ms.Flow("count")
-    >>> words = flow.source("words", ms.files.lines("words.txt"))
-    >>> words.key_by(str).count("each", name="count").sink("out", ms.files.write("counts.txt"))
-    >>> ms.testing.crash_everywhere(flow, {"words": ms.testing.items(["to", "be", "to"], batch_size=1)}) > 6
-    True
+    Returns:
+        The number of crashes.
+
+    Raises:
+        AssertionError: a crash made a difference; the text names the crash and the first difference.
+        FlowUsageError: the flow has no source of a name.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow = ms.Flow("count")
+        >>> words = flow.source("words", ms.files.lines("words.txt"))
+        >>> words.key_by(str).count("each", name="count").sink("out", ms.files.write("counts.txt"))
+        >>> ms.testing.crash_everywhere(flow, {"words": ms.testing.items(["to", "be", "to"], batch_size=1)}) > 6
+        True
     """
     scripts = scripts_of(flow, inputs)
     in_order = workers == 1 and is_one_line(flow)

@@ -39,13 +39,34 @@ __all__ = [
 
 
 class Collected(list[T], Sink[T]):
-    """A list that is a sink: each run appends what it wrote."""
+    """A list that is a sink: each run appends the items that it wrote.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> flow.source("in", ms.testing.items([1, 2])).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [1, 2]
+    """
 
     __slots__ = ()
 
 
 def collect() -> Collected[Any]:
-    """An empty list to end a stream in."""
+    """Makes an empty list to end a stream in.
+
+    Returns:
+        The list.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> flow.source("in", ms.testing.items("ab")).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        ['a', 'b']
+    """
     return Collected()
 
 
@@ -65,5 +86,16 @@ class _Discard(Sink[object]):
 
 
 def discard() -> Sink[object]:
-    """A sink that drops what it is given."""
+    """Makes a sink that drops its items.
+
+    Returns:
+        The sink.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow = ms.Flow("nothing")
+        >>> flow.source("in", ms.testing.items([1, 2])).sink("out", ms.testing.discard())
+        >>> ms.run(flow).step("out")["items_in"]
+        2
+    """
     return _Discard()

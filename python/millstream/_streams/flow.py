@@ -21,14 +21,23 @@ __all__ = ["Flow"]
 
 @verbs_are_found
 class Flow(Verbs):
-    """Sources, steps and sinks under a name.
+    """A dataflow under a name: sources, steps and sinks.
 
-    >>> import millstream as ms
-    >>> flow, out = ms.Flow("squares"), ms.testing.collect()
-    >>> flow.source("numbers", ms.testing.items([1, 2, 3])).map(lambda n: n * n).sink("out", out)
-    >>> report = ms.run(flow)
-    >>> out
-    [1, 4, 9]
+    A flow is described once and may run any number of times.
+
+    Args:
+        name: the name of the flow, in errors, metrics and saved state.
+
+    Raises:
+        FlowUsageError: the name is empty.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("squares"), ms.testing.collect()
+        >>> flow.source("numbers", ms.testing.items([1, 2, 3])).map(lambda n: n * n).sink("out", out)
+        >>> report = ms.run(flow)
+        >>> out
+        [1, 4, 9]
     """
 
     def __init__(self, name: str) -> None:
@@ -42,19 +51,33 @@ class Flow(Verbs):
     def source(
         self, name: str, source: AnySource[U], on_error: OnError = "fail", batch_size: int | None = None
     ) -> Stream[U]:
-        """Adds a source; ``on_error`` says what becomes of input that cannot be decoded.
+        """Adds a source.
 
-        Sources are made by ``ms.tcp``, ``ms.files``, ``ms.generate`` and ``ms.testing``; own ones are
-        subclasses of :class:`millstream.Source`. Steps see at most ``batch_size`` items at once, a number
-        from 1; where it is None, as many as the source has at a time. Another value is a FlowUsageError.
+        ``ms.tcp``, ``ms.files``, ``ms.journals``, ``ms.queues``, ``ms.generate`` and ``ms.testing`` make
+        sources; your own are subclasses of :class:`millstream.Source`.
 
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
-        >>> numbers = flow.source("numbers", ms.generate(lambda: range(9)), batch_size=2)
-        >>> numbers.map_batch(lambda batch: [len(batch)]).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> max(out), sum(out)
-        (2, 9)
+        Args:
+            name: the name of the source; it must stay the same, because the position of the source is saved
+                under it.
+            source: the source.
+            on_error: what happens to input that cannot be decoded.
+            batch_size: how many items steps see at once at most. None: as many as the source has.
+
+        Returns:
+            The stream of the items.
+
+        Raises:
+            FlowUsageError: the name is empty or used twice, ``source`` is no source, or ``batch_size`` is
+                below 1.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
+            >>> numbers = flow.source("numbers", ms.generate(lambda: range(9)), batch_size=2)
+            >>> numbers.map_batch(lambda batch: [len(batch)]).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> max(out), sum(out)
+            (2, 9)
         """
         if not name:
             raise FlowUsageError(f'flow "{self.name}": a source needs a name')
@@ -71,18 +94,35 @@ class Flow(Verbs):
         drop_state: Iterable[str] = (),
         fresh: bool = False,
     ) -> Running:
-        """Starts the flow on threads of its own, and gives what stops it and waits for it.
+        """Starts the flow on threads of its own and returns at once.
 
-        The arguments are those of :func:`millstream.run`, and so are the errors.
+        The arguments and errors are those of :func:`millstream.run`.
 
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("ticks"), ms.testing.collect()
-        >>> flow.source("ticks", ms.generate(lambda: iter(int, 1), rate=1000)).sink("out", out)
-        >>> with flow.start() as running:
-        ...     try:
-        ...         report = running.wait(timeout=0.1)
-        ...     except TimeoutError:
-        ...         pass  # it has no end: the block stops it
+        Args:
+            workers: the number of worker threads, from 1 to 256.
+            spin: whether the workers never sleep.
+            clock: the clock of processing time, for tests.
+            state: the directory of the saved state.
+            epoch: seconds between two commits.
+            sync: whether a commit survives a loss of power.
+            drop_state: the steps whose saved state is dropped.
+            fresh: whether all saved state of this flow is dropped.
+
+        Returns:
+            The running flow, which can be stopped and waited for.
+
+        Raises:
+            FlowUsageError: an option is out of range, or the flow has a mistake.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("ticks"), ms.testing.collect()
+            >>> flow.source("ticks", ms.generate(lambda: iter(int, 1), rate=1000)).sink("out", out)
+            >>> with flow.start() as running:
+            ...     try:
+            ...         report = running.wait(timeout=0.1)
+            ...     except TimeoutError:
+            ...         pass  # it has no end: the block stops it
         """
         from .._run_options import checked
         from .._running import Running
@@ -91,18 +131,28 @@ class Flow(Verbs):
         return Running(_millstream.start(self._flow, workers, spin, clock, saving))
 
     def describe(self, format: Literal["text", "json", "mermaid"] = "text") -> str:
-        """The graph of the flow.
+        """Returns the graph of the flow.
 
-        >>> import millstream as ms
-        >>> flow = ms.Flow("f")
-        >>> numbers = flow.source("in", ms.testing.items([]))
-        >>> numbers.filter(bool, name="true").sink("out", ms.testing.collect())
-        >>> print(flow.describe())
-        flow f
-          source    in (test script)
-          filter    true from in
-          sink      out (collected in a list) from true
-        <BLANKLINE>
+        Args:
+            format: ``"text"``, ``"json"`` or ``"mermaid"``.
+
+        Returns:
+            The graph as text.
+
+        Raises:
+            FlowUsageError: there is no such format.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow = ms.Flow("f")
+            >>> numbers = flow.source("in", ms.testing.items([]))
+            >>> numbers.filter(bool, name="true").sink("out", ms.testing.collect())
+            >>> print(flow.describe())
+            flow f
+              source    in (test script)
+              filter    true from in
+              sink      out (collected in a list) from true
+            <BLANKLINE>
         """
         return self._flow.describe(format)
 

@@ -130,33 +130,48 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         lateness: Seconds = 0,
         patience: Seconds | None = None,
     ) -> LateStream[K_co, Any, V_co | W]:
-        """Pairs ``(own, other)`` of the values of this stream and another with the same key.
+        """Pairs values of this stream and another that have the same key.
 
-        Without ``within`` each value of either stream is paired with the latest one of the other; with it,
-        with all values of the other stream that are at most so many seconds before or behind it. ``how``:
-        ``"left"`` gives values of this stream that find no partner too, as ``(own, None)``, ``"full"`` those
-        of both. Behind ``event_time`` values take their turn in the order of their times, once the watermark
-        has passed them; what comes later is in the stream ``late`` of the result. Otherwise they take it as
-        they come. ``ttl``: the latest values are forgotten when a key has had none for so long in event time.
+        Without ``within`` and ``window`` each value of either stream is paired with the latest value of the
+        other. In a stream with times, values are processed in the order of their times, when the watermark
+        has passed them; late values are in the stream ``late`` of the result. In a stream without times
+        they are processed as they arrive. With ``window`` the pairs are emitted when the window closes, as
+        :class:`millstream.windows.Windowed`.
 
-        ``watermark="key"``: what is late, and when values take their turn, is judged by the values of their
-        own key, of both streams: a value is late only if its key has seen one that is more than ``lateness``
-        seconds later. The values of a key that goes silent wait until the input ends, unless there is
-        ``patience``: then its watermark follows that of the partitions, so many seconds behind.
+        Args:
+            name: the name of the step; saved state is found by it, so it must stay the same.
+            other: the other keyed stream.
+            how: ``"inner"`` emits pairs only; ``"left"`` also the values of this stream without a partner,
+                as ``(own, None)``; ``"full"`` those of both.
+            within: pairs each value with all values of the other stream whose times differ by at most so
+                many seconds.
+            ttl: seconds of event time after which the latest values of a key without values are forgotten.
+                None keeps them.
+            window: pairs each value with all values of the other stream in the same window of the key.
+            watermark: ``"partition"`` judges lateness by the watermark of the source; ``"key"`` by the
+                values of the same key alone.
+            lateness: with ``watermark="key"``: how many seconds a value may be older than the newest value
+                of its key.
+            patience: with ``watermark="key"``: how many seconds the watermark of a silent key stays behind
+                that of the partitions. None: a silent key waits until the input ends.
 
-        With ``window`` each value is paired with all values of the other stream in the same window of
-        their key, when the window closes; what comes out are :class:`millstream.windows.Windowed` pairs.
+        Returns:
+            The keyed stream of the pairs ``(own, other)``.
 
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
-        >>> def timed(name, items):
-        ...     return flow.source(name, items).event_time(lambda item: item[0]).key_by(lambda item: "k")
-        >>> clicks = timed("clicks", ms.testing.items([(1, "click"), (20, "click")]))
-        >>> views = timed("views", ms.testing.items([(0, "view"), (19, "view"), (22, "view")]))
-        >>> clicks.join("pairs", views, within=2).values().sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        [((1, 'click'), (0, 'view')), ((20, 'click'), (19, 'view')), ((20, 'click'), (22, 'view'))]
+        Raises:
+            FlowUsageError: ``other`` has no keys, or an option does not fit the others.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
+            >>> def timed(name, items):
+            ...     return flow.source(name, items).event_time(lambda item: item[0]).key_by(lambda item: "k")
+            >>> clicks = timed("clicks", ms.testing.items([(1, "click"), (20, "click")]))
+            >>> views = timed("views", ms.testing.items([(0, "view"), (19, "view"), (22, "view")]))
+            >>> clicks.join("pairs", views, within=2).values().sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [((1, 'click'), (0, 'view')), ((20, 'click'), (19, 'view')), ((20, 'click'), (22, 'view'))]
         """
         if how not in ("inner", "left", "full"):
             raise FlowUsageError(f'how is "inner", "left" or "full", not {how!r}')
@@ -211,11 +226,42 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         lateness: Seconds = 0,
         patience: Seconds | None = None,
     ) -> LateStream[K_co, tuple[V_co, Any], V_co | W]:
-        """Pairs ``(value, row)`` of each value and the latest value of ``table`` with its key, or None.
+        """Pairs each value with the latest value of ``table`` that has the same key.
 
-        ``table`` is a keyed stream that changes slowly: its values bring about nothing themselves. Behind
-        ``event_time`` a value meets the row that was the latest at its own time. ``how="inner"`` leaves out
-        values without a row. ``ttl``, ``watermark``, ``lateness`` and ``patience`` as for ``join``.
+        ``table`` is a keyed stream that changes slowly; its values emit nothing themselves. In a stream
+        with times a value is paired with the row that was the latest at the time of the value.
+
+        Args:
+            name: the name of the step; saved state is found by it, so it must stay the same.
+            table: the keyed stream of rows.
+            how: ``"left"`` pairs a value without a row with None, ``"inner"`` drops it.
+            ttl: seconds of event time after which the row of a key without values is forgotten. None keeps
+                it.
+            watermark: ``"partition"`` judges lateness by the watermark of the source; ``"key"`` by the
+                values of the same key alone.
+            lateness: with ``watermark="key"``: how many seconds a value may be older than the newest value
+                of its key.
+            patience: with ``watermark="key"``: how many seconds the watermark of a silent key stays behind
+                that of the partitions. None: a silent key waits until the input ends.
+
+        Returns:
+            The keyed stream of the pairs ``(value, row)``.
+
+        Raises:
+            FlowUsageError: ``table`` has no keys, or an option does not fit the others.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("priced"), ms.testing.collect()
+            >>> def timed(name, items):
+            ...     source = flow.source(name, ms.testing.items(items)).event_time(lambda item: item[0])
+            ...     return source.key_by(lambda item: "tea")
+            >>> orders = timed("orders", [(2, "order"), (9, "order")])
+            >>> prices = timed("prices", [(1, 3), (5, 4)])
+            >>> orders.lookup("price", prices).values().sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [((2, 'order'), (1, 3)), ((9, 'order'), (5, 4))]
         """
         if how not in ("inner", "left"):
             raise FlowUsageError(f'how is "inner" or "left", not {how!r}')
@@ -311,25 +357,39 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
     ) -> KeyedStream[K_co, Any]:
-        """Joins this stream with any number of others: tuples of a value of each, this stream's first.
+        """Joins this stream with any number of others into tuples of one value of each stream.
 
-        ``emit``: ``"complete"`` gives a tuple once each stream has given the key a value, and then forgets
-        these values; ``"running"`` after each value, with None for streams that have given none; ``"final"``
-        when all input has ended. ``insert`` says which values of one stream count: the ``"first"``, the
-        ``"last"``, or all (``"product"``: a tuple for each combination). Values take their turn as they come,
-        which between streams is no certain order. ``"running"`` and ``"final"`` keep every key; ``ttl`` as
-        for ``stateful``.
+        Values are processed as they arrive, which between streams is no certain order. ``"running"`` and
+        ``"final"`` keep every key unless there is a ``ttl``.
 
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("orders"), ms.testing.collect()
-        >>> def source(name, items):
-        ...     return flow.source(name, ms.testing.items(items)).key_by(lambda item: item[0])
-        >>> orders = source("orders", [(1, "tea"), (2, "coffee")])
-        >>> paid, sent = source("paid", [(2, "card"), (1, "cash")]), source("sent", [(1, "post")])
-        >>> orders.join_all("done", paid, sent).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        [(1, ((1, 'tea'), (1, 'cash'), (1, 'post')))]
+        Args:
+            name: the name of the step; saved state is found by it, so it must stay the same.
+            others: the other keyed streams.
+            emit: ``"complete"`` emits a tuple when each stream has had a value of the key, and then forgets
+                these values; ``"running"`` after each value, with None for streams without one; ``"final"``
+                when all input has ended.
+            insert: which values of one stream count: the ``"first"``, the ``"last"``, or all
+                (``"product"``: one tuple for each combination).
+            ttl: seconds or a timedelta after which a key without values is forgotten; in event time where
+                the stream has times. None keeps every key.
+
+        Returns:
+            The keyed stream of the tuples, this stream's value first.
+
+        Raises:
+            FlowUsageError: there is no other stream, one has no keys, or an option is unknown.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("orders"), ms.testing.collect()
+            >>> def source(name, items):
+            ...     return flow.source(name, ms.testing.items(items)).key_by(lambda item: item[0])
+            >>> orders = source("orders", [(1, "tea"), (2, "coffee")])
+            >>> paid, sent = source("paid", [(2, "card"), (1, "cash")]), source("sent", [(1, "post")])
+            >>> orders.join_all("done", paid, sent).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [(1, ((1, 'tea'), (1, 'cash'), (1, 'post')))]
         """
         return join_all(self._own(), name, others, emit, insert, ttl)
 

@@ -50,7 +50,28 @@ class PlainVerbs(PlainBase[T_co]):
         return self._new_stream(pipe, self._timed)
 
     def map(self, f: Callable[[T_co], U], name: str | None = None, on_error: OnError = "fail") -> Stream[U]:
-        """One item out for each item in."""
+        """Makes one item of each item.
+
+        Args:
+            f: is called with each item and returns the new item.
+            name: the name of the step in errors and metrics.
+            on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
+                :class:`millstream.dead_letter`.
+
+        Returns:
+            The stream of the new items.
+
+        Raises:
+            FlowUsageError: ``f`` is not callable.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> flow.source("in", ms.testing.items([1, 2])).map(lambda n: n * 10).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [10, 20]
+        """
         return self._step("map", f, _kernels.map_values, name, on_error)
 
     @overload
@@ -68,42 +89,141 @@ class PlainVerbs(PlainBase[T_co]):
     def filter(
         self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
     ) -> Stream[Any]:
-        """The items for which ``f`` is true."""
+        """Keeps the items for which ``f`` is true.
+
+        Args:
+            f: is called with each item.
+            name: the name of the step in errors and metrics.
+            on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
+                :class:`millstream.dead_letter`.
+
+        Returns:
+            The stream of the items that are kept.
+
+        Raises:
+            FlowUsageError: ``f`` is not callable.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> flow.source("in", ms.testing.items([1, 2, 3])).filter(lambda n: n > 1).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [2, 3]
+        """
         return self._step("filter", f, _kernels.filter_values, name, on_error)
 
     def flat_map(
         self, f: Callable[[T_co], Iterable[U]], name: str | None = None, on_error: OnError = "fail"
     ) -> Stream[U]:
-        """Any number of items out for each item in.
+        """Makes any number of items of each item.
 
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("words"), ms.testing.collect()
-        >>> flow.source("lines", ms.testing.items(["to be", "or not"])).flat_map(str.split).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        ['to', 'be', 'or', 'not']
+        Args:
+            f: is called with each item and returns an iterable of new items.
+            name: the name of the step in errors and metrics.
+            on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
+                :class:`millstream.dead_letter`.
+
+        Returns:
+            The stream of the new items, in order.
+
+        Raises:
+            FlowUsageError: ``f`` is not callable.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("words"), ms.testing.collect()
+            >>> lines = flow.source("lines", ms.testing.items(["to be", "or not"]))
+            >>> lines.flat_map(str.split).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            ['to', 'be', 'or', 'not']
         """
         return self._step("flat_map", f, _kernels.flat_map_values, name, on_error)
 
     def filter_map(
         self, f: Callable[[T_co], U | None], name: str | None = None, on_error: OnError = "fail"
     ) -> Stream[U]:
-        """As ``map``, but nothing comes out where ``f`` gives None."""
+        """Makes one item of each item, or none where ``f`` returns None.
+
+        Args:
+            f: is called with each item and returns the new item, or None.
+            name: the name of the step in errors and metrics.
+            on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
+                :class:`millstream.dead_letter`.
+
+        Returns:
+            The stream of the new items.
+
+        Raises:
+            FlowUsageError: ``f`` is not callable.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> stream = flow.source("in", ms.testing.items(["1", "x", "2"]))
+            >>> stream.filter_map(lambda text: int(text) if text.isdigit() else None).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [1, 2]
+        """
         return self._step("filter_map", f, _kernels.filter_map_values, name, on_error)
 
     def inspect(
         self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
     ) -> Stream[T_co]:
-        """Calls ``f`` with each item, which goes on as it is."""
+        """Calls ``f`` with each item and passes the item on unchanged.
+
+        Args:
+            f: is called with each item; its result is ignored.
+            name: the name of the step in errors and metrics.
+            on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
+                :class:`millstream.dead_letter`.
+
+        Returns:
+            The stream of the same items.
+
+        Raises:
+            FlowUsageError: ``f`` is not callable.
+
+        Example:
+            >>> import millstream as ms
+            >>> seen = []
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> flow.source("in", ms.testing.items([1, 2])).inspect(seen.append).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> seen, out
+            ([1, 2], [1, 2])
+        """
         return self._step("inspect", f, _kernels.inspect_values, name, on_error)
 
     def map_batch(
         self, f: Callable[[list[T_co]], list[U]], name: str | None = None, on_error: OnError = "fail"
     ) -> Stream[U]:
-        """A whole batch at once: ``f`` is given a list, which it may change and keep, and gives a list.
+        """Makes a list of items of each batch, in one call.
 
-        How many items a batch has depends on the source and on how fast its input comes. ``on_error`` applies
-        to the whole batch. Behind ``event_time`` ``f`` gives as many items as it is given, or none.
+        How many items a batch has depends on the source and on how fast its input arrives. After
+        ``event_time`` the function must return as many items as it received, or none.
+
+        Args:
+            f: is called with a list, which it may change and keep, and returns a list.
+            name: the name of the step in errors and metrics.
+            on_error: what happens to the whole batch if ``f`` raises.
+
+        Returns:
+            The stream of the items of the lists.
+
+        Raises:
+            FlowUsageError: ``f`` is not callable.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> stream = flow.source("in", ms.testing.items([1, 2, 3]))
+            >>> stream.map_batch(lambda batch: [n + 1 for n in batch]).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [2, 3, 4]
         """
         callable_or_raise("map_batch", f)
         pipe = self._pipe.step("map_batch", name or "", "batch", _kernels.batch(f), on_error)
@@ -124,13 +244,57 @@ class PlainVerbs(PlainBase[T_co]):
     def branch(
         self, f: Callable[[T_co], object], name: str | None = None, on_error: OnError = "fail"
     ) -> tuple[Stream[Any], Stream[T_co]]:
-        """Two streams: the items for which ``f`` is true, and the others; one nobody reads is dropped."""
+        """Divides the stream in two: the items for which ``f`` is true, and the others.
+
+        A stream that is not used is dropped.
+
+        Args:
+            f: is called with each item.
+            name: the name of the step in errors and metrics.
+            on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
+                :class:`millstream.dead_letter`.
+
+        Returns:
+            The stream of the items for which ``f`` is true, and the stream of the others.
+
+        Raises:
+            FlowUsageError: ``f`` is not callable.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, small, large = ms.Flow("sizes"), ms.testing.collect(), ms.testing.collect()
+            >>> below, others = flow.source("in", ms.testing.items([1, 20, 3])).branch(lambda n: n < 10)
+            >>> below.sink("small", small)
+            >>> others.sink("large", large)
+            >>> _ = ms.run(flow)
+            >>> small, large
+            ([1, 3], [20])
+        """
         callable_or_raise("branch", f)
         yes, no = self._pipe.divide(name or "", _kernels.judge(f, on_error != "fail"), on_error)
         return self._new_stream(yes, self._timed), self._new_stream(no, self._timed)
 
     def merge(self, *others: Stream[U]) -> Stream[T_co | U]:
-        """This stream and others as one. Order is kept within each of them."""
+        """Joins this stream and others into one. The order within each stream is kept.
+
+        Args:
+            others: the other streams, without keys as this one.
+
+        Returns:
+            One stream with the items of all.
+
+        Raises:
+            FlowUsageError: another stream has keys, or only some of the streams have times.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("merged"), ms.testing.collect()
+            >>> one, two = (flow.source(name, ms.testing.items([name])) for name in ("one", "two"))
+            >>> one.merge(two).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> sorted(out)
+            ['one', 'two']
+        """
         pipes = [self._pipe]
         for other in others:
             if not isinstance(other, PlainBase):
@@ -140,7 +304,19 @@ class PlainVerbs(PlainBase[T_co]):
         return self._new_stream(_millstream.Pipe.gather("merge", "", pipes, False), self._timed)
 
     def redistribute(self) -> Stream[T_co]:
-        """Deals the batches to the workers in turn, so that work on them is shared. Order is lost."""
+        """Distributes the batches over the workers in turn, so that they share the work. Order is lost.
+
+        Returns:
+            The stream of the same items.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("shared"), ms.testing.collect()
+            >>> flow.source("in", ms.testing.items(range(4))).redistribute().map(str).sink("out", out)
+            >>> _ = ms.run(flow, workers=2)
+            >>> sorted(out)
+            ['0', '1', '2', '3']
+        """
         return self._new_stream(self._pipe.redistribute(), self._timed)
 
     @overload
@@ -154,10 +330,31 @@ class PlainVerbs(PlainBase[T_co]):
     def key_by(
         self, f: Callable[[T_co], Any] | str, name: str | None = None, on_error: OnError = "fail"
     ) -> KeyedStream[Any, T_co]:
-        """Gives each item a key: what ``f`` gives, or the field or attribute of that name.
+        """Gives each item a key.
 
         A key is ``str``, ``bytes``, ``int`` or a tuple of them. From the next step that keeps state on, all
         items of a key are on one worker, in the order of their source.
+
+        Args:
+            f: a function that returns the key of an item, or the name of a field or attribute of the item.
+            name: the name of the step in errors and metrics.
+            on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
+                :class:`millstream.dead_letter`.
+
+        Returns:
+            The keyed stream of the same items.
+
+        Raises:
+            FlowUsageError: ``f`` is neither callable nor a ``str``.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> stream = flow.source("in", ms.testing.items(["to", "be", "to"]))
+            >>> stream.key_by(str.upper).count().sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [('TO', 2), ('BE', 1)]
         """
         tolerant = on_error != "fail"
         if isinstance(f, str):
@@ -169,17 +366,29 @@ class PlainVerbs(PlainBase[T_co]):
         return self._new_keyed([pipe], False, self._timed)
 
     def collect(self, max: int, wait: Seconds | None = None, name: str = "collect") -> Stream[list[T_co]]:
-        """Lists of at most ``max`` values.
+        """Groups the items into lists of at most ``max`` items.
 
-        ``wait`` seconds of processing time after its first value a list is given as it is; unless told
-        otherwise it waits until it is full or the input has ended. What comes out has no times.
+        The lists have no times.
 
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("lists"), ms.testing.collect()
-        >>> flow.source("numbers", ms.testing.items(range(5))).collect(max=2).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        [[0, 1], [2, 3], [4]]
+        Args:
+            max: the number of items of a full list, 1 or more.
+            wait: seconds of processing time or a timedelta after which a list that is not full is emitted,
+                counted from its first item. None waits until it is full or the input ends.
+            name: the name of the step in errors and metrics.
+
+        Returns:
+            The stream of the lists.
+
+        Raises:
+            FlowUsageError: ``max`` or ``wait`` is out of range.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("lists"), ms.testing.collect()
+            >>> flow.source("numbers", ms.testing.items(range(5))).collect(max=2).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [[0, 1], [2, 3], [4]]
         """
         return self._new_stream(self._pipe.collect(name, *collecting(max, wait), False), False)
 
@@ -194,12 +403,38 @@ class PlainVerbs(PlainBase[T_co]):
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> Stream[U]:
-        """As ``map``, with an asyncio function that calls the outside; at most ``concurrency`` calls at once.
+        """Makes one item of each item with an asyncio function, for example a request to another system.
 
-        Results come in the order of their values, or as they are ready if not ``ordered``. A call that
-        takes longer than ``timeout`` seconds has failed; one that fails is made again up to ``retries``
-        times, after pauses that begin with ``retry_pause`` and double. When all calls are taken the flow
-        waits, which is back-pressure. What comes out has no times.
+        When ``concurrency`` calls are running, the flow waits: that is its back-pressure. The results have
+        no times. Calls that had not finished at a crash are made again.
+
+        Args:
+            f: an asyncio function that is called with each item.
+            concurrency: how many calls run at once at most.
+            ordered: True emits results in the order of their items, False as they finish.
+            timeout: seconds or a timedelta after which a call has failed. None waits without a limit.
+            retries: how often a call that failed is made again.
+            retry_pause: seconds before the first retry; the pause doubles with each further one.
+            name: the name of the step in errors and metrics.
+            on_error: what happens to an item whose calls have all failed.
+
+        Returns:
+            The stream of the results.
+
+        Raises:
+            FlowUsageError: ``f`` is not callable, or a number is out of range.
+
+        Example:
+            >>> import asyncio
+            >>> import millstream as ms
+            >>> async def ask(n: int) -> int:
+            ...     await asyncio.sleep(0)
+            ...     return n * n
+            >>> flow, out = ms.Flow("squares"), ms.testing.collect()
+            >>> flow.source("in", ms.testing.items([1, 2, 3])).map_async(ask).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [1, 4, 9]
         """
         make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
         return self._new_stream(self._pipe.ticking("map_async", name or "", make, on_error), False)
@@ -242,48 +477,90 @@ class PlainVerbs(PlainBase[T_co]):
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> Stream[tuple[T_co, Any]]:
-        """Pairs ``(item, answer)`` of each item and what ``f`` answers for it; answers are kept and used
-        again.
+        """Pairs each item with the answer that ``f`` returns for it, and caches the answers.
 
-        ``f`` is called with the item, or with what ``key`` makes of it, which must be hashable; each worker
-        keeps its own answers, at most ``size``, of which the one used longest ago goes first. An answer is
-        asked for again after ``ttl`` seconds of processing time (``None``: never). If ``f`` then raises, the
-        old answer serves for ``stale`` seconds more, and ``f`` is called again after ``retry`` seconds at the
-        earliest; if there is none, ``on_error`` says what becomes of the item. The worker waits for ``f``:
-        for many slow calls at once there is ``map_async``. Answers are not saved: after a crash they are
-        asked for again. ``clock`` gives seconds that never go back, for tests.
+        Each worker has a cache of its own. The worker waits for ``f``; ``map_async`` makes many slow calls
+        at once. The cache is not saved: after a crash ``f`` is called again.
 
-        >>> import millstream as ms
-        >>> prices = {"tea": 3}
-        >>> flow, out = ms.Flow("prices"), ms.testing.collect()
-        >>> orders = flow.source("orders", ms.testing.items(["tea", "tea", "gold"]))
-        >>> orders.enrich_cached(prices.get, ttl=60).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        [('tea', 3), ('tea', 3), ('gold', None)]
+        Args:
+            f: is called with the item, or with what ``key`` returns for it.
+            key: a function that returns the hashable question that an item asks. None: the item itself.
+            ttl: seconds of processing time or a timedelta after which an answer is asked for again. None:
+                never.
+            size: how many answers a worker caches; the least recently used one is dropped first.
+            stale: for how long after its ``ttl`` an old answer is used if ``f`` raises.
+            retry: seconds after which ``f`` is called again at the earliest after it has raised.
+            clock: a function that returns monotonic seconds, for tests.
+            name: the name of the step in errors and metrics.
+            on_error: what happens to an item for which ``f`` raises and there is no answer.
+
+        Returns:
+            The stream of pairs ``(item, answer)``.
+
+        Raises:
+            FlowUsageError: ``f`` or ``key`` is not callable, or a number is out of range.
+
+        Example:
+            >>> import millstream as ms
+            >>> prices = {"tea": 3}
+            >>> flow, out = ms.Flow("prices"), ms.testing.collect()
+            >>> orders = flow.source("orders", ms.testing.items(["tea", "tea", "gold"]))
+            >>> orders.enrich_cached(prices.get, ttl=60).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [('tea', 3), ('tea', 3), ('gold', None)]
         """
         how = f, key, ttl, size, stale, retry, clock, name
         return self._new_stream(enrich(self._pipe, self._timed, *how, on_error), self._timed)
 
     def inspect_debug(self, label: str, to: Callable[[str], object] | None = None) -> Stream[T_co]:
-        """Writes a line for each item to standard error, which goes on as it is: ``LABEL epoch=E worker=W:
-        ITEM``.
+        """Writes one line for each item and passes the item on unchanged.
 
-        The epoch is that of the commit which the item belongs to, ``-`` without a state directory. ``to`` is
-        called with each line instead, ``logging.getLogger("orders").debug`` for instance.
+        A line is ``LABEL epoch=E worker=W: ITEM``. The epoch is that of the commit to which the item
+        belongs, ``-`` without a state directory.
 
-        >>> import millstream as ms
-        >>> flow, lines = ms.Flow("debug"), []
-        >>> numbers = flow.source("numbers", ms.testing.items([1, 2]))
-        >>> numbers.inspect_debug("seen", to=lines.append).sink("out", ms.testing.collect())
-        >>> _ = ms.run(flow)
-        >>> lines
-        ['seen epoch=- worker=0: 1', 'seen epoch=- worker=0: 2']
+        Args:
+            label: the text that begins each line.
+            to: is called with each line, for example ``logging.getLogger("orders").debug``. None writes to
+                standard error.
+
+        Returns:
+            The stream of the same items.
+
+        Raises:
+            FlowUsageError: the label is empty, or ``to`` is not callable.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, lines = ms.Flow("debug"), []
+            >>> numbers = flow.source("numbers", ms.testing.items([1, 2]))
+            >>> numbers.inspect_debug("seen", to=lines.append).sink("out", ms.testing.collect())
+            >>> _ = ms.run(flow)
+            >>> lines
+            ['seen epoch=- worker=0: 1', 'seen epoch=- worker=0: 2']
         """
         return self._new_stream(debug(self._pipe, label, to), self._timed)
 
     def sink(self, name: str, sink: AnySink[T_co]) -> None:
-        """Ends the stream in a sink. A stream may have several sinks."""
+        """Ends the stream in a sink. A stream may have several sinks.
+
+        Args:
+            name: the name of the sink; it must stay the same, because the state of the sink is saved under
+                it.
+            sink: a sink of ``ms.tcp``, ``ms.files``, ``ms.journals`` or ``ms.queues``, a list, or a
+                :class:`millstream.Sink`.
+
+        Raises:
+            FlowUsageError: the name is empty or used twice, or ``sink`` is no sink.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> flow.source("in", ms.testing.items([1, 2])).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [1, 2]
+        """
         if not name:
             raise FlowUsageError("a sink needs a name")
         self._pipe.sink(name, sink)

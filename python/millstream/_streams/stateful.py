@@ -111,38 +111,51 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
     ) -> KeyedStream[K_co, Any]:
-        """State of one's own for each key, in one of two ways.
+        """Keeps a state of your own for each key.
 
-        A *class*, or a function that makes an object: it is called without arguments for each key, at the
-        key's first value. ``on_item(key, value)`` gives an iterable of outputs or None, and so does
-        ``on_end(key)``, called when all input has ended, if it is there. A method that takes one argument
-        more is given a :class:`millstream.KeyContext`, with which it sets timers; ``on_timer(key, at, ctx)``
-        is called when one fires.
+        ``logic`` is one of two things:
 
-        A *function* ``(state, value)`` with ``state=``, which makes the state of a key, an object that the
-        function changes in place. What it gives is the output; None is no output. The state keeps what the
-        function did to it before it failed. A state that cannot be changed (a number, text, a tuple, a frozen
-        dataclass) is refused: :meth:`stateful_map` takes a function that returns the new state.
+        - A *class*, or a function that makes an object. It is called without arguments at the first value
+          of a key. ``on_item(key, value)`` returns an iterable of outputs or None, and so does the optional
+          ``on_end(key)``, which is called when all input has ended. A method that takes one argument more
+          receives a :class:`millstream.KeyContext`, with which it sets timers; ``on_timer(key, at, ctx)``
+          is called when a timer fires.
+        - A *function* ``(state, value)``, with ``state=``. It changes the state in place and returns an
+          output, or None for no output. If it raises, the state keeps the changes that it has made. A state
+          that cannot be changed (a number, text, a tuple, a frozen dataclass) is an error: use
+          :meth:`stateful_map`.
 
-        ``ttl``: a key that has had no value for so long is forgotten; in event time where the stream has it.
+        Args:
+            name: the name of the step; saved state is found by it, so it must stay the same.
+            logic: the class or function.
+            state: makes the state of a key, where ``logic`` is a function.
+            on_error: what happens to a value on which ``logic`` raises.
+            ttl: seconds or a timedelta after which a key without values is forgotten; in event time where
+                the stream has times. None keeps every key.
+            aliases: names that the class of saved states had before, or a mapping from such names to
+                classes.
+            migrate: a function that is called with each saved state when a run begins, and returns the
+                state to continue with. It may be called again with its own result.
 
-        ``aliases``, ``migrate``: what becomes of saved states when their class has changed. ``aliases`` are
-        names that the class had, or a mapping from such names to classes; ``migrate(state)`` is called with
-        each saved state when a run begins, and returns the state to go on with. It may be called again with
-        what it has returned.
+        Returns:
+            The keyed stream of the outputs.
 
-        >>> import millstream as ms
-        >>> def longest(state: dict, word: str) -> str | None:
-        ...     if len(word) > len(state.get("word", "")):
-        ...         state["word"] = word
-        ...         return word
-        >>> flow, out = ms.Flow("longest"), ms.testing.collect()
-        >>> words = flow.source("words", ms.testing.items(["ab", "a", "ba", "abc"]))
-        >>> keyed = words.key_by(lambda word: word[0])
-        >>> keyed.stateful("longest", longest, state=dict).values().sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        ['ab', 'ba', 'abc']
+        Raises:
+            FlowUsageError: the step has no name, or ``logic`` and ``state`` do not fit together.
+
+        Example:
+            >>> import millstream as ms
+            >>> def longest(state: dict, word: str) -> str | None:
+            ...     if len(word) > len(state.get("word", "")):
+            ...         state["word"] = word
+            ...         return word
+            >>> flow, out = ms.Flow("longest"), ms.testing.collect()
+            >>> words = flow.source("words", ms.testing.items(["ab", "a", "ba", "abc"]))
+            >>> keyed = words.key_by(lambda word: word[0])
+            >>> keyed.stateful("longest", longest, state=dict).values().sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            ['ab', 'ba', 'abc']
         """
         callable_or_raise("stateful", logic)
         named_or_raise("stateful", name)
@@ -198,28 +211,38 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
     ) -> KeyedStream[K_co, Any]:
-        """One output for each value, by a function ``(state, value)`` that returns ``(new state, output)``.
+        """Makes one output of each value with a function ``(state, value)`` that returns ``(new state,
+        output)``.
 
         Args:
-            name: the name of the step, by which its state is found again.
-            f: the function. A new state of None forgets the key. The output is given as it is, None too.
-            state: makes the state of a key that has none; without it the function is given None.
-            on_error: what becomes of a value on which the function raises; the state stays as it was.
-            ttl: a key that has had no value for so many seconds is forgotten; in event time where the stream
-                has it.
-            aliases: names that the class of saved states had, or a mapping from such names to classes.
-            migrate: a function that makes of each saved state, when a run begins, the one to go on with.
+            name: the name of the step; saved state is found by it, so it must stay the same.
+            f: the function. A new state of None forgets the key. The output is emitted as it is, None too.
+            state: makes the state of a key that has none; without it the function receives None.
+            on_error: what happens to a value on which the function raises; the state stays as it was.
+            ttl: seconds or a timedelta after which a key without values is forgotten; in event time where
+                the stream has times. None keeps every key.
+            aliases: names that the class of saved states had before, or a mapping from such names to
+                classes.
+            migrate: a function that is called with each saved state when a run begins, and returns the
+                state to continue with. It may be called again with its own result.
 
-        >>> import millstream as ms
-        >>> def running(total: int, value: int) -> tuple[int, int]:
-        ...     return total + value, total + value
-        >>> flow, out = ms.Flow("totals"), ms.testing.collect()
-        >>> sales = flow.source("sales", ms.testing.items([("a", 1), ("b", 5), ("a", 2)]))
-        >>> keyed = sales.key_by(lambda sale: sale[0]).map(lambda sale: sale[1])
-        >>> keyed.stateful_map("totals", running, state=int).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        [('a', 1), ('b', 5), ('a', 3)]
+        Returns:
+            The keyed stream of the outputs.
+
+        Raises:
+            FlowUsageError: the step has no name, or ``f`` or ``state`` is not callable.
+
+        Example:
+            >>> import millstream as ms
+            >>> def running(total: int, value: int) -> tuple[int, int]:
+            ...     return total + value, total + value
+            >>> flow, out = ms.Flow("totals"), ms.testing.collect()
+            >>> sales = flow.source("sales", ms.testing.items([("a", 1), ("b", 5), ("a", 2)]))
+            >>> keyed = sales.key_by(lambda sale: sale[0]).map(lambda sale: sale[1])
+            >>> keyed.stateful_map("totals", running, state=int).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [('a', 1), ('b', 5), ('a', 3)]
         """
         callable_or_raise("stateful_map", f)
         named_or_raise("stateful_map", name)
@@ -285,27 +308,42 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
     ) -> KeyedStream[K_co, Any]:
-        """As ``stateful``, called once with all values that a key has in a batch, a list of one or more.
+        """Keeps a state for each key, like ``stateful``, and is called once with all values of a key in a
+        batch.
 
-        A class has ``on_batch(key, values)`` where it would have ``on_item(key, value)``, with a context as a
-        third argument if it wants one, and ``on_end`` and ``on_timer`` as there; a function is ``(state,
-        values)``. How many values a batch has depends on the source and on how fast its input comes, as for
-        ``map_batch``: results that depend on it are others after a crash. ``on_error`` applies to all values
-        of the key in the batch. Behind ``event_time`` a list has the latest time of its values.
+        A class has ``on_batch(key, values)`` instead of ``on_item(key, value)``, with an optional context
+        as third argument, and may have ``on_end`` and ``on_timer``; a function is ``(state, values)``. How
+        many values a batch has depends on the source and on how fast its input arrives: results that depend
+        on it may differ after a crash. After ``event_time`` a list has the latest time of its values.
 
-        >>> import millstream as ms
-        >>> class Total:
-        ...     def __init__(self):
-        ...         self.total = 0
-        ...     def on_batch(self, key, values):
-        ...         self.total += sum(values)
-        ...         return [self.total]
-        >>> flow, out = ms.Flow("totals"), ms.testing.collect()
-        >>> numbers = flow.source("numbers", ms.testing.items(range(5))).key_by(lambda n: n % 2)
-        >>> numbers.stateful_batch("total", Total).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> dict(out)  # the last total of each key
-        {0: 6, 1: 4}
+        Args:
+            name: the name of the step; saved state is found by it, so it must stay the same.
+            logic: the class or function.
+            state: makes the state of a key, where ``logic`` is a function.
+            on_error: what happens to all values of the key in the batch if ``logic`` raises.
+            ttl: seconds or a timedelta after which a key without values is forgotten; in event time where
+                the stream has times. None keeps every key.
+
+        Returns:
+            The keyed stream of the outputs.
+
+        Raises:
+            FlowUsageError: the step has no name, or ``logic`` and ``state`` do not fit together.
+
+        Example:
+            >>> import millstream as ms
+            >>> class Total:
+            ...     def __init__(self):
+            ...         self.total = 0
+            ...     def on_batch(self, key, values):
+            ...         self.total += sum(values)
+            ...         return [self.total]
+            >>> flow, out = ms.Flow("totals"), ms.testing.collect()
+            >>> numbers = flow.source("numbers", ms.testing.items(range(5))).key_by(lambda n: n % 2)
+            >>> numbers.stateful_batch("total", Total).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> dict(out)  # the last total of each key
+            {0: 6, 1: 4}
         """
         return stateful_batch(self, name, logic, state, on_error, ttl)
 
@@ -320,33 +358,47 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         lateness: Seconds = 0,
         patience: Seconds | None = None,
     ) -> Windows[K_co, V_co]:
-        """Groups the values of each key into windows, made by ``ms.windows``, or by an object of one's
-        own with the method of :class:`millstream.windows.Windower`; the verbs of
-        :class:`millstream.Windows` say what becomes of them.
+        """Groups the values of each key into windows.
 
-        ``early``: the result so far is given too, after every so many values of a window (of a pane, where
-        windows slide).
+        The verbs of :class:`millstream.Windows` make results of the windows. With ``ordered=True`` the
+        values themselves are kept until their window closes, in memory and in the saved state, instead of
+        one accumulator. They are sorted then, and the functions are called for a whole window at once: once
+        for each window that slides, and again for each early result. A function that raises fails its
+        window, not a value.
 
-        ``watermark="key"``: what is late, and when a window closes, is judged by the values of their
-        own key: a value is late only if its key has seen one that is more than ``lateness`` seconds
-        later. The windows of a key that goes silent stay open until the input ends, unless there is
-        ``patience``: then they close once the watermark of the partitions is so many seconds past their end.
+        Args:
+            name: the name of the step; saved state is found by it, so it must stay the same.
+            window: windows of ``ms.windows``, or an object with the method of
+                :class:`millstream.windows.Windower`.
+            early: emits the result so far, too, after every so many values of a window (of a pane, where
+                windows slide).
+            on_error: what happens to a value, or a window, on which a function raises.
+            ordered: makes results of the values in the order of their times; values of the same time keep
+                their order of arrival.
+            watermark: ``"partition"`` judges lateness by the watermark of the source; ``"key"`` by the
+                values of the same key alone.
+            lateness: with ``watermark="key"``: how many seconds a value may be older than the newest value
+                of its key.
+            patience: with ``watermark="key"``: the windows of a silent key close when the watermark of the
+                partitions is so many seconds past their end. None: they stay open until the input ends.
 
-        ``ordered``: what is made of a window is made of its values in the order of their times, those of one
-        time as they came, for first, last and differences. The values are kept until their window closes, in
-        memory and in the saved state, instead of one accumulator, and are sorted then; the functions
-        are called for a whole window at once when it closes, once for each window that slides, and
-        again for each early result. A function that raises fails its window, not a value.
+        Returns:
+            The windows, with the verbs that make results of them.
 
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("firsts"), ms.testing.collect()
-        >>> prices = flow.source("prices", ms.testing.items([(3, "b"), (1, "a"), (12, "c")]))
-        >>> keyed = prices.event_time(lambda price: price[0], lateness=10).key_by(lambda price: "all")
-        >>> tens = keyed.window("tens", ms.windows.tumbling(10), ordered=True)
-        >>> tens.reduce(lambda first, _: first).values().map(lambda first: first.value[1]).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        ['a', 'c']
+        Raises:
+            FlowUsageError: the step has no name, the stream has no times, or an option does not fit.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("firsts"), ms.testing.collect()
+            >>> prices = flow.source("prices", ms.testing.items([(3, "b"), (1, "a"), (12, "c")]))
+            >>> keyed = prices.event_time(lambda price: price[0], lateness=10).key_by(lambda price: "all")
+            >>> tens = keyed.window("tens", ms.windows.tumbling(10), ordered=True)
+            >>> firsts = tens.reduce(lambda first, _: first).values()
+            >>> firsts.map(lambda first: first.value[1]).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            ['a', 'c']
         """
         named_or_raise("window", name)
         needs_times = window_options.checked_or_raise(window, early, watermark, lateness, patience)

@@ -56,11 +56,23 @@ class Makers(StreamMakers):
 
 @verbs_are_found
 class Stream(Makers, PlainVerbs[T_co], EventTimeVerbs[T_co]):
-    """A stream of objects. Steps take a function; ``name`` is what errors and metrics call the step.
+    """A stream of objects without keys.
 
-    ``on_error`` is what happens to an item on which the function raises: ``"fail"`` ends the flow with a
-    :class:`millstream.StepError`, ``"skip"`` counts it and goes on, ``ms.dead_letter(sink)`` sends it to a
-    sink.
+    ``name`` of a verb is the name of the step in errors and metrics. ``on_error`` says what happens to an
+    item on which the function of the step raises:
+
+    - ``"fail"`` ends the flow with a :class:`millstream.StepError`.
+    - ``"skip"`` counts the item and drops it.
+    - ``ms.dead_letter(sink)`` sends the item to a sink.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> stream = flow.source("in", ms.testing.items([1, 2]))
+        >>> stream.map(lambda n: n * 10, name="tens").sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [10, 20]
     """
 
     __slots__ = ()
@@ -74,10 +86,20 @@ class KeyedStream(
     AggregateVerbs[K_co, V_co],
     JoinVerbs[K_co, V_co],
 ):
-    """A stream whose values have a key beside them. The verbs of :class:`Stream` work on the values.
+    """A stream whose values have a key. The verbs of :class:`Stream` work on the values.
 
-    Steps that keep state need a name that stays the same: state is found by it. Where ``emit`` is asked for,
-    ``"end"`` gives the result of each key when all input has ended, ``"each"`` after each value.
+    Steps that keep state need a name that stays the same, because saved state is found by it. With
+    ``emit="end"`` a verb emits the result of each key when all input has ended, with ``emit="each"`` after
+    each value.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> stream = flow.source("in", ms.testing.items("abca"))
+        >>> stream.key_by(str).count(emit="each").sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [('a', 1), ('b', 1), ('c', 1), ('a', 2)]
     """
 
     __slots__ = ()
@@ -85,18 +107,40 @@ class KeyedStream(
 
 @verbs_are_found
 class Windows(Makers, WindowVerbs[K_co, V_co]):
-    """The values of each key, grouped into windows: what is to be made of them?
+    """The values of each key, grouped into windows. A verb makes a result of each window.
 
-    Each verb gives a stream of :class:`millstream.windows.Windowed`, with ``start``, ``end`` and ``value``,
-    when the watermark has come to the end of a window. Its attribute ``late`` is the stream of the values
-    that came too late.
+    The result is a :class:`millstream.windows.Windowed` with ``start``, ``end`` and ``value``. It is
+    emitted when the watermark has reached the end of the window. The attribute ``late`` of the resulting
+    stream is the stream of the late values.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
+        >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
+        >>> tens.sum().values().map(lambda ten: ten.value).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [6, 12]
     """
 
     __slots__ = ()
 
 
 class LateStream(KeyedStream[K_co, V_co], Generic[K_co, V_co, L_co]):
-    """What comes out of a window or a join; ``late`` are the values that came too late for it."""
+    """The results of windows or of a join. The attribute ``late`` is the stream of the late values.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, sums, late = ms.Flow("example"), ms.testing.collect(), ms.testing.collect()
+        >>> numbers = flow.source("in", ms.testing.items([1, 12, 5])).event_time(float)
+        >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10)).sum()
+        >>> tens.values().map(lambda ten: ten.value).sink("sums", sums)
+        >>> tens.late.values().sink("late", late)
+        >>> _ = ms.run(flow)
+        >>> sums, late
+        ([1, 12], [5])
+    """
 
     __slots__ = ("late",)
 

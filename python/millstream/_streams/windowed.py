@@ -31,12 +31,7 @@ __all__ = ["WindowVerbs"]
 
 
 class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
-    """The values of each key, grouped into windows: what is to be made of them?
-
-    Each verb gives a stream of :class:`millstream.windows.Windowed`, with ``start``, ``end`` and ``value``,
-    when the watermark has come to the end of a window. Its attribute ``late`` is the stream of the values
-    that came too late.
-    """
+    """The verbs of :class:`Windows`."""
 
     __slots__ = ("_described", "_name", "_on_error", "_source", "_window", "_windower")
 
@@ -87,16 +82,21 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         return _revival.reviving(init, init, aliases, migrate, strict=False)
 
     def count(self) -> LateStream[K_co, Windowed[int], V_co]:
-        """How many values a window holds.
+        """Counts the values of each window.
 
-        >>> import millstream as ms
-        >>> flow, out = ms.Flow("clicks"), ms.testing.collect()
-        >>> clicks = flow.source("clicks", ms.testing.items([1, 2, 61, 200])).event_time(lambda time: time)
-        >>> minutes = clicks.key_by(lambda time: "all").window("minutes", ms.windows.tumbling(60))
-        >>> minutes.count().values().map(lambda count: (count.start, count.value)).sink("out", out)
-        >>> _ = ms.run(flow)
-        >>> out
-        [(0.0, 2), (60.0, 1), (180.0, 1)]
+        Returns:
+            The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
+            the late values.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("clicks"), ms.testing.collect()
+            >>> clicks = flow.source("clicks", ms.testing.items([1, 2, 61, 200])).event_time(float)
+            >>> minutes = clicks.key_by(lambda time: "all").window("minutes", ms.windows.tumbling(60))
+            >>> minutes.count().values().map(lambda count: (count.start, count.value)).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [(0.0, 2), (60.0, 1), (180.0, 1)]
         """
         return self._make("count")
 
@@ -105,15 +105,60 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
     @overload
     def sum(self: WindowVerbs[K_co, Adds]) -> LateStream[K_co, Windowed[V_co], V_co]: ...
     def sum(self) -> LateStream[Any, Any, Any]:
-        """The sum of the values."""
+        """Adds the values of each window.
+
+        Returns:
+            The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
+            the late values.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
+            >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
+            >>> tens.sum().values().map(lambda ten: ten.value).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [6, 12]
+        """
         return self._make("sum")
 
     def min(self: WindowVerbs[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
-        """The least of the values; the earlier of two equal ones."""
+        """Finds the least value of each window; of two equal values the earlier one.
+
+        Returns:
+            The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
+            the late values.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
+            >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
+            >>> tens.min().values().map(lambda ten: ten.value).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [1, 12]
+        """
         return self._make("min")
 
     def max(self: WindowVerbs[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
-        """The greatest of the values; the earlier of two equal ones."""
+        """Finds the greatest value of each window; of two equal values the earlier one.
+
+        Returns:
+            The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
+            the late values.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
+            >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
+            >>> tens.max().values().map(lambda ten: ten.value).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [5, 12]
+        """
         return self._make("max")
 
     @overload
@@ -121,11 +166,41 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
     @overload
     def mean(self: WindowVerbs[K_co, Adds]) -> LateStream[K_co, Windowed[Any], V_co]: ...
     def mean(self) -> LateStream[K_co, Any, V_co]:
-        """The mean of the values."""
+        """Computes the mean of the values of each window.
+
+        Returns:
+            The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
+            the late values.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
+            >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
+            >>> tens.mean().values().map(lambda ten: ten.value).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [3.0, 12.0]
+        """
         return self._make("mean")
 
     def collect(self) -> LateStream[K_co, Windowed[list[V_co]], V_co]:
-        """A list of the values."""
+        """Collects the values of each window in a list.
+
+        Returns:
+            The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
+            the late values.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
+            >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
+            >>> tens.collect().values().map(lambda ten: ten.value).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [[1, 5], [12]]
+        """
         return self._make("collect")
 
     def reduce(
@@ -134,9 +209,30 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
     ) -> LateStream[K_co, Windowed[V_co], V_co]:
-        """The values combined by ``f``, for which the order of the calls must not matter.
+        """Combines the values of each window. The result must not depend on the order of the calls.
 
-        ``aliases`` and ``migrate`` as for ``fold``; ``aliases`` is a mapping from names to classes.
+        Args:
+            f: is called with two values or results, and returns their combination.
+            aliases: a mapping from names that the class of saved values had before to classes.
+            migrate: a function that is called with each saved state when a run begins, and returns the
+                state to continue with. It may be called again with its own result.
+
+        Returns:
+            The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
+            the late values.
+
+        Raises:
+            FlowUsageError: ``f`` is not callable.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
+            >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
+            >>> tens.reduce(lambda a, b: a * b).values().map(lambda ten: ten.value).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [5, 12]
         """
         callable_or_raise("reduce", f)
         return self._make("reduce", f, None, None, None, _revival.reading(aliases, migrate))
@@ -149,14 +245,39 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
     ) -> LateStream[K_co, Windowed[A], V_co]:
-        """``acc = f(acc, value)`` from ``init()``.
+        """Folds the values of each window into an accumulator: ``acc = f(acc, value)``, beginning with
+        ``init()``.
 
-        ``merge(acc, later)`` joins the accumulators of parts of a window: the panes of sliding windows, and
-        sessions that turn out to be one. Windows with ``ordered=True`` do without.
+        With ``ordered=True`` the values are saved instead of accumulators: ``aliases`` and ``migrate`` are
+        for the class of the values then, and ``aliases`` is a mapping.
 
-        ``aliases``, ``migrate``: what becomes of saved accumulators when their class has changed, as for
-        ``stateful``. With ``ordered=True`` the values are saved: both are for their class then, and
-        ``aliases`` is a mapping from names to classes.
+        Args:
+            init: makes the first accumulator of a window.
+            f: is called with the accumulator and a value, and returns the new accumulator.
+            merge: is called with the accumulators of two parts of a window, and returns theirs together.
+                Sliding windows and sessions need it, unless they are ordered.
+            aliases: names that the class of saved states had before, or a mapping from such names to
+                classes.
+            migrate: a function that is called with each saved state when a run begins, and returns the
+                state to continue with. It may be called again with its own result.
+
+        Returns:
+            The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
+            the late values.
+
+        Raises:
+            FlowUsageError: a function is not callable, or ``merge`` is missing.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
+            >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
+            >>> sums = tens.fold(int, lambda total, n: total + n)
+            >>> sums.values().map(lambda ten: ten.value).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [6, 12]
         """
         callable_or_raise("fold", init)
         callable_or_raise("fold", f)
@@ -203,7 +324,37 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
     ) -> LateStream[K_co, Any, V_co]:
-        """As ``fold``; ``result(acc, bounds)`` makes the result, knowing from when to when a window goes."""
+        """Folds the values of each window, like ``fold``, and makes the result of the accumulator.
+
+        Args:
+            initial: makes the first accumulator of a window.
+            add: is called with the accumulator and a value, and returns the new accumulator.
+            merge: is called with the accumulators of two parts of a window, and returns theirs together.
+                Sliding windows and sessions need it, unless they are ordered.
+            result: is called with the accumulator and the :class:`millstream.windows.Bounds` of the window,
+                and returns the result. None: the accumulator is the result.
+            aliases: names that the class of saved states had before, or a mapping from such names to
+                classes.
+            migrate: a function that is called with each saved state when a run begins, and returns the
+                state to continue with. It may be called again with its own result.
+
+        Returns:
+            The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
+            the late values.
+
+        Raises:
+            FlowUsageError: a function is not callable, or ``merge`` is missing.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
+            >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
+            >>> tens.aggregate(int, lambda total, n: total + n, result=lambda total, _: -total).values().map(lambda ten: ten.value).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [-6, -12]
+        """
         callable_or_raise("aggregate", initial)
         callable_or_raise("aggregate", add)
         if result is not None:

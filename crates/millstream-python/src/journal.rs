@@ -221,9 +221,23 @@ impl Journal {
         })
     }
 
-    /// Append one record; returns its sequence number.
+    /// Appends one record.
     ///
-    /// A body is bytes, str (as UTF-8), a record, or any other object with the buffer protocol.
+    /// Args:
+    ///     body: bytes, ``str`` (as UTF-8), a record, or any other object with the buffer protocol.
+    ///
+    /// Returns:
+    ///     The sequence number of the record.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.append("one"), journal.append(b"two")
+    ///     (0, 1)
     fn append(&self, body: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = body.py();
         let body = Body::of(body)?;
@@ -241,10 +255,26 @@ impl Journal {
         appended.map_err(|error| to_python(py, error))
     }
 
-    /// Append records in a row; returns the range of their sequence numbers.
+    /// Appends records that follow one another.
     ///
-    /// The records of a list or tuple are one batch: one time, one sync, and readers see them at once. What another iterable yields
-    /// is appended in batches of 4,096.
+    /// The records of a list or tuple are one batch: one time, one sync, and readers see them at once. The
+    /// records of another iterable are appended in batches of 4,096.
+    ///
+    /// Args:
+    ///     bodies: the records, as for ``append``.
+    ///
+    /// Returns:
+    ///     The range of their sequence numbers.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.append_many(["one", "two"])
+    ///     range(0, 2)
     fn append_many<'py>(&self, bodies: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyRange>> {
         let py = bodies.py();
         // As a tuple, so that nobody takes a body away while it is appended.
@@ -281,7 +311,21 @@ impl Journal {
         range(py, start, end)
     }
 
-    /// Make all that is appended survive a loss of power; returns the sequence number before which all does.
+    /// Makes all records that were appended survive a loss of power.
+    ///
+    /// Returns:
+    ///     The sequence number before which all records survive one.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     _ = journal.append("one")
+    ///     ...     journal.sync()
+    ///     1
     fn sync(&self, py: Python<'_>) -> PyResult<u64> {
         let open = self.opened(py)?;
         unlocked(|| open.journal.sync()).map_err(|error| to_python(py, error))
@@ -334,7 +378,25 @@ impl Journal {
         self.reader_of(py, None, None, None)
     }
 
-    /// The records from `start` on, up to the end or before `stop`. Does not wait for more.
+    /// Iterates over the records from ``start`` to the end, or to before ``stop``. Does not wait for more.
+    ///
+    /// Args:
+    ///     start: the number of the first record. None: the oldest.
+    ///     stop: the number before which the iteration ends. None: at the end of the journal.
+    ///
+    /// Returns:
+    ///     The reader.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     _ = journal.append_many("abc")
+    ///     ...     [record.body for record in journal.read(1)]
+    ///     [b'b', b'c']
     #[pyo3(signature = (start=None, stop=None))]
     fn read(
         &self,
@@ -383,9 +445,26 @@ impl Journal {
         Ok(pruned.map_err(|error| to_python(py, error))?.first)
     }
 
-    /// The cursor `name`: a position that outlives this process. A new one stands at the first record.
+    /// Opens a cursor: a position under a name that outlives this process. A new cursor is at the first
+    /// record.
     ///
-    /// Two that are open under one name are an error, unless both are `shared`.
+    /// Args:
+    ///     name: the name.
+    ///     shared: whether others that set this, too, may open the cursor meanwhile.
+    ///
+    /// Returns:
+    ///     The cursor.
+    ///
+    /// Raises:
+    ///     JournalBusyError: the cursor is open, and not shared.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     with journal.cursor("billing") as cursor:
+    ///     ...         cursor.position
+    ///     0
     #[pyo3(signature = (name, *, shared=false))]
     fn cursor(&self, py: Python<'_>, name: &str, shared: bool) -> PyResult<JournalCursor> {
         let open = self.opened(py)?;
@@ -400,7 +479,21 @@ impl Journal {
         ))
     }
 
-    /// The positions of all cursors, by name.
+    /// Returns the positions of all cursors.
+    ///
+    /// Returns:
+    ///     A dict of the positions by name.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.cursor("billing").close()
+    ///     ...     journal.cursors()
+    ///     {'billing': 0}
     fn cursors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let open = self.opened(py)?;
         let cursors = unlocked(|| open.journal.cursors()).map_err(|error| to_python(py, error))?;
@@ -424,7 +517,20 @@ impl Journal {
         wait_followed(py, &mut of_journal, sequence, followers, limit, &self.path)
     }
 
-    /// The followers of this journal on other machines, by name, with the number of the record that each needs next.
+    /// Returns the followers of this journal on other machines.
+    ///
+    /// Returns:
+    ///     A dict: by the name of each follower the number of the record that it needs next.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.followers()
+    ///     {}
     fn followers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let open = self.opened(py)?;
         let found = unlocked(|| Followers::of(&open.journal).positions());
@@ -435,13 +541,36 @@ impl Journal {
         Ok(positions)
     }
 
-    /// Remove a cursor, so that it no longer keeps records from being pruned.
+    /// Removes a cursor, so that it no longer retains records.
+    ///
+    /// Args:
+    ///     name: the name.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.cursor("billing").close()
+    ///     ...     journal.remove_cursor("billing")
+    ///     ...     journal.cursors()
+    ///     {}
     fn remove_cursor(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         let open = self.opened(py)?;
         unlocked(|| open.journal.remove_cursor(name)).map_err(|error| to_python(py, error))
     }
 
-    /// Close the journal. Tails end; records that are kept stay as they are.
+    /// Closes the journal. Tails end; records that Python holds stay valid.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.close()
+    ///     ...     journal.closed
+    ///     True
     fn close(&self) {
         let open = self
             .open

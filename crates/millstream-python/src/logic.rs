@@ -37,7 +37,19 @@ struct Call {
     wishes: Vec<Wish>,
 }
 
-/// What a key has in hand when it is called: times, timers, and the wish to be forgotten.
+/// What a call of a stateful class learns of its key: the time, the watermark, and timers.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> class Logic:
+///     ...     def on_item(self, key, value, ctx):
+///     ...         return [(value, ctx.time)]
+///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
+///     >>> times = flow.source("in", ms.testing.items([1, 2])).event_time(float)
+///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
+///     >>> _ = ms.run(flow)
+///     >>> out
+///     [(1, 1.0), (2, 2.0)]
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct KeyContext {
     timed: bool,
@@ -111,7 +123,28 @@ impl KeyContext {
         })
     }
 
-    /// Asks for `on_timer(key, at, ctx)`.
+    /// Requests a call ``on_timer(key, at, ctx)``.
+    ///
+    /// Args:
+    ///     at: the time of the timer: seconds, or a datetime with a time zone.
+    ///     kind: ``"event"`` or ``"processing"``. None: event time where the stream has times.
+    ///
+    /// Raises:
+    ///     ValueError: ``kind`` is unknown, or the stream has no event time.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> class Logic:
+    ///     ...     def on_item(self, key, value, ctx):
+    ///     ...         ctx.set_timer(ctx.time + 10)
+    ///     ...     def on_timer(self, key, at, ctx):
+    ///     ...         return [at]
+    ///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
+    ///     >>> times = flow.source("in", ms.testing.items([1, 2])).event_time(float)
+    ///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     [11.0, 12.0]
     #[pyo3(signature = (at, kind=None))]
     fn set_timer(&self, at: &Bound<'_, PyAny>, kind: Option<&str>) -> PyResult<()> {
         let timer = self.timer(at, kind)?;
@@ -125,7 +158,32 @@ impl KeyContext {
         Ok(())
     }
 
-    /// Takes a timer back; nothing happens when it is not set.
+    /// Cancels a timer. Nothing happens if it is not set.
+    ///
+    /// Args:
+    ///     at: the time of the timer: seconds, or a datetime with a time zone.
+    ///     kind: ``"event"`` or ``"processing"``. None: event time where the stream has times.
+    ///
+    /// Raises:
+    ///     ValueError: ``kind`` is unknown, or the stream has no event time.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> class Logic:
+    ///     ...     timer = None
+    ///     ...     def on_item(self, key, value, ctx):
+    ///     ...         if self.timer is not None:
+    ///     ...             ctx.cancel_timer(self.timer)
+    ///     ...         self.timer = ctx.time + 10
+    ///     ...         ctx.set_timer(self.timer)
+    ///     ...     def on_timer(self, key, at, ctx):
+    ///     ...         return [at]
+    ///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
+    ///     >>> times = flow.source("in", ms.testing.items([1, 2])).event_time(float)
+    ///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     [12.0]
     #[pyo3(signature = (at, kind=None))]
     fn cancel_timer(&self, at: &Bound<'_, PyAny>, kind: Option<&str>) -> PyResult<()> {
         let timer = self.timer(at, kind)?;
@@ -133,7 +191,23 @@ impl KeyContext {
         Ok(())
     }
 
-    /// Forgets this key, with its timers.
+    /// Forgets this key, with its state and its timers.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> class Logic:
+    ///     ...     count = 0
+    ///     ...     def on_item(self, key, value, ctx):
+    ///     ...         self.count += 1
+    ///     ...         if self.count == 2:
+    ///     ...             ctx.discard()
+    ///     ...         return [self.count]
+    ///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
+    ///     >>> times = flow.source("in", ms.testing.items([1, 2, 3])).event_time(float)
+    ///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     [1, 2, 1]
     fn discard(&self) {
         self.call().wishes.push(Wish::Discard);
     }

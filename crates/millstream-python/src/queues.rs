@@ -89,14 +89,42 @@ impl Queues {
         })
     }
 
-    /// The names of all queues that are open, sorted.
+    /// Returns the names of all open queues, sorted.
+    ///
+    /// Returns:
+    ///     The names.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues.names()
+    ///     ['jobs']
     fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let queues = self.folder.opened(py)?;
         let names = unlocked(|| queues.names());
         Ok(names.iter().map(ToString::to_string).collect())
     }
 
-    /// The queues that are kept closed because they are damaged: name, and what is wrong.
+    /// Returns the queues that stay closed because they are damaged.
+    ///
+    /// Returns:
+    ///     A dict: by the name of each queue what is damaged.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues.damaged()
+    ///     {}
     fn damaged<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let queues = self.folder.opened(py)?;
         let damaged = PyDict::new(py);
@@ -106,19 +134,49 @@ impl Queues {
         Ok(damaged)
     }
 
-    /// Read the configuration again. Items that are there keep their expiry.
+    /// Reads the configuration again. Items that are in a queue keep their expiry.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues.reload()
     fn reload(&self, py: Python<'_>) -> PyResult<()> {
         let queues = self.folder.opened(py)?;
         call(py, || queues.reload())
     }
 
-    /// Make everything survive a loss of power, whatever ``sync`` says.
+    /// Makes all items survive a loss of power, whatever the policy is.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues.sync()
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let queues = self.folder.opened(py)?;
         call(py, || queues.sync())
     }
 
-    /// Close the folder. Waits end with an error; items that are open go back when their objects have gone.
+    /// Closes the queues. Waiting calls raise; open items return to their queues when their objects are
+    /// deleted.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues.close()
+    ///     ...     queues.closed
+    ///     True
     fn close(&self) {
         let mut open = self
             .folder

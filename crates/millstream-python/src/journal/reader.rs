@@ -47,7 +47,16 @@ impl Waiting {
     }
 }
 
-/// An iterator over records. It may be used by one thread at a time.
+/// An iterator over the records of a journal. One thread at a time may use it.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> from tempfile import TemporaryDirectory
+///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+///     ...     _ = journal.append_many("abc")
+///     ...     reader = journal.read()
+///     ...     next(reader).body, reader.position
+///     (b'a', 1)
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct JournalReader {
     state: Mutex<State>,
@@ -193,7 +202,23 @@ impl JournalReader {
         Ok(self.state()?.position())
     }
 
-    /// Go to the record `sequence`.
+    /// Moves to a record.
+    ///
+    /// Args:
+    ///     sequence: the number of the record that is read next.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     _ = journal.append_many("abc")
+    ///     ...     reader = journal.read()
+    ///     ...     reader.seek(2)
+    ///     ...     next(reader).body
+    ///     b'c'
     fn seek(&self, py: Python<'_>, sequence: u64) -> PyResult<()> {
         let mut state = self.state()?;
         unlocked(|| state.reader.seek(sequence)).map_err(|error| to_python(py, error))?;
@@ -202,7 +227,17 @@ impl JournalReader {
         Ok(())
     }
 
-    /// End the iteration, also while another thread waits in it.
+    /// Ends the iteration, also while another thread waits in it.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     _ = journal.append_many("abc")
+    ///     ...     reader = journal.read()
+    ///     ...     reader.close()
+    ///     ...     list(reader)
+    ///     []
     fn close(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }

@@ -11,7 +11,17 @@ use super::shelf::Shelf;
 use crate::error::journal as to_python;
 use crate::show::show;
 
-/// A record of a journal: its number, its time and its body. It keeps the memory it lies in mapped.
+/// A record of a journal. Its ``view`` is a memoryview of the mapped file: nothing is copied, and it
+/// stays valid.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> from tempfile import TemporaryDirectory
+///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+///     ...     _ = journal.append_many("abc")
+///     ...     record = journal[1]
+///     ...     record.sequence, record.body, record.view.tobytes()
+///     (1, b'b', b'b')
 #[pyclass(frozen, freelist = 1024, module = "millstream._millstream")]
 pub(crate) struct JournalRecord {
     record: PinnedRecord,
@@ -77,7 +87,17 @@ impl JournalRecord {
         self.shelf.view(py, self.record.clone())
     }
 
-    /// Raise `JournalIOError` if the file system has failed under this record, so that a view of it shows zeros.
+    /// Checks that the file system has not failed under this record; a view would show zeros then.
+    ///
+    /// Raises:
+    ///     JournalIOError: it has failed.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     _ = journal.append("a")
+    ///     ...     journal[0].check()
     pub(super) fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.record.check().map_err(|error| to_python(py, error))
     }

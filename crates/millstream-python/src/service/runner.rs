@@ -63,7 +63,20 @@ fn counts(report: native::Report) -> (u64, u64, u64, u64) {
     (calls, ticks, skipped, dead_letters)
 }
 
-/// The recorded time that a component may see.
+/// The time that a component sees.
+///
+/// Example:
+///     >>> from typing import Protocol
+///     >>> from millstream.service import Clock, Trial
+///     >>> class Orders(Protocol):
+///     ...     def place(self, price: float) -> None: ...
+///     >>> class Desk(Orders):
+///     ...     def __init__(self, clock: Clock) -> None:
+///     ...         self.clock = clock
+///     ...     def place(self, price: float) -> None:
+///     ...         print(self.clock.now_ns())
+///     >>> Trial(Desk, at=7).component.place(3.0)
+///     7
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Clock {
     pub(super) clock: native::Clock,
@@ -71,12 +84,44 @@ pub(crate) struct Clock {
 
 #[pymethods]
 impl Clock {
-    /// Nanoseconds since 1970.
+    /// Returns the time that the component sees: the recorded time of its call.
+    ///
+    /// Returns:
+    ///     Nanoseconds since 1970.
+    ///
+    /// Example:
+    ///     >>> from typing import Protocol
+    ///     >>> from millstream.service import Clock, Trial
+    ///     >>> class Orders(Protocol):
+    ///     ...     def place(self, price: float) -> None: ...
+    ///     >>> class Desk(Orders):
+    ///     ...     def __init__(self, clock: Clock) -> None:
+    ///     ...         self.clock = clock
+    ///     ...     def place(self, price: float) -> None:
+    ///     ...         print(self.clock.now_ns(), self.clock.record())
+    ///     >>> Trial(Desk, at=7).component.place(3.0)
+    ///     7 None
     fn now_ns(&self) -> i64 {
         self.clock.now_ns()
     }
 
-    /// The journal and the number of the record that the component is called with.
+    /// Returns the record with which the component is called.
+    ///
+    /// Returns:
+    ///     The journal and the number of the record; None in a call of a timer.
+    ///
+    /// Example:
+    ///     >>> from typing import Protocol
+    ///     >>> from millstream.service import Clock, Trial
+    ///     >>> class Orders(Protocol):
+    ///     ...     def place(self, price: float) -> None: ...
+    ///     >>> class Desk(Orders):
+    ///     ...     def __init__(self, clock: Clock) -> None:
+    ///     ...         self.clock = clock
+    ///     ...     def place(self, price: float) -> None:
+    ///     ...         print(self.clock.now_ns(), self.clock.record())
+    ///     >>> Trial(Desk, at=7).component.place(3.0)
+    ///     7 None
     fn record(&self) -> Option<(String, u64)> {
         self.clock.record()
     }

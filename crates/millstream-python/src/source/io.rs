@@ -16,7 +16,31 @@ enum Request {
 
 type Requests = Arc<Mutex<Vec<Request>>>;
 
-/// A source's hold on the worker that reads it; may be used by any thread.
+/// A source's requests to be called: ``worker`` and ``workers`` say which worker of how many reads the
+/// partition.
+///
+/// Example:
+///     >>> import threading
+///     >>> import millstream as ms
+///     >>> class Once(ms.Source[str]):
+///     ...     def open(self, partition, position, io):
+///     ...         self.batches = []
+///     ...         def arrive():
+///     ...             self.batches += [["late"], None]
+///     ...             io.wake()
+///     ...         threading.Timer(0.01, arrive).start()
+///     ...         return self
+///     ...     def next_batch(self):
+///     ...         return self.batches.pop(0) if self.batches else []
+///     ...     def next_awake(self):
+///     ...         return None
+///     ...     def position(self):
+///     ...         return 0
+///     >>> flow, out = ms.Flow("woken"), ms.testing.collect()
+///     >>> flow.source("in", Once()).sink("out", out)
+///     >>> _ = ms.run(flow)
+///     >>> out
+///     ['late']
 #[pyclass(frozen, name = "SourceIo", module = "millstream._millstream")]
 pub(crate) struct SourceIo {
     place: (usize, usize),
@@ -38,18 +62,102 @@ impl SourceIo {
         self.place.1
     }
 
-    /// Has the source asked for a batch soon, from any thread.
+    /// Requests a call of ``next_batch`` soon. Any thread may call this.
+    ///
+    /// Example:
+    ///     >>> import threading
+    ///     >>> import millstream as ms
+    ///     >>> class Once(ms.Source[str]):
+    ///     ...     def open(self, partition, position, io):
+    ///     ...         self.batches = []
+    ///     ...         def arrive():
+    ///     ...             self.batches += [["late"], None]
+    ///     ...             io.wake()
+    ///     ...         threading.Timer(0.01, arrive).start()
+    ///     ...         return self
+    ///     ...     def next_batch(self):
+    ///     ...         return self.batches.pop(0) if self.batches else []
+    ///     ...     def next_awake(self):
+    ///     ...         return None
+    ///     ...     def position(self):
+    ///     ...         return 0
+    ///     >>> flow, out = ms.Flow("woken"), ms.testing.collect()
+    ///     >>> flow.source("in", Once()).sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     ['late']
     fn wake(&self) {
         self.wake.wake();
     }
 
-    /// Has the source asked for a batch whenever `fd`, a number or an object with `fileno()`, has input.
+    /// Requests a call of ``next_batch`` whenever a file descriptor has input.
+    ///
+    /// Args:
+    ///     fd: a socket, a pipe or another object with ``fileno()``, or a number.
+    ///
+    /// Raises:
+    ///     ValueError: ``fd`` is no file descriptor.
+    ///
+    /// Example:
+    ///     >>> import socket
+    ///     >>> import millstream as ms
+    ///     >>> class Datagrams(ms.Source[bytes]):
+    ///     ...     def open(self, partition, position, io):
+    ///     ...         self.io, self.done = io, False
+    ///     ...         self.theirs, self.ours = socket.socketpair()
+    ///     ...         io.register(self.ours)
+    ///     ...         self.theirs.send(b"hello")
+    ///     ...         return self
+    ///     ...     def next_batch(self):
+    ///     ...         if self.done:
+    ///     ...             self.io.unregister(self.ours)
+    ///     ...             return None
+    ///     ...         self.done = True
+    ///     ...         return [self.ours.recv(100)]
+    ///     ...     def next_awake(self):
+    ///     ...         return None
+    ///     ...     def position(self):
+    ///     ...         return 0
+    ///     >>> flow, out = ms.Flow("datagrams"), ms.testing.collect()
+    ///     >>> flow.source("in", Datagrams()).sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     [b'hello']
     fn register(&self, fd: &Bound<'_, PyAny>) -> PyResult<()> {
         self.request(Request::Register(number(fd)?));
         Ok(())
     }
 
-    /// Watches `fd` no longer.
+    /// Ends the requests of ``register``.
+    ///
+    /// Args:
+    ///     fd: the object or number that was registered.
+    ///
+    /// Example:
+    ///     >>> import socket
+    ///     >>> import millstream as ms
+    ///     >>> class Datagrams(ms.Source[bytes]):
+    ///     ...     def open(self, partition, position, io):
+    ///     ...         self.io, self.done = io, False
+    ///     ...         self.theirs, self.ours = socket.socketpair()
+    ///     ...         io.register(self.ours)
+    ///     ...         self.theirs.send(b"hello")
+    ///     ...         return self
+    ///     ...     def next_batch(self):
+    ///     ...         if self.done:
+    ///     ...             self.io.unregister(self.ours)
+    ///     ...             return None
+    ///     ...         self.done = True
+    ///     ...         return [self.ours.recv(100)]
+    ///     ...     def next_awake(self):
+    ///     ...         return None
+    ///     ...     def position(self):
+    ///     ...         return 0
+    ///     >>> flow, out = ms.Flow("datagrams"), ms.testing.collect()
+    ///     >>> flow.source("in", Datagrams()).sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     [b'hello']
     fn unregister(&self, fd: &Bound<'_, PyAny>) -> PyResult<()> {
         self.request(Request::Unregister(number(fd)?));
         Ok(())

@@ -33,7 +33,7 @@ def takes(logic: type, method: str, without: int) -> bool:
     return False
 
 
-def face(logic: type, method: str = "on_item") -> tuple[bool, bool | None, bool]:
+def context_of(logic: type, method: str = "on_item") -> tuple[bool, bool | None, bool]:
     """Whether ``method`` takes a context; whether ``on_end`` does (None: there is none); ``on_timer``."""
     if not hasattr(logic, method):
         value = "values" if method == "on_batch" else "value"
@@ -44,4 +44,4 @@ def face(logic: type, method: str = "on_item") -> tuple[bool, bool | None, bool]
 
 def is_plain(logic: type, method: str = "on_item") -> bool:
     """True for a class that has nothing to do with time."""
-    return face(logic, method) in ((False, None, False), (False, False, False))
+    return context_of(logic, method) in ((False, None, False), (False, False, False))

@@ -156,8 +156,8 @@ def one_trial(
                 crashes += 1
                 continue
             # A sink that hides what it has until that is committed would have no more than this.
-            for name, told in rehearsal.told().items():
-                del outputs[name][told:]
+            for name, committed in rehearsal.committed().items():
+                del outputs[name][committed:]
             return Found(outputs, _millstream.saved_states(state)), crashes
 
 

@@ -5,10 +5,10 @@
 
 pub(crate) mod body;
 mod cursor;
+mod mapped_segments;
 mod open;
 mod reader;
 mod record;
-mod shelf;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -54,7 +54,7 @@ impl Journal {
         open.clone().ok_or_else(|| closed(py, &self.path))
     }
 
-    /// A reader of what `start..stop` says; `None` for the first record and no end.
+    /// A reader of the range `start..stop`; `None` for the first record and no end.
     fn reader_of(
         &self,
         py: Python<'_>,
@@ -74,7 +74,7 @@ impl Journal {
         Ok(JournalReader::new(reader, stop, waiting, &open))
     }
 
-    /// The sequence numbers that a slice means. Negative ones count from the end; what is not there is left out.
+    /// The sequence numbers that a slice means. Negative ones count from the end; numbers that do not exist are skipped.
     fn slice(&self, py: Python<'_>, slice: &Bound<'_, PySlice>) -> PyResult<(u64, u64)> {
         let step = slice.getattr("step")?;
         if !step.is_none() && !step.eq(1)? {
@@ -211,7 +211,7 @@ impl Journal {
             journal,
             writer: OnceLock::new(),
             reader: Mutex::new(None),
-            shelf: Arc::default(),
+            segments: Arc::default(),
             closed: Arc::default(),
         };
         Ok(Journal {
@@ -277,7 +277,7 @@ impl Journal {
     ///     range(0, 2)
     fn append_many<'py>(&self, bodies: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyRange>> {
         let py = bodies.py();
-        // As a tuple, so that nobody takes a body away while it is appended.
+        // As a tuple, so that no other thread removes a body while it is appended.
         let tuple = match (bodies.cast::<PyTuple>(), bodies.cast::<PyList>()) {
             (Ok(tuple), _) => Some(tuple.clone()),
             (_, Ok(list)) => Some(list.to_tuple()),
@@ -337,7 +337,7 @@ impl Journal {
         Ok(self.opened(py)?.journal.durable())
     }
 
-    /// The sequence number of the oldest record that is kept.
+    /// The sequence number of the oldest record that exists.
     #[getter]
     fn first(&self, py: Python<'_>) -> PyResult<u64> {
         let open = self.opened(py)?;
@@ -370,7 +370,7 @@ impl Journal {
         }
         let sequence = u64::try_from(sequence).map_err(|_| to_python(py, before(&open, 0)))?;
         let record = unlocked(|| open.read(sequence)).map_err(|error| to_python(py, error))?;
-        let record = JournalRecord::new(record, Arc::clone(&open.shelf));
+        let record = JournalRecord::new(record, Arc::clone(&open.segments));
         Ok(Bound::new(py, record)?.into_any())
     }
 

@@ -1,4 +1,4 @@
-//! State of one's own for each key, in Python: objects with `on_item`, `on_timer` and `on_end`, or a
+//! State of the user for each key, in Python: objects with `on_item`, `on_timer` and `on_end`, or a
 //! function with a state.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,24 +17,24 @@ use pyo3::{PyTypeInfo, intern};
 use crate::error::usage;
 use crate::gil::locked;
 use crate::keyed::PyKey;
-use crate::saving::Made;
+use crate::saving::StateMaker;
 use crate::show::show;
 use crate::time::{seconds, seconds_or_none, to_nanos};
 
-/// What a key asks for while it is called.
+/// A request of a key during a call.
 #[derive(Clone, Copy)]
-enum Wish {
+enum KeyRequest {
     Set(Timer),
     Cancel(Timer),
     Discard,
 }
 
-/// The moment of a call, and what was asked for in it.
+/// The time of a call, and its requests.
 struct Call {
     time: i64,
     at: Moment,
     fires: Option<Timer>,
-    wishes: Vec<Wish>,
+    requests: Vec<KeyRequest>,
 }
 
 /// What a call of a stateful class learns of its key: the time, the watermark, and timers.
@@ -62,7 +62,7 @@ impl KeyContext {
             time: 0,
             at: Moment::NEVER,
             fires: None,
-            wishes: Vec::new(),
+            requests: Vec::new(),
         };
         KeyContext {
             timed,
@@ -154,7 +154,7 @@ impl KeyContext {
                 "a timer that is set in on_timer must be later than the one that fires",
             ));
         }
-        call.wishes.push(Wish::Set(timer));
+        call.requests.push(KeyRequest::Set(timer));
         Ok(())
     }
 
@@ -187,7 +187,7 @@ impl KeyContext {
     #[pyo3(signature = (at, kind=None))]
     fn cancel_timer(&self, at: &Bound<'_, PyAny>, kind: Option<&str>) -> PyResult<()> {
         let timer = self.timer(at, kind)?;
-        self.call().wishes.push(Wish::Cancel(timer));
+        self.call().requests.push(KeyRequest::Cancel(timer));
         Ok(())
     }
 
@@ -209,25 +209,25 @@ impl KeyContext {
     ///     >>> out
     ///     [1, 2, 1]
     fn discard(&self) {
-        self.call().wishes.push(Wish::Discard);
+        self.call().requests.push(KeyRequest::Discard);
     }
 }
 
 /// Which methods a class of logic has, and which of them take a context.
 #[derive(Clone, Copy)]
-struct Face {
+struct Methods {
     item_context: bool,
     /// None: there is no such method.
     end_context: Option<bool>,
     timer: bool,
 }
 
-/// What the user gave: objects with methods, or a function on states.
+/// The logic of the user: objects with methods, or a function on states.
 enum Calls {
-    Methods(Option<(Py<PyAny>, Face)>),
+    Object(Option<(Py<PyAny>, Methods)>),
     /// It changes the state.
     Function(Py<PyAny>),
-    /// It gives the next state and an output.
+    /// It returns the next state and an output.
     Returning(Py<PyAny>),
 }
 
@@ -260,7 +260,7 @@ impl PyLogic {
         let calls = match function {
             Some((function, false)) => Calls::Function(function.clone_ref(py)),
             Some((function, true)) => Calls::Returning(function.clone_ref(py)),
-            None => Calls::Methods(None),
+            None => Calls::Object(None),
         };
         let ttl = ttl.map(|ttl| match timed {
             true => Ttl::Event(ttl),
@@ -275,23 +275,23 @@ impl PyLogic {
         })
     }
 
-    /// The face of a logic object; that of the class before is remembered.
-    fn face(&mut self, py: Python<'_>, logic: &Bound<'_, PyAny>) -> PyResult<Face> {
+    /// The methods of a logic object; those of the latest class are cached.
+    fn methods(&mut self, py: Python<'_>, logic: &Bound<'_, PyAny>) -> PyResult<Methods> {
         let class = logic.get_type();
-        if let Calls::Methods(Some((known, face))) = &self.calls
+        if let Calls::Object(Some((known, methods))) = &self.calls
             && class.is(known)
         {
-            return Ok(*face);
+            return Ok(*methods);
         }
-        let face = py.import("millstream._logic")?.getattr("face")?;
-        let (item_context, end_context, timer) = face.call1((&class, self.method))?.extract()?;
-        let face = Face {
+        let methods = py.import("millstream._logic")?.getattr("context_of")?;
+        let (item_context, end_context, timer) = methods.call1((&class, self.method))?.extract()?;
+        let methods = Methods {
             item_context,
             end_context,
             timer,
         };
-        self.calls = Calls::Methods(Some((class.into_any().unbind(), face)));
-        Ok(face)
+        self.calls = Calls::Object(Some((class.into_any().unbind(), methods)));
+        Ok(methods)
     }
 
     fn begin(&self, py: Python<'_>, time: i64, at: Moment, fires: Option<Timer>) {
@@ -301,19 +301,19 @@ impl PyLogic {
         call.fires = fires;
     }
 
-    /// Does what the key asked for in the call.
-    fn settle(&self, py: Python<'_>, held: &mut Attended<Py<PyAny>>) {
+    /// Applies the requests of the call.
+    fn apply_requests(&self, py: Python<'_>, held: &mut Attended<Py<PyAny>>) {
         let mut call = self.context.bind(py).get().call();
-        for wish in call.wishes.drain(..) {
-            match wish {
-                Wish::Set(timer) => held.timers().set(timer),
-                Wish::Cancel(timer) => drop(held.timers().cancel(timer)),
-                Wish::Discard => held.discarded = true,
+        for request in call.requests.drain(..) {
+            match request {
+                KeyRequest::Set(timer) => held.timers().set(timer),
+                KeyRequest::Cancel(timer) => drop(held.timers().cancel(timer)),
+                KeyRequest::Discard => held.discarded = true,
             }
         }
     }
 
-    /// Calls with a context and hands on what comes out.
+    /// Calls a method with a context and emits its outputs.
     fn call<O: Outputs<PyKey, Py<PyAny>, Py<PyAny>>>(
         &mut self,
         key: &PyKey,
@@ -323,25 +323,25 @@ impl PyLogic {
         call: impl for<'py> FnOnce(
             &Bound<'py, PyAny>,
             &Bound<'py, KeyContext>,
-            Face,
+            Methods,
         ) -> PyResult<Option<Bound<'py, PyAny>>>,
     ) -> PyResult<()> {
         locked(|py| {
             let logic = held.state.clone_ref(py).into_bound(py);
-            let face = self.face(py, &logic)?;
+            let methods = self.methods(py, &logic)?;
             self.begin(py, time, at, fires);
             let context = self.context.clone_ref(py).into_bound(py);
-            let made = call(&logic, &context, face);
-            self.settle(py, held);
+            let made = call(&logic, &context, methods);
+            self.apply_requests(py, held);
             match made? {
-                Some(made) => give(key, &made, time, watermark, out),
+                Some(made) => emit(key, &made, time, watermark, out),
                 None => Ok(()),
             }
         })
     }
 }
 
-/// Calls a function that gives the next state and an output.
+/// Calls a function that returns the next state and an output.
 fn next_state(
     state: &Py<PyAny>,
     function: &Bound<'_, PyAny>,
@@ -359,8 +359,8 @@ fn next_state(
     )))
 }
 
-/// Hands on the outputs that an iterable holds; None is none.
-fn give(
+/// Emits the outputs of an iterable; None has none.
+fn emit(
     key: &PyKey,
     made: &Bound<'_, PyAny>,
     time: i64,
@@ -429,14 +429,14 @@ impl KeyLogic<PyKey> for PyLogic {
         }
         let when = (item.time, item.watermark, at, None);
         let (value, method) = (item.value, self.method);
-        self.call(key, held, when, out, |logic, context, face| {
+        self.call(key, held, when, out, |logic, context, methods| {
             let py = logic.py();
             let name = match method {
                 "on_batch" => intern!(py, "on_batch"),
                 _ => intern!(py, "on_item"),
             };
             let key = key.bind(py);
-            if face.item_context {
+            if methods.item_context {
                 logic.call_method1(name, (key, value, context)).map(Some)
             } else {
                 logic.call_method1(name, (key, value)).map(Some)
@@ -454,10 +454,10 @@ impl KeyLogic<PyKey> for PyLogic {
         while let Some(Due::Timer(timer)) = held.take_due(until) {
             let (time, watermark) = times_of(timer, until);
             let when = (time, watermark, until, Some(timer));
-            self.call(key, held, when, out, |logic, context, face| {
+            self.call(key, held, when, out, |logic, context, methods| {
                 let py = logic.py();
                 let (Timer::Event(moment) | Timer::Processing(moment)) = timer;
-                if !face.timer {
+                if !methods.timer {
                     let name = logic.get_type().name()?;
                     let message =
                         format!("{name} sets a timer and has no method on_timer(key, at, ctx)");
@@ -485,10 +485,10 @@ impl KeyLogic<PyKey> for PyLogic {
         // It has its last turn once, whether or not it fails.
         held.discarded = true;
         let when = (at.event, at.event, at, None);
-        self.call(key, held, when, out, |logic, context, face| {
+        self.call(key, held, when, out, |logic, context, methods| {
             let py = logic.py();
             let (name, key) = (intern!(py, "on_end"), key.bind(py));
-            match face.end_context {
+            match methods.end_context {
                 None => Ok(None),
                 Some(false) => logic.call_method1(name, (key,)).map(Some),
                 Some(true) => logic.call_method1(name, (key, context)).map(Some),
@@ -505,7 +505,7 @@ impl KeyLogic<PyKey> for PyLogic {
     }
 
     fn codec(&self, _: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
-        let made = locked(|py| Made::by(py, &self.make));
+        let made = locked(|py| StateMaker::by(py, &self.make));
         Ok(Box::new(AttendedCodec(made)))
     }
 }

@@ -23,13 +23,13 @@ use crate::error::{queue as to_python, queues_closed};
 use crate::gil::unlocked;
 
 /// A folder while it is open, as the objects that use it share it.
-pub(crate) struct Folder {
+pub(crate) struct OpenQueues {
     open: RwLock<Option<engine::Queues>>,
     path: PathBuf,
 }
 
-impl Folder {
-    /// The queues, if nobody has closed them.
+impl OpenQueues {
+    /// The queues, unless they were closed.
     pub(crate) fn opened(&self, py: Python<'_>) -> PyResult<engine::Queues> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.clone().ok_or_else(|| queues_closed(py, &self.path))
@@ -54,11 +54,11 @@ fn call<T>(py: Python<'_>, call: impl FnOnce() -> Result<T, QueueError>) -> PyRe
 /// A folder of durable queues, used in this process without a server.
 #[pyclass(frozen, subclass, module = "millstream._millstream")]
 pub(crate) struct Queues {
-    folder: Arc<Folder>,
+    folder: Arc<OpenQueues>,
 }
 
 impl Queues {
-    pub(crate) fn folder(&self) -> &Arc<Folder> {
+    pub(crate) fn folder(&self) -> &Arc<OpenQueues> {
         &self.folder
     }
 }
@@ -80,7 +80,7 @@ impl Queues {
         let queues = call(py, || {
             engine::Queues::open(&path, &Options { sync, config })
         })?;
-        let folder = Folder {
+        let folder = OpenQueues {
             open: RwLock::new(Some(queues)),
             path,
         };

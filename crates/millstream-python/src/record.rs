@@ -66,12 +66,12 @@ impl Record {
 }
 
 /// Makes records of one class.
-pub(crate) struct Maker {
+pub(crate) struct RecordMaker {
     class: Py<PyType>,
     layout: Py<Layout>,
 }
 
-impl Maker {
+impl RecordMaker {
     /// The maker of a record class; `None` when the class is none.
     pub(crate) fn of(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
         if !class.is_subclass_of::<Record>()? {
@@ -79,7 +79,7 @@ impl Maker {
         }
         let layout = layout_of(class)?.unbind();
         let class = class.clone().unbind();
-        Ok(Some(Maker { class, layout }))
+        Ok(Some(RecordMaker { class, layout }))
     }
 
     /// A record of these bytes.

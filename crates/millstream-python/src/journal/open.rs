@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use millstream_journal::{self as engine, Error, Writer};
 
-use super::shelf::Shelf;
+use super::mapped_segments::MappedSegments;
 
 /// A journal while it is open.
 pub(super) struct Open {
@@ -13,7 +13,7 @@ pub(super) struct Open {
     pub(super) writer: OnceLock<Writer>,
     /// For single records.
     pub(super) reader: Mutex<Option<engine::Reader>>,
-    pub(super) shelf: Arc<Shelf>,
+    pub(super) segments: Arc<MappedSegments>,
     pub(super) closed: Arc<AtomicBool>,
 }
 

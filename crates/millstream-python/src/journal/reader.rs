@@ -1,6 +1,6 @@
 //! `JournalReader`: an iterator over the records of a journal, which may wait for more.
 //!
-//! Records are found without the interpreter lock, some at a time, and handed out one by one.
+//! Records are found without the interpreter lock, some at a time, and returned one by one.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ use millstream_journal::{Error, PinnedRecord, Reader, Wait};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::mapped_segments::MappedSegments;
 use super::open::Open;
 use super::record::JournalRecord;
-use super::shelf::Shelf;
 use crate::error::{journal as to_python, journal_closed};
 use crate::gil::unlocked;
 
@@ -61,7 +61,7 @@ impl Waiting {
 pub(crate) struct JournalReader {
     state: Mutex<State>,
     waiting: Option<Waiting>,
-    shelf: Arc<Shelf>,
+    segments: Arc<MappedSegments>,
     path: PathBuf,
     /// The journal was closed.
     closed: Arc<AtomicBool>,
@@ -73,7 +73,7 @@ struct State {
     reader: Reader,
     stop: u64,
     found: VecDeque<PinnedRecord>,
-    /// What came behind the records that were found.
+    /// The error after the records that were found.
     fault: Option<Error>,
 }
 
@@ -128,7 +128,7 @@ impl JournalReader {
                 fault: None,
             }),
             waiting,
-            shelf: Arc::clone(&open.shelf),
+            segments: Arc::clone(&open.segments),
             path: open.journal.path(),
             closed: Arc::clone(&open.closed),
             ended: AtomicBool::new(false),
@@ -187,7 +187,7 @@ impl JournalReader {
         let mut state = self.state()?;
         while !self.ended.load(Ordering::Relaxed) {
             if let Some(record) = state.found.pop_front() {
-                return Ok(Some(JournalRecord::new(record, Arc::clone(&self.shelf))));
+                return Ok(Some(JournalRecord::new(record, Arc::clone(&self.segments))));
             }
             if !self.find(py, &mut state)? {
                 break;

@@ -1,4 +1,4 @@
-//! `JournalRecord`: one record, where it lies in the mapped segment.
+//! `JournalRecord`: one record, at its position in the mapped segment.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::shelf::Shelf;
+use super::mapped_segments::MappedSegments;
 use crate::error::journal as to_python;
 use crate::show::show;
 
@@ -25,13 +25,13 @@ use crate::show::show;
 #[pyclass(frozen, freelist = 1024, module = "millstream._millstream")]
 pub(crate) struct JournalRecord {
     record: PinnedRecord,
-    shelf: Arc<Shelf>,
+    segments: Arc<MappedSegments>,
 }
 
 impl JournalRecord {
     #[inline]
-    pub(super) fn new(record: PinnedRecord, shelf: Arc<Shelf>) -> Self {
-        JournalRecord { record, shelf }
+    pub(super) fn new(record: PinnedRecord, segments: Arc<MappedSegments>) -> Self {
+        JournalRecord { record, segments }
     }
 
     /// What was appended.
@@ -84,7 +84,7 @@ impl JournalRecord {
     #[getter]
     fn view<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.check(py)?;
-        self.shelf.view(py, self.record.clone())
+        self.segments.view(py, self.record.clone())
     }
 
     /// Checks that the file system has not failed under this record; a view would show zeros then.

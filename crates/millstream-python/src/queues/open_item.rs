@@ -1,4 +1,4 @@
-//! `OpenItem`: an item that is somebody's own until it is confirmed.
+//! `OpenItem`: an item that was taken and is not yet confirmed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -169,7 +169,7 @@ impl OpenItem {
         history.origin.clone().map(ItemOrigin)
     }
 
-    /// Whether it is ours: neither closed nor aborted.
+    /// Whether the item is open: neither closed nor aborted.
     #[getter]
     fn is_open(&self) -> bool {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,13 +9,13 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use super::{Folder, OpenItem, Queues, call};
+use super::{OpenItem, OpenQueues, Queues, call};
 use crate::error::{queue as to_python, queues_closed};
 use crate::gil::unlocked;
 use crate::journal::body::Body;
 use crate::show::type_name;
 
-/// How often a wait looks whether Python has a signal to handle.
+/// How often a wait checks for signals of Python.
 const TICK: Duration = Duration::from_millis(100);
 /// How many items of an iterable are put in one call.
 const BATCH: usize = 4096;
@@ -23,7 +23,7 @@ const BATCH: usize = 4096;
 /// One durable queue of a folder.
 #[pyclass(frozen, subclass, module = "millstream._millstream")]
 pub(crate) struct Queue {
-    folder: Arc<Folder>,
+    folder: Arc<OpenQueues>,
     name: String,
 }
 

@@ -123,12 +123,12 @@ fn define(definition: &Bound<'_, PyTuple>) -> PyResult<(Definition, Named)> {
     Ok((Definition { name, shape }, named))
 }
 
-/// The structs of a union, as Python gives them.
+/// The structs of a union, as Python passes them.
 fn parts_of<'py>(union: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
     union.get_item(1)?.extract()
 }
 
-/// The fields of a struct, as Python gives them.
+/// The fields of a struct, as Python passes them.
 fn fields_of<'py>(of: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
     of.get_item(2)?.extract()
 }

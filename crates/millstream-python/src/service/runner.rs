@@ -13,7 +13,7 @@ use pyo3::types::PyBytes;
 
 use super::decode::{DecodeError, decode_fields};
 use super::interface::Interface;
-use super::outlet::{End, Outlet};
+use super::outlet::{Outlet, PublisherTransport};
 use crate::error::{cause, interrupts, service_cause, service_error, service_failed};
 use crate::gil::{locked, unlocked};
 use crate::journal::{retention_of, sync_of};
@@ -127,13 +127,13 @@ impl Clock {
     }
 }
 
-/// What a service is told about its inputs: the journal, the interface, and the component's methods for it.
+/// An input of a service: the journal, the interface, and the component's methods for it.
 type Input<'py> = (PathBuf, Py<Interface>, Vec<Py<PyAny>>);
 
 /// A timer: its name, its period in ns, the component's method, and earlier names.
 type Timer = (String, u64, Py<PyAny>, Vec<String>);
 
-/// How often the state is kept, what gives it as bytes, and what takes it back.
+/// How often the state is saved, the function that returns it as bytes, and the one that restores it.
 type Snapshots = (u64, Py<PyAny>, Py<PyAny>);
 
 fn opened(py: Python<'_>, path: &PathBuf, options: Options) -> PyResult<Journal> {
@@ -201,7 +201,7 @@ impl Service {
         })
     }
 
-    /// A service that does again what the one did that writes, or wrote, to the journal `out`.
+    /// A service that repeats the calls of the one that writes, or wrote, to the journal `out`.
     #[staticmethod]
     #[pyo3(signature = (out))]
     fn replaying(py: Python<'_>, out: Option<PathBuf>) -> PyResult<Self> {
@@ -225,7 +225,12 @@ impl Service {
             .waiting()?
             .outlet()
             .map_err(|cause| service_cause(py, cause))?;
-        Outlet::make(py, interface, End::Journal(outlet), self.sync)
+        Outlet::make(
+            py,
+            interface,
+            PublisherTransport::Journal(outlet),
+            self.sync,
+        )
     }
 
     /// The time that the component may see.
@@ -234,9 +239,9 @@ impl Service {
         Ok(Clock { clock })
     }
 
-    /// `own` are interfaces of the outputs with the methods that hear them at a start.
+    /// `own` are interfaces of the outputs with the methods that are called with them at a start.
     ///
-    /// Runs: until all inputs are taken when `drain` is set, else until `stopper` is told or a `KeyboardInterrupt` comes. `until` ends it behind so many calls. Gives the numbers of
+    /// Runs: until all inputs are processed when `drain` is set, else until `stopper` stops it or a `KeyboardInterrupt` is raised. `until` ends it after so many calls. Returns the numbers of
     /// calls, ticks, skipped records and dead letters.
     #[expect(
         clippy::too_many_arguments,
@@ -336,7 +341,7 @@ fn on_error_of(
     })
 }
 
-/// A service whose component gives its state as bytes and takes it back.
+/// A service whose component saves its state as bytes and restores it.
 fn keeping(setup: Setup<()>, (every, save, restore): Snapshots) -> Setup<()> {
     let saved = move |(): &mut ()| {
         locked(|py| {
@@ -360,7 +365,7 @@ impl Service {
     }
 }
 
-/// Says on standard error what the start has found.
+/// Reports the state at the start on standard error.
 fn warn(py: Python<'_>, runner: &Runner<()>) -> PyResult<()> {
     for text in runner.warnings() {
         py.import("sys")?
@@ -440,7 +445,7 @@ impl Running<'_> {
         }
     }
 
-    /// Ends the service behind the input that it has taken.
+    /// Ends the service after its current input.
     fn end(mut self, py: Python<'_>) -> PyResult<native::Report> {
         let stopped = Stop::default();
         stopped.stop();
@@ -456,7 +461,7 @@ impl Running<'_> {
     }
 }
 
-/// Lets Python's handlers of signals run, and gives whether one raised `KeyboardInterrupt`.
+/// Runs Python's signal handlers, and returns whether one raised `KeyboardInterrupt`.
 fn interrupted(py: Python<'_>) -> PyResult<bool> {
     match py.check_signals() {
         Err(signal) if signal.is_instance_of::<PyKeyboardInterrupt>(py) => Ok(true),

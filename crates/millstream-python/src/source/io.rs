@@ -1,4 +1,4 @@
-//! What a source written in Python is given when it is opened: who opens it, and what wakes it.
+//! The context of a partition of a source written in Python: its worker, and its wake-ups.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -186,14 +186,14 @@ fn number(fd: &Bound<'_, PyAny>) -> PyResult<RawFd> {
     }
 }
 
-/// The side of the worker: what it watches for one partition.
-pub(crate) struct Watched {
+/// The side of the worker: the file descriptors that it watches for one partition.
+pub(crate) struct Wakeups {
     io: Io,
     requests: Requests,
     fds: Vec<(RawFd, Readiness)>,
 }
 
-impl Watched {
+impl Wakeups {
     /// The two sides for a partition that is about to be opened.
     pub(crate) fn new(io: &Io) -> (SourceIo, Self) {
         let requests = Requests::default();
@@ -203,11 +203,11 @@ impl Watched {
             requests: Arc::clone(&requests),
         };
         let (io, fds) = (io.clone(), Vec::new());
-        (of_source, Watched { io, requests, fds })
+        (of_source, Wakeups { io, requests, fds })
     }
 
-    /// Does what the source has asked for, and sees to it that it runs again where there is input.
-    pub(crate) fn rest(&mut self) -> Result<(), Cause> {
+    /// Applies the requests of the source, and arms its file descriptors for the next wake-up.
+    pub(crate) fn arm(&mut self) -> Result<(), Cause> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let requests: Vec<Request> = { requests }.drain(..).collect();
         let named = |fd: RawFd| {
@@ -239,7 +239,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for Wakeups {
     fn drop(&mut self) {
         for (fd, readiness) in self.fds.drain(..) {
             self.io.forget_fd(fd, &readiness);

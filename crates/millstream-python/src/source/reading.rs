@@ -1,11 +1,11 @@
-//! How a flow reads a source: its name, the size of batches, what becomes of input that cannot be decoded.
+//! How a flow reads a source: its name, the size of batches, how input that cannot be decoded is handled.
 
 use millstream_flow::framing::Framing;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
 
 use crate::error::usage;
-use crate::policy::Wish;
+use crate::policy::OnErrorOption;
 use crate::show::show;
 
 /// Reads the name of a framing.
@@ -21,10 +21,10 @@ pub(crate) struct Reading<'a> {
     /// How many items a batch has at most; the source may allow fewer.
     pub(crate) batch_size: usize,
     /// What becomes of input that cannot be decoded.
-    pub(crate) wish: Wish,
+    pub(crate) on_error: OnErrorOption,
 }
 
-/// What Python says of the size of batches of source `name`: a number from 1, or None for no limit.
+/// Reads the batch size of source `name` from Python: a number from 1, or None for no limit.
 pub(crate) fn batch_size(name: &str, size: &Bound<'_, PyAny>) -> PyResult<usize> {
     if size.is_none() {
         return Ok(usize::MAX);

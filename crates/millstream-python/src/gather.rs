@@ -1,4 +1,4 @@
-//! All values of a key in a batch as one: what `stateful_batch` stands on.
+//! All values of a key in a batch as one, for `stateful_batch`.
 //!
 //! The values of a key become one list, where the first of them was. Its time is the latest of theirs, and the watermark at
 //! it that at the first of them, so that nothing that is due after a value comes before it.

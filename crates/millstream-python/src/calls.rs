@@ -1,11 +1,11 @@
 //! Steps written in Python that go by processing time: `map_async`.
 //!
 //! The step is an object (`millstream/_async_calls.py`) with `take(keys, values, now)`, `tick(now)` and
-//! `end()`. Each gives keys (or None) and values to send on; after each the object's `wake` says when
-//! it wants its next tick, in seconds of processing time, and `bad` holds what it failed on. `close()`
+//! `end()`. Each returns keys (or None) and values to send on; after each the object's `wake` is the time at which
+//! it wants its next tick, in seconds of processing time, and `bad` holds its failures. `close()`
 //! is called when the flow is over, however it ended.
 //!
-//! What it has taken and not given yet is its state: `waiting()` gives pairs of key and value, `take_up`
+//! Values that it has taken and not returned yet are its state: `waiting()` returns pairs of key and value, `take_up`
 //! takes them back. They are saved under a key of the worker's own, so that they find another worker
 //! where there are fewer.
 
@@ -21,7 +21,7 @@ use pyo3::types::PyList;
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
-use crate::policy::{Settling, Wish};
+use crate::policy::{ErrorHandler, OnErrorOption};
 use crate::saving::{objects, save_object};
 use crate::show::show;
 use crate::time::{seconds, to_nanos};
@@ -34,30 +34,30 @@ type Bad<'py> = (
 );
 
 /// Such an object on one worker.
-pub(crate) struct Ticking {
+pub(crate) struct AsyncCalls {
     object: Py<PyAny>,
-    policy: Settling,
+    policy: ErrorHandler,
     saved: OfWorker,
 }
 
-impl Ticking {
+impl AsyncCalls {
     pub(crate) fn make(
         make: &Py<PyAny>,
-        wish: &Wish,
+        on_error: &OnErrorOption,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let policy = wish.open(making)?;
+        let policy = on_error.open(making)?;
         let object = locked(|py| make.bind(py).call0().map(Bound::unbind));
         let object =
             object.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
-        Ok(Ticking {
+        Ok(AsyncCalls {
             object,
             policy,
             saved: OfWorker::new(making.worker),
         })
     }
 
-    /// Sends on what a call gave, settles what failed, and asks for the next tick.
+    /// Sends on the results of a call, handles failures, and asks for the next tick.
     fn send_on<'py>(
         &mut self,
         py: Python<'py>,
@@ -76,7 +76,7 @@ impl Ticking {
         for (key, item, error) in bad {
             let error = PyErr::from_value(error);
             self.policy
-                .settle(key.as_ref(), Some(&item), error, cx, py)?;
+                .handle(key.as_ref(), Some(&item), error, cx, py)?;
         }
         let (keys, values): Lists<'_> = made.and_then(|made| made.extract()).map_err(wrong)?;
         *output = PyBatch::keyed(keys, values);
@@ -88,7 +88,7 @@ impl Ticking {
     }
 }
 
-impl Ticking {
+impl AsyncCalls {
     /// What has been taken and not given: a list of pairs, nothing if there are none.
     fn waiting(&self, py: Python<'_>) -> Result<Option<Vec<u8>>, Failure> {
         let wrong = |error| Failure::new(self.policy.step.clone(), cause(error));
@@ -125,7 +125,7 @@ fn take_up(object: &Bound<'_, PyAny>, from: &mut &[u8]) -> Result<(), Cause> {
     taken.map(drop).map_err(cause)
 }
 
-impl Drop for Ticking {
+impl Drop for AsyncCalls {
     fn drop(&mut self) {
         locked(|py| {
             if let Err(error) = self.object.bind(py).call_method0("close") {
@@ -135,7 +135,7 @@ impl Drop for Ticking {
     }
 }
 
-impl Step<PyBatch, PyBatch> for Ticking {
+impl Step<PyBatch, PyBatch> for AsyncCalls {
     fn apply(
         &mut self,
         input: &mut PyBatch,

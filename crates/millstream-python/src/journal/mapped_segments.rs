@@ -1,7 +1,7 @@
 //! Segments as Python sees them, for views of bodies.
 //!
 //! A view is memory that the engine has mapped, and keeps it mapped: so a fault of the file system is noted there as for all other
-//! readers, and kills nobody. A frame that was published never changes. The few segments that were asked for last are kept.
+//! readers, and does not end the process. A frame that was published never changes. The few segments that were used last stay mapped.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use millstream_journal::PinnedRecord;
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
-/// How many segments are kept.
+/// How many segments stay mapped.
 const KEPT: usize = 4;
 
 /// What keeps a segment mapped: any record of it.
@@ -20,11 +20,11 @@ struct MappedSegment {
 
 /// The segments of one journal that were looked at.
 #[derive(Default)]
-pub(super) struct Shelf {
+pub(super) struct MappedSegments {
     maps: Mutex<Vec<(usize, Py<PyAny>)>>,
 }
 
-impl Shelf {
+impl MappedSegments {
     /// The body of `record` where it is mapped.
     pub(super) fn view<'py>(
         &self,
@@ -58,7 +58,7 @@ impl Shelf {
         Ok(map)
     }
 
-    /// The segment that is mapped at this address. It stays there while it is kept.
+    /// The segment that is mapped at this address. It stays at this address while this object holds it.
     fn find<'py>(&self, py: Python<'py>, start: usize) -> Option<Bound<'py, PyAny>> {
         let maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         let found = maps.iter().find(|(known, _)| *known == start);

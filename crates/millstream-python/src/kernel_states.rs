@@ -1,4 +1,4 @@
-//! The states of a kernel on their way to the journals of a run with recovery.
+//! The states of a kernel on their method to the journals of a run with recovery.
 
 use std::cell::Cell;
 
@@ -14,11 +14,11 @@ use pyo3::types::{PyDict, PyList, PySet, PyType};
 
 use crate::error::cause;
 use crate::gil::locked;
-use crate::pickled::Way;
+use crate::pickled::PickleMethod;
 use crate::route::stable_hash;
 use crate::saving::{
-    Made, PICKLE, dump_by_module, load_key, load_object, read, save_key, save_plain, uncollected,
-    way_of,
+    PICKLE, StateMaker, dump_by_module, load_key, load_object, pickle_method_of, read, save_key,
+    save_plain, uncollected,
 };
 use crate::show::show;
 
@@ -26,7 +26,7 @@ use crate::show::show;
 ///
 /// Invariant: kernels never remove a state, so that the place of a key in the dictionary is the number of its
 /// birth.
-pub(crate) struct Keeper {
+pub(crate) struct KernelStates {
     states: Py<PyDict>,
     /// The keys of the first so many states.
     keys: Keys,
@@ -34,30 +34,30 @@ pub(crate) struct Keeper {
     changed: Py<PySet>,
     /// The places of keys in `states`, of the first so many.
     births: Py<PyDict>,
-    census: Census,
+    tracking: ChangeTracking,
 }
 
-/// Whether it is worth while to know which keys have changed: not where a good part of all have. To find that out takes as long as the
-/// knowledge saves, so that it is done in one of some epochs, and as soon as an epoch has fewer items.
+/// Whether tracking changed keys pays: not where a large part of all keys has changed. Tracking takes as long as it
+/// saves, so that it is done in one of several epochs, and as soon as an epoch has fewer items.
 #[derive(Default)]
-struct Census {
+struct ChangeTracking {
     /// All keys count as changed.
     all: bool,
     /// Items in this epoch.
     items: usize,
-    /// After so many items a good part of all keys had changed, when that was found out last.
+    /// After so many items a large part of all keys had changed, when that was measured last.
     enough: usize,
-    /// For so many epochs more that is taken for granted.
+    /// For so many further epochs that is assumed.
     granted: u32,
 }
 
-/// From so many parts of all on, the keys that have changed are not told from the others any more.
+/// From so many parts of all on, changed keys are no longer distinguished from the others.
 const ALL_FROM: usize = 4;
-/// For so many epochs that is not asked again.
+/// For so many epochs that is not measured again.
 const GRANTED: u32 = 7;
 
-impl Census {
-    /// Items more, after which so many keys of all have changed, as far as they were told apart.
+impl ChangeTracking {
+    /// Counts items, after which so many keys of all have changed, as far as they are distinguished.
     fn count(&mut self, items: usize, changed: usize, keys: usize) {
         self.items += items;
         if !self.all && changed * ALL_FROM >= keys {
@@ -76,15 +76,15 @@ impl Census {
     }
 }
 
-impl Keeper {
-    /// Takes up what was saved of a step.
+impl KernelStates {
+    /// Restores the saved states of a step.
     pub(crate) fn restore(states: &Py<PyAny>, from: &Restore<'_>) -> Result<Self, FlowError> {
         let saved = from.keys()?;
         locked(|py| {
             let states = states.bind(py);
             let make = states.getattr(intern!(py, "make")).ok();
             let make = make.or_else(|| states.getattr(intern!(py, "default_factory")).ok());
-            let made = make.map(|make| Made::by(py, &make.unbind()));
+            let made = make.map(|make| StateMaker::by(py, &make.unbind()));
             let states = states.cast::<PyDict>();
             let states = states.map_err(|error| from.unsaved(cause(error.into())))?;
             let load = || {
@@ -96,15 +96,15 @@ impl Keeper {
             let changed = PySet::empty(py).map_err(|error| from.unsaved(cause(error)))?;
             // Keys that came from other workers have other places there.
             let misplaced = if from.moved() { saved.len() } else { 0 };
-            Ok(Keeper {
+            Ok(KernelStates {
                 states: states.clone().unbind(),
                 keys: Keys::default(),
                 changed: changed.unbind(),
                 births: PyDict::new(py).unbind(),
-                census: Census {
+                tracking: ChangeTracking {
                     all: misplaced > 0,
                     items: misplaced,
-                    ..Census::default()
+                    ..ChangeTracking::default()
                 },
             })
         })
@@ -113,11 +113,11 @@ impl Keeper {
     /// Items of these keys are about to be processed.
     pub(crate) fn touch(&mut self, py: Python<'_>, keys: &Py<PyList>) -> PyResult<()> {
         let changed = self.changed.bind(py);
-        if !self.census.all {
+        if !self.tracking.all {
             changed.call_method1(intern!(py, "update"), (keys,))?;
         }
         let states = self.states.bind(py);
-        self.census
+        self.tracking
             .count(keys.bind(py).len(), changed.len(), states.len());
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Keeper {
         changes: &mut Changes,
         cx: &Context,
     ) -> Result<(), Failure> {
-        if self.census.items == 0 {
+        if self.tracking.items == 0 {
             return Ok(());
         }
         locked(|py| {
@@ -137,7 +137,7 @@ impl Keeper {
             let (states, changed) = (self.states.bind(py), self.changed.bind(py));
             self.keys.learn(states, step)?;
             let mut block = Block::new(step, &self.keys, states, changes);
-            if self.census.all {
+            if self.tracking.all {
                 block.changes.begin_anew(cx.worker, cx.workers);
                 let mut births = 0..;
                 for states in in_lists(states).map_err(wrong)? {
@@ -161,7 +161,7 @@ impl Keeper {
             }
             block.write()?;
             changed.clear();
-            self.census.next();
+            self.tracking.next();
             Ok(())
         })
     }
@@ -171,7 +171,7 @@ impl Keeper {
 fn load_into(
     states: &Bound<'_, PyDict>,
     entry: &SavedKey,
-    made: Option<&Made>,
+    made: Option<&StateMaker>,
     from: &Restore<'_>,
 ) -> Result<(), FlowError> {
     let py = states.py();
@@ -263,7 +263,7 @@ impl Keys {
     }
 }
 
-/// States on their way, some at once: the parts of all are fetched before the first of them is looked at. Objects lie
+/// States on their method, some at once: the parts of all are fetched before the first of them is looked at. Objects lie
 /// anywhere in memory, and the processor waits for several at once where it has nothing else to do in between.
 ///
 /// It does not where it reads what it has just written in other pieces: then all that was written before has to reach the cache first,
@@ -276,7 +276,7 @@ struct Block<'a, 'py> {
     changes: &'a mut Changes,
     entries: Vec<(usize, Bound<'py, PyAny>)>,
     /// How the state of each entry is written, if that is known, and where its parts end.
-    ways: Vec<(Option<Bound<'py, Way>>, usize)>,
+    methods: Vec<(Option<Bound<'py, PickleMethod>>, usize)>,
     parts: Vec<Bound<'py, PyAny>>,
 }
 
@@ -295,7 +295,7 @@ impl<'a, 'py> Block<'a, 'py> {
             states,
             changes,
             entries: Vec::with_capacity(Self::ENTRIES),
-            ways: Vec::with_capacity(Self::ENTRIES),
+            methods: Vec::with_capacity(Self::ENTRIES),
             parts: Vec::new(),
         }
     }
@@ -312,12 +312,12 @@ impl<'a, 'py> Block<'a, 'py> {
     fn write(&mut self) -> Result<(), Failure> {
         let mut known = None;
         for (born, state) in &self.entries {
-            let way = take(state, &mut known, &mut self.parts)
+            let method = take(state, &mut known, &mut self.parts)
                 .map_err(|error| self.failure(*born, error))?;
-            self.ways.push((way, self.parts.len()));
+            self.methods.push((method, self.parts.len()));
         }
         let mut start = 0;
-        for ((born, state), (way, end)) in self.entries.iter().zip(&self.ways) {
+        for ((born, state), (method, end)) in self.entries.iter().zip(&self.methods) {
             let parts = &self.parts[start..*end];
             let failed = Cell::new(None);
             let (key, shard) = self.keys.get(*born);
@@ -326,11 +326,11 @@ impl<'a, 'py> Block<'a, 'py> {
                 shard,
                 *born as u64,
                 |out| out.extend_from_slice(key),
-                |out| match way {
-                    Some(way) if way.get().write(parts, out) => Ok(PICKLE),
+                |out| match method {
+                    Some(method) if method.get().write(parts, out) => Ok(PICKLE),
                     _ if save_plain(state, out) => Ok(MESSAGE_PACK),
-                    _ => way_of(state)
-                        .and_then(|way| dump_by_module(state, way.get(), out))
+                    _ => pickle_method_of(state)
+                        .and_then(|method| dump_by_module(state, method.get(), out))
                         .map_err(|error| failed.set(Some(error))),
                 },
             );
@@ -340,7 +340,7 @@ impl<'a, 'py> Block<'a, 'py> {
             start = *end;
         }
         self.entries.clear();
-        self.ways.clear();
+        self.methods.clear();
         self.parts.clear();
         Ok(())
     }
@@ -355,18 +355,18 @@ impl<'a, 'py> Block<'a, 'py> {
     }
 }
 
-/// Fetches the parts of a state, and tells how they are written if that is known. States are mostly of one type, whose way is
+/// Fetches the parts of a state, and returns how they are written if that is known. States are mostly of one type, whose method is
 /// `known`.
 fn take<'py>(
     state: &Bound<'py, PyAny>,
-    known: &mut Option<(Bound<'py, PyType>, Bound<'py, Way>)>,
+    known: &mut Option<(Bound<'py, PyType>, Bound<'py, PickleMethod>)>,
     parts: &mut Vec<Bound<'py, PyAny>>,
-) -> PyResult<Option<Bound<'py, Way>>> {
+) -> PyResult<Option<Bound<'py, PickleMethod>>> {
     let kind = state.get_type();
-    let way = match known {
-        Some((known, way)) if kind.is(&*known) => way,
-        _ => &mut known.insert((kind, way_of(state)?)).1,
+    let method = match known {
+        Some((known, method)) if kind.is(&*known) => method,
+        _ => &mut known.insert((kind, pickle_method_of(state)?)).1,
     };
-    let taken = way.get().take(state, parts)?;
-    Ok(taken.then(|| way.clone()))
+    let taken = method.get().take(state, parts)?;
+    Ok(taken.then(|| method.clone()))
 }

@@ -15,17 +15,17 @@ use crate::batch::{PyBatch, Times};
 use crate::datetime::Moments;
 use crate::error::cause;
 use crate::gil::locked;
-use crate::policy::{Settling, Wish};
+use crate::policy::{ErrorHandler, OnErrorOption};
 use crate::time::{seconds, to_nanos, to_nanos_with};
 
-/// A clock, and whether it goes on without items.
+/// A clock, and whether it advances without items.
 struct Clock {
     object: Py<PyAny>,
     goes_on: bool,
 }
 
 impl Clock {
-    /// A clock for a partition, which is told how far its time has come if the run resumes.
+    /// A clock for a partition, which receives its watermark if the run resumes.
     fn make(py: Python<'_>, make: &Py<PyAny>, partition: &PartitionTime) -> PyResult<Self> {
         let object = make.bind(py).call1((partition.name(),))?;
         let resumes = partition.watermark() != BEFORE_ALL;
@@ -39,7 +39,7 @@ impl Clock {
         })
     }
 
-    /// The time of an item, and the watermark behind it.
+    /// The time of an item, and the watermark after it.
     fn read(
         &self,
         item: &Bound<'_, PyAny>,
@@ -62,20 +62,20 @@ pub(crate) struct ByClocks {
     make: Py<PyAny>,
     clocks: HashMap<usize, Clock>,
     moments: Moments,
-    policy: Settling,
+    policy: ErrorHandler,
 }
 
 impl ByClocks {
     pub(crate) fn make(
         make: &Py<PyAny>,
-        wish: &Wish,
+        on_error: &OnErrorOption,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
         Ok(ByClocks {
             make: locked(|py| make.clone_ref(py)),
             clocks: HashMap::new(),
             moments: Moments::default(),
-            policy: wish.open(making)?,
+            policy: on_error.open(making)?,
         })
     }
 
@@ -115,7 +115,7 @@ impl ByClocks {
                     });
                     kept.push(item);
                 }
-                Err(error) => self.policy.settle(None, Some(&item), error, cx, py)?,
+                Err(error) => self.policy.handle(None, Some(&item), error, cx, py)?,
             }
         }
         let values = PyList::new(py, kept).map_err(Self::wrong)?;

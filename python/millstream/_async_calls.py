@@ -1,9 +1,9 @@
-"""Calls to the outside that take their time.
+"""Asyncio calls of a step, for example to external systems.
 
-The engine calls ``take`` with the keys and values of a batch, ``tick`` when the moment ``wake`` has come, and
-``end``; each gives keys (None in a stream without) and values to send on. ``bad`` holds what failed. At last,
-however the flow has ended, ``close`` is called. What has been taken and not given is saved (``waiting``), and
-taken up again by the next run (``take_up``).
+The engine calls ``take`` with the keys and values of a batch, ``tick`` at the time ``wake``, and ``end``.
+Each returns keys (None in a stream without) and values to send on. ``bad`` holds the failures. ``close`` is
+called last, however the flow has ended. Values that were taken and have no result yet are saved
+(``waiting``), and the next run takes them up again (``take_up``).
 """
 
 # ruff: noqa: B905 - keys and values are equally many.

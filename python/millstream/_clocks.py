@@ -1,4 +1,4 @@
-"""Clocks of the user's, which tell event time."""
+"""The interface of clocks for event time."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["UsageError", "failed", "told", "users_frames"]
+__all__ = ["UsageError", "failed", "report_error", "users_frames"]
 
 OURS = os.path.dirname(os.path.abspath(__file__))
 
@@ -20,14 +20,14 @@ class UsageError(Exception):
     """Bad usage: exit code 2."""
 
 
-def told(message: str, code: int, verb: str = "run") -> int:
-    """Says what is wrong in one line."""
+def report_error(message: str, code: int, verb: str = "run") -> int:
+    """Prints an error on one line of standard error."""
     print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
     return code
 
 
 def failed(error: BaseException, what: str, verb: str = "run") -> int:
-    """Shows the traceback of the user's code, and says what failed."""
+    """Prints the traceback of the user's code, and one line with the error."""
     cause = error.__cause__ or error
     frames = users_frames(cause.__traceback__)
     if frames is not None or isinstance(error, SyntaxError):
@@ -39,12 +39,12 @@ def failed(error: BaseException, what: str, verb: str = "run") -> int:
         text = str(error)
     except Exception:
         text = "(its text cannot be shown)"
-    # A mistake found by ours is clear without the name of its type.
+    # The text of our own errors is clear without the name of their type.
     if not isinstance(error, (RuntimeError, OSError, FlowUsageError)) or frames is not None:
         text = text if error.__cause__ is not None else f"{type(error).__name__}: {text}"
     # Errors of the engine name the flow themselves.
     message = text if text.startswith(what) else f"{what}: {text}"
-    return told(message, 2 if isinstance(error, FlowUsageError) else 1, verb)
+    return report_error(message, 2 if isinstance(error, FlowUsageError) else 1, verb)
 
 
 def users_frames(frames: TracebackType | None) -> TracebackType | None:

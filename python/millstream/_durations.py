@@ -1,4 +1,4 @@
-"""Durations as users give them."""
+"""Durations: seconds or timedeltas, read as nanoseconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Seconds: TypeAlias = "float | timedelta"
 
 LONGEST = 200 * 365 * 86_400
-"""In seconds; what the engine can count in nanoseconds, and more than anybody waits."""
+"""In seconds; what the engine can count in nanoseconds, and longer than any wait."""
 
 
 def nanos(what: str, duration: Seconds, least: int = 1) -> int:

@@ -1,4 +1,4 @@
-"""What a flow raises, and how items look in an error.
+"""The exceptions of flows, and how items are shown in them.
 
 ``StepError`` is raised *from* the exception of the user's code, so that the traceback shows that code first.
 """
@@ -27,17 +27,17 @@ class FlowError(RuntimeError):
 
 
 class FlowUsageError(FlowError, ValueError):
-    """A mistake in how a flow is described or run: a name used twice, a stream that nobody reads."""
+    """A mistake in how a flow is described or run: a name used twice, a stream that is not used."""
 
 
 class SimulatedCrash(FlowError):
-    """The run was ended behind a commit, as if the process had died: a test asked for it."""
+    """A test ended the run at a commit, as if the process had died."""
 
 
 class StepError(FlowError):
     """A step, source or sink failed; ``__cause__`` is the exception of the user's code, where there is one.
 
-    ``step`` is the step's name; ``key`` and ``item`` are text (what ``repr`` gives, shortened) or None.
+    ``step`` is the step's name; ``key`` and ``item`` are text (their ``repr``, shortened) or None.
     """
 
     def __init__(self, message: str, step: str = "", key: str | None = None, item: str | None = None) -> None:
@@ -48,7 +48,7 @@ class StepError(FlowError):
 
 
 class ServiceError(RuntimeError):
-    """A service that cannot start or go on; the text names journal, record, method and argument.
+    """A service that cannot start or continue; the text names journal, record, method and argument.
 
     ``__cause__`` is the exception of the component, where it raised one.
     """

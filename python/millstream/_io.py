@@ -1,4 +1,4 @@
-"""Base classes for sources and sinks of one's own, the generator and standard output."""
+"""Base classes for your own sources and sinks, the generator and standard output."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Source(Generic[T_co]):
         [2, 1, 0]
     """
 
-    #: How many items of this source steps see at once at most, from 1; None for as many as it gives.
+    #: How many items of this source steps see at once at most, from 1; None for as many as it returns.
     batch_size: int | None = None
 
     def partitions(self, *args: Any, **kwargs: Any) -> list[str]:
@@ -268,7 +268,7 @@ def generate(make: Callable[[], Iterable[U]], rate: float | None = None, batch_s
         [0, 2, 4, 6, 8]
     """
     if not callable(make):
-        raise TypeError("generate takes a function that gives an iterable, so that a flow can run twice")
+        raise TypeError("generate takes a function that returns an iterable, so that a flow can run twice")
     if rate is not None and not rate > 0:
         raise ValueError(f"rate is a number of items a second, not {rate!r}")
     return _Generator(make, rate, max(1, batch_size))

@@ -239,7 +239,7 @@ def _seconds(name: str, value: Seconds | None) -> float | None:
 
 
 def _sync(sync: Sync) -> float | None:
-    """None for never, 0 for always, or seconds."""
+    """Seconds between two syncs: None for never, 0 for always."""
     if sync == "never":
         return None
     if sync == "always":

@@ -4,7 +4,7 @@ They are Python on purpose. From version 3.11 on the interpreter inlines a call 
 frame of the loop, which makes ``[f(x) for x in items]`` faster than any loop of calls from native code.
 
 ``items`` is a *list iterator*: when a kernel raises, the engine sees from what is left in it which item
-failed. The ``*_each`` kernels go on behind a failure: they append ``(key, item, exception)`` to ``bad``.
+failed. The ``*_each`` kernels continue after a failure: they append ``(key, item, exception)`` to ``bad``.
 """
 
 # ruff: noqa: B905 - keys and values are equally many, and `strict` costs time for each batch.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 FAILED = object()
-"""What stands beside an item on which a function failed."""
+"""The placeholder for the result of a function that failed on an item."""
 
 
 def map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
@@ -165,7 +165,7 @@ def key_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
 
 
 def keyed(produce: Callable[[Any], Any], tolerant: bool) -> Make:
-    """Any number of values for each value of a keyed stream; ``produce`` gives an iterable."""
+    """Any number of values for each value of a keyed stream; ``produce`` returns an iterable."""
 
     def kernel(keys: list[Any], items: Items) -> Pairs:
         out_keys: list[Any] = []
@@ -260,7 +260,7 @@ def stateful_function(f: Callable[[Any, Any], Any], state: Callable[[], Any], to
             except BaseException:
                 for key, _ in zip(keys, items):
                     if key not in states:
-                        raise  # with the items behind that for which no state could be made
+                        raise  # with the items after that for which no state could be made
                 raise
             made = [f(known, item) for known, item in zip(found, items)]
             out = [value for value in made if value is not None]
@@ -342,7 +342,7 @@ def stateful_logic(make_logic: Callable[[], Any], tolerant: bool) -> Make:
 
 
 def at_end(states: dict[Any, Any], last: Callable[[Any], Any], tolerant: bool, bad: Bad) -> Pairs:
-    """What ``last`` gives for each key, in the order in which the keys came."""
+    """The results of ``last`` for each key, in the order in which the keys arrived."""
     out_keys: list[Any] = []
     out: list[Any] = []
     for key in states:
@@ -359,7 +359,7 @@ def at_end(states: dict[Any, Any], last: Callable[[Any], Any], tolerant: bool, b
 
 
 class _Revived(dict):  # type: ignore[type-arg]
-    """States of a step, with what makes them, which says how saved ones are taken up."""
+    """States of a step, with the function that makes them, which says how saved ones are restored."""
 
     __slots__ = ("make",)
     make: Callable[[], Any]

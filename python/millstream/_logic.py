@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def takes(logic: type, method: str, without: int) -> bool:
-    """True when ``method`` takes a context behind the ``without`` arguments that it takes anyway."""
+    """True when ``method`` takes a context after ``without`` other arguments."""
     import inspect
 
     function = getattr(logic, method)

@@ -1,4 +1,4 @@
-"""Durable queues in process: those of ``millstream queue serve``, without a server and a socket.
+"""Durable queues in this process: those of ``millstream queue serve``, without a server and a socket.
 
 >>> import millstream as ms
 >>> from tempfile import TemporaryDirectory

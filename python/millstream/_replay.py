@@ -1,6 +1,6 @@
-"""Replay: recorded input goes through a flow again, at its recorded times and with no effect outside.
+"""Replay: recorded input goes through a flow again, at its recorded times; external systems do not change.
 
-What comes out is the same each time, so that two versions of a flow can be compared by what they make of the
+The output is the same each time, so that two versions of a flow can be compared by what they make of the
 same input.
 """
 
@@ -84,7 +84,7 @@ def run_replay(
     workers: int = 1,
     batch_size: int | None = None,
 ) -> _millstream.Report:
-    """Replays into the sinks that ``make_sink`` gives for their names."""
+    """Replays into the sinks that ``make_sink`` returns for their names."""
     described = (recordings(recorded), place("start", start), place("end", end), batch_size)
     rehearsal = _millstream.Rehearsal([], make_sink, described)
     return run_saving(loaded(flow), workers, rehearsal=rehearsal)
@@ -135,7 +135,7 @@ def text(item: Any) -> str:
         return item
     own_repr = getattr(type(item), "__repr__", None) is not object.__repr__
     if not own_repr and hasattr(item, "__dict__"):
-        # Its own repr would show where it lies in memory.
+        # Its own repr would show its address in memory.
         return f"{type(item).__qualname__}({', '.join(f'{k}={v!r}' for k, v in vars(item).items())})"
     return repr(item)
 

@@ -32,8 +32,8 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="DIR|SOURCE=DIR",
-        help="feed recorded input with its times and touch nothing outside: a state directory, or a journal "
-        "for a source",
+        help="feed recorded input with its times and change no external system: a state directory, "
+        "or a journal for a source",
     )
     for name, what in (("--from", "begin with"), ("--to", "end before")):
         parser.add_argument(
@@ -97,7 +97,7 @@ def recorded(given: list[str]) -> str | dict[str, str]:
 
 
 class Lines(Sink):
-    """Writes an item on a line, behind the name of its sink."""
+    """Writes an item on a line, after the name of its sink."""
 
     def __init__(self, name: str, to: IO[str]) -> None:
         self.name = name
@@ -140,7 +140,7 @@ def diff_files(arguments: list[str]) -> int:
     """The verb ``diff``: 0 when all outputs are the same, 1 when they differ or it fails, 2 for bad use."""
     import argparse
 
-    from ._command_errors import UsageError, failed, told
+    from ._command_errors import UsageError, failed, report_error
     from ._flow_file import load
     from ._replay import diff
 
@@ -164,7 +164,7 @@ def diff_files(arguments: list[str]) -> int:
             raise UsageError("--replay says which recorded input to compare the flows on")
         where = recorded(options.replay)
     except UsageError as error:
-        return told(f"{error} (see millstream diff --help)", 2, "diff")
+        return report_error(f"{error} (see millstream diff --help)", 2, "diff")
     file = options.flow_a
     try:
         flow_a = load(file)
@@ -173,7 +173,7 @@ def diff_files(arguments: list[str]) -> int:
         file = f"{options.flow_a} and {options.flow_b}"
         found = diff(flow_a, flow_b, where, start=getattr(options, "from"), end=options.to)
     except UsageError as error:
-        return told(str(error), 2, "diff")
+        return report_error(str(error), 2, "diff")
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         return failed(error, file, "diff")
     found.names = options.flow_a, options.flow_b

@@ -120,37 +120,37 @@ def run_saving(
 
 
 _abandoned: list[_millstream.Stopper] = []
-"""Flows that were not waited for, because a second signal came."""
+"""Flows that are not waited for after a second signal."""
 
 
 @atexit.register
 def _leave() -> None:
     """Ends a process whose abandoned workers are still inside a step: an interpreter cannot be taken down
-    under them. It was registered early, so that this runs behind what others have registered."""
+    under them. It was registered early, so that this runs after the functions of others."""
     if all(stopper.ended for stopper in _abandoned):
         return
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except Exception:
-            # Nobody is left to be told.
+            # The error cannot be reported any more.
             pass
     os._exit(130)
 
 
 def in_notebook() -> bool:
-    """Whether IPython runs this: cells that wait behind an interrupted one are not to run."""
+    """Whether IPython runs this: cells after an interrupted one must not run."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and ipython.get_ipython() is not None
 
 
 DEFAULT_THRESHOLDS = (700, 10, 10), (2000, 10, 0), (2000, 10, 10)
-"""What ``gc.get_threshold()`` gives where nobody has chosen, by version of Python."""
+"""The default of ``gc.get_threshold()``, by version of Python."""
 CALM_THRESHOLDS = (50_000, 20, 100)
 
 
 def _calm_collector() -> Callable[[], None]:
-    """Makes the collector of reference cycles run less often; gives what undoes that.
+    """Makes the collector of reference cycles run less often; returns the function that undoes that.
 
     A flow keeps a state for each key and makes few cycles. With the default thresholds the collector walks
     all states again and again: at a million keys that is half of the time, and pauses of many milliseconds.
@@ -165,11 +165,11 @@ def _calm_collector() -> Callable[[], None]:
 
 
 def _leave_signals() -> None:
-    """What undoes nothing."""
+    """Undoes nothing."""
 
 
 def hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:
-    """Makes signals end a flow or a service well; gives what undoes that."""
+    """Makes signals end a flow or a service cleanly; returns the function that undoes that."""
     import signal
     import threading
 
@@ -181,7 +181,7 @@ def hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:
         nonlocal asked
         asked += 1
         stopper.stop()
-        # The first one drains; one who asks twice does not want to wait for the rest.
+        # The first signal drains; a second one does not wait.
         if asked > 1:
             raise KeyboardInterrupt
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from ._command_errors import UsageError, failed, told
+from ._command_errors import UsageError, failed, report_error
 from ._flow_file import load
 
 TYPE_CHECKING = False
@@ -24,11 +24,11 @@ def run_file(arguments: list[str]) -> int:
     try:
         options = parse(arguments)
     except UsageError as error:
-        return told(f"{error} (see millstream run --help)", 2)
+        return report_error(f"{error} (see millstream run --help)", 2)
     try:
         flow = load(options.file)
     except UsageError as error:
-        return told(str(error), 2)
+        return report_error(str(error), 2)
     except (Exception, SystemExit) as error:
         return failed(error, f"{options.file}: cannot be loaded")
     from ._logs import configure
@@ -77,7 +77,7 @@ def parse(arguments: list[str]) -> Any:
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="threads (default 1)")
     parser.add_argument("--spin", action="store_true", help="never sleep: a core for each worker")
     parser.add_argument("--metrics", action="store_true", help="print the metrics of each step at the end")
-    parser.add_argument("--state", metavar="DIR", help="keep state here, and go on from there after a crash")
+    parser.add_argument("--state", metavar="DIR", help="save state here, and resume from it after a crash")
     parser.add_argument(
         "--epoch", type=length, default=1.0, metavar="TIME", help="how often state is committed (default 1s)"
     )

@@ -1,4 +1,4 @@
-"""A flow that runs while the program does something else: what ``Flow.start`` gives."""
+"""A flow that runs while the program does something else, as ``Flow.start`` returns it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Running"]
 
 LOOK_SECONDS = 0.05
-"""How often a thread that waits looks whether a signal came."""
+"""How often a waiting thread checks for signals, in seconds."""
 
 
 class Running:
@@ -129,6 +129,6 @@ class Running:
         try:
             self.wait()
         except Exception:
-            # What ended the block says more than what the flow says behind it.
+            # The exception of the block says more than a later one of the flow.
             if error is None:
                 raise

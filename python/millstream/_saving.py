@@ -71,9 +71,9 @@ def is_simple(state: Any) -> bool:
     try:
         make, arguments, _, *items = state.__reduce_ex__(5)
     except Exception:
-        # Whatever it is: pickle meets it too, and tells.
+        # Pickle raises the same error.
         return False
-    # A class that cannot be found again is left to pickle, which says so.
+    # Pickle raises for a class that cannot be found again.
     found: Any = sys.modules.get(kind.__module__)
     for name in kind.__qualname__.split("."):
         found = getattr(found, name, None)

@@ -142,7 +142,7 @@ def check_implements(
 ) -> None:
     """Refuses a component that lacks a method of an interface, or cannot be called as the interface says.
 
-    Without an ``instance`` only what the class says is looked at: whether it has the method at all.
+    Without an ``instance`` only the class is checked: whether it has the method at all.
     """
     where = f"{component.__name__}, {name} of interface {interface.__name__}"
     if instance is None or name not in getattr(instance, "__dict__", {}):

@@ -34,7 +34,7 @@ def service(arguments: Sequence[str]) -> int:
     except UsageError as error:
         return told(verb, str(error), 2)
     except (KeyboardInterrupt, BdbQuit):
-        return 0  # who leaves the debugger has seen enough
+        return 0  # the user has left the debugger
     except BrokenPipeError:
         # Who reads has seen enough. What is left in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     test.add_argument(
         "folders", metavar="DIR", nargs="+", help="holds in.yaml, out.yaml and perhaps setup.yaml"
     )
-    test.add_argument("--component", metavar="MODULE:CLASS", help="default: what the file `component` says")
+    test.add_argument("--component", metavar="MODULE:CLASS", help="default: read from the file `component`")
     test.add_argument("--update", action="store_true", help="rewrite what is expected; comments are kept")
     test.add_argument("--agitate", action="store_true", help="run variants with wrong calls too")
 
@@ -116,7 +116,7 @@ def run_options(verb: Verb) -> None:
     run.add_argument("--dead-letters", metavar="DIR", help="a journal for bad records")
     state(run)
     run.add_argument("--drain", action="store_true", help="end when all inputs are taken")
-    run.add_argument("--until", type=count, metavar="N", help="end behind N calls")
+    run.add_argument("--until", type=count, metavar="N", help="end after N calls")
     past(run)
     run.add_argument(
         "--sync",
@@ -418,7 +418,7 @@ def told(verb: str, message: str, code: int) -> int:
 
 
 def failed(verb: str, error: Exception) -> int:
-    """Shows the traceback of the component, and says what failed."""
+    """Prints the traceback of the component, and one line with the error."""
     cause = error.__cause__ or error
     frames = users_frames(cause.__traceback__)
     if frames is not None:

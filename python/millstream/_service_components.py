@@ -71,7 +71,7 @@ def interfaces_of(component: type) -> list[type]:
 
 
 def wanted(component: type) -> dict[str, type]:
-    """What a component is given by the annotations of its ``__init__``: publishers, and a clock."""
+    """The publishers and the clock that a component receives, by the annotations of its ``__init__``."""
     init = vars(component).get("__init__") or component.__init__  # type: ignore[misc]
     if init is object.__init__:
         return {}
@@ -105,7 +105,7 @@ def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]
 
 
 def check_component(component: type, instance: object | None = None) -> None:
-    """Refuses a component that does not do all that its interfaces say.
+    """Raises for a component that does not implement its interfaces.
 
     Without an instance only its class is looked at.
     """
@@ -132,7 +132,7 @@ def bound(component: Any) -> list[tuple[_millstream.Interface, list[Any]]]:
 
 
 def keeping(instance: Any) -> tuple[Callable[[], bytes], Callable[[bytes], object]]:
-    """What gives the state of a component as bytes, and what takes it back."""
+    """The functions that save the state of a component as bytes and restore it."""
     name = type(instance).__name__
     for method in ("snapshot", "restore"):
         if not callable(getattr(instance, method, None)):

@@ -66,7 +66,7 @@ class Described:
         self.classes: list[Any] = []
 
     def kind(self, annotation: Any, place: str) -> tuple[object, list[str]]:
-        """The type and the aliases that an annotation says."""
+        """The type and the aliases of an annotation."""
         if typing.get_origin(annotation) is Annotated:
             base, *notes = typing.get_args(annotation)
             names = [name for note in notes if isinstance(note, aliases) for name in note.names]

@@ -1,4 +1,4 @@
-"""What a service may be told about its journals: when records are durable, and who must have them.
+"""The options of a service for its journals: when records are durable, and how many followers have them.
 
 >>> sync_seconds("10ms"), sync_seconds("always"), sync_seconds("never")
 (0.01, 0.0, None)

@@ -44,7 +44,7 @@ def show(how: int, written: bytes) -> str | None:
 
 
 def read(how: int, written: bytes) -> Any:
-    """The state as something that can be compared, with stand-ins; None when that is not possible."""
+    """The state as an object that can be compared, with placeholders; None when that is not possible."""
     try:
         return load(how, written) if how in (PICKLE, STRUCT, SNAPSHOT) else None
     except Exception:
@@ -133,7 +133,7 @@ def stand_in(module: str, name: str) -> Any:
 
 
 class Reader(pickle.Unpickler):
-    """Finds a stand-in for every class and function that is not known to hold only values."""
+    """Finds a placeholder for every class and function that is not known to hold only values."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] in KNOWN or (module == "builtins" and name in KNOWN_BUILTINS):

@@ -28,12 +28,12 @@ __all__ = ["Supervisor", "ask", "hold"]
 
 #: How often the processes are looked at, in seconds.
 LOOK_S = 0.05
-#: How often inputs that nobody of the system writes are pruned, in seconds.
+#: How often inputs that no service of the system writes are pruned, in seconds.
 PRUNE_S = 10.0
 
 
 def hold(state: str) -> int | None:
-    """Opens the lock of a state directory; nothing when somebody of another run lives."""
+    """Opens the lock of a state directory; None while a process of another run lives."""
     os.makedirs(state, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -70,7 +70,7 @@ def ask(state: str, what: str) -> dict[str, Any] | None:
 
 
 class Supervisor:
-    """Keeps the processes of a system running until it is told to stop."""
+    """Keeps the processes of a system running until it is stopped."""
 
     def __init__(self, system: System, lock: int) -> None:
         self.system = system
@@ -86,7 +86,7 @@ class Supervisor:
         self.prune_s = 0.0
         self.selector = selectors.DefaultSelector()
 
-    # What is told.
+    # The log.
 
     def tell(self, name: str, text: str) -> None:
         """A line of the log: time, service, text."""
@@ -94,7 +94,7 @@ class Supervisor:
         try:
             print(f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03}Z  {name}  {text}", flush=True)
         except BrokenPipeError:
-            # Who read the log has gone; the services go on.
+            # The reader of the log has gone; the services continue.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def write_status(self) -> None:
@@ -206,7 +206,7 @@ class Supervisor:
             self.leaving.extend(leaving)
 
     def apply(self, system: System) -> dict[str, Any]:
-        """Makes what runs what the file says; gives which processes that changes, and how."""
+        """Applies the file to the running processes; returns which of them change, and how."""
         plan: dict[str, Any] = {"unchanged": [], "started": [], "restarted": [], "stopped": []}
         before, self.running, self.system = self.running, {}, system
         for process in system.processes:
@@ -254,7 +254,7 @@ class Supervisor:
             self.waiting.append((link, plan))
 
     def prune(self) -> None:
-        """Removes what is to go of the inputs that nobody of the system writes."""
+        """Prunes the inputs that no service of the system writes."""
         for path, options in self.system.journals.items():
             if path in self.system.writers or not options.retains:
                 continue
@@ -276,7 +276,7 @@ def reply(link: socket.socket, answer: dict[str, Any]) -> None:
     try:
         link.sendall(json.dumps(answer).encode() + b"\n")
     except OSError:
-        pass  # who asked has gone
+        pass  # the client has gone
     link.close()
 
 

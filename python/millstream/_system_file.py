@@ -72,7 +72,7 @@ class Process:
     services: tuple[Service, ...] = ()
 
     def order(self, system: System) -> dict[str, Any]:
-        """What the process is told on its standard input. Two orders that are equal mean the same process."""
+        """The order of the process on its standard input. Two equal orders mean the same process."""
         return {
             "process": self.name,
             "state": system.state,
@@ -88,7 +88,7 @@ class Process:
 
 @dataclass(frozen=True)
 class System:
-    """What a file says. Services, and processes by their first service, are in the order of their inputs."""
+    """The contents of a file. Services, and processes by their first service, are sorted by their inputs."""
 
     path: str
     folder: str
@@ -258,7 +258,7 @@ def check_journals(source: Source, services: list[Service], journals: dict[str, 
 
 
 def in_order(source: Source, services: list[Service]) -> list[Service]:
-    """Each service behind those whose outputs it takes; else as in the file."""
+    """Each service after those whose outputs it reads; otherwise as in the file."""
     writer = {service.out: service for service in services if service.out is not None}
     ordered: list[Service] = []
     way: list[Service] = []

@@ -92,7 +92,7 @@ class Running:
                 pass
 
     def read(self) -> None:
-        """Takes in what it has said."""
+        """Reads its output."""
         if self.child is None or self.child.stdout is None:
             return
         while True:

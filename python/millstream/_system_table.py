@@ -1,4 +1,4 @@
-"""Tables of a file of TOML, taken apart key by key: a mistake is told with its line."""
+"""Tables of a file of TOML, read key by key: an error names its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials: a flow run with given inputs and nothing outside, once or with a crash at every point.
+"""Trials: runs of a flow with given inputs and no external systems, once or with a crash at every point.
 
 In a trial scripts stand in for sources and lists for sinks, dead letters included. With one worker the flow
 runs on the thread that calls, so that a debugger stops in its steps.
@@ -26,8 +26,8 @@ __all__ = ["crash_everywhere", "run_all"]
 
 MOMENTS = {
     "before": "before commit {}",
-    "within": "at commit {}, before the sinks were told",
-    "behind": "behind commit {}",
+    "within": "at commit {}, before the sinks were notified",
+    "after": "after commit {}",
 }
 
 
@@ -104,7 +104,8 @@ def crash_everywhere(
         >>> flow = ms.Flow("count")
         >>> words = flow.source("words", ms.files.lines("words.txt"))
         >>> words.key_by(str).count("each", name="count").sink("out", ms.files.write("counts.txt"))
-        >>> ms.testing.crash_everywhere(flow, {"words": ms.testing.items(["to", "be", "to"], batch_size=1)}) > 6
+        >>> words = ms.testing.items(["to", "be", "to"], batch_size=1)
+        >>> ms.testing.crash_everywhere(flow, {"words": words}) > 6
         True
     """
     scripts = scripts_of(flow, inputs)
@@ -123,13 +124,13 @@ def crash_everywhere(
                 break
             compare(whole, found, in_order, said.format(commit))
             crashes, commit = crashes + 1, commit + 1
-    found, crashed = trial(lambda run: ("behind", 1))
-    compare(whole, found, in_order, "behind each commit")
+    found, crashed = trial(lambda run: ("after", 1))
+    compare(whole, found, in_order, "after each commit")
     return crashes + crashed
 
 
 class Found:
-    """What a trial brought."""
+    """The outcome of a trial."""
 
     def __init__(self, outputs: Outputs, states: list[tuple[str, Any, int, bytes]]) -> None:
         self.outputs = outputs
@@ -143,7 +144,7 @@ def one_trial(
     clock: _millstream.VirtualClock | None,
     crash: Callable[[int], tuple[str, int] | None],
 ) -> tuple[Found, int]:
-    """Runs until the end, where the n-th run crashes as ``crash(n)`` says; gives how many did, too."""
+    """Runs until the end; the n-th run crashes as ``crash(n)`` says. Returns the number of crashes, too."""
     outputs: Outputs = {}
     rehearsal = _millstream.Rehearsal(scripts, lambda name: outputs.setdefault(name, []), None)
     crashes = 0
@@ -225,7 +226,7 @@ def rehearse(
 
 
 def nodes(flow: Flow) -> list[dict[str, Any]]:
-    """What a flow is made of."""
+    """The nodes of a flow."""
     import json
 
     found: list[dict[str, Any]] = json.loads(flow.describe("json"))["nodes"]
@@ -240,7 +241,7 @@ def is_one_line(flow: Flow) -> bool:
 
 
 def scripts_of(flow: Flow, inputs: Inputs | None) -> list[tuple[str, _millstream.Script[Any]]]:
-    """The scripts that stand in for sources."""
+    """The scripts that replace sources."""
     if not isinstance(flow, Flow):
         raise FlowUsageError(f"a trial is one of a Flow, not of {flow!r}")
     sources = [node["name"] for node in nodes(flow) if node["kind"] == "source"]

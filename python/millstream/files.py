@@ -595,7 +595,7 @@ def _header(header: bool | Sequence[str]) -> bool | list[str]:
 
 
 class _Echo:
-    """A file that gives back what is written: so a row of CSV becomes text."""
+    """A file whose ``write`` returns the text: so a row of CSV becomes text."""
 
     def write(self, text: str) -> str:
         return text

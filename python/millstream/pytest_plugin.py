@@ -1,4 +1,4 @@
-"""Collects tests of services: each ``in.yaml`` below a file ``component``, which says ``MODULE:CLASS``.
+"""Collects tests of services: each ``in.yaml`` below a file ``component``, which contains ``MODULE:CLASS``.
 
 The fixture ``millstream_replay`` replays recorded input through a flow, both as files beside the test.
 

@@ -1,4 +1,4 @@
-"""Queues as sources and sinks of flows: those of a folder, in process, see :class:`millstream.Queues`.
+"""Queues as sources and sinks of flows, in this process; see :class:`millstream.Queues`.
 
 >>> import millstream as ms
 >>> from tempfile import TemporaryDirectory

@@ -488,11 +488,11 @@ def effects(
     """What a new component calls at each recorded call of it, in their order; as :func:`replay`."""
     found: list[Effect] = []
 
-    def behind(clock: Clock, recorder: _millstream.Recorder, method: str) -> None:
+    def after_call(clock: Clock, recorder: _millstream.Recorder, method: str) -> None:
         origin = clock.record() or (f"timer {method}", clock.now_ns())
         found.append(Effect(origin, method, clock.now_ns(), recorder.take()))
 
-    recorded(component, inputs, out=out, on_error=on_error, behind=behind)
+    recorded(component, inputs, out=out, on_error=on_error, after_call=after_call)
     return found
 
 
@@ -507,9 +507,9 @@ def recorded(
     out: Path | None,
     until: int | None = None,
     on_error: str,
-    behind: Callable[[Clock, _millstream.Recorder, str], None] | None = None,
+    after_call: Callable[[Clock, _millstream.Recorder, str], None] | None = None,
 ) -> _millstream.Recorder:
-    """Has what a component calls recorded, when it is called as before; ``behind`` is told of each call."""
+    """Records the calls of a component that is called as before; ``after_call`` is called after each."""
     check_choice("on_error", on_error, ("fail", "skip"))
     paths = paths_of(inputs)
     await_inputs(paths, False, lambda: True, print_missing)
@@ -526,8 +526,8 @@ def recorded(
         try:
             method(*arguments)
         finally:
-            if behind is not None:
-                behind(clock, recorder, getattr(method, "__name__", "timer"))
+            if after_call is not None:
+                after_call(clock, recorder, getattr(method, "__name__", "timer"))
 
     calls: list[tuple[_millstream.Interface, list[Callable[..., object]]]] = [
         (interface, [partial(call, method) for method in methods]) for interface, methods in bound(instance)

@@ -1,7 +1,7 @@
 """TCP as source and sink.
 
-``framing`` says where a message ends: ``u8``, ``u16``, ``u32`` (a length in front, big-endian; ``u16le`` and
-``u32le`` little-endian), ``lines``, or ``fixed:N``. Addresses are ``host:port``.
+``framing`` says where a message ends: ``u8``, ``u16``, ``u32`` (a length before the message, big-endian;
+``u16le`` and ``u32le`` little-endian), ``lines``, or ``fixed:N``. Addresses are ``host:port``.
 """
 
 from __future__ import annotations

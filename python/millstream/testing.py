@@ -1,4 +1,4 @@
-"""What tests of flows are made of.
+"""Tests of flows.
 
 Sources that follow a script, with pauses, ends and aborts; sinks that are lists; a clock that is moved by
 hand; trials of a flow, once (``run_all``) or with a crash at every point (``crash_everywhere``);

@@ -1,4 +1,4 @@
-"""How the values of a key are grouped into windows, and what comes out of them.
+"""How the values of a key are grouped into windows, and the results of windows.
 
 Lengths and gaps are seconds or a ``timedelta``.
 """
@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
         60.0
     """
 
-    # A float, a datetime or None. The type of a stream does not tell which.
+    # A float, a datetime or None. The type of a stream does not say which.
     start: Any
     end: Any
     early: bool
@@ -111,7 +111,7 @@ class Windower(Protocol):
 
 
 class Described(NamedTuple):
-    """Windows, as the engine reads them."""
+    """The options of windows, as the engine reads them."""
 
     kind: str
     numbers: tuple[int, ...]

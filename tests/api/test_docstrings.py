@@ -1,7 +1,7 @@
 """Docstrings of the public API: each function has the sections that apply, and examples run.
 
 A docstring has sections in this order: ``Args:`` with a line for each argument, ``Returns:`` where there is a
-result, ``Raises:`` where the function itself raises, and ``Example:``. The examples of Python code are run with
+result, ``Raises:`` where the function itself raises, and ``Example:``. Examples of Python code are run with
 ``pytest --doctest-modules``; those of native code here.
 """
 

@@ -134,7 +134,7 @@ def test_inspect_debug_tells_epoch_worker_key_and_item(tmp_path: Any, capfd: Any
     ]
     lines.clear()
     out: list[Any] = []
-    for crash in [("behind", 1), ("behind", 1), None]:
+    for crash in [("after", 1), ("after", 1), None]:
         try:
             run_saving(build(out), 1, Saving(str(tmp_path), 0.0, False, [], crash))  # type: ignore[arg-type]
         except ms.SimulatedCrash:

@@ -394,7 +394,7 @@ impl Journal {
     ///     >>> import millstream as ms
     ///     >>> from tempfile import TemporaryDirectory
     ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
-    ///     ...     _ = journal.append_many("abc")
+    ///     ...     _ = journal.append_many(list("abc"))
     ///     ...     [record.body for record in journal.read(1)]
     ///     [b'b', b'c']
     #[pyo3(signature = (start=None, stop=None))]

@@ -140,7 +140,7 @@ impl KeyContext {
     ///     ...     def on_timer(self, key, at, ctx):
     ///     ...         return [at]
     ///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
-    ///     >>> times = flow.source("in", ms.testing.items([1, 2])).event_time(float)
+    ///     >>> times = flow.source("in", ms.testing.items([1, 2, 30])).event_time(float)
     ///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
     ///     >>> _ = ms.run(flow)
     ///     >>> out
@@ -179,7 +179,7 @@ impl KeyContext {
     ///     ...     def on_timer(self, key, at, ctx):
     ///     ...         return [at]
     ///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
-    ///     >>> times = flow.source("in", ms.testing.items([1, 2])).event_time(float)
+    ///     >>> times = flow.source("in", ms.testing.items([1, 2, 30])).event_time(float)
     ///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
     ///     >>> _ = ms.run(flow)
     ///     >>> out

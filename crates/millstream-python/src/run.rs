@@ -104,7 +104,7 @@ impl Moment {
             Moment::Named(name, commit) => match &*name {
                 "before" => Ok(Crash::Before(commit)),
                 "within" => Ok(Crash::Within(commit)),
-                "behind" => Ok(Crash::Behind(commit)),
+                "after" => Ok(Crash::Behind(commit)),
                 _ => Err(usage(
                     py,
                     &format!("there is no moment \"{name}\" of a commit"),

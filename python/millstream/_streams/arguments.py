@@ -22,11 +22,13 @@ def callable_or_raise(verb: str, f: object) -> None:
 def same_times(one: bool, other: bool) -> None:
     """Raises when only one of two streams has times."""
     if one != other:
-        raise FlowUsageError("a stream behind event_time merges only with streams behind event_time")
+        raise FlowUsageError(
+            "a stream with times merges only with streams with times: call event_time on all or on none"
+        )
 
 
 def collecting(most: int, wait: Seconds | None) -> tuple[int, int | None]:
-    """What ``collect`` is told: how many values, and how many nanoseconds."""
+    """The arguments of ``collect``: how many values, and how many nanoseconds."""
     if not isinstance(most, int) or most < 1:
         raise FlowUsageError(f"max is a number of values, 1 or more, not {most!r}")
     return most, None if wait is None else nanos("wait", wait)
@@ -35,7 +37,7 @@ def collecting(most: int, wait: Seconds | None) -> tuple[int, int | None]:
 def calling(
     f: Any, concurrency: int, ordered: bool, timeout: Seconds | None, retries: int, pause: Seconds
 ) -> Callable[[], Any]:
-    """What makes the step ``map_async`` on a worker."""
+    """The function that makes the step ``map_async`` on a worker."""
     from .._async_calls import MapAsync
 
     callable_or_raise("map_async", f)
@@ -49,7 +51,7 @@ def calling(
 
 
 def at_each(emit: str) -> bool:
-    """True for ``"each"``, false for ``"end"``; anything else is a mistake."""
+    """True for ``"each"``, false for ``"end"``; raises for other values."""
     if emit not in ("end", "each"):
         raise FlowUsageError(f'emit is "end" or "each", not {emit!r}')
     return emit == "each"

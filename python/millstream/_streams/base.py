@@ -1,4 +1,4 @@
-"""What verbs stand on: the native pipes of a stream, and the makers of the streams that verbs return."""
+"""The base of all verbs: the native pipes of a stream, and the makers of the streams that verbs return."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def stateful_batch(
     on_error: OnError,
     ttl: Seconds | None,
 ) -> KeyedStream:
-    """What :meth:`KeyedStream.stateful_batch` does."""
+    """Implements :meth:`KeyedStream.stateful_batch`."""
     callable_or_raise("stateful_batch", logic)
     named_or_raise("stateful_batch", name)
     if state is None:

@@ -1,7 +1,7 @@
 """``join_all``: joins of any number of streams.
 
-The engine has the same for Rust (`join/all.rs`), with a type for each stream. This one stands on
-``stateful``, whose times, time to live and saved states it has: what earlier versions saved is read as it is.
+The engine has the same for Rust (`join/all.rs`), with a type for each stream. This one uses
+``stateful``, and has its times, time to live and saved states, those of earlier versions too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def join_all(
     insert: InsertMode,
     ttl: Seconds | None,
 ) -> KeyedStream:
-    """What :meth:`KeyedStream.join_all` does."""
+    """Implements :meth:`KeyedStream.join_all`."""
     named_or_raise("join_all", name)
     if not others:
         raise FlowUsageError("join_all joins this stream with one or more others")

@@ -1,4 +1,4 @@
-"""``enrich_cached`` and ``inspect_debug``: looking things up, and looking at items.
+"""``enrich_cached`` and ``inspect_debug``: looking up answers, and showing items.
 
 The engine has ``enrich_cached`` for Rust (`lookups.rs`). This one is a loop in Python: a question is an
 object that only the interpreter can hash and compare, so that native code would call back for each item.
@@ -38,7 +38,7 @@ def enrich(
     name: str | None,
     on_error: OnError,
 ) -> Pipe:
-    """What ``enrich_cached`` does. ``pairs``: values have keys or times beside them."""
+    """Implements ``enrich_cached``. ``pairs``: values have keys or times."""
     callable_or_raise("enrich_cached", f)
     if key is not None:
         callable_or_raise("key=", key)
@@ -106,7 +106,7 @@ class Cache:
 
 
 def debug(pipe: Pipe, label: str, to: Callable[[str], object] | None) -> Pipe:
-    """What ``inspect_debug`` does."""
+    """Implements ``inspect_debug``."""
     if not isinstance(label, str) or not label:
         raise FlowUsageError(f"inspect_debug takes a label, a str that is not empty, not {label!r}")
     if to is not None:

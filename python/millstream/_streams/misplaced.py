@@ -1,4 +1,4 @@
-"""What a stream says when it is asked for a verb of another kind of stream.
+"""The error of a stream for a verb of another kind of stream.
 
 Streams are of several kinds, and a verb is where it has a meaning: `event_time` is a verb of `Stream` and has
 to come before `key_by`. An attribute that a class has costs nothing; one that it lacks is looked for here.
@@ -28,7 +28,7 @@ WAYS = {
         "Stream",
     ): "make a result of each window first, as count() does, then call values()",
 }
-"""How to come from a kind of stream to another; the nearest one first."""
+"""How to get from a kind of stream to another; the nearest one first."""
 
 KINDS: dict[str, type] = {}
 """The classes that have verbs, by their names."""
@@ -38,7 +38,7 @@ BEFORE_KEYS = {"event_clock", "event_time", "processing_time"}
 
 
 def hint(kind: str, verb: str) -> str | None:
-    """Where ``verb`` belongs, for somebody who has looked for it on the class ``kind``.
+    """Where ``verb`` belongs, as a hint for its use on the class ``kind``.
 
     >>> hint("KeyedStream", "event_time")
     'event_time is a verb of Stream: call it before key_by'
@@ -69,7 +69,7 @@ def verbs_are_found(cls: type[C]) -> type[C]:
 
 
 class Verbs:
-    """A class with verbs, which says where a verb belongs that it does not have."""
+    """A class with verbs. Its AttributeError says where a verb that it lacks belongs."""
 
     __slots__ = ()
 

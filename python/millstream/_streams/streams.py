@@ -160,5 +160,5 @@ class WindowPairs(LateStream[Any, Any, Any]):
 
     @property
     def late(self) -> KeyedStream[Any, Any]:  # type: ignore[override]
-        """Made when it is asked for: a step that nobody reads is a mistake."""
+        """The late values. The step is added on use, because an unused step is an error."""
         return self._numbered.map(lambda value: value[1])

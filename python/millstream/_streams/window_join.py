@@ -27,20 +27,20 @@ def no_values() -> Sides:
 
 
 def add(sides: Sides, value: tuple[int, Any]) -> Sides:
-    """Takes in a value, which has the number of its stream before it."""
+    """Adds a value, which follows the number of its stream."""
     sides[value[0]].append(value[1])
     return sides
 
 
 def merge(sides: Sides, later: Sides) -> Sides:
-    """Takes in those of a later part of the window."""
+    """Adds the values of a later part of the window."""
     for own, more in zip(sides, later):  # noqa: B905 - they are two
         own.extend(more)
     return sides
 
 
 def pairs(how: str) -> Callable[[Sides, Bounds], list[Windowed[Any]]]:
-    """What is made of the values of a window."""
+    """The function that makes pairs of the values of a window."""
     from ..windows import Windowed
 
     def result(sides: Sides, bounds: Bounds) -> list[Windowed[Any]]:

@@ -1,4 +1,4 @@
-"""What ``window`` is told, checked."""
+"""Checks of the options of windows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def checked_or_raise(
     window: object, early: object, watermark: object, lateness: object, patience: object
 ) -> bool:
-    """Whether the windows need times; raises for what is no window, or no option of one."""
+    """Whether the windows need times; raises for an object that is no window, or an option that is none."""
     from ..windows import Window
 
     known = isinstance(window, Window)

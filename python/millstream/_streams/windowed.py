@@ -350,7 +350,8 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             >>> flow, out = ms.Flow("example"), ms.testing.collect()
             >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
             >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
-            >>> tens.aggregate(int, lambda total, n: total + n, result=lambda total, _: -total).values().map(lambda ten: ten.value).sink("out", out)
+            >>> sums = tens.aggregate(int, lambda total, n: total + n, result=lambda total, _: -total)
+            >>> sums.values().map(lambda ten: ten.value).sink("out", out)
             >>> _ = ms.run(flow)
             >>> out
             [-6, -12]

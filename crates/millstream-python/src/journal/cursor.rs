@@ -15,7 +15,7 @@ use crate::gil::unlocked;
 ///     >>> import millstream as ms
 ///     >>> from tempfile import TemporaryDirectory
 ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
-///     ...     _ = journal.append_many("abc")
+///     ...     _ = journal.append_many(list("abc"))
 ///     ...     with journal.cursor("billing") as cursor:
 ///     ...         cursor.position = 2
 ///     ...     journal.cursors()

@@ -53,7 +53,7 @@ impl Waiting {
 ///     >>> import millstream as ms
 ///     >>> from tempfile import TemporaryDirectory
 ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
-///     ...     _ = journal.append_many("abc")
+///     ...     _ = journal.append_many(list("abc"))
 ///     ...     reader = journal.read()
 ///     ...     next(reader).body, reader.position
 ///     (b'a', 1)
@@ -214,7 +214,7 @@ impl JournalReader {
     ///     >>> import millstream as ms
     ///     >>> from tempfile import TemporaryDirectory
     ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
-    ///     ...     _ = journal.append_many("abc")
+    ///     ...     _ = journal.append_many(list("abc"))
     ///     ...     reader = journal.read()
     ///     ...     reader.seek(2)
     ///     ...     next(reader).body
@@ -233,7 +233,7 @@ impl JournalReader {
     ///     >>> import millstream as ms
     ///     >>> from tempfile import TemporaryDirectory
     ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
-    ///     ...     _ = journal.append_many("abc")
+    ///     ...     _ = journal.append_many(list("abc"))
     ///     ...     reader = journal.read()
     ///     ...     reader.close()
     ///     ...     list(reader)

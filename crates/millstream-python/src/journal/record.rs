@@ -18,7 +18,7 @@ use crate::show::show;
 ///     >>> import millstream as ms
 ///     >>> from tempfile import TemporaryDirectory
 ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
-///     ...     _ = journal.append_many("abc")
+///     ...     _ = journal.append_many(list("abc"))
 ///     ...     record = journal[1]
 ///     ...     record.sequence, record.body, record.view.tobytes()
 ///     (1, b'b', b'b')

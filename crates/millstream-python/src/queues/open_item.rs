@@ -72,7 +72,22 @@ fn moment(ms: u64) -> Option<f64> {
     (ms != 0).then(|| seconds(ms))
 }
 
-/// How an item left another queue, because it failed or expired there.
+/// The queue that an item left because it failed or expired there, and how it was then.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> from pathlib import Path
+///     >>> from tempfile import TemporaryDirectory
+///     >>> with TemporaryDirectory() as folder:
+///     ...     config = Path(folder, "queues.toml")
+///     ...     _ = config.write_text('[queue.jobs]\nmax_deliveries = 1\nerror_queue = "bad"\n')
+///     ...     with ms.Queues(f"{folder}/queues", config=config) as queues:
+///     ...         queues["jobs"].put("a")
+///     ...         with queues["jobs"].open() as item:
+///     ...             item.abort()
+///     ...         with queues["bad"].open() as item:
+///     ...             item.origin.queue, item.origin.reason
+///     ('jobs', 'failed')
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct ItemOrigin(Origin);
 

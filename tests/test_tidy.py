@@ -215,7 +215,6 @@ CYCLIC = {
     "millstream-cli",
     "millstream-flow",
     "millstream-journal",
-    "millstream-python",
     "millstream-queue",
     "millstream-service",
     "millstream-sim",

@@ -170,20 +170,19 @@ impl KeyContext {
     /// Example:
     ///     >>> import millstream as ms
     ///     >>> class Logic:
-    ///     ...     timer = None
     ///     ...     def on_item(self, key, value, ctx):
-    ///     ...         if self.timer is not None:
-    ///     ...             ctx.cancel_timer(self.timer)
-    ///     ...         self.timer = ctx.time + 10
-    ///     ...         ctx.set_timer(self.timer)
+    ///     ...         if value == 2:
+    ///     ...             ctx.cancel_timer(11)
+    ///     ...         else:
+    ///     ...             ctx.set_timer(value + 10)
     ///     ...     def on_timer(self, key, at, ctx):
     ///     ...         return [at]
     ///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
-    ///     >>> times = flow.source("in", ms.testing.items([1, 2, 30])).event_time(float)
+    ///     >>> times = flow.source("in", ms.testing.items([1, 2, 3, 30])).event_time(float)
     ///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
     ///     >>> _ = ms.run(flow)
     ///     >>> out
-    ///     [12.0]
+    ///     [13.0]
     #[pyo3(signature = (at, kind=None))]
     fn cancel_timer(&self, at: &Bound<'_, PyAny>, kind: Option<&str>) -> PyResult<()> {
         let timer = self.timer(at, kind)?;

@@ -1,4 +1,4 @@
-//! An order desk and whoever orders from it: the program of docs/guide/services.md.
+//! An order desk and a client of it: the program of docs/guide/services.md.
 
 use millstream::journal::{Journal, Options};
 use millstream::service::{Service, Settings, Stop, publisher};

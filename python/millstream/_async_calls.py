@@ -105,11 +105,11 @@ class MapAsync:
         asyncio.run_coroutine_threadsafe(self.attempt(call), self.loop)
 
     def waiting(self) -> list[tuple[Any, Any]]:
-        """What has been taken and not given, in the order in which it came."""
+        """The values without a result, in their order of arrival."""
         return self.again + [(call.key, call.item) for call in self.under_way]
 
     def take_up(self, waiting: list[tuple[Any, Any]]) -> None:
-        """What waited when the run before this one committed last is asked again."""
+        """Repeats the calls that were waiting at the last commit of the run before."""
         self.again += waiting
 
     def begin_again(self) -> None:
@@ -119,7 +119,7 @@ class MapAsync:
             self.begin(_Call(key, item))
 
     def collect(self) -> None:
-        """Moves what may be sent on to ``ready``; with the lock held."""
+        """Moves results that may be sent on to ``ready``. The caller holds the lock."""
         if self.ordered:
             while self.calls and self.calls[0].over:
                 self.ready.append(self.calls.popleft())

@@ -1,4 +1,4 @@
-"""What the commands of the program print when they fail: the traceback of the user's code, and one line."""
+"""The output of commands that fail: the traceback of the user's code, and one line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def failed(error: BaseException, what: str, verb: str = "run") -> int:
 
 
 def users_frames(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of this package and of what runs the file."""
+    """The traceback without the frames of this package and of ``runpy``."""
     kept = []
     while frames is not None:
         file = frames.tb_frame.f_code.co_filename

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Seconds: TypeAlias = "float | timedelta"
 
 LONGEST = 200 * 365 * 86_400
-"""In seconds; what the engine can count in nanoseconds, and longer than any wait."""
+"""In seconds: the engine can count it in nanoseconds, and it is longer than any wait."""
 
 
 def nanos(what: str, duration: Seconds, least: int = 1) -> int:

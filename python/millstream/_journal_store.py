@@ -281,7 +281,7 @@ def _datetime(time_ns: int) -> datetime:
 
 
 def _memory(address: int, length: int, keeper: object) -> memoryview:
-    """Memory that `keeper` keeps mapped, as a read-only view, which keeps `keeper`."""
+    """A read-only view of memory that stays mapped while `keeper` lives; the view refers to `keeper`."""
     import ctypes
 
     memory = (ctypes.c_ubyte * length).from_address(address)

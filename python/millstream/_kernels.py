@@ -29,7 +29,7 @@ FAILED = object()
 
 
 def map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
-    """``map`` without keys, and ``map`` with keys where no item may be passed over."""
+    """``map`` without keys, and ``map`` with keys where no item may be skipped."""
 
     def kernel(items: Items) -> list[Any]:
         return [f(item) for item in items]
@@ -47,7 +47,7 @@ def map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
 
 
 def inspect_values(f: Callable[[Any], object], tolerant: bool) -> Make:
-    """``inspect``: an item on which the function fails is passed over like one of any other step."""
+    """``inspect``: an item on which the function fails is skipped, as in any other step."""
 
     def kernel(items: Items) -> list[Any]:
         out = []
@@ -109,7 +109,7 @@ def filter_map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
 
 
 def flat_map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
-    """``flat_map`` without keys. Of an item that fails midway nothing comes out."""
+    """``flat_map`` without keys. An item that fails midway has no output."""
 
     def kernel(items: Items) -> list[Any]:
         return [made for item in items for made in f(item)]
@@ -224,7 +224,7 @@ PRODUCE: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
     "inspect": looked_at,
     "flat_map": lambda f: f,
 }
-"""What ``keyed`` is given for a verb."""
+"""The argument of ``keyed`` for each verb."""
 
 
 def batch(f: Callable[[list[Any]], list[Any]]) -> Make:
@@ -366,7 +366,7 @@ class _Revived(dict):  # type: ignore[type-arg]
 
 
 def revived(kernel: Callable[..., Any], make_state: Callable[[], Any]) -> Make:
-    """Adds to a kernel that keeps states what is done with those that were saved."""
+    """Adds the restoring of saved states to a kernel that keeps states."""
 
     def make() -> Any:
         states = _Revived()

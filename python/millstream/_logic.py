@@ -1,4 +1,4 @@
-"""What a class of logic for ``stateful`` can do: which methods it has, and which of them take a context."""
+"""The methods of a class of logic for ``stateful``: which it has, and which of them take a context."""
 
 from __future__ import annotations
 

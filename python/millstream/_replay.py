@@ -237,7 +237,7 @@ class Difference:
     """
 
     LINES = 20
-    """So many items are shown of each sink, from the first that differs on."""
+    """How many items of each sink are shown, from the first difference on."""
 
     def __init__(self, names: tuple[str, str], sinks: list[SinkDifference]) -> None:
         self.names = names

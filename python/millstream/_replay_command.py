@@ -26,7 +26,7 @@ SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
-    """The options that say what to replay."""
+    """Adds the options of replays."""
     parser.add_argument(
         "--replay",
         action="append",
@@ -85,7 +85,7 @@ def check_replay(options: Any) -> None:
 
 
 def recorded(given: list[str]) -> str | dict[str, str]:
-    """What ``--replay`` names, once or for several sources."""
+    """The recorded inputs that ``--replay`` names."""
     from ._command_errors import UsageError
 
     pairs = dict(text.split("=", 1) for text in given if "=" in text)

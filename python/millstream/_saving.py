@@ -23,7 +23,7 @@ SNAPSHOT, STRUCT, PICKLE = ord("l"), ord("s"), ord("p")
 PROGRAMS = ("__main__", "__millstream__", "__mp_main__")
 """The names under which the file of a flow may have been run."""
 NEW = object().__reduce_ex__(5)[0]
-"""What makes an object of a class that has no way of its own."""
+"""The function that makes an object of a class without one of its own."""
 
 
 def saves_itself(kind: type) -> bool:

@@ -17,7 +17,7 @@ __all__ = ["ABORT", "END", "advance", "clock", "items", "partitions", "pause"]
 
 
 class _Mark:
-    """A place in a script that is no item."""
+    """An element of a script that is no item."""
 
     __slots__ = ("name", "piece")
 

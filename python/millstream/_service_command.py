@@ -325,7 +325,7 @@ def replay_verb(options: Any) -> int:
 
 
 def tell_order(options: Any, *components: type) -> None:
-    """Says so if the order of what happened is not recorded, but made of the times of records."""
+    """Warns if the order of calls is not recorded, but derived from the times of records."""
     from .service import has_order
 
     if all(has_order(component, options.inputs, options.out) for component in components):
@@ -412,7 +412,7 @@ def latency(options: Any) -> int:
 
 
 def told(verb: str, message: str, code: int) -> int:
-    """Says what is wrong in one line."""
+    """Prints an error on one line of standard error."""
     print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
     return code
 

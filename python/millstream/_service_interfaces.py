@@ -103,7 +103,7 @@ class Described:
         )
 
     def union(self, annotation: Any, place: str, name: str | None = None) -> object:
-        """What may be absent, or be of several classes: an enum with fields, of this name."""
+        """The type of an optional value, or of a union of classes: an enum with fields, of this name."""
         members = typing.get_args(annotation)
         classes = [member for member in members if member is not type(None)]
         kind = self.tagged(annotation, classes, place, name)
@@ -156,7 +156,7 @@ def is_struct(of: object) -> bool:
 
 
 def variant_name(of: type) -> object:
-    """What a class of a union is called in records: its tag, if it has one, else its own name."""
+    """The name of a class of a union in records: its tag, if it has one, else its own name."""
     tag = getattr(getattr(of, "__struct_config__", None), "tag", None)
     return of.__name__ if tag is None else tag
 

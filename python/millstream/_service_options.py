@@ -27,7 +27,7 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True)
 class Retention:
-    """What is removed from the front of an output journal as records come."""
+    """How old records of an output journal are removed when records are appended."""
 
     bytes: int | None = None
     age_s: float | None = None

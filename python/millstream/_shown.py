@@ -62,7 +62,7 @@ def load(how: int, written: bytes) -> Any:
 
 
 def struct(kind: Any, encoded: bytes) -> Any:
-    """What msgspec wrote, which is read by msgspec where it is installed."""
+    """The output of msgspec, which is read by msgspec where it is installed."""
     try:
         from importlib import import_module
 
@@ -73,7 +73,7 @@ def struct(kind: Any, encoded: bytes) -> Any:
 
 
 class StandIn:
-    """An object of a class that is not there: what it was made of, and what was put into it."""
+    """An object of a class that cannot be imported: its arguments, and its state."""
 
     _parts: tuple[list[Any], dict[str, Any]]
 
@@ -128,7 +128,7 @@ class StandIn:
 
 
 def stand_in(module: str, name: str) -> Any:
-    """A class that shows what is put into it under this name."""
+    """A class of this name that shows its contents."""
     return type(name.rpartition(".")[2], (StandIn,), {"__module__": module, "__qualname__": name})
 
 

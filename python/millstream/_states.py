@@ -28,7 +28,7 @@ __all__ = [
 VALUE_NAMES = frozenset(
     {"item", "value", "val", "v", "x", "data", "event", "msg", "message", "record", "row"}
 )
-"""What people call the argument that is no state."""
+"""Common names of the argument that is not the state."""
 
 
 @cache
@@ -99,7 +99,7 @@ def own_state_or_raise(name: str, state: Callable[[], Any]) -> None:
 
 
 def changeable(name: str, state: Callable[[], Any]) -> Callable[[], Any]:
-    """``state``, which raises where it makes an immutable object."""
+    """``state``, wrapped so that it raises for an immutable object."""
     known: set[type] = set()
 
     def make() -> Any:
@@ -156,7 +156,7 @@ def differs(annotation: Any, state: type) -> bool:
 
 
 def without_arguments_or_raise(logic: Callable[..., Any]) -> None:
-    """Raises when what is to make the logic of a key cannot be called for that."""
+    """Raises when the logic of a key cannot be made without arguments."""
     from inspect import signature
 
     try:

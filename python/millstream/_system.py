@@ -1,4 +1,4 @@
-"""The supervisor of a system of services, which ``millstream service up`` is.
+"""The supervisor of a system of services: the command ``millstream service up``.
 
 Its state directory, ``NAME.state`` beside ``NAME.toml``, holds ``lock``, which it and its processes hold as
 long as they live; ``control``, a socket on which a later ``up`` or ``down`` asks it; ``status.json``, what it
@@ -107,7 +107,7 @@ class Supervisor:
     # What is done.
 
     def run(self) -> int:
-        """Until a signal or ``down`` comes, or nothing is left that could run."""
+        """Runs until a signal or ``down``, or until no process is left that could run."""
         wake, woken = socket.socketpair()
         for end in (wake, woken):
             end.setblocking(False)
@@ -173,7 +173,7 @@ class Supervisor:
             self.prune()
 
     def leave(self) -> None:
-        """Stops those that are on their way out one after the other, once they have taken what is there."""
+        """Stops retiring processes one after the other, when they have processed their inputs."""
         while self.leaving and self.leaving[0].state == "stopped":
             self.leaving.pop(0)
             self.drain_until_s = time.monotonic() + self.system.drain_s
@@ -183,7 +183,7 @@ class Supervisor:
                 first.stop()
 
     def has_drained(self, running: Running) -> bool:
-        """Whether its services have taken all that others of the system have put out."""
+        """Whether its services have processed all outputs of the others of the system."""
         writers = running.system.writers
         for service in running.process.services:
             known = service_status(running.system, service.name)
@@ -227,7 +227,7 @@ class Supervisor:
         return plan
 
     def answer(self, link: socket.socket) -> None:
-        """Does what a later ``up`` or ``down`` asks for."""
+        """Handles the request of a later ``up`` or ``down``."""
         link.settimeout(1.0)
         try:
             with link.makefile("rb") as stream:
@@ -281,7 +281,7 @@ def reply(link: socket.socket, answer: dict[str, Any]) -> None:
 
 
 def service_status(system: System, name: str) -> dict[str, Any]:
-    """What the process of a service has written last."""
+    """The last output of the process of a service."""
     try:
         with open(os.path.join(system.state, f"{name}.json"), encoding="utf-8") as file:
             found: dict[str, Any] = json.load(file)

@@ -81,7 +81,7 @@ def down_verb(options: Any) -> int:
 
 
 def is_held(state: str) -> bool:
-    """Whether a supervisor or a process of one lives; makes nothing."""
+    """Whether a supervisor or a process of one lives. Creates nothing."""
     try:
         lock = os.open(os.path.join(state, "lock"), os.O_RDWR)
     except FileNotFoundError:
@@ -182,7 +182,7 @@ def service_row(system: System, service: Service, known: dict[str, Any], lives: 
 
 
 def lag(system: System, path: str, position: int | None) -> dict[str, Any]:
-    """How many records of an input have not been taken, and for how long the first of them has been there."""
+    """How many records of an input are unprocessed, and the age of the first of them."""
     place = os.path.join(system.folder, path)
     end = next_of(place)
     records = None if end is None or position is None else max(end - position, 0)

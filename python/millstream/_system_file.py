@@ -1,4 +1,4 @@
-"""A system of services in one file of TOML: what is in it, checked before anything runs.
+"""A system of services in one file of TOML: its contents, checked before anything runs.
 
 All paths are relative to the file, and each process runs in the file's folder. Every mistake is an error of
 one line that names the file, the line, the table and the key.
@@ -53,7 +53,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Restart:
-    """What becomes of a process that has died."""
+    """How a process that has died is handled."""
 
     first_s: float = 0.1
     longest_s: float = 10.0
@@ -237,7 +237,7 @@ def check_writers(source: Source, services: list[Service]) -> None:
 
 
 def beside(out: str) -> tuple[str, str, str]:
-    """An output, and what its service keeps beside it."""
+    """An output, and the files of its service beside it."""
     return out, f"{out}.schedule", f"{out}.snapshots"
 
 
@@ -283,7 +283,7 @@ def in_order(source: Source, services: list[Service]) -> list[Service]:
 
 
 def check_program(source: Source, process: Process, folder: str) -> None:
-    """What runs is there."""
+    """Raises for a program that does not exist."""
     if process.command:
         program = process.command[0]
         found = shutil.which(os.path.join(folder, program) if os.path.dirname(program) else program)

@@ -24,7 +24,7 @@ UNITS |= {f"{letter}iB": 1024**power for power, letter in enumerate("KMGT", 1)}
 
 
 class Source(NamedTuple):
-    """A file and what is in it."""
+    """A file and its contents."""
 
     path: str
     text: str
@@ -80,7 +80,7 @@ def same(a: Place, b: Place) -> bool:
 
 
 class Table:
-    """One table. Each method takes a key out; ``end`` refuses what is left."""
+    """One table. Each method takes a key; ``end`` raises for keys that are left."""
 
     def __init__(self, source: Source, place: Place, values: dict[str, Any]) -> None:
         self.source = source

@@ -163,7 +163,7 @@ def one_trial(
 
 
 def compare(whole: Found, found: Found, in_order: bool, crash: str) -> None:
-    """Raises for the first thing in which a trial differs from the whole one."""
+    """Raises for the first difference of a trial from the one without crashes."""
     what = difference(whole, found, in_order)
     if what is not None:
         raise AssertionError(f"a crash {crash} makes a difference: {what}")
@@ -234,7 +234,7 @@ def nodes(flow: Flow) -> list[dict[str, Any]]:
 
 
 def is_one_line(flow: Flow) -> bool:
-    """Whether nothing in a flow comes together, so that all that comes out has an order."""
+    """Whether a flow merges no streams, so that its output has an order."""
     found = nodes(flow)
     sources = [node for node in found if node["kind"] == "source"]
     return len(sources) == 1 and all(len(node["inputs"]) <= 1 for node in found)

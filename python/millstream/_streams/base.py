@@ -37,7 +37,7 @@ class StreamMakers(Verbs):
         raise NotImplementedError
 
     def _new_late(self, pipe: Pipe, timed: bool, late: Pipe) -> LateStream[Any, Any, Any]:
-        """A stream on the workers of its keys, and what came too late for it."""
+        """A stream on the workers of its keys, with its late values."""
         raise NotImplementedError
 
     def _new_window_pairs(
@@ -87,7 +87,7 @@ class KeyedBase(StreamMakers, Generic[K_co, V_co]):
         return _millstream.Pipe.gather("exchange", "", self._pipes, True)
 
     def _joined(self) -> tuple[_millstream.Pipe, bool]:
-        """The items as one stream, wherever they are; and whether they are at home."""
+        """The items as one stream, and whether each is on the worker of its key."""
         if len(self._pipes) == 1:
             return self._pipes[0], self._placed
         return self._home(), True

@@ -1,4 +1,4 @@
-"""``Flow``: what streams begin with."""
+"""``Flow``: the start of all streams."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ fn main() -> Result<(), Cause> {
         .component(desk)
         .input::<dyn Orders>(&orders)?
         .start(Settings::default())?;
-    // Another thread, or what handles signals, has a clone of this and calls `stop()`; `runner.drain()` ends by itself.
+    // Another thread, or a signal handler, has a clone of this and calls `stop()`; `runner.drain()` ends by itself.
     runner.run(&Stop::default())?;
     Ok(())
 }

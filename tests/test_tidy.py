@@ -215,7 +215,6 @@ CYCLIC = {
     "millstream-cli",
     "millstream-flow",
     "millstream-journal",
-    "millstream-python",
     "millstream-service",
     "millstream-sim",
     "millstream-wire",

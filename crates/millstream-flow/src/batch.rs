@@ -5,7 +5,11 @@
 //! Rust flows use `Vec<T>`, byte connectors use [`Frames`], and the
 //! Python face has its own. The engine asks no more of a batch than the few verbs below.
 
+mod raw;
+
 use crate::framing::Frames;
+
+pub use raw::{Kind, Raw};
 
 /// What an item of a Rust flow must be: cloneable (a stream may be used twice), sendable to
 /// another worker, and free of borrowed data.

@@ -6,6 +6,7 @@
 //! Python face has its own. The engine asks no more of a batch than the few verbs below.
 
 mod codec;
+mod raw;
 
 use crate::error::Cause;
 use crate::framing::Frames;
@@ -13,6 +14,14 @@ use crate::state::codec::Codecs;
 
 pub use codec::{BatchCodec, key_and_value, option_pair, timed};
 use codec::{FrameBytes, Halves, Items};
+pub use raw::{Kind, Raw};
+use crate::framing::Frames;
+use crate::state::codec::Codecs;
+
+pub use codec::{BatchCodec, key_and_value, option_pair, timed};
+use codec::{FrameBytes, Halves, Items};
+
+pub use raw::{Kind, Raw};
 
 /// What an item of a Rust flow must be: cloneable (a stream may be used twice), sendable to
 /// another worker, and free of borrowed data.

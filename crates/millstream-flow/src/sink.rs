@@ -1,12 +1,20 @@
 //! What a sink is: a description that every worker shares, and a writer on each worker.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::describe::overlap::Output;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::Control;
-use crate::testing::rehearsal::Rehearsal;
+
+/// A file, directory or journal that a sink writes and nobody else may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The address of the sink: one that several steps end in writes its file once.
+    pub sink: usize,
+}
 
 /// A sink of a flow.
 pub trait Sink<B>: Send + Sync + 'static {
@@ -59,35 +67,36 @@ pub trait Sink<B>: Send + Sync + 'static {
     }
 }
 
-/// What a writer has prepared, in a sink's own words: a length, the name of a transaction.
-pub type Token = Vec<u8>;
-
-/// A sink of any type of batch, as recovery sees it.
-pub(crate) trait Settle: Send + Sync {
-    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
-    fn sync(&self) -> Result<(), Cause>;
-    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
-    /// What stands in for it in a rehearsal.
-    fn rehearsed(&self, name: &str, rehearsal: &Rehearsal) -> Result<Arc<dyn Settle>, Cause>;
-}
-
-/// A sink without its type.
-pub(crate) struct Settled<B>(pub(crate) Arc<dyn Sink<B>>);
-
-impl<B: 'static> Settle for Settled<B> {
+/// A sink that a flow shares.
+impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+    fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause> {
+        (**self).open(worker, control)
+    }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        self.0.resume(tokens)
+        (**self).resume(tokens)
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        (**self).output(recovery)
     }
     fn sync(&self) -> Result<(), Cause> {
-        self.0.sync()
+        (**self).sync()
     }
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
-        self.0.commit(epoch, tokens)
+        (**self).commit(epoch, tokens)
     }
-    fn rehearsed(&self, name: &str, rehearsal: &Rehearsal) -> Result<Arc<dyn Settle>, Cause> {
-        Ok(Arc::new(Settled(rehearsal.sink_for(name, &*self.0)?)))
+    fn identity(&self) -> Option<usize> {
+        (**self).identity()
+    }
+    fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
+        (**self).over(frames)
     }
 }
+
+/// What a writer has prepared, in a sink's own words: a length, the name of a transaction.
+pub type Token = Vec<u8>;
 
 /// A sink on one worker.
 pub trait Writer<B> {

@@ -1,16 +1,15 @@
 //! What a source is: a description that every worker shares, and partitions that one worker reads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::checkpoint::Recovery;
-use crate::checkpoint::durable::{Durable, Kind, Raw};
-use crate::connectors::batched::Batched;
+use crate::batch::Kind;
+use crate::clock::Clock;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::policy::{OnError, Policy};
-use crate::push::Context;
 use crate::run::poller::Io;
+use crate::step::Context;
 
 /// Where a partition stands, in its own unit: bytes of a file, items of a list, messages of a
 /// socket. A partition opened at a position goes on behind it.
@@ -83,7 +82,7 @@ pub trait Source<B>: Send + Sync + 'static {
 
     /// How many items a batch of this source has at most where steps see it; `None`: as many as the source puts into it, and
     /// no more than a turn allows. [`Events::limit`] never exceeds this number, and a larger batch is handed on in parts. See
-    /// [`batch_size`](Self::batch_size).
+    /// [`SourceExt::batch_size`](crate::SourceExt::batch_size).
     fn batch_size_max(&self) -> Option<usize> {
         None
     }
@@ -99,38 +98,6 @@ pub trait Source<B>: Send + Sync + 'static {
     /// What becomes of input of which no item can be made: see [`Events::poison`].
     fn on_error(&self) -> OnError {
         OnError::Fail
-    }
-    /// This source, its input recorded in the state directory before it is processed: see [`durable`](crate::checkpoint::durable).
-    fn durable(self) -> Durable<Self>
-    where
-        Self: Sized,
-        B: Raw,
-    {
-        Durable::new(self)
-    }
-    /// This source with at most `items` items in a batch; 0 counts as 1. Smaller batches make for less latency in a step that
-    /// handles a whole batch at once, and cost more for each item.
-    ///
-    /// ```
-    /// use millstream_flow::source::Source;
-    /// use millstream_flow::{Flow, Options, codec, files, testing};
-    ///
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("lines");
-    /// std::fs::write(&path, "one\ntwo\nthree\n")?;
-    /// let (flow, sizes) = (Flow::new("pairs"), testing::Collected::new());
-    /// flow.source("lines", files::lines(&path).batch_size(2))
-    ///     .map_batch(|batch: Vec<String>| vec![batch.len()])
-    ///     .sink("sizes", sizes.sink());
-    /// flow.run(Options::default())?;
-    /// assert!(sizes.take().iter().all(|size| *size <= 2));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    fn batch_size(self, items: usize) -> Batched<Self>
-    where
-        Self: Sized,
-    {
-        Batched::new(self, items)
     }
     /// The same source with `frames` in the place of what it reads, in which items are written as `kind`
     /// says, for a [rehearsal](crate::Rehearsal). A source that cannot make its items of that gives nothing.
@@ -187,12 +154,62 @@ impl<B: 'static> Source<B> for Box<dyn Source<B>> {
     }
 }
 
+/// A source that a flow shares.
+impl<B: 'static> Source<B> for Arc<dyn Source<B>> {
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+    fn partitions(&self) -> Result<Vec<String>, Cause> {
+        (**self).partitions()
+    }
+    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        (**self).partitions_for(workers)
+    }
+    fn inputs(&self) -> Vec<PathBuf> {
+        (**self).inputs()
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        (**self).is_same_partition(name, saved)
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        (**self).open(partition, resume, io)
+    }
+    fn open_at(
+        &self,
+        partition: usize,
+        resume: Option<Position>,
+        place: Option<&[u8]>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<B>>, Cause> {
+        (**self).open_at(partition, resume, place, io)
+    }
+    fn batch_size_max(&self) -> Option<usize> {
+        (**self).batch_size_max()
+    }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        (**self).begin(run)
+    }
+    fn on_error(&self) -> OnError {
+        (**self).on_error()
+    }
+    fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
+        (**self).over(frames, kind)
+    }
+}
+
 /// What a source is told when a run begins.
 pub struct Beginning<'a> {
     /// The name of the source in the flow.
     pub source: &'a str,
     /// Where the run keeps its state, if it does.
-    pub recovery: Option<&'a Recovery>,
+    pub state_dir: Option<&'a Path>,
+    /// Whether what is committed must survive a loss of power.
+    pub sync: bool,
     /// The positions of partitions at the last commit, those of partitions that the source no longer has among them.
     pub committed: &'a [(&'a str, Position)],
     /// The same where they are those of records, because the source was durable then.
@@ -228,20 +245,6 @@ pub trait Recording: Send + Sync {
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause>;
 }
 
-/// A source of any type of batch, as a run sees it that begins.
-pub(crate) trait Begin: Send + Sync {
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause>;
-}
-
-/// A source without its type.
-pub(crate) struct Begun<B>(pub(crate) Arc<dyn Source<B>>);
-
-impl<B: 'static> Begin for Begun<B> {
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        self.0.begin(run)
-    }
-}
-
 /// One partition of a source, on the worker that reads it.
 pub trait Partition<B> {
     /// Puts the next items into the empty `batch`, no more than [`Events::limit`] allows. Never waits.
@@ -268,6 +271,7 @@ pub trait Partition<B> {
 /// Where a partition reports what is no batch.
 pub struct Events<'a> {
     pub(crate) cx: &'a mut Context,
+    pub(crate) clock: &'a dyn Clock,
     pub(crate) node: usize,
     pub(crate) limit: usize,
     pub(crate) policy: &'a mut Policy,

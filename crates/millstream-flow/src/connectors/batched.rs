@@ -1,19 +1,19 @@
 //! Any source with a largest size of its batches.
 //!
-//! Made by [`Source::batch_size`]. The engine asks the source for no more items at a time, and divides what it gives all
+//! Made by [`SourceExt::batch_size`](crate::SourceExt::batch_size). The engine asks the source for no more items at a time, and divides what it gives all
 //! the same, so a position of the source still stands between two of its own batches.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::checkpoint::durable::Kind;
+use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::policy::OnError;
 use crate::run::poller::Io;
 use crate::source::{Beginning, Partition, Position, Recording, Source};
 
-/// A source of which steps see at most so many items at once. See [`Source::batch_size`].
+/// A source of which steps see at most so many items at once. See [`SourceExt::batch_size`](crate::SourceExt::batch_size).
 #[derive(Clone, Debug)]
 pub struct Batched<S> {
     source: S,
@@ -21,7 +21,9 @@ pub struct Batched<S> {
 }
 
 impl<S> Batched<S> {
-    pub(crate) fn new(source: S, items: usize) -> Self {
+    /// At most `items` items of `source` at once; 0 counts as 1.
+    #[must_use]
+    pub fn new(source: S, items: usize) -> Self {
         Batched {
             source,
             items: items.max(1),

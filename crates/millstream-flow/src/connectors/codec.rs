@@ -9,14 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::batch::Data;
-use crate::checkpoint::durable::Kind;
-use crate::describe::overlap::Output;
+use crate::batch::Kind;
 use crate::error::{Cause, shorten};
 use crate::framing::Frames;
 use crate::policy::OnError;
 use crate::run::control::Control;
 use crate::run::poller::Io;
-use crate::sink::{Sink, Token, Writer};
+use crate::sink::{Output, Sink, Token, Writer};
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
 
 /// A source of items: a source of frames with a decoder. Made by [`decode`].

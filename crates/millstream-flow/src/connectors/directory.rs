@@ -228,11 +228,11 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
             .collect())
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        let Some(recovery) = run.recovery else {
+        let Some(state_dir) = run.state_dir else {
             return Ok(None);
         };
         let committed = if run.forget { &[] } else { run.committed };
-        let list = List::resume(recovery.dir(), run.source, self.partitions, committed)?;
+        let list = List::resume(state_dir, run.source, self.partitions, committed)?;
         let list = Arc::new(Mutex::new(list));
         *lock(&self.list) = Arc::downgrade(&list);
         Ok(Some(Arc::new(Listing(list))))

@@ -13,12 +13,11 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::connectors::codec::{self, Decoded};
 use crate::connectors::directory::Format;
 use crate::connectors::together::{Log, Together};
-use crate::describe::overlap::Output;
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::run::control::{Control, lock};
 use crate::run::poller::Io;
-use crate::sink::{Sink, Token, Writer};
+use crate::sink::{Output, Sink, Token, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
 
 pub use by_key::{ByKey, KeyedFrames, WriteByKey, by_key, write_by_key};

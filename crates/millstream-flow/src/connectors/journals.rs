@@ -27,12 +27,11 @@ use millstream_journal::{Cursor, Journal, Options, Reader, Share, Sync, Writer a
 use crate::clock::now_ns;
 use crate::connectors::files::{length_of, token_of};
 use crate::connectors::together::{Log, Together};
-use crate::describe::overlap::Output;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
 use crate::run::poller::Io;
-use crate::sink::{Sink, Token, Writer};
+use crate::sink::{Output, Sink, Token, Writer};
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
 
 /// A batch is ended when it has so many bytes or records.
@@ -147,7 +146,7 @@ impl Source<Frames> for ReadJournal {
         }))
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        let followed = match run.recovery {
+        let followed = match run.state_dir {
             Some(_) => self.followed(true)?,
             None => None,
         };

@@ -26,16 +26,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::Data;
-use crate::checkpoint::{Changes, Restore};
 use crate::describe::stream::{Making, Pipe, Stream};
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::{Key, shard, worker_of};
 use crate::operators::verbs::each;
 use crate::policy::{OnError, Policy};
-use crate::push::{Context, Step};
+use crate::run::build::Route;
 use crate::run::control::lock;
-use crate::run::segment::Route;
 use crate::state::{ByLogic, KeyLogic, KeyedStep, Logic, Plain, Ttl};
+use crate::step::{Context, Stateful, Step};
 use crate::time::{Timed, nanos};
 
 /// When an aggregate gives its value.
@@ -305,7 +304,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         let (init, f) = (Arc::new(init), Arc::new(f));
         self.keep("stateful", name, move || {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
-            Stateful {
+            PlainStep {
                 states: Plain::default(),
                 init: move |key: &K| init(key),
                 on_item: move |state: &mut S, key: &K, value: V, out: &mut Vec<(K, U)>| {
@@ -358,7 +357,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         lock(&placed.graph).demand_name("stateful", name);
         let stream = placed.step("stateful", name, move |making| {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
-            Ok(TryStateful {
+            Ok(TryPlainStep {
                 states: Plain::default(),
                 init: move |key: &K| init(key),
                 on_item: move |state: &mut S, key: &K, value: &V, out: &mut Vec<(K, U)>| {
@@ -463,7 +462,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         let (init, f) = (Arc::new(init), Arc::new(f));
         self.keep(kind, name, move || {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
-            Stateful {
+            PlainStep {
                 states: Plain::default(),
                 init: move |key: &K| init(key),
                 on_item: move |acc: &mut A, key: &K, value: V, out: &mut Vec<(K, U)>| {
@@ -531,14 +530,14 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
 }
 
 /// A step with a state for each key.
-struct Stateful<K, S, I, F, E> {
+struct PlainStep<K, S, I, F, E> {
     states: Plain<K, S>,
     init: I,
     on_item: F,
     on_end: E,
 }
 
-impl<K, V, U, S, I, F, E> Step<Vec<(K, V)>, Vec<(K, U)>> for Stateful<K, S, I, F, E>
+impl<K, V, U, S, I, F, E> Step<Vec<(K, V)>, Vec<(K, U)>> for PlainStep<K, S, I, F, E>
 where
     K: Key,
     V: Data,
@@ -565,23 +564,20 @@ where
             .for_each(|key, state| (self.on_end)(state, key, output));
         Ok(())
     }
-    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
-        self.states.save(&cx.step_name(), changes)
-    }
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        self.states.restore(from)
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(&mut self.states)
     }
 }
 
 /// A step with a state for each key and a function that may fail.
-struct TryStateful<K, S, I, F> {
+struct TryPlainStep<K, S, I, F> {
     states: Plain<K, S>,
     init: I,
     on_item: F,
     policy: Policy,
 }
 
-impl<K, V, U, S, I, F> Step<Vec<(K, V)>, Vec<(K, U)>> for TryStateful<K, S, I, F>
+impl<K, V, U, S, I, F> Step<Vec<(K, V)>, Vec<(K, U)>> for TryPlainStep<K, S, I, F>
 where
     K: Key,
     V: Data + Debug,
@@ -604,10 +600,7 @@ where
         }
         Ok(())
     }
-    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
-        self.states.save(&cx.step_name(), changes)
-    }
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        self.states.restore(from)
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(&mut self.states)
     }
 }

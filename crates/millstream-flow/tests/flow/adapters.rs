@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use millstream_flow::SourceExt;
 use millstream_flow::codec;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;

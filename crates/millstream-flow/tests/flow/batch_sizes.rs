@@ -7,7 +7,7 @@ use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use millstream_flow::testing::{Collected, items};
-use millstream_flow::{Flow, FlowError, Recovery, codec, files};
+use millstream_flow::{Flow, FlowError, Recovery, SourceExt, codec, files};
 
 use super::support;
 use crate::recovery::run;

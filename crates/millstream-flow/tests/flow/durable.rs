@@ -9,7 +9,9 @@ use millstream_flow::durable::{Keep, Kind, Recorded, inputs, place};
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
-use millstream_flow::{Flow, FlowError, Options, Recovery, codec, files, framing, testing};
+use millstream_flow::{
+    Flow, FlowError, Options, Recovery, SourceExt, codec, files, framing, testing,
+};
 
 use crate::support::{Random, address, finish, framed, listener, send, spawn};
 

@@ -9,7 +9,7 @@ use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use millstream_flow::testing::Collected;
-use millstream_flow::{Flow, FlowError, Recovery, codec};
+use millstream_flow::{Flow, FlowError, Recovery, SourceExt, codec};
 
 use crate::recovery::run;
 

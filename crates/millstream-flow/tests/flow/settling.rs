@@ -11,9 +11,8 @@ use millstream_flow::control::Control;
 use millstream_flow::durable::place;
 use millstream_flow::error::Cause;
 use millstream_flow::sink::{Sink, Token, Writer};
-use millstream_flow::source::Source;
 use millstream_flow::testing::{Collected, items};
-use millstream_flow::{Emit, Flow, FlowError, Recovery, codec, journals};
+use millstream_flow::{Emit, Flow, FlowError, Recovery, SourceExt, codec, journals};
 use millstream_journal::{Journal, Options as Opening, Share};
 
 use crate::recovery::run;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::Raw;
+use crate::batch::Raw;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::poller::Io;

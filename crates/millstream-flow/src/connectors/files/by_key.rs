@@ -15,11 +15,10 @@ use super::key_name::key_name;
 use super::{length_of, token_of};
 use crate::batch::{Batch, Data};
 use crate::connectors::together::{Log, Together};
-use crate::describe::overlap::Output;
 use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
 use crate::run::control::{Control, lock};
-use crate::sink::{Sink, Token, Writer};
+use crate::sink::{Output, Sink, Token, Writer};
 
 /// How many files are open at once unless told otherwise.
 const MAX_OPEN: usize = 128;

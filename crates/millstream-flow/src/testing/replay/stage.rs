@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::input::Moment;
-use crate::checkpoint::durable::Kind;
+use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::lock;

@@ -7,7 +7,7 @@ use super::{Assign, PartitionTime, TimeSource};
 use crate::batch::Data;
 use crate::describe::stream::Stream;
 use crate::error::Failure;
-use crate::push::Context;
+use crate::step::Context;
 use crate::time::{BEFORE_ALL, Timed};
 
 /// Tells the time of one partition of a source. There is one for each partition, made when it is opened.

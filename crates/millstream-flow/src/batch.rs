@@ -15,13 +15,6 @@ use crate::state::codec::Codecs;
 pub use codec::{BatchCodec, key_and_value, option_pair, timed};
 use codec::{FrameBytes, Halves, Items};
 pub use raw::{Kind, Raw};
-use crate::framing::Frames;
-use crate::state::codec::Codecs;
-
-pub use codec::{BatchCodec, key_and_value, option_pair, timed};
-use codec::{FrameBytes, Halves, Items};
-
-pub use raw::{Kind, Raw};
 
 /// What an item of a Rust flow must be: cloneable (a stream may be used twice), sendable to
 /// another worker, and free of borrowed data.

@@ -47,7 +47,7 @@ pub use keyed::{Emit, KeyedStream};
 pub use policy::{DeadLetter, OnError};
 pub use rehearsal::Rehearsal;
 pub use run::build::Route;
-pub use run::{Options, Running};
+pub use run::{Options, Packets, Running};
 pub use state::{KeyContext, Logic, Timer};
 pub use stream::{Flow, Pipe, Stream};
 pub use time::{EventTime, Timed};

@@ -10,6 +10,8 @@ pub(crate) mod chain;
 pub(crate) mod context;
 pub mod control;
 pub(crate) mod dead_letters;
+mod departure;
+mod edge;
 pub(crate) mod making;
 pub mod metrics;
 mod options;
@@ -26,6 +28,6 @@ mod start;
 mod worker;
 
 pub use control::Wrapper;
-pub use options::{OnMetrics, Options, WORKERS_MAX};
+pub use options::{OnMetrics, Options, Packets, WORKERS_MAX};
 pub use running::Running;
 pub(crate) use start::{run_here, start};

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::checkpoint::{
     Codecs, ErasedSink, SinkOf, Sinks, Sources, WriterId, erased_sink, erased_source,
 };
-use crate::describe::node::{EdgeId, Node, NodeId, open_error};
+use crate::describe::node::{DescribedEdge, Node, NodeId, open_error};
 use crate::describe::overlap::Files;
 use crate::error::{Cause, FlowError};
 use crate::policy::OnError;
@@ -37,11 +37,11 @@ pub(crate) struct Graph {
     pub(crate) name: String,
     pub(crate) nodes: Vec<Node>,
     pub(crate) roots: Vec<Root>,
-    pub(crate) edges: EdgeId,
+    pub(crate) edges: Vec<DescribedEdge>,
     /// The sources, as checkpoints see them.
     sources: Sources,
     sinks: Vec<DescribedSink>,
-    /// The types whose values can be saved.
+    /// The types whose values can become bytes.
     pub(crate) codecs: Codecs,
     files: Files,
     mistake: Option<Mistake>,
@@ -221,6 +221,7 @@ impl Graph {
             name: self.name.clone(),
             nodes: self.nodes.clone(),
             roots: self.roots.clone(),
+            edges: self.edges.clone(),
             sources,
             sinks,
             codecs: self.codecs.clone(),

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::batch::Batch;
 use crate::checkpoint::{Codec, WriterId};
 use crate::describe::graph::{Description, Graph, Mistake, Shared};
-use crate::describe::node::NodeId;
+use crate::describe::node::{DescribedEdge, NodeId};
 use crate::error::{Failure, FlowError};
 use crate::policy::OnError;
 use crate::push::Push;
@@ -71,15 +71,18 @@ impl Flow {
         }
     }
 
-    /// Announces a type of state, so that steps which keep it can be saved with
-    /// [recovery](crate::checkpoint): states of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of
-    /// folds, values that are reduced, collected or joined. Numbers, text and lists of them need not be
-    /// announced.
+    /// Announces a type whose values become bytes: states that are saved with [recovery](crate::checkpoint), and items
+    /// that leave their process ([`Packets::Bytes`](crate::run::Packets::Bytes)).
+    ///
+    /// States are those of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of folds, values that are
+    /// reduced, collected or joined. Items are those of streams that are merged, redistributed or exchanged by key.
+    /// Numbers, text, optional values and lists of them need not be announced, nor what the engine makes of known types:
+    /// a key beside a value, a value with its time, the pairs of a join.
     pub fn saves<T: Serialize + DeserializeOwned + 'static>(&self) {
         lock(&self.graph).codecs.add::<T>();
     }
 
-    /// Announces a type whose states are written in a way of their own: as one value of MessagePack.
+    /// Announces a type whose values are written in a way of their own: each as one value of MessagePack.
     pub fn saves_by<T: 'static>(&self, codec: Codec<T>) {
         lock(&self.graph).codecs.put(codec);
     }
@@ -256,12 +259,14 @@ impl<B: Batch> Pipe<B> {
         let routed = route.is_some();
         let mut edges = Vec::with_capacity(streams.len());
         for stream in streams {
-            let edge = graph.edges;
-            graph.edges += 1;
+            let edge = graph.edges.len();
+            graph
+                .edges
+                .push(DescribedEdge::of::<B>(stream.node, node));
             edges.push(edge);
             let route = route.clone();
             stream.outlet.read_by(Arc::new(move |segment| {
-                Ok(segment.leave(edge, route.as_ref().map(|make| make())))
+                segment.leave(edge, route.as_ref().map(|make| make()))
             }));
         }
         let outlet = Outlet::new();

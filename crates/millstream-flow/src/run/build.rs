@@ -11,7 +11,7 @@ use timely::dataflow::{Scope, Stream};
 use timely::scheduling::Activator;
 
 use crate::batch::Batch;
-use crate::describe::node::{EdgeId, Node, NodeId};
+use crate::describe::node::{DescribedEdge, EdgeId, Node, NodeId};
 use crate::error::{Failure, FlowError};
 use crate::push::Push;
 use crate::run::chain::Tee;
@@ -20,6 +20,7 @@ use crate::run::control::{Wrapper, lock};
 use crate::run::packet::Packet;
 use crate::run::poller::Poller;
 use crate::state::Restore;
+use crate::state::codec::Codecs;
 use crate::step::Step;
 use crate::testing::rehearsal::Rehearsal;
 use crate::time::BEFORE_ALL;
@@ -42,6 +43,9 @@ pub(crate) struct WorkerBuild<'a, 's> {
     pub(crate) context: Rc<RefCell<WorkerContext>>,
     pub(crate) poller: &'a Poller,
     pub(crate) nodes: &'a [Node],
+    pub(crate) described_edges: &'a [DescribedEdge],
+    /// The codecs of items, if packets are bytes.
+    pub(crate) codecs: Option<&'a Codecs>,
     pub(crate) edges: HashMap<EdgeId, Edge<'s>>,
     /// The sources' activators, for stopping and for spinning.
     pub(crate) sources: Rc<RefCell<Vec<Activator>>>,
@@ -66,6 +70,9 @@ pub(crate) struct Deadline {
 pub(crate) struct SegmentBuild<'a, 's> {
     pub(crate) builder: OperatorBuilder<'s, Epoch>,
     pub(crate) capabilities: Capabilities,
+    pub(crate) described_edges: &'a [DescribedEdge],
+    /// The codecs of items, if packets are bytes.
+    pub(crate) codecs: Option<&'a Codecs>,
     pub(crate) edges: &'a mut HashMap<EdgeId, Edge<'s>>,
     pub(crate) outputs: usize,
     pub(crate) feed: Feed,

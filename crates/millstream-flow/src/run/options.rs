@@ -15,6 +15,28 @@ pub const WORKERS_MAX: usize = 256;
 /// Called with the metrics from time to time.
 pub type OnMetrics = Arc<dyn Fn(&Report) + Send + Sync>;
 
+/// How batches travel from one operator to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packets {
+    /// As they are, in the memory of the process: nothing is encoded.
+    InMemory,
+    /// As bytes, as between processes: each batch is encoded where it is sent, also to the worker itself, and decoded where it
+    /// is received. Each type of items on an edge has a codec, or the run does not start. For tests.
+    Bytes,
+}
+
+impl Packets {
+    /// Bytes where the environment variable `MILLSTREAM_PACKETS` is `bytes`, so that a whole suite of tests can run in that
+    /// way; else in memory.
+    #[must_use]
+    pub fn of_environment() -> Self {
+        match std::env::var_os("MILLSTREAM_PACKETS") {
+            Some(packets) if packets == "bytes" => Packets::Bytes,
+            _ => Packets::InMemory,
+        }
+    }
+}
+
 /// How to run a flow.
 #[derive(Clone)]
 pub struct Options {
@@ -38,6 +60,8 @@ pub struct Options {
     pub clock: Option<Arc<dyn Clock>>,
     /// What stands in for sources and sinks, so that nothing outside is touched.
     pub rehearsal: Option<Arc<Rehearsal>>,
+    /// How batches travel between operators: [as the environment says](Packets::of_environment), else in memory.
+    pub packets: Packets,
 }
 
 impl Default for Options {
@@ -53,6 +77,7 @@ impl Default for Options {
             recovery: None,
             clock: None,
             rehearsal: None,
+            packets: Packets::of_environment(),
         }
     }
 }

@@ -40,6 +40,8 @@ use crate::time::{Sender, Watermark};
 
 /// The version of the layout.
 const VERSION: u8 = 1;
+/// The kind of a batch without its bytes: no reader takes it.
+const NOT_ENCODED: u8 = u8::MAX;
 /// The bytes before the body.
 const HEADER: usize = 56;
 
@@ -93,9 +95,11 @@ impl Packet {
 
     fn header(&self) -> [u8; HEADER] {
         let (kind, mark, length) = match &self.content {
-            // A batch that is sent to another process has been encoded before.
-            Content::Nothing | Content::Batch(_) | Content::Damaged(_) => (0, None, 0),
+            Content::Nothing => (0, None, 0),
             Content::Bytes(body) => (1, None, body.len()),
+            // A batch that leaves the process is encoded before. If it were not, the receiver would fail: nothing is lost
+            // in silence.
+            Content::Batch(_) | Content::Damaged(_) => (NOT_ENCODED, None, 0),
             Content::Watermark(mark) => (2, Some(mark), 0),
         };
         let sender = match mark.map(|mark| mark.sender) {
@@ -290,6 +294,12 @@ mod tests {
         let expected = "01010000010000000200000005000000fcffffffffffffff0400000000000000\
                         faffffffffffffff00000000000000000400000000000000626f6479";
         assert_eq!(hex, expected);
+    }
+
+    #[test]
+    fn a_batch_that_was_not_encoded_is_an_error_and_not_an_empty_packet() {
+        let found = packet(Content::Batch(Box::new(vec![1u8]))).through_bytes();
+        assert_eq!(damage(&found), Some("a packet of kind 255"));
     }
 
     #[test]

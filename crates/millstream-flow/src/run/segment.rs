@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use timely::dataflow::channels::pact::DistributorPact;
-use timely::dataflow::channels::pushers::Output;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::progress::frontier::MutableAntichain;
 use timely::scheduling::Activator;
@@ -20,12 +19,13 @@ use crate::describe::node::{EdgeId, NodeId};
 use crate::error::{Failure, FlowError};
 use crate::push::Push;
 use crate::run::build::{
-    Capabilities, Deadline, Edge, Epoch, Feed, Outlet, Root, Route, SegmentBuild, WorkerBuild,
+    Capabilities, Deadline, Epoch, Feed, Outlet, Root, SegmentBuild, WorkerBuild,
 };
 use crate::run::context::WorkerContext;
 use crate::run::control::{Relief, Wrapper};
 use crate::run::pace::Pace;
-use crate::run::packet::{ByAddress, Packet};
+use crate::run::edge::Receiver;
+use crate::run::packet::{ByAddress, Content, Packet};
 use crate::time::{BEFORE_ALL, NEVER, Watermark, Watermarks};
 
 /// One turn of an operator, inside what the run wraps around it.
@@ -34,123 +34,6 @@ pub(crate) fn turn(hold: Option<&Wrapper>, mut body: impl FnMut() -> bool) -> bo
     let mut again = false;
     hold(&mut || again = body());
     again
-}
-
-impl SegmentBuild<'_, '_> {
-    /// Ends the chain in a connection to another operator.
-    pub(crate) fn leave<B: Batch>(
-        &mut self,
-        edge: EdgeId,
-        route: Option<Box<dyn Route<B>>>,
-    ) -> Box<dyn Push<B>> {
-        let (output, stream) = self.builder.new_output::<Packet>();
-        let feeding = self.feed.workers;
-        self.edges.insert(edge, Edge { stream, feeding });
-        let port = self.outputs;
-        self.outputs += 1;
-        let workers = self.context.borrow().workers;
-        let parts = (0..workers).map(|_| B::default()).collect();
-        let route = if workers == 1 { None } else { route };
-        Box::new(Departure {
-            output,
-            port,
-            capabilities: Rc::clone(&self.capabilities),
-            route,
-            parts,
-        })
-    }
-}
-
-/// The end of a chain: puts batches on a connection.
-struct Departure<B> {
-    output: Output<Epoch, Packet>,
-    port: usize,
-    capabilities: Capabilities,
-    route: Option<Box<dyn Route<B>>>,
-    parts: Vec<B>,
-}
-
-impl<B: Batch> Departure<B> {
-    fn send(&mut self, to: usize, batch: &mut B, cx: &mut WorkerContext) -> Result<(), Failure> {
-        let items = batch.len();
-        let body: Option<Box<dyn std::any::Any + Send>> = Some(Box::new(std::mem::take(batch)));
-        let mut packet = Packet {
-            to,
-            stamp: cx.stamp,
-            items,
-            body,
-            from: cx.worker,
-            floor: cx.floor,
-            mark: None,
-        };
-        match self.capabilities.borrow().get(self.port) {
-            Some(capability) => {
-                cx.control.sent(to, items);
-                self.output.give(capability, &mut packet);
-                Ok(())
-            }
-            None => Err(lost(items, "behind a step that has ended", cx)),
-        }
-    }
-}
-
-/// Items that cannot go on: the run ends, as they are not to be lost in silence.
-fn lost(items: usize, why: &str, cx: &WorkerContext) -> Failure {
-    let what = format!("{items} items could not be sent on: they came {why}");
-    Failure::new(cx.step_name(), what)
-}
-
-impl<B: Batch> Push<B> for Departure<B> {
-    fn push(&mut self, batch: &mut B, cx: &mut WorkerContext) -> Result<(), Failure> {
-        let Some(route) = &mut self.route else {
-            return self.send(cx.worker, batch, cx);
-        };
-        let mut parts = std::mem::take(&mut self.parts);
-        route.route(batch, &mut parts)?;
-        for (to, part) in parts.iter_mut().enumerate() {
-            if !part.is_empty() {
-                self.send(to, part, cx)?;
-            }
-        }
-        self.parts = parts;
-        Ok(())
-    }
-    fn flush(&mut self, _: &mut WorkerContext) -> Result<(), Failure> {
-        drop(self.output.activate());
-        Ok(())
-    }
-    fn watermark(&mut self, mark: Watermark, cx: &mut WorkerContext) -> Result<(), Failure> {
-        let receivers = match self.route {
-            Some(_) => 0..cx.workers,
-            None => cx.worker..cx.worker + 1,
-        };
-        for to in receivers {
-            let mut packet = Packet {
-                to,
-                from: cx.worker,
-                mark: Some(mark),
-                ..Packet::default()
-            };
-            match self.capabilities.borrow().get(self.port) {
-                Some(capability) => self.output.give(capability, &mut packet),
-                None => {
-                    let what = "a watermark could not be sent on: it came after the step had ended";
-                    return Err(Failure::new(cx.step_name(), what));
-                }
-            }
-        }
-        cx.activity += 1;
-        Ok(())
-    }
-    fn tick(&mut self, _: &mut WorkerContext) -> Result<(), Failure> {
-        Ok(())
-    }
-    fn epoch(&mut self, _: Epoch, cx: &mut WorkerContext) -> Result<(), Failure> {
-        self.flush(cx)
-    }
-    fn end(&mut self, _: Epoch, cx: &mut WorkerContext) -> Result<(), Failure> {
-        self.flush(cx)
-    }
 }
 
 /// An operator whose chain is made, ready to be given its work.
@@ -174,6 +57,8 @@ pub(crate) fn segment<'s, B: Batch, S>(
     let mut segment = SegmentBuild {
         builder,
         capabilities: Rc::clone(&capabilities),
+        described_edges: build.described_edges,
+        codecs: build.codecs,
         edges: &mut build.edges,
         outputs: 0,
         feed,
@@ -225,6 +110,8 @@ pub(crate) fn arrival_root<B: Batch>(
         let streams = streams.ok_or_else(|| {
             FlowError::Usage(format!("step \"{name}\" stands before what it reads"))
         })?;
+        let (all, codecs) = (build.described_edges, build.codecs);
+        let receiver = Receiver::of(&name, &edges, all, build.nodes, codecs)?;
         let mut builder = OperatorBuilder::new(name, build.scope);
         let (mut marks, mut inputs) = (Vec::new(), Vec::new());
         for edge in streams {
@@ -245,7 +132,7 @@ pub(crate) fn arrival_root<B: Batch>(
             deadline: made.deadline,
             pace: Pace::new(FIRST_TURN_ITEMS, unbounded),
             capabilities: Rc::clone(&capabilities),
-            ..Arrival::new(node, Watermarks::new(marks), made.chain, activator)
+            ..Arrival::new(node, receiver, Watermarks::new(marks), made.chain, activator)
         };
         let context = Rc::clone(&build.context);
         let hold = build.hold.clone();
@@ -331,6 +218,7 @@ pub(crate) fn rest(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &WorkerCon
 /// The place where connections come in, and the chain behind it.
 struct Arrival<B> {
     node: NodeId,
+    receiver: Receiver<B>,
     marks: Watermarks,
     routed: bool,
     chain: Box<dyn Push<B>>,
@@ -353,9 +241,16 @@ struct Arrival<B> {
 
 impl<B: Batch> Arrival<B> {
     /// What has not been given anything yet.
-    fn new(node: NodeId, marks: Watermarks, chain: Box<dyn Push<B>>, activator: Activator) -> Self {
+    fn new(
+        node: NodeId,
+        receiver: Receiver<B>,
+        marks: Watermarks,
+        chain: Box<dyn Push<B>>,
+        activator: Activator,
+    ) -> Self {
         Arrival {
             node,
+            receiver,
             marks,
             routed: false,
             chain,
@@ -504,11 +399,13 @@ impl<B: Batch> Arrival<B> {
         mut packet: Packet,
         cx: &mut WorkerContext,
     ) -> Result<(), Failure> {
+        self.receiver.check(input, &packet, cx.workers)?;
         let sender = match self.routed {
             true => input * cx.workers + packet.from,
             false => input,
         };
-        if let Some(mark) = packet.mark {
+        let content = std::mem::take(&mut packet.content);
+        if let Content::Watermark(mark) = content {
             let Some(joined) = self.marks.hear(sender, mark) else {
                 return Ok(());
             };
@@ -517,12 +414,8 @@ impl<B: Batch> Arrival<B> {
             cx.floor = joined.at;
             return self.chain.watermark(joined, cx);
         }
-        // Both ends of a connection are made by one call, with one type.
-        let body = packet.body.take();
-        let Some(mut batch) = body.and_then(|body| body.downcast::<B>().ok()) else {
-            cx.current = self.node;
-            return Err(lost(packet.items, "as a batch of another type", cx));
-        };
+        cx.current = self.node;
+        let mut batch = self.receiver.batch(input, packet.items, content)?;
         let now = now_ns();
         if self.began_ns == 0 {
             self.began_ns = now;
@@ -539,7 +432,7 @@ impl<B: Batch> Arrival<B> {
         // What does not fit into this turn comes first in the next one.
         let mut first = batch.take_first(room);
         packet.items = items - room;
-        packet.body = Some(batch);
+        packet.content = Content::Batch(batch);
         self.items += room;
         self.processed.add(Relief::of(items, packet.items));
         self.pending.push_front((input, packet));
@@ -640,10 +533,12 @@ mod tests {
             let activator =
                 worker.dataflow::<Epoch, _, _>(|scope| scope.activator_for(Rc::from(Vec::new())));
             let marks = Watermarks::new(vec![Watermark::UNKNOWN]);
-            let mut arrival = Arrival::<Vec<u8>>::new(0, marks, Box::new(Anything), activator);
-            let packet = |body: Box<dyn std::any::Any + Send>| Packet {
+            let receiver = Receiver::of("merged", &[], &[], &[], None).unwrap();
+            let chain = Box::new(Anything);
+            let mut arrival = Arrival::<Vec<u8>>::new(0, receiver, marks, chain, activator);
+            let packet = |batch: Box<dyn std::any::Any + Send>| Packet {
                 items: 3,
-                body: Some(body),
+                content: Content::Batch(batch),
                 ..Packet::default()
             };
             let mut cx = context();
@@ -655,32 +550,5 @@ mod tests {
         let expected =
             "step \"merged\": 3 items could not be sent on: they came as a batch of another type";
         assert_eq!(said.as_deref(), Some(expected));
-    }
-
-    #[test]
-    fn what_comes_after_the_end_of_a_step_is_an_error_and_not_dropped() {
-        let said = timely::execute_directly(|worker| {
-            worker.dataflow::<Epoch, _, _>(|scope| {
-                let mut builder = OperatorBuilder::new("merged".to_owned(), scope);
-                let (output, _stream) = builder.new_output::<Packet>();
-                builder.build_reschedule(|_| |_| false);
-                let mut departure = Departure::<Vec<u8>> {
-                    output,
-                    port: 0,
-                    capabilities: Capabilities::default(),
-                    route: None,
-                    parts: vec![Vec::new()],
-                };
-                let mut cx = context();
-                let items = departure.push(&mut vec![1, 2], &mut cx);
-                let mark = departure.watermark(Watermark::UNKNOWN, &mut cx);
-                [items, mark].map(|outcome| outcome.err().map(|failure| failure.to_string()))
-            })
-        });
-        let expected = [
-            "step \"merged\": 2 items could not be sent on: they came behind a step that has ended",
-            "step \"merged\": a watermark could not be sent on: it came after the step had ended",
-        ];
-        assert_eq!(said.each_ref().map(Option::as_deref), expected.map(Some));
     }
 }

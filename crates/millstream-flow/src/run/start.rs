@@ -15,7 +15,7 @@ use crate::describe::node::open_error;
 use crate::error::FlowError;
 use crate::run::control::{Control, lock};
 use crate::run::metrics::Report;
-use crate::run::options::Options;
+use crate::run::options::{Options, Packets};
 use crate::run::plan::Plan;
 use crate::run::running::Running;
 use crate::run::signals::Signals;
@@ -70,6 +70,9 @@ fn prepare(
     ),
     FlowError,
 > {
+    if options.packets == Packets::Bytes {
+        plan.check_codecs()?;
+    }
     let control = Control::new(options.workers, options.release.clone());
     let control = Arc::new(match options.rehearsal {
         Some(_) => control.without_late_warnings(),

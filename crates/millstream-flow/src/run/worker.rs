@@ -18,7 +18,7 @@ use crate::run::build::{Deadline, Epoch, WorkerBuild};
 use crate::run::context::WorkerContext;
 use crate::run::control::{Control, lock};
 use crate::run::metrics::StepMetrics;
-use crate::run::options::Options;
+use crate::run::options::{Options, Packets};
 use crate::run::plan::Plan;
 use crate::run::poller::Poller;
 use crate::testing::replay::Conductor;
@@ -101,6 +101,8 @@ fn work(
             context: Rc::clone(context),
             poller: &poller,
             nodes: &plan.nodes,
+            codecs: (options.packets == Packets::Bytes).then_some(&plan.codecs),
+            described_edges: &plan.edges,
             edges: HashMap::new(),
             sources: Rc::clone(&sources),
             alarm: Rc::clone(&alarm),

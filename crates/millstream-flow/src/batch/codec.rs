@@ -216,7 +216,11 @@ mod tests {
         assert_eq!(&codec.decode(&bytes).unwrap(), batch);
         for length in 0..bytes.len() {
             if let Ok(found) = codec.decode(&bytes[..length]) {
-                assert!(found.len() < batch.len(), "{length} bytes of {}", bytes.len());
+                assert!(
+                    found.len() < batch.len(),
+                    "{length} bytes of {}",
+                    bytes.len()
+                );
             }
         }
         for at in 0..bytes.len() {
@@ -302,7 +306,10 @@ mod tests {
     fn a_type_that_was_not_announced_is_named() {
         #[derive(Clone)]
         struct Own;
-        let error = Vec::<Own>::codec(&Codecs::default()).err().unwrap().to_string();
+        let error = Vec::<Own>::codec(&Codecs::default())
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("Own has no codec"), "{error}");
         assert!(error.contains("flow.saves::<"), "{error}");
     }

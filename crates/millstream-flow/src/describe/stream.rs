@@ -260,9 +260,7 @@ impl<B: Batch> Pipe<B> {
         let mut edges = Vec::with_capacity(streams.len());
         for stream in streams {
             let edge = graph.edges.len();
-            graph
-                .edges
-                .push(DescribedEdge::of::<B>(stream.node, node));
+            graph.edges.push(DescribedEdge::of::<B>(stream.node, node));
             edges.push(edge);
             let route = route.clone();
             stream.outlet.read_by(Arc::new(move |segment| {

@@ -25,7 +25,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::Data;
+use crate::batch::{Data, key_and_value, timed};
 use crate::describe::stream::{Making, Pipe, Stream};
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::{Key, shard, worker_of};
@@ -33,6 +33,7 @@ use crate::operators::verbs::each;
 use crate::policy::{OnError, Policy};
 use crate::run::build::Route;
 use crate::run::control::lock;
+use crate::state::codec::Rule;
 use crate::state::{ByLogic, KeyLogic, KeyedStep, Logic, Plain, Ttl};
 use crate::step::{Context, Stateful, Step};
 use crate::time::{Timed, nanos};
@@ -82,11 +83,17 @@ impl<T: Data> Stream<T> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
+    /// States how the items of a type become bytes that is made of other types.
+    pub(crate) fn derive<T: 'static>(&self, rule: Rule<T>) {
+        lock(&self.parts[0].graph).codecs.derive(rule);
+    }
+
     /// The items on the workers of their keys, as one stream.
     fn placed(&self) -> Stream<(K, V)> {
         if self.placed {
             return self.parts[0].clone();
         }
+        self.derive(key_and_value::<K, V>);
         Pipe::gather(
             "exchange",
             "",
@@ -218,6 +225,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         let mut all = vec![self];
         all.extend(others);
         if all.iter().any(|stream| stream.placed) {
+            self.derive(key_and_value::<K, V>);
             let parts: Vec<_> = all.iter().map(|stream| stream.placed()).collect();
             return KeyedStream {
                 parts: vec![parts[0].merge(&parts[1..])],
@@ -237,6 +245,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     /// Keys and values as pairs.
     #[must_use]
     pub fn items(&self) -> Stream<(K, V)> {
+        self.derive(key_and_value::<K, V>);
         self.joined()
     }
 
@@ -512,6 +521,8 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         U: Data,
         L: KeyLogic<K, In = V, Out = U, Error = Cause>,
     {
+        self.derive(timed::<V>);
+        self.derive(timed::<U>);
         let placed = self.placed();
         lock(&placed.graph).demand_name(kind, name);
         let (outputs, late) = placed.step(kind, name, move |_| Ok(make())).halves();

@@ -212,7 +212,10 @@ mod tests {
         for codecs in [None, Some(&codecs)] {
             let (sender, receiver) = ends::<Vec<u64>>(codecs).unwrap();
             let packet = sent(&sender, vec![7, 8]);
-            assert_eq!(matches!(packet.content, Content::Bytes(_)), codecs.is_some());
+            assert_eq!(
+                matches!(packet.content, Content::Bytes(_)),
+                codecs.is_some()
+            );
             assert_eq!(received(&receiver, packet), Ok(vec![7, 8]));
         }
     }

@@ -23,8 +23,8 @@ use crate::run::build::{
 };
 use crate::run::context::WorkerContext;
 use crate::run::control::{Relief, Wrapper};
-use crate::run::pace::Pace;
 use crate::run::edge::Receiver;
+use crate::run::pace::Pace;
 use crate::run::packet::{ByAddress, Content, Packet};
 use crate::time::{BEFORE_ALL, NEVER, Watermark, Watermarks};
 
@@ -132,7 +132,13 @@ pub(crate) fn arrival_root<B: Batch>(
             deadline: made.deadline,
             pace: Pace::new(FIRST_TURN_ITEMS, unbounded),
             capabilities: Rc::clone(&capabilities),
-            ..Arrival::new(node, receiver, Watermarks::new(marks), made.chain, activator)
+            ..Arrival::new(
+                node,
+                receiver,
+                Watermarks::new(marks),
+                made.chain,
+                activator,
+            )
         };
         let context = Rc::clone(&build.context);
         let hold = build.hold.clone();

@@ -195,10 +195,15 @@ mod tests {
         codecs.derive::<Both>(|codecs| Ok(Box::new(BothCodec(codecs.item()?, codecs.item()?))));
         let codec = codecs.item::<Both>().unwrap();
         let mut saved = Vec::new();
-        codec.save(&Both(7, "seven".to_owned()), &mut saved).unwrap();
+        codec
+            .save(&Both(7, "seven".to_owned()), &mut saved)
+            .unwrap();
         let mut rest = &saved[..];
         assert_eq!(codec.load(&mut rest).unwrap(), Both(7, "seven".to_owned()));
         assert!(rest.is_empty());
-        assert!(codecs.get::<Both>().is_err(), "a rule is for items, not for states");
+        assert!(
+            codecs.get::<Both>().is_err(),
+            "a rule is for items, not for states"
+        );
     }
 }

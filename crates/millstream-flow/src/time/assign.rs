@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub use clocks::EventClock;
 
-use crate::batch::{Batch, Data};
+use crate::batch::{Batch, Data, timed};
 use crate::checkpoint::TimeMark;
 use crate::describe::graph::{Graph, Mistake};
 use crate::describe::node::NodeId;
@@ -414,6 +414,7 @@ impl<T: Data> Stream<T> {
         f: impl Fn(&T) -> i64 + Send + Sync + 'static,
         how: EventTime,
     ) -> Stream<Timed<T>> {
+        lock(&self.graph).codecs.derive(timed::<T>);
         let f = Arc::new(f);
         self.assigned("", TimeSource::Event(how), move |_| {
             Ok(ByFunction(Arc::clone(&f)))
@@ -424,6 +425,7 @@ impl<T: Data> Stream<T> {
     /// run. Time goes on where no items come. Stands before the first exchange or merge.
     #[must_use]
     pub fn processing_time(&self) -> Stream<Timed<T>> {
+        lock(&self.graph).codecs.derive(timed::<T>);
         self.assigned("", TimeSource::Processing, |_| Ok(ByClock))
     }
 }

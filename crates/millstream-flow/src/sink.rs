@@ -17,26 +17,43 @@ pub struct Output {
 }
 
 /// A sink of a flow.
+///
+/// A sink that can roll its output back to the last commit also implements [`Transactional`].
 pub trait Sink<B>: Send + Sync + 'static {
-    /// The kind and the place, for people: `tcp connect 127.0.0.1:7002`.
+    /// The kind and the address, for people: `tcp connect 127.0.0.1:7002`.
     fn describe(&self) -> String;
-    /// Opens the sink for one worker.
+    /// Opens the sink for one worker. `control` says when the run stops.
     ///
     /// # Errors
     /// A refused connection, a file that cannot be made.
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause>;
+    /// What it writes and no other sink of the flow may write, in a run with recovery or without.
+    fn output(&self, _recovery: bool) -> Option<Output> {
+        None
+    }
+    /// Its part in commits, if it has one.
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        None
+    }
+    /// The same sink with `frames` in the place of what it writes bytes to, for a
+    /// [rehearsal](crate::Rehearsal). A sink that makes no bytes of its items returns nothing.
+    fn over(&self, _frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
+        None
+    }
+}
 
+/// A sink that takes part in commits. Its writers [prepare](Writer::prepare) an epoch; once the epoch is committed, it is made
+/// final here, or rolled back to when the flow resumes.
+pub trait Transactional: Send + Sync {
     /// A run with recovery begins, and nothing is open. `tokens` is what the writers had prepared for the
-    /// last committed epoch: make that final if it is not yet, and take back all that came behind it. At
-    /// the very first run there are none. Gives a token for the state that the sink is in now, if it can
-    /// say so. May be called again for the same epoch. Where a flow was killed behind its last commit, nothing is opened after it.
+    /// last committed epoch: makes that final if it is not yet, and rolls back all that came after it. At
+    /// the very first run there are none. Returns a token for the state that the sink is in now, if it has
+    /// one. May be called again for the same epoch. Where a flow was killed after its last commit, nothing is opened after it.
     ///
     /// # Errors
-    /// As for `open`; output that is no longer there.
-    fn resume(&self, _tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        Ok(None)
-    }
-    /// All writers have prepared an epoch: make what they wrote survive a loss of power. Called in the
+    /// As for [`Sink::open`]; output that no longer exists.
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
+    /// All writers have prepared an epoch: makes what they wrote survive a loss of power. Called in the
     /// background.
     ///
     /// # Errors
@@ -44,25 +61,17 @@ pub trait Sink<B>: Send + Sync + 'static {
     fn sync(&self) -> Result<(), Cause> {
         Ok(())
     }
-    /// Epoch `epoch` counts, with what the writers had prepared. Called in the background; after a crash
-    /// [`resume`](Sink::resume) takes its place.
+    /// Epoch `epoch` is committed, with what the writers had prepared. Called in the background; after a crash
+    /// [`resume`](Self::resume) takes its place.
     ///
     /// # Errors
     /// What ends the flow.
     fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
         Ok(())
     }
-    /// What it writes and no other sink of the flow may write, in a run with recovery or without.
-    fn output(&self, _recovery: bool) -> Option<Output> {
-        None
-    }
-    /// What tells this sink from others, if several steps may write to it: they are one sink then, which is notified of each epoch once.
+    /// What distinguishes this sink from others, if several steps may write to it: they are one sink then, which is notified
+    /// of each epoch once.
     fn identity(&self) -> Option<usize> {
-        None
-    }
-    /// The same sink with `frames` in the place of what it writes bytes to, for a
-    /// [rehearsal](crate::Rehearsal). A sink that makes no bytes of its items gives nothing.
-    fn over(&self, _frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
         None
     }
 }
@@ -75,20 +84,11 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause> {
         (**self).open(worker, control)
     }
-    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        (**self).resume(tokens)
-    }
     fn output(&self, recovery: bool) -> Option<Output> {
         (**self).output(recovery)
     }
-    fn sync(&self) -> Result<(), Cause> {
-        (**self).sync()
-    }
-    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
-        (**self).commit(epoch, tokens)
-    }
-    fn identity(&self) -> Option<usize> {
-        (**self).identity()
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        (**self).transactional()
     }
     fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
         (**self).over(frames)

@@ -150,7 +150,7 @@ fn begin(
             sync: options.sync,
             committed: &committed,
             recorded: &recorded,
-            workers,
+            partitions: &|| source.partitions(workers),
             had_ended: commit.finished,
             forget: options.fresh || options.drop.contains(&this.name),
             time_ns,

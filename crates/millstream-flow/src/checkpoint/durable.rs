@@ -37,15 +37,13 @@ mod recorded;
 mod recorder;
 mod refill;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::error::Cause;
 use crate::framing::Frames;
-use crate::policy::OnError;
 use crate::run::control::lock;
 use crate::run::poller::Io;
-use crate::source::{Beginning, Partition, Position, Recording, Source};
+use crate::source::{Beginning, Partition, Position, Recording, Resumable, Source, SourceSettings};
 
 pub use crate::batch::{Kind, Raw};
 pub(crate) use place::unescape;
@@ -88,29 +86,8 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     fn describe(&self) -> String {
         format!("{}, durable", self.source.describe())
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        self.source.partitions()
-    }
-    fn inputs(&self) -> Vec<PathBuf> {
-        self.source.inputs()
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.source.partitions_for(workers)
-    }
-    fn batch_size_max(&self) -> Option<usize> {
-        self.source.batch_size_max()
-    }
-    fn on_error(&self) -> OnError {
-        self.source.on_error()
-    }
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        let recorder = Arc::new(Recorder::begin(
-            run,
-            self.keep,
-            self.source.partitions_for(run.workers)?,
-        )?);
-        *lock(&self.recorder) = Arc::downgrade(&recorder);
-        Ok(Some(recorder))
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.source.partitions(workers)
     }
     fn open(
         &self,
@@ -145,5 +122,19 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
             true => Some(Arc::new(Refill::new(frames))),
             false => self.source.over(frames, kind),
         }
+    }
+    fn settings(&self) -> SourceSettings {
+        self.source.settings()
+    }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl<S: Send + Sync + 'static> Resumable for Durable<S> {
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        let recorder = Arc::new(Recorder::begin(run, self.keep, (run.partitions)()?)?);
+        *lock(&self.recorder) = Arc::downgrade(&recorder);
+        Ok(Some(recorder))
     }
 }

@@ -149,13 +149,22 @@ struct Erased<B>(Arc<dyn Sink<B>>);
 
 impl<B: 'static> ErasedSink for Erased<B> {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        self.0.resume(tokens)
+        match self.0.transactional() {
+            Some(sink) => sink.resume(tokens),
+            None => Ok(None),
+        }
     }
     fn sync(&self) -> Result<(), Cause> {
-        self.0.sync()
+        match self.0.transactional() {
+            Some(sink) => sink.sync(),
+            None => Ok(()),
+        }
     }
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
-        self.0.commit(epoch, tokens)
+        match self.0.transactional() {
+            Some(sink) => sink.commit(epoch, tokens),
+            None => Ok(()),
+        }
     }
 }
 

@@ -6,8 +6,9 @@ use crate::describe::node::NodeId;
 use crate::error::Cause;
 use crate::source::{Beginning, Recording, Source};
 
-/// A source of any type of batch, as a run sees it that begins.
+/// A source of any type of batch.
 pub(crate) trait ErasedSource: Send + Sync {
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause>;
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause>;
 }
 
@@ -15,8 +16,14 @@ pub(crate) trait ErasedSource: Send + Sync {
 struct Erased<B>(Arc<dyn Source<B>>);
 
 impl<B: 'static> ErasedSource for Erased<B> {
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.0.partitions(workers)
+    }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        self.0.begin(run)
+        match self.0.resumable() {
+            Some(resumable) => resumable.begin(run),
+            None => Ok(None),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::error::{Cause, FlowError};
 use crate::policy::OnError;
 use crate::run::build::Root;
 use crate::run::plan::Plan;
-use crate::sink::Sink;
+use crate::sink::{Sink, Transactional};
 use crate::source::Source;
 use crate::testing::rehearsal::Rehearsal;
 
@@ -99,9 +99,9 @@ impl Graph {
         let node = self.add("source", name, Vec::new());
         self.nodes[node].detail = source.describe();
         let read = Arc::clone(source);
-        let inputs = Arc::new(move || read.inputs());
+        let inputs = Arc::new(move || read.settings().inputs);
         self.files.inputs.push((node, inputs));
-        if let OnError::DeadLetter(sink) = source.on_error() {
+        if let OnError::DeadLetter(sink) = source.settings().on_error {
             self.add_sink(WriterId::dead_letters(node), &sink);
         }
         self.sources.push((node, erased_source(Arc::clone(source))));
@@ -115,7 +115,7 @@ impl Graph {
         self.files.outputs.push((writer, output));
         // The dead letters of several steps may go to one sink, which each of them was given.
         let own = || Arc::as_ptr(sink).cast::<()>() as usize;
-        let identity = sink.identity();
+        let identity = sink.transactional().and_then(Transactional::identity);
         let identity = identity.or_else(|| writer.dead_letters.then(own));
         let own = Arc::clone(sink);
         self.sinks.push(DescribedSink {

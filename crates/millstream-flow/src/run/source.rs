@@ -59,7 +59,11 @@ pub(crate) fn source_root<B: Batch>(
             batch: B::default(),
             held: None,
             pace: Pace::new(1, unbounded),
-            batch_size_max: source.batch_size_max().unwrap_or(usize::MAX).max(1),
+            batch_size_max: source
+                .settings()
+                .batch_size_max
+                .unwrap_or(usize::MAX)
+                .max(1),
             began_ns: 0,
             items: 0,
             activator,
@@ -132,7 +136,7 @@ fn open<B: Batch>(
     let opened = opened.map_err(|cause| open_error(this, cause));
     let making = Making::of(node, build.nodes, &build.context.borrow(), build.rehearsal);
     let opened = opened.and_then(|partitions| {
-        let policy = making.policy(&source.on_error())?;
+        let policy = making.policy(&source.settings().on_error)?;
         Ok((partitions, policy, making.into_dead_letters()))
     });
     (opened, feeding)
@@ -146,7 +150,7 @@ fn open_partitions<B: Batch>(
     source: &dyn Source<B>,
     io: &Io,
 ) -> (Result<Vec<Open<B>>, Cause>, usize) {
-    let names = source.partitions_for(build.workers);
+    let names = source.partitions(build.workers);
     let feeding = names.as_ref().map_or(0, Vec::len).min(build.workers);
     let cx = build.context.borrow();
     let resume = cx.checkpoint.as_ref().map(|checkpoint| &checkpoint.resume);
@@ -154,7 +158,10 @@ fn open_partitions<B: Batch>(
         let mut opened = Vec::new();
         let mut names = names?;
         if let Some(resume) = resume {
-            let is_same = |name: &str, saved: &str| source.is_same_partition(name, saved);
+            let is_same = |name: &str, saved: &str| match source.resumable() {
+                Some(resumable) => resumable.is_same_partition(name, saved),
+                None => name == saved,
+            };
             resume.rename(&this.name, &mut names, is_same);
         }
         for (index, name) in names.into_iter().enumerate() {

@@ -191,7 +191,7 @@ fn begin_without(plan: &Plan, workers: usize, clock: &Arc<dyn Clock>) -> Result<
             sync: false,
             committed: &[],
             recorded: &[],
-            workers,
+            partitions: &|| source.partitions(workers),
             had_ended: false,
             forget: false,
             time_ns: clock.time_ns(),

@@ -37,7 +37,7 @@ impl Source<Vec<(usize, u64)>> for Once {
     fn describe(&self) -> String {
         "numbers that are given once".to_owned()
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok((0..self.given.len()).map(|p| format!("p{p}")).collect())
     }
     fn open(

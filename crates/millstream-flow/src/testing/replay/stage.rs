@@ -112,7 +112,7 @@ impl Source<Frames> for Replayed {
         let path = self.stage.scenes[self.index].path.display();
         format!("replay of {path}")
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok(self.stage.scenes[self.index].partitions.clone())
     }
     fn open(

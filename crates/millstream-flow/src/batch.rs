@@ -5,7 +5,16 @@
 //! Rust flows use `Vec<T>`, byte connectors use [`Frames`], and the
 //! Python face has its own. The engine asks no more of a batch than the few verbs below.
 
+mod codec;
+mod raw;
+
+use crate::error::Cause;
 use crate::framing::Frames;
+use crate::state::codec::Codecs;
+
+pub use codec::{BatchCodec, key_and_value, option_pair, timed};
+use codec::{FrameBytes, Halves, Items};
+pub use raw::{Kind, Raw};
 
 /// What an item of a Rust flow must be: cloneable (a stream may be used twice), sendable to
 /// another worker, and free of borrowed data.
@@ -25,6 +34,14 @@ pub trait Batch: Default + Clone + Send + 'static {
     /// Takes the first `count` items out, or all if there are fewer; the others stay, in order.
     #[must_use]
     fn take_first(&mut self, count: usize) -> Self;
+    /// How batches become bytes on their way to another process.
+    ///
+    /// # Errors
+    /// They cannot, or an item's type was not [announced](crate::Flow::saves).
+    fn codec(_: &Codecs) -> Result<Box<dyn BatchCodec<Self>>, Cause> {
+        let name = std::any::type_name::<Self>();
+        Err(format!("a batch of the type {name} cannot become bytes").into())
+    }
 }
 
 impl<T: Data> Batch for Vec<T> {
@@ -37,6 +54,9 @@ impl<T: Data> Batch for Vec<T> {
     fn take_first(&mut self, count: usize) -> Self {
         let rest = self.split_off(count.min(Vec::len(self)));
         std::mem::replace(self, rest)
+    }
+    fn codec(codecs: &Codecs) -> Result<Box<dyn BatchCodec<Self>>, Cause> {
+        Ok(Box::new(Items(codecs.item::<T>()?)))
     }
 }
 
@@ -54,6 +74,9 @@ impl<A: Batch, B: Batch> Batch for (A, B) {
         let left = count - first.len();
         (first, self.1.take_first(left))
     }
+    fn codec(codecs: &Codecs) -> Result<Box<dyn BatchCodec<Self>>, Cause> {
+        Ok(Box::new(Halves(A::codec(codecs)?, B::codec(codecs)?)))
+    }
 }
 
 impl Batch for Frames {
@@ -65,6 +88,9 @@ impl Batch for Frames {
     }
     fn take_first(&mut self, count: usize) -> Self {
         Frames::take_first(self, count)
+    }
+    fn codec(_: &Codecs) -> Result<Box<dyn BatchCodec<Self>>, Cause> {
+        Ok(Box::new(FrameBytes))
     }
 }
 

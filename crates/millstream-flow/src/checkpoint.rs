@@ -34,204 +34,31 @@
 //! Asynchronous barrier snapshots (Carbone et al., 2015) have the same idea; here the barrier is the
 //! progress that timely tracks anyway.
 
+mod begin;
 mod commit;
 pub mod durable;
 pub mod json;
 mod of_worker;
 pub mod pack;
+mod part;
 mod record;
+mod recovery;
 mod resume;
 mod sinks;
+mod sources;
 mod store;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::Sender;
-use std::time::Duration;
-
 pub use record::{Commit, SinkMark, SourceMark, TimeMark};
-pub use store::{Saved, SavedKey};
+pub use store::Saved;
 
+pub use crate::state::changes::{Changes, REMOVED};
 pub use crate::state::codec::{BoxedCodec, Codec, Codecs, StateCodec};
+pub use crate::state::restore::{Restore, SavedKey};
+pub(crate) use begin::{FlowParts, ResumedRun, resume};
 pub(crate) use commit::Committer;
 pub use of_worker::OfWorker;
-pub use record::{Changes, REMOVED};
-pub use resume::Restore;
-pub(crate) use resume::{Begun, Parts, Resume, Sources, resume};
-pub(crate) use sinks::{SinkOf, Sinks, WriterId, dead_letters_of};
-
-use crate::describe::graph::NodeId;
-
-/// Where a run keeps its state, and how often.
-#[derive(Clone, Debug)]
-pub struct Recovery {
-    pub(crate) dir: PathBuf,
-    pub(crate) epoch: Duration,
-    pub(crate) sync: bool,
-    pub(crate) drop: Vec<String>,
-    pub(crate) fresh: bool,
-    pub(crate) crash: Option<Crash>,
-}
-
-/// Where a run ends, as if the process had died. For tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Crash {
-    /// All that belongs to the n-th commit has been done, and nothing of it is committed.
-    Before(u64),
-    /// The n-th commit counts, and no sink has been told.
-    Within(u64),
-    /// The n-th commit counts, and all sinks have been told.
-    Behind(u64),
-}
-
-impl Crash {
-    /// The same moment around each commit, in the order in which they come.
-    pub const MOMENTS: [fn(u64) -> Crash; 3] = [Crash::Before, Crash::Within, Crash::Behind];
-}
-
-impl std::fmt::Display for Crash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Crash::Before(n) => write!(f, "before commit {n}"),
-            Crash::Within(n) => write!(f, "at commit {n}, before the sinks were told"),
-            Crash::Behind(n) => write!(f, "behind commit {n}"),
-        }
-    }
-}
-
-impl Recovery {
-    /// Keeps state in the directory `dir`; an epoch takes a second.
-    #[must_use]
-    pub fn new(dir: impl AsRef<Path>) -> Self {
-        Recovery {
-            dir: dir.as_ref().to_owned(),
-            epoch: Duration::from_secs(1),
-            sync: true,
-            drop: Vec::new(),
-            fresh: false,
-            crash: None,
-        }
-    }
-    /// How long an epoch takes. With none at all each source reads one batch in an epoch: for tests.
-    #[must_use]
-    pub fn epoch(mut self, epoch: Duration) -> Self {
-        self.epoch = epoch;
-        self
-    }
-    /// Whether a commit waits until it survives a loss of power, as it does unless told otherwise. What is
-    /// committed survives the death of the process in any case.
-    #[must_use]
-    pub fn sync(mut self, sync: bool) -> Self {
-        self.sync = sync;
-        self
-    }
-    /// Where the state is kept.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-    /// Forgets what is saved of a step, source or sink.
-    #[must_use]
-    pub fn drop_state(mut self, step: &str) -> Self {
-        self.drop.push(step.to_owned());
-        self
-    }
-    /// Forgets all that is saved of the flow, and begins anew. A directory that holds the state of another flow is an
-    /// error, and nothing is forgotten.
-    #[must_use]
-    pub fn fresh(mut self) -> Self {
-        self.fresh = true;
-        self
-    }
-    /// Ends the run with an error behind its n-th commit, as if the process had died. For tests.
-    #[must_use]
-    pub fn crash_after(self, commits: u64) -> Self {
-        self.crash(Crash::Behind(commits))
-    }
-    /// Ends the run with an error at a moment of its n-th commit, as if the process had died. For tests.
-    #[must_use]
-    pub fn crash(mut self, at: Crash) -> Self {
-        self.crash = Some(at);
-        self
-    }
-}
-
-/// Where a partition of a source stands.
-#[derive(Clone, Debug)]
-pub(crate) struct Standing {
-    pub(crate) partition: String,
-    pub(crate) position: u64,
-    /// What says it where a number cannot.
-    pub(crate) place: Option<Vec<u8>>,
-}
-
-/// What an operator hands over at the end of an epoch.
-#[derive(Default)]
-pub(crate) struct Part {
-    /// The operator.
-    pub(crate) root: NodeId,
-    pub(crate) worker: usize,
-    /// The epoch that is behind it.
-    pub(crate) epoch: u64,
-    /// True when no other will follow.
-    pub(crate) last: bool,
-    /// Positions of partitions of the source, if it is one.
-    pub(crate) positions: Vec<Standing>,
-    /// How far event time has come, for steps and for partitions of sources.
-    pub(crate) watermarks: Vec<TimeMark>,
-    /// How far processing time has come on this worker.
-    pub(crate) now: i64,
-    /// The keys that changed, as records.
-    pub(crate) changes: Vec<Vec<u8>>,
-    /// What the sinks have prepared.
-    pub(crate) tokens: Vec<(WriterId, Vec<u8>)>,
-    /// The next moment in processing time that the operator waits for.
-    pub(crate) deadline: i64,
-}
-
-/// What the committer is told.
-pub(crate) enum Told {
-    /// An operator has an epoch behind it.
-    Part(Part),
-    /// A worker has ended.
-    Ended,
-    /// All sources have ended.
-    Drained,
-}
-
-/// A worker's hold on recovery.
-pub(crate) struct Keeping {
-    /// What the operator at work will hand over.
-    pub(crate) part: Part,
-    /// What there was when the run began.
-    pub(crate) resume: Arc<Resume>,
-    pub(crate) told: Sender<Told>,
-}
-
-impl Keeping {
-    /// Says that all sources have ended.
-    pub(crate) fn tell_drained(&self) {
-        // A committer that has gone has failed the flow.
-        let _ = self.told.send(Told::Drained);
-    }
-
-    /// Hands over the part of an operator.
-    pub(crate) fn hand_over(
-        &mut self,
-        root: NodeId,
-        (worker, now): (usize, i64),
-        epoch: u64,
-        last: bool,
-    ) {
-        let part = Part {
-            root,
-            worker,
-            now,
-            epoch,
-            last,
-            ..std::mem::take(&mut self.part)
-        };
-        // A committer that has gone has failed the flow.
-        let _ = self.told.send(Told::Part(part));
-    }
-}
+pub(crate) use part::{CommitNotice, EpochPart, PartitionPosition, WorkerCheckpoint};
+pub use recovery::{Crash, Recovery};
+pub(crate) use resume::Resume;
+pub(crate) use sinks::{ErasedSink, SinkOf, Sinks, WriterId, dead_letters_of, erased_sink};
+pub(crate) use sources::{Sources, erased_source};

@@ -4,6 +4,7 @@ pub mod batched;
 pub mod codec;
 pub mod csv;
 pub mod directory;
+mod ext;
 pub mod files;
 pub mod generator;
 pub mod journals;
@@ -11,3 +12,5 @@ pub mod numbered;
 pub mod stdout;
 pub mod tcp;
 pub mod together;
+
+pub use ext::SourceExt;

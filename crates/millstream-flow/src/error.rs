@@ -148,6 +148,16 @@ pub enum FlowError {
         /// Why not.
         cause: Cause,
     },
+    /// What travels between two steps cannot become bytes, in a run in which it must.
+    #[error("items from \"{from}\" to \"{to}\" cannot travel as bytes: {cause}")]
+    NoCodec {
+        /// The step that sends.
+        from: String,
+        /// The step that receives.
+        to: String,
+        /// Why not, and the remedy.
+        cause: Cause,
+    },
     /// A saved state cannot be read by the step whose it is.
     #[error(
         "state of step \"{step}\", key {key}, cannot be read: {cause}; forget the state of this step with --drop-state \"{step}\""

@@ -19,11 +19,12 @@ pub mod framing;
 pub mod key;
 pub mod operators;
 pub mod policy;
-pub mod push;
+pub(crate) mod push;
 pub mod run;
 pub mod sink;
 pub mod source;
 pub mod state;
+pub mod step;
 pub mod testing;
 pub mod time;
 
@@ -33,19 +34,20 @@ pub use connectors::{
 };
 pub use describe::{graph, overlap, stream};
 pub use operators::{calls, collect, keyed, lookups, verbs};
-pub use run::{control, letters, metrics, poller};
+pub use run::{control, metrics, poller};
 pub use testing::{rehearsal, replay};
 pub use time::{assign, join, window};
 
 pub use calls::Calls;
 pub use checkpoint::Recovery;
+pub use connectors::SourceExt;
 pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
 pub use keyed::{Emit, KeyedStream};
 pub use policy::{DeadLetter, OnError};
 pub use rehearsal::Rehearsal;
-pub use run::segment::Route;
-pub use run::{Options, Running};
+pub use run::build::Route;
+pub use run::{Options, Packets, Running};
 pub use state::{KeyContext, Logic, Timer};
 pub use stream::{Flow, Pipe, Stream};
 pub use time::{EventTime, Timed};

@@ -1,13 +1,13 @@
 //! What happens to an item on which a step fails.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::describe::stream::Making;
-use crate::error::{Cause, Failure, FlowError, shorten};
-use crate::push::Context;
-use crate::run::letters::{DeadLetters, unwritten};
-use crate::sink::Sink;
+use crate::error::{Cause, Failure, shorten};
+use crate::sink::{Sink, Writer};
+use crate::step::Context;
 
 /// An item that a step failed on, as text, with what the step said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,20 +58,17 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Opens a policy for the step that is being made.
-    ///
-    /// # Errors
-    /// The dead-letter sink cannot be opened.
-    pub(crate) fn open(policy: &OnError, making: &Making<'_>) -> Result<Self, FlowError> {
-        let dead = match policy {
-            OnError::DeadLetter(sink) => Some(making.dead_letters(&**sink)?),
-            _ => None,
-        };
-        Ok(Policy {
-            node: making.node,
-            skips: !matches!(policy, OnError::Fail),
+    /// The policy of the step at `node`, with its dead-letter sink if it has one.
+    pub(crate) fn new(
+        node: usize,
+        on_error: &OnError,
+        dead: Option<DeadLetters<Vec<DeadLetter>>>,
+    ) -> Self {
+        Policy {
+            node,
+            skips: !matches!(on_error, OnError::Fail),
             dead,
-        })
+        }
     }
 
     /// Applies the policy to a failure: `Ok` when the item may be passed over.
@@ -132,4 +129,31 @@ impl Policy {
         let key = key.map(|key| format!("{key:?}"));
         self.settle(key, Some(format!("{item:?}")), cause, cx)
     }
+}
+
+/// The dead-letter sink of a step, open on one worker.
+///
+/// The maker of the step opens it. The engine prepares it at the end of each
+/// epoch, and closes it at the end of the run.
+pub struct DeadLetters<B>(Rc<RefCell<Box<dyn Writer<B>>>>);
+
+impl<B: 'static> DeadLetters<B> {
+    pub(crate) fn new(writer: Rc<RefCell<Box<dyn Writer<B>>>>) -> Self {
+        DeadLetters(writer)
+    }
+
+    /// Writes letters, and passes them on at once: bad items are rare.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn write(&self, letters: &mut B) -> Result<(), Cause> {
+        let mut writer = self.0.borrow_mut();
+        writer.write_batch(letters)?;
+        writer.flush()
+    }
+}
+
+/// A dead-letter sink has failed.
+pub(crate) fn unwritten(cause: &Cause) -> Cause {
+    format!("the dead letter could not be written: {cause}").into()
 }

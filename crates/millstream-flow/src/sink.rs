@@ -1,34 +1,59 @@
 //! What a sink is: a description that every worker shares, and a writer on each worker.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::describe::overlap::Output;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::Control;
-use crate::testing::rehearsal::Rehearsal;
+
+/// A file, directory or journal that a sink writes and nobody else may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The address of the sink: one that several steps end in writes its file once.
+    pub sink: usize,
+}
 
 /// A sink of a flow.
+///
+/// A sink that can roll its output back to the last commit also implements [`Transactional`].
 pub trait Sink<B>: Send + Sync + 'static {
-    /// The kind and the place, for people: `tcp connect 127.0.0.1:7002`.
+    /// The kind and the address, for people: `tcp connect 127.0.0.1:7002`.
     fn describe(&self) -> String;
-    /// Opens the sink for one worker.
+    /// Opens the sink for one worker. `control` says when the run stops.
     ///
     /// # Errors
     /// A refused connection, a file that cannot be made.
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause>;
+    /// What it writes and no other sink of the flow may write, in a run with recovery or without.
+    fn output(&self, _recovery: bool) -> Option<Output> {
+        None
+    }
+    /// Its part in commits, if it has one.
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        None
+    }
+    /// The same sink with `frames` in the place of what it writes bytes to, for a
+    /// [rehearsal](crate::Rehearsal). A sink that makes no bytes of its items returns nothing.
+    fn over(&self, _frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
+        None
+    }
+}
 
+/// A sink that takes part in commits. Its writers [prepare](Writer::prepare) an epoch; once the epoch is committed, it is made
+/// final here, or rolled back to when the flow resumes.
+pub trait Transactional: Send + Sync {
     /// A run with recovery begins, and nothing is open. `tokens` is what the writers had prepared for the
-    /// last committed epoch: make that final if it is not yet, and take back all that came behind it. At
-    /// the very first run there are none. Gives a token for the state that the sink is in now, if it can
-    /// say so. May be called again for the same epoch. Where a flow was killed behind its last commit, nothing is opened after it.
+    /// last committed epoch: makes that final if it is not yet, and rolls back all that came after it. At
+    /// the very first run there are none. Returns a token for the state that the sink is in now, if it has
+    /// one. May be called again for the same epoch. Where a flow was killed after its last commit, nothing is opened after it.
     ///
     /// # Errors
-    /// As for `open`; output that is no longer there.
-    fn resume(&self, _tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        Ok(None)
-    }
-    /// All writers have prepared an epoch: make what they wrote survive a loss of power. Called in the
+    /// As for [`Sink::open`]; output that no longer exists.
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
+    /// All writers have prepared an epoch: makes what they wrote survive a loss of power. Called in the
     /// background.
     ///
     /// # Errors
@@ -36,58 +61,42 @@ pub trait Sink<B>: Send + Sync + 'static {
     fn sync(&self) -> Result<(), Cause> {
         Ok(())
     }
-    /// Epoch `epoch` counts, with what the writers had prepared. Called in the background; after a crash
-    /// [`resume`](Sink::resume) takes its place.
+    /// Epoch `epoch` is committed, with what the writers had prepared. Called in the background; after a crash
+    /// [`resume`](Self::resume) takes its place.
     ///
     /// # Errors
     /// What ends the flow.
     fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
         Ok(())
     }
-    /// What it writes and no other sink of the flow may write, in a run with recovery or without.
-    fn output(&self, _recovery: bool) -> Option<Output> {
-        None
-    }
-    /// What tells this sink from others, if several steps may write to it: they are one sink then, which is notified of each epoch once.
+    /// What distinguishes this sink from others, if several steps may write to it: they are one sink then, which is notified
+    /// of each epoch once.
     fn identity(&self) -> Option<usize> {
         None
     }
-    /// The same sink with `frames` in the place of what it writes bytes to, for a
-    /// [rehearsal](crate::Rehearsal). A sink that makes no bytes of its items gives nothing.
-    fn over(&self, _frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
-        None
+}
+
+/// A sink that a flow shares.
+impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+    fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause> {
+        (**self).open(worker, control)
+    }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        (**self).output(recovery)
+    }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        (**self).transactional()
+    }
+    fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
+        (**self).over(frames)
     }
 }
 
 /// What a writer has prepared, in a sink's own words: a length, the name of a transaction.
 pub type Token = Vec<u8>;
-
-/// A sink of any type of batch, as recovery sees it.
-pub(crate) trait Settle: Send + Sync {
-    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
-    fn sync(&self) -> Result<(), Cause>;
-    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
-    /// What stands in for it in a rehearsal.
-    fn rehearsed(&self, name: &str, rehearsal: &Rehearsal) -> Result<Arc<dyn Settle>, Cause>;
-}
-
-/// A sink without its type.
-pub(crate) struct Settled<B>(pub(crate) Arc<dyn Sink<B>>);
-
-impl<B: 'static> Settle for Settled<B> {
-    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        self.0.resume(tokens)
-    }
-    fn sync(&self) -> Result<(), Cause> {
-        self.0.sync()
-    }
-    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
-        self.0.commit(epoch, tokens)
-    }
-    fn rehearsed(&self, name: &str, rehearsal: &Rehearsal) -> Result<Arc<dyn Settle>, Cause> {
-        Ok(Arc::new(Settled(rehearsal.sink_for(name, &*self.0)?)))
-    }
-}
 
 /// A sink on one worker.
 pub trait Writer<B> {

@@ -1,16 +1,15 @@
 //! What a source is: a description that every worker shares, and partitions that one worker reads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::checkpoint::Recovery;
-use crate::checkpoint::durable::{Durable, Kind, Raw};
-use crate::connectors::batched::Batched;
+use crate::batch::Kind;
+use crate::clock::Clock;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::policy::{OnError, Policy};
-use crate::push::Context;
 use crate::run::poller::Io;
+use crate::step::Context;
 
 /// Where a partition stands, in its own unit: bytes of a file, items of a list, messages of a
 /// socket. A partition opened at a position goes on behind it.
@@ -30,33 +29,21 @@ pub enum Next {
 }
 
 /// A source of a flow.
+///
+/// A source that only reads implements [`describe`](Self::describe) and [`open`](Self::open), and
+/// [`partitions`](Self::partitions) if it has several. One that keeps more than positions over runs also implements
+/// [`Resumable`].
 pub trait Source<B>: Send + Sync + 'static {
-    /// The kind and the place, for people: `tcp listen 127.0.0.1:7001`.
+    /// The kind and the address, for people: `tcp listen 127.0.0.1:7001`.
     fn describe(&self) -> String;
-    /// The names of the partitions; they are dealt to the workers in turn.
+    /// The names of the partitions in a run of so many workers; they are assigned to the workers in turn.
     ///
     /// # Errors
-    /// A file that is not there, for instance.
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    /// A file that does not exist, for instance.
+    fn partitions(&self, _workers: usize) -> Result<Vec<String>, Cause> {
         Ok(vec!["0".to_owned()])
     }
-    /// The same, by a source whose partitions depend on the number of workers: one for each, for instance.
-    ///
-    /// # Errors
-    /// As for [`partitions`](Self::partitions).
-    fn partitions_for(&self, _workers: usize) -> Result<Vec<String>, Cause> {
-        self.partitions()
-    }
-    /// The files that it reads, which no sink of the flow may write.
-    fn inputs(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
-    /// Whether the partition `name` is the one that an earlier run saved as `saved`: a file by another path, for instance. It
-    /// then resumes where that one was, and keeps its saved name.
-    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        name == saved
-    }
-    /// Opens a partition, at its start or behind `resume`. [`Io::place`] says for which worker.
+    /// Opens a partition, at its start or after `resume`. [`Io::place`] says for which worker.
     ///
     /// # Errors
     /// A port in use, a file that cannot be read.
@@ -66,8 +53,7 @@ pub trait Source<B>: Send + Sync + 'static {
         resume: Option<Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause>;
-
-    /// As [`open`](Self::open), behind a position that is no number: what [`Partition::place`] gave at the last commit.
+    /// As [`open`](Self::open), after a position that is not a number: what [`Partition::place`] returned at the last commit.
     ///
     /// # Errors
     /// As for `open`.
@@ -80,125 +66,112 @@ pub trait Source<B>: Send + Sync + 'static {
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         self.open(partition, resume, io)
     }
-
-    /// How many items a batch of this source has at most where steps see it; `None`: as many as the source puts into it, and
-    /// no more than a turn allows. [`Events::limit`] never exceeds this number, and a larger batch is handed on in parts. See
-    /// [`batch_size`](Self::batch_size).
-    fn batch_size_max(&self) -> Option<usize> {
+    /// What the engine must know of the source to read it.
+    fn settings(&self) -> SourceSettings {
+        SourceSettings::default()
+    }
+    /// What the source keeps over runs, apart from the positions of its partitions.
+    fn resumable(&self) -> Option<&dyn Resumable> {
         None
     }
+    /// The same source with `frames` in the place of what it reads, in which items are written as `kind`
+    /// says, for a [rehearsal](crate::Rehearsal). A source that cannot make its items of that returns nothing.
+    fn over(&self, _frames: Arc<dyn Source<Frames>>, _kind: Kind) -> Option<Arc<dyn Source<B>>> {
+        None
+    }
+}
 
-    /// A run begins, and nothing is open. A source that is to be told of commits gives what to tell. Where a flow was killed
-    /// behind its last commit, before it was told of that, it is told now, and no partition is opened.
+/// What the engine must know of a source to read it.
+#[derive(Clone, Default)]
+pub struct SourceSettings {
+    /// The files that it reads, which no sink of the flow may write.
+    pub inputs: Vec<PathBuf>,
+    /// How many items a batch of this source has at most where steps see it; `None`: as many as the source puts into it, and
+    /// no more than a turn allows. [`Events::limit`] never exceeds this number, and a larger batch is divided. See
+    /// [`SourceExt::batch_size`](crate::SourceExt::batch_size).
+    pub batch_size_max: Option<usize>,
+    /// What becomes of input of which no item can be made: see [`Events::poison`].
+    pub on_error: OnError,
+}
+
+/// A source that keeps more over runs than the positions of its partitions: a list of files, a cursor, recorded input.
+pub trait Resumable: Send + Sync {
+    /// A run begins, and nothing is open. A source that is to be notified of commits returns what to notify. Where a flow was
+    /// killed after its last commit, before the source was notified, it is notified now, and no partition is opened.
     ///
     /// # Errors
     /// A run without a state directory, for a source that needs one.
     fn begin(&self, _run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         Ok(None)
     }
-    /// What becomes of input of which no item can be made: see [`Events::poison`].
-    fn on_error(&self) -> OnError {
-        OnError::Fail
-    }
-    /// This source, its input recorded in the state directory before it is processed: see [`durable`](crate::checkpoint::durable).
-    fn durable(self) -> Durable<Self>
-    where
-        Self: Sized,
-        B: Raw,
-    {
-        Durable::new(self)
-    }
-    /// This source with at most `items` items in a batch; 0 counts as 1. Smaller batches make for less latency in a step that
-    /// handles a whole batch at once, and cost more for each item.
-    ///
-    /// ```
-    /// use millstream_flow::source::Source;
-    /// use millstream_flow::{Flow, Options, codec, files, testing};
-    ///
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("lines");
-    /// std::fs::write(&path, "one\ntwo\nthree\n")?;
-    /// let (flow, sizes) = (Flow::new("pairs"), testing::Collected::new());
-    /// flow.source("lines", files::lines(&path).batch_size(2))
-    ///     .map_batch(|batch: Vec<String>| vec![batch.len()])
-    ///     .sink("sizes", sizes.sink());
-    /// flow.run(Options::default())?;
-    /// assert!(sizes.take().iter().all(|size| *size <= 2));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    fn batch_size(self, items: usize) -> Batched<Self>
-    where
-        Self: Sized,
-    {
-        Batched::new(self, items)
-    }
-    /// The same source with `frames` in the place of what it reads, in which items are written as `kind`
-    /// says, for a [rehearsal](crate::Rehearsal). A source that cannot make its items of that gives nothing.
-    fn over(&self, _frames: Arc<dyn Source<Frames>>, _kind: Kind) -> Option<Arc<dyn Source<B>>> {
-        None
-    }
-}
-
-/// A source whose kind is chosen when the flow is described.
-impl<B: 'static> Source<B> for Box<dyn Source<B>> {
-    fn describe(&self) -> String {
-        (**self).describe()
-    }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        (**self).partitions()
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        (**self).partitions_for(workers)
-    }
-    fn inputs(&self) -> Vec<PathBuf> {
-        (**self).inputs()
-    }
+    /// Whether the partition `name` is the one that an earlier run saved as `saved`: a file by another path, for instance. It
+    /// then resumes from that position, and keeps its saved name.
     fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        (**self).is_same_partition(name, saved)
-    }
-    fn open(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        (**self).open(partition, resume, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        (**self).open_at(partition, resume, place, io)
-    }
-    fn batch_size_max(&self) -> Option<usize> {
-        (**self).batch_size_max()
-    }
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        (**self).begin(run)
-    }
-    fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
-        (**self).over(frames, kind)
-    }
-    fn on_error(&self) -> OnError {
-        (**self).on_error()
+        name == saved
     }
 }
 
-/// What a source is told when a run begins.
+/// Forwards every verb of a source to the one that a pointer leads to.
+macro_rules! forward_source {
+    ($pointer:ident) => {
+        impl<B: 'static> Source<B> for $pointer<dyn Source<B>> {
+            fn describe(&self) -> String {
+                (**self).describe()
+            }
+            fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+                (**self).partitions(workers)
+            }
+            fn open(
+                &self,
+                partition: usize,
+                resume: Option<Position>,
+                io: &Io,
+            ) -> Result<Box<dyn Partition<B>>, Cause> {
+                (**self).open(partition, resume, io)
+            }
+            fn open_at(
+                &self,
+                partition: usize,
+                resume: Option<Position>,
+                place: Option<&[u8]>,
+                io: &Io,
+            ) -> Result<Box<dyn Partition<B>>, Cause> {
+                (**self).open_at(partition, resume, place, io)
+            }
+            fn settings(&self) -> SourceSettings {
+                (**self).settings()
+            }
+            fn resumable(&self) -> Option<&dyn Resumable> {
+                (**self).resumable()
+            }
+            fn over(
+                &self,
+                frames: Arc<dyn Source<Frames>>,
+                kind: Kind,
+            ) -> Option<Arc<dyn Source<B>>> {
+                (**self).over(frames, kind)
+            }
+        }
+    };
+}
+
+forward_source!(Box);
+forward_source!(Arc);
+
+/// What a source learns when a run begins.
 pub struct Beginning<'a> {
     /// The name of the source in the flow.
     pub source: &'a str,
     /// Where the run keeps its state, if it does.
-    pub recovery: Option<&'a Recovery>,
+    pub state_dir: Option<&'a Path>,
+    /// Whether what is committed must survive a loss of power.
+    pub sync: bool,
     /// The positions of partitions at the last commit, those of partitions that the source no longer has among them.
     pub committed: &'a [(&'a str, Position)],
     /// The same where they are those of records, because the source was durable then.
     pub recorded: &'a [(&'a str, Position)],
-    /// How many workers the run has.
-    pub workers: usize,
+    /// The names of the partitions of the source in this run.
+    pub partitions: &'a dyn Fn() -> Result<Vec<String>, Cause>,
     /// Whether the flow had come to its end: sources that have ended are asked for what is new.
     pub had_ended: bool,
     /// Whether what was saved of the source is to be forgotten.
@@ -228,20 +201,6 @@ pub trait Recording: Send + Sync {
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause>;
 }
 
-/// A source of any type of batch, as a run sees it that begins.
-pub(crate) trait Begin: Send + Sync {
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause>;
-}
-
-/// A source without its type.
-pub(crate) struct Begun<B>(pub(crate) Arc<dyn Source<B>>);
-
-impl<B: 'static> Begin for Begun<B> {
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        self.0.begin(run)
-    }
-}
-
 /// One partition of a source, on the worker that reads it.
 pub trait Partition<B> {
     /// Puts the next items into the empty `batch`, no more than [`Events::limit`] allows. Never waits.
@@ -268,6 +227,7 @@ pub trait Partition<B> {
 /// Where a partition reports what is no batch.
 pub struct Events<'a> {
     pub(crate) cx: &'a mut Context,
+    pub(crate) clock: &'a dyn Clock,
     pub(crate) node: usize,
     pub(crate) limit: usize,
     pub(crate) policy: &'a mut Policy,
@@ -286,7 +246,7 @@ impl Events<'_> {
     pub fn quiet(&self) -> bool {
         self.cx.control.quiet()
     }
-    /// No item can be made of a piece of input, `item` in words: what becomes of it is up to [`Source::on_error`].
+    /// No item can be made of a piece of input, `item` in words: what becomes of it is up to [`SourceSettings::on_error`].
     ///
     /// # Errors
     /// The policy is to fail; a dead letter could not be written.

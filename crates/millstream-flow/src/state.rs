@@ -10,16 +10,20 @@
 //! of batches and number of workers: that in which they would come one by one.
 
 mod agenda;
+pub(crate) mod changes;
 pub mod codec;
 mod keyed;
 mod logic;
 mod plain;
+pub(crate) mod restore;
 mod step;
 mod table;
 mod timers;
 
+pub use changes::{Changes, REMOVED};
 pub use keyed::{Fault, Keyed};
 pub use logic::{KeyContext, Logic, may_follow, times_of};
+pub use restore::{Restore, SavedKey};
 pub use timers::{Attended, AttendedCodec, Due, Timer, Timers, Ttl};
 
 pub(crate) use logic::ByLogic;

@@ -2,7 +2,7 @@
 
 use millstream_flow::assign::{Assign, PartitionTime};
 use millstream_flow::batch::Batch;
-use millstream_flow::push::Context;
+use millstream_flow::step::Context;
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError, Timed};
 use pyo3::prelude::*;

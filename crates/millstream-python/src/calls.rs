@@ -11,7 +11,7 @@
 
 use millstream_flow::checkpoint::{Changes, OfWorker, Restore, pack};
 use millstream_flow::error::Cause;
-use millstream_flow::push::{Context, Step};
+use millstream_flow::step::{Context, Stateful, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::intern;
@@ -152,7 +152,7 @@ impl Step<PyBatch, PyBatch> for AsyncCalls {
     fn keeps_time(&self) -> bool {
         true
     }
-    fn settle(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
+    fn drain(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
             let made = self.object.bind(py).call_method0("end");
             self.send_on(py, made, output, cx)
@@ -165,6 +165,18 @@ impl Step<PyBatch, PyBatch> for AsyncCalls {
             self.send_on(py, made, output, cx)
         })
     }
+    fn end(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
+        locked(|py| {
+            let made = self.object.bind(py).call_method0("end");
+            self.send_on(py, made, output, cx)
+        })
+    }
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(self)
+    }
+}
+
+impl Stateful for Ticking {
     fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
         let state = locked(|py| self.waiting(py))?;
         let saved = self.saved.save(state, changes);
@@ -174,11 +186,5 @@ impl Step<PyBatch, PyBatch> for AsyncCalls {
         let object = &self.object;
         self.saved
             .restore(from, |state| locked(|py| take_up(object.bind(py), state)))
-    }
-    fn end(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
-        locked(|py| {
-            let made = self.object.bind(py).call_method0("end");
-            self.send_on(py, made, output, cx)
-        })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_flow::Failure;
 use millstream_flow::checkpoint::Changes;
-use millstream_flow::push::{Context, Step};
+use millstream_flow::step::{Context, Stateful, Step};
 use pyo3::prelude::*;
 
 use crate::batch::PyBatch;
@@ -36,8 +36,17 @@ impl Step<PyBatch, PyBatch> for Debug {
         *output = std::mem::take(input);
         Ok(())
     }
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(self)
+    }
+}
+
+impl Stateful for Debug {
     fn save(&mut self, _: &mut Changes, _: &mut Context) -> Result<(), Failure> {
         self.ended += 1;
+        Ok(())
+    }
+    fn restore(&mut self, _: &Restore<'_>) -> Result<(), FlowError> {
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! `branch`: a stream divided in two by a predicate.
 
-use millstream_flow::push::Context;
+use millstream_flow::step::Context;
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError, Timed};
 use pyo3::prelude::*;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millstream_flow::assign::{Assign, PartitionTime};
-use millstream_flow::push::Context;
+use millstream_flow::step::Context;
 use millstream_flow::stream::Making;
 use millstream_flow::time::BEFORE_ALL;
 use millstream_flow::{Failure, FlowError, Timed};

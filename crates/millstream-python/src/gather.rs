@@ -3,7 +3,7 @@
 //! The values of a key become one list, where the first of them was. Its time is the latest of theirs, and the watermark at
 //! it that at the first of them, so that nothing that is due after a value comes before it.
 
-use millstream_flow::push::{Context, Step};
+use millstream_flow::step::{Context, Step};
 use millstream_flow::{Failure, Timed};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::Running;
-use millstream_flow::run::Around;
+use millstream_flow::run::Wrapper;
 use pyo3::prelude::*;
 use send_wrapper::SendWrapper;
 
@@ -26,12 +26,12 @@ pub(crate) fn unlocked<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// What is wrapped around the life of each worker thread.
-pub(crate) fn around_worker() -> Around {
+pub(crate) fn around_worker() -> Wrapper {
     Arc::new(|life| unlocked(life))
 }
 
 /// What is wrapped around each turn of an operator.
-pub(crate) fn around_turn() -> Around {
+pub(crate) fn around_turn() -> Wrapper {
     Arc::new(|turn| locked(|_| turn()))
 }
 
@@ -41,6 +41,6 @@ pub(crate) fn ended_within(running: &Running, limit: Duration) -> bool {
 }
 
 /// Wraps each wait of a step for external systems.
-pub(crate) fn around_wait() -> Around {
+pub(crate) fn around_wait() -> Wrapper {
     Arc::new(|wait| unlocked(wait))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream_flow::Failure;
 use millstream_flow::join::{How, Join, Pair};
-use millstream_flow::push::{Context, Step};
+use millstream_flow::step::{Context, Step};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;

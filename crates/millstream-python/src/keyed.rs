@@ -10,8 +10,8 @@ use millstream_flow::batch::Batch;
 use millstream_flow::checkpoint::{Changes, Restore};
 use millstream_flow::join::Side;
 use millstream_flow::key::{AnyKey, Key, key_of_worker};
-use millstream_flow::push::{Context, Step};
 use millstream_flow::state::{KeyLogic, Keyed, Outputs};
+use millstream_flow::step::{Context, Stateful, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::time::BEFORE_ALL;
 use millstream_flow::{Failure, FlowError, Timed};
@@ -397,13 +397,7 @@ where
             self.emit(py, output, cx)
         })
     }
-    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
-        locked(|_| self.keyed.save(&self.policy.step, changes))
-    }
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        uncollected(from, || self.keyed.restore(from))
-    }
-    fn settle(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
+    fn drain(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
             self.emit_due(py, cx)?;
             self.emit(py, output, cx)
@@ -414,5 +408,21 @@ where
             self.finish(py, cx)?;
             self.emit(py, output, cx)
         })
+    }
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(self)
+    }
+}
+
+impl<L> Stateful for PyKeyed<L>
+where
+    L: KeyLogic<PyKey, Out = Py<PyAny>, Error = PyErr>,
+    L::In: Item,
+{
+    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
+        locked(|_| self.keyed.save(&self.policy.step, changes))
+    }
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        uncollected(from, || self.keyed.restore(from))
     }
 }

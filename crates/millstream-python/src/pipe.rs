@@ -8,7 +8,7 @@ use std::time::Duration;
 use millstream_flow::assign::TimeSource;
 use millstream_flow::collect::Collecting;
 use millstream_flow::join::JoinLogic;
-use millstream_flow::push::Context;
+use millstream_flow::step::Context;
 use millstream_flow::stream::Making;
 use millstream_flow::window::{Aggregate, ByKey as ByOwnWatermark, InOrder, WindowLogic};
 use millstream_flow::{EventTime, Failure, FlowError, Pipe as Engine, Window};

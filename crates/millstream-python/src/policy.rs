@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use millstream_flow::batch::Batch;
 use millstream_flow::error::Failure;
-use millstream_flow::letters::DeadLetters;
-use millstream_flow::policy::Policy;
-use millstream_flow::push::Context;
+use millstream_flow::policy::{DeadLetters, Policy};
 use millstream_flow::sink::Sink;
+use millstream_flow::step::Context;
 use millstream_flow::stream::Making;
 use millstream_flow::{FlowError, OnError, Pipe as Engine};
 use pyo3::prelude::*;

@@ -121,8 +121,8 @@ impl Source<Frames> for Framed {
     fn describe(&self) -> String {
         self.0.describe()
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        self.0.partitions()
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.0.partitions(workers)
     }
     fn open(
         &self,

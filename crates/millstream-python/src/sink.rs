@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::overlap::Output;
-use millstream_flow::sink::{Sink, Token, Writer};
+use millstream_flow::sink::{Output, Sink, Token, Transactional, Writer};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -118,17 +117,6 @@ impl Sink<PyBatch> for NamedSink {
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Opened, Cause> {
         self.sink.open(&self.name, worker, control)
     }
-    fn identity(&self) -> Option<usize> {
-        Some(self.sink.identity())
-    }
-    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        match &self.sink {
-            AnySink::Bytes(sink) => sink.engine().resume(tokens),
-            AnySink::Keyed(sink) => sink.engine().resume(tokens),
-            AnySink::List(list) => list.resume(tokens),
-            AnySink::Object(object) => object::resume(object, tokens),
-        }
-    }
     fn output(&self, recovery: bool) -> Option<Output> {
         match &self.sink {
             AnySink::Bytes(sink) => sink.engine().output(recovery),
@@ -136,19 +124,54 @@ impl Sink<PyBatch> for NamedSink {
             AnySink::List(_) | AnySink::Object(_) => None,
         }
     }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+}
+
+impl Transactional for Named {
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        match &self.sink {
+            AnySink::Bytes(sink) => match sink.engine().transactional() {
+                Some(sink) => sink.resume(tokens),
+                None => Ok(None),
+            },
+            AnySink::Keyed(sink) => match sink.engine().transactional() {
+                Some(sink) => sink.resume(tokens),
+                None => Ok(None),
+            },
+            AnySink::List(list) => list.resume(tokens),
+            AnySink::Object(object) => object::resume(object, tokens),
+        }
+    }
     fn sync(&self) -> Result<(), Cause> {
         match &self.sink {
-            AnySink::Bytes(sink) => sink.engine().sync(),
-            AnySink::Keyed(sink) => sink.engine().sync(),
+            AnySink::Bytes(sink) => match sink.engine().transactional() {
+                Some(sink) => sink.sync(),
+                None => Ok(()),
+            },
+            AnySink::Keyed(sink) => match sink.engine().transactional() {
+                Some(sink) => sink.sync(),
+                None => Ok(()),
+            },
             AnySink::List(_) | AnySink::Object(_) => Ok(()),
         }
     }
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
         match &self.sink {
-            AnySink::Bytes(sink) => sink.engine().commit(epoch, tokens),
-            AnySink::Keyed(sink) => sink.engine().commit(epoch, tokens),
+            AnySink::Bytes(sink) => match sink.engine().transactional() {
+                Some(sink) => sink.commit(epoch, tokens),
+                None => Ok(()),
+            },
+            AnySink::Keyed(sink) => match sink.engine().transactional() {
+                Some(sink) => sink.commit(epoch, tokens),
+                None => Ok(()),
+            },
             AnySink::List(list) => list.commit(tokens),
             AnySink::Object(object) => object::commit(object, epoch, tokens),
         }
+    }
+    fn identity(&self) -> Option<usize> {
+        Some(self.sink.identity())
     }
 }

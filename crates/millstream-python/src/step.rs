@@ -6,7 +6,7 @@
 //! the rest of the iterator tells which item it failed on, at no cost for other items.
 
 use millstream_flow::checkpoint::{Changes, Restore};
-use millstream_flow::push::{Context, Step};
+use millstream_flow::step::{Context, Stateful, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -370,20 +370,6 @@ impl Step<PyBatch, PyBatch> for Kernel {
         Ok(())
     }
 
-    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
-        match &mut self.tracked {
-            Some(tracked) => tracked.save(&self.policy.step, changes, cx),
-            None => Ok(()),
-        }
-    }
-
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        if let Some(states) = &self.states {
-            self.tracked = Some(KernelStates::restore(states, from)?);
-        }
-        Ok(())
-    }
-
     fn end(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         if let Some(end) = self.end.take() {
             *output = locked(|py| {
@@ -397,6 +383,24 @@ impl Step<PyBatch, PyBatch> for Kernel {
                     .map_err(wrong)?;
                 Ok(PyBatch::keyed(Some(keys), values))
             })?;
+        }
+        Ok(())
+    }
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(self)
+    }
+}
+
+impl Stateful for Kernel {
+    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
+        match &mut self.keeper {
+            Some(keeper) => keeper.save(&self.policy.step, changes, cx),
+            None => Ok(()),
+        }
+    }
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        if let Some(states) = &self.states {
+            self.keeper = Some(Keeper::restore(states, from)?);
         }
         Ok(())
     }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use super::begin::{Recordings, tell_sources};
 use super::record::{Commit, SinkMark, SourceMark};
-use super::resume::{Recordings, tell_sources};
 use super::sinks::Sinks;
 use super::store::Store;
-use super::{Crash, Part, Recovery, Told};
+use super::{CommitNotice, Crash, EpochPart, Recovery};
 use crate::clock::{Clock, now_ns};
-use crate::describe::graph::{Node, open_error};
+use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::run::control::{Control, Phase};
 
@@ -48,7 +48,7 @@ pub(crate) struct Committer {
 
 /// What has been handed over and is not committed.
 struct Gathered {
-    parts: BTreeMap<u64, Vec<Part>>,
+    parts: BTreeMap<u64, Vec<EpochPart>>,
     /// How many operators have no more to hand over.
     ended: usize,
     workers_ended: usize,
@@ -62,8 +62,8 @@ struct Gathered {
 impl Committer {
     /// Works until all workers have ended. An error, or a panic in a sink or source, fails the flow: a run without commits must
     /// not go on.
-    pub(crate) fn run(mut self, told: &Receiver<Told>) {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.work(told)));
+    pub(crate) fn run(mut self, notices: &Receiver<CommitNotice>) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.work(notices)));
         let outcome =
             outcome.unwrap_or_else(|panic| Err(FlowError::panicked("commit".to_owned(), &*panic)));
         if let Err(error) = outcome {
@@ -71,7 +71,7 @@ impl Committer {
         }
     }
 
-    fn work(&mut self, told: &Receiver<Told>) -> Result<(), FlowError> {
+    fn work(&mut self, notices: &Receiver<CommitNotice>) -> Result<(), FlowError> {
         let mut gathered = Gathered {
             parts: BTreeMap::new(),
             ended: 0,
@@ -92,10 +92,10 @@ impl Committer {
                 self.control.raise_epoch();
             }
             let wait = if left.is_zero() { LOOK } else { left.min(LOOK) };
-            match told.recv_timeout(wait) {
-                Ok(Told::Part(part)) => gathered.take(part),
-                Ok(Told::Ended) => gathered.workers_ended += 1,
-                Ok(Told::Drained) => gathered.drained = self.control.is_drained(),
+            match notices.recv_timeout(wait) {
+                Ok(CommitNotice::Part(part)) => gathered.take(part),
+                Ok(CommitNotice::WorkerEnded) => gathered.workers_ended += 1,
+                Ok(CommitNotice::Drained) => gathered.drained = self.control.is_drained(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -181,7 +181,7 @@ impl Committer {
     }
 
     /// Takes what an operator has handed over into the next commit.
-    fn book(&self, part: &Part, next: &mut Commit) {
+    fn book(&self, part: &EpochPart, next: &mut Commit) {
         let source = &self.nodes[part.root].name;
         let mut recordings = self.recordings.iter();
         let recorded = recordings.any(|(node, this)| *node == part.root && this.is_durable());
@@ -245,7 +245,7 @@ impl Committer {
 }
 
 impl Gathered {
-    fn take(&mut self, part: Part) {
+    fn take(&mut self, part: EpochPart) {
         if part.last {
             self.ended += 1;
         }

@@ -1,6 +1,6 @@
 //! Durable sources: what a source gives is recorded in the state directory before it is processed.
 //!
-//! [`Source::durable`] makes any source replayable, a TCP socket for instance. Each batch is appended, in one
+//! [`SourceExt::durable`](crate::SourceExt::durable) makes any source replayable, a TCP socket for instance. Each batch is appended, in one
 //! piece, to the journal `STATE/inputs/NAME`; a run that resumes first takes what was recorded behind the last
 //! commit from there, then asks the source for more.
 //!
@@ -8,8 +8,7 @@
 //! in the order in which each partition was processed.
 //!
 //! ```
-//! use millstream_flow::source::Source;
-//! use millstream_flow::{Flow, Options, Recovery, durable::Recorded, testing};
+//! use millstream_flow::{Flow, Options, Recovery, SourceExt, durable::Recorded, testing};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let state = folder.path().join("state");
@@ -32,46 +31,31 @@
 //! The bytes are drawn in `docs/journal-format.md`.
 
 mod partition;
-mod raw;
+mod place;
 mod record;
 mod recorded;
 mod recorder;
 mod refill;
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 use crate::error::Cause;
 use crate::framing::Frames;
-use crate::policy::OnError;
 use crate::run::control::lock;
 use crate::run::poller::Io;
-use crate::source::{Beginning, Partition, Position, Recording, Source};
+use crate::source::{Beginning, Partition, Position, Recording, Resumable, Source, SourceSettings};
 
-pub use raw::Raw;
-pub use record::{Kind, RecordedBatch};
+pub use crate::batch::{Kind, Raw};
+pub(crate) use place::unescape;
+pub use place::{Keep, escape, inputs, place};
+pub use record::RecordedBatch;
 pub use recorded::Recorded;
 
 use partition::DurablePartition;
 use recorder::Recorder;
 use refill::Refill;
 
-/// How long recorded input is kept once no epoch needs it. It is removed in whole segments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
-    /// Not at all.
-    #[default]
-    Needed,
-    /// So that about this many bytes are there, to be replayed.
-    Bytes(u64),
-    /// So that what was recorded within this time is there.
-    Age(Duration),
-    /// For ever.
-    All,
-}
-
-/// A source whose input is recorded before it is processed. Made by [`Source::durable`].
+/// A source whose input is recorded before it is processed. Made by [`SourceExt::durable`](crate::SourceExt::durable).
 pub struct Durable<S> {
     source: S,
     keep: Keep,
@@ -80,7 +64,9 @@ pub struct Durable<S> {
 }
 
 impl<S> Durable<S> {
-    pub(crate) fn new(source: S) -> Self {
+    /// Records the input of `source`.
+    #[must_use]
+    pub fn new(source: S) -> Self {
         Durable {
             source,
             keep: Keep::default(),
@@ -100,29 +86,8 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     fn describe(&self) -> String {
         format!("{}, durable", self.source.describe())
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        self.source.partitions()
-    }
-    fn inputs(&self) -> Vec<PathBuf> {
-        self.source.inputs()
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.source.partitions_for(workers)
-    }
-    fn batch_size_max(&self) -> Option<usize> {
-        self.source.batch_size_max()
-    }
-    fn on_error(&self) -> OnError {
-        self.source.on_error()
-    }
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        let recorder = Arc::new(Recorder::begin(
-            run,
-            self.keep,
-            self.source.partitions_for(run.workers)?,
-        )?);
-        *lock(&self.recorder) = Arc::downgrade(&recorder);
-        Ok(Some(recorder))
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.source.partitions(workers)
     }
     fn open(
         &self,
@@ -158,79 +123,18 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
             false => self.source.over(frames, kind),
         }
     }
-}
-
-/// Where the input of source `name` is recorded by a flow that keeps its state in `state`.
-#[must_use]
-pub fn place(state: impl AsRef<Path>, name: &str) -> PathBuf {
-    state.as_ref().join("inputs").join(escape(name))
-}
-
-/// The sources whose input is recorded in a state directory, by name, and where.
-///
-/// # Errors
-/// What the system says; a state directory without recorded input is none.
-pub fn inputs(state: impl AsRef<Path>) -> std::io::Result<Vec<(String, PathBuf)>> {
-    let entries = match std::fs::read_dir(state.as_ref().join("inputs")) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if let Some(name) = path.file_name().and_then(|name| unescape(name.to_str()?)) {
-            found.push((name, path));
-        }
+    fn settings(&self) -> SourceSettings {
+        self.source.settings()
     }
-    found.sort();
-    Ok(found)
-}
-
-/// A name as that of a folder: all but letters, digits, `-`, `_` and a `.` that is not the first is `%` and two hexadecimal
-/// digits for each byte.
-#[must_use]
-pub fn escape(name: &str) -> String {
-    let mut folder = String::new();
-    for (at, &byte) in name.as_bytes().iter().enumerate() {
-        match byte {
-            b'-' | b'_' => folder.push(byte.into()),
-            b'.' if at > 0 => folder.push('.'),
-            _ if byte.is_ascii_alphanumeric() => folder.push(byte.into()),
-            _ => folder += &format!("%{byte:02x}"),
-        }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
     }
-    folder
 }
 
-/// The name of which `escape` made this.
-pub(crate) fn unescape(folder: &str) -> Option<String> {
-    let mut name = Vec::new();
-    let mut bytes = folder.bytes();
-    while let Some(byte) = bytes.next() {
-        name.push(match byte {
-            b'%' => {
-                let digits = [bytes.next()?, bytes.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(name).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn any_name_of_a_source_is_the_name_of_a_folder() {
-        for name in ["orders", "a/b", "..", "", "50 %", "größe", "x.y", ".hidden"] {
-            let folder = escape(name);
-            assert!(
-                !folder.contains('/') && !folder.starts_with('.'),
-                "{folder}"
-            );
-            assert_eq!(unescape(&folder).as_deref(), Some(name));
-        }
+impl<S: Send + Sync + 'static> Resumable for Durable<S> {
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        let recorder = Arc::new(Recorder::begin(run, self.keep, (run.partitions)()?)?);
+        *lock(&self.recorder) = Arc::downgrade(&recorder);
+        Ok(Some(recorder))
     }
 }

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use super::record::{Commit, SinkMark};
-use crate::describe::graph::{Node, NodeId};
+use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
-use crate::sink::{Settle, Token};
+use crate::sink::{Sink, Token};
 
 /// Who writes to a sink: the node that ends a stream, or a step with dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,22 @@ pub(crate) struct WriterId {
 }
 
 impl WriterId {
+    /// The node at the end of a stream.
+    pub(crate) fn sink(node: NodeId) -> Self {
+        WriterId {
+            node,
+            dead_letters: false,
+        }
+    }
+
+    /// A step with dead letters.
+    pub(crate) fn dead_letters(node: NodeId) -> Self {
+        WriterId {
+            node,
+            dead_letters: true,
+        }
+    }
+
     /// The name under which what it has prepared is saved.
     pub(crate) fn name(self, nodes: &[Node]) -> String {
         match self.dead_letters {
@@ -37,7 +53,7 @@ pub(crate) struct SinkOf {
     pub(crate) writer: WriterId,
     /// The same for all writers of a sink that several write to.
     pub(crate) identity: Option<usize>,
-    pub(crate) settle: Arc<dyn Settle>,
+    pub(crate) sink: Arc<dyn ErasedSink>,
 }
 
 /// The sinks of a flow.
@@ -72,7 +88,7 @@ impl Sinks {
     ) -> Result<Vec<SinkMark>, FlowError> {
         let mut marks = Vec::new();
         for (sink, names) in self.each(nodes) {
-            let token = sink.settle.resume(&tokens(commit, &names));
+            let token = sink.sink.resume(&tokens(commit, &names));
             let token = token.map_err(|cause| failed(sink, nodes, cause))?;
             let name = names.into_iter().next().unwrap_or_default();
             marks.extend(token.map(|token| SinkMark {
@@ -87,7 +103,7 @@ impl Sinks {
     /// Makes what was prepared survive a loss of power.
     pub(crate) fn sync(&self, nodes: &[Node]) -> Result<(), FlowError> {
         for (sink, _) in self.each(nodes) {
-            let synced = sink.settle.sync();
+            let synced = sink.sink.sync();
             synced.map_err(|cause| failed(sink, nodes, cause))?;
         }
         Ok(())
@@ -96,7 +112,7 @@ impl Sinks {
     /// Tells the sinks that an epoch counts.
     pub(crate) fn commit(&self, nodes: &[Node], commit: &Commit) -> Result<(), FlowError> {
         for (sink, names) in self.each(nodes) {
-            let told = sink.settle.commit(commit.epoch, &tokens(commit, &names));
+            let told = sink.sink.commit(commit.epoch, &tokens(commit, &names));
             told.map_err(|cause| failed(sink, nodes, cause))?;
         }
         Ok(())
@@ -117,6 +133,42 @@ fn failed(sink: &SinkOf, nodes: &[Node], cause: Cause) -> FlowError {
             what: format!("dead letters of \"{}\"", node.name),
             cause,
         },
-        false => crate::describe::graph::open_error(node, cause),
+        false => open_error(node, cause),
     }
+}
+
+/// A sink of any type of batch, as recovery sees it.
+pub(crate) trait ErasedSink: Send + Sync {
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
+    fn sync(&self) -> Result<(), Cause>;
+    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
+}
+
+/// A sink without its type.
+struct Erased<B>(Arc<dyn Sink<B>>);
+
+impl<B: 'static> ErasedSink for Erased<B> {
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        match self.0.transactional() {
+            Some(sink) => sink.resume(tokens),
+            None => Ok(None),
+        }
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        match self.0.transactional() {
+            Some(sink) => sink.sync(),
+            None => Ok(()),
+        }
+    }
+    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
+        match self.0.transactional() {
+            Some(sink) => sink.commit(epoch, tokens),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The same sink without the type of its batches.
+pub(crate) fn erased_sink<B: 'static>(sink: Arc<dyn Sink<B>>) -> Arc<dyn ErasedSink> {
+    Arc::new(Erased(sink))
 }

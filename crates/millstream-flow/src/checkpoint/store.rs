@@ -14,8 +14,10 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use millstream_journal::{Cursor, Error, Journal, Options, PinnedRecord, Retention, Share, Writer};
 
-use super::record::{self, Changes, Commit, Entries, Entry, GROUPS, REMOVED, Record};
+use super::record::{self, Commit, Entries, Entry, Record};
 use crate::error::{Cause, FlowError};
+use crate::state::changes::{Changes, GROUPS, REMOVED};
+use crate::state::restore::SavedKey;
 
 /// The size of a segment of the state journal.
 const SEGMENT_BYTES: u64 = 16 << 20;
@@ -185,21 +187,6 @@ impl Index {
         }
         chosen
     }
-}
-
-/// A key of a step, as it was saved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SavedKey {
-    /// Keys that are given in an order are given in that of these numbers.
-    pub born: u64,
-    /// The key's shard.
-    pub shard: usize,
-    /// The key, MessagePack.
-    pub key: Vec<u8>,
-    /// How the state is written.
-    pub tag: u8,
-    /// The state.
-    pub state: Vec<u8>,
 }
 
 /// A reader of what a state directory holds, as of its last commit.
@@ -442,7 +429,7 @@ impl Store {
                 bases.insert(step.to_owned(), Changes::new(step));
             }
             if let Some(rewritten) = bases.get_mut(step) {
-                rewritten.copy(entry);
+                entry.copy_to(rewritten);
             }
         })?;
         bodies.push(record::rebase(group));

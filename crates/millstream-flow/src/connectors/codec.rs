@@ -5,19 +5,17 @@
 //! says at what offset of its input it stands, and the policy says what becomes of it.
 
 use std::fmt::Display;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::batch::Data;
-use crate::checkpoint::durable::Kind;
-use crate::describe::overlap::Output;
+use crate::batch::Kind;
 use crate::error::{Cause, shorten};
 use crate::framing::Frames;
 use crate::policy::OnError;
 use crate::run::control::Control;
 use crate::run::poller::Io;
-use crate::sink::{Sink, Token, Writer};
-use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+use crate::sink::{Output, Sink, Token, Transactional, Writer};
+use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
 
 /// A source of items: a source of frames with a decoder. Made by [`decode`].
 pub struct Decoded<S, F> {
@@ -59,17 +57,8 @@ where
     fn describe(&self) -> String {
         self.source.describe()
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        self.source.partitions()
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.source.partitions_for(workers)
-    }
-    fn inputs(&self) -> Vec<PathBuf> {
-        self.source.inputs()
-    }
-    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        self.source.is_same_partition(name, saved)
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.source.partitions(workers)
     }
     fn open(
         &self,
@@ -92,15 +81,6 @@ where
             frames: Frames::default(),
         }))
     }
-    fn batch_size_max(&self) -> Option<usize> {
-        self.source.batch_size_max()
-    }
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        self.source.begin(run)
-    }
-    fn on_error(&self) -> OnError {
-        self.on_error.clone()
-    }
     fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<Vec<T>>>> {
         let decoded = |source| -> Arc<dyn Source<Vec<T>>> {
             Arc::new(Decoded {
@@ -110,6 +90,15 @@ where
             })
         };
         (kind == Kind::Bytes).then(|| decoded(frames))
+    }
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            on_error: self.on_error.clone(),
+            ..self.source.settings()
+        }
+    }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.source.resumable()
     }
 }
 
@@ -214,26 +203,17 @@ where
             frames: Frames::default(),
         }))
     }
-    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        self.sink.resume(tokens)
-    }
     fn output(&self, recovery: bool) -> Option<Output> {
         self.sink.output(recovery)
-    }
-    fn sync(&self) -> Result<(), Cause> {
-        self.sink.sync()
-    }
-    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
-        self.sink.commit(epoch, tokens)
-    }
-    fn identity(&self) -> Option<usize> {
-        self.sink.identity()
     }
     fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<Vec<T>>>> {
         Some(Arc::new(Encoded {
             sink: frames,
             encode: Arc::clone(&self.encode),
         }))
+    }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        self.sink.transactional()
     }
 }
 

@@ -42,7 +42,7 @@ use crate::connectors::directory::Format;
 use crate::connectors::files::{self, WriteFile, grown};
 use crate::error::Cause;
 use crate::run::poller::Io;
-use crate::source::{Partition, Position, Source};
+use crate::source::{Partition, Position, Resumable, Source, SourceSettings};
 use partition::CsvPartition;
 
 /// The longest record unless told otherwise.
@@ -135,18 +135,12 @@ impl Source<Rows> for ReadCsv {
             .collect();
         format!("file {}, csv", names.join(" "))
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok(self
             .paths
             .iter()
             .map(|path| path.display().to_string())
             .collect())
-    }
-    fn inputs(&self) -> Vec<PathBuf> {
-        self.paths.clone()
-    }
-    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        files::is_same_file(name, saved)
     }
     fn open(
         &self,
@@ -157,6 +151,21 @@ impl Source<Rows> for ReadCsv {
         let path = &self.paths[partition];
         let start = resume.map_or(Ok(0), |position| self.resumes_at(path, position));
         self.open_file(path, start?)
+    }
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            inputs: self.paths.clone(),
+            ..SourceSettings::default()
+        }
+    }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl Resumable for ReadCsv {
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        files::is_same_file(name, saved)
     }
 }
 

@@ -42,7 +42,7 @@ use crate::error::Cause;
 use crate::framing::Framing;
 use crate::run::control::lock;
 use crate::run::poller::Io;
-use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Resumable, Source};
 use beginning::Beginning as FirstBytes;
 use list::{Begun, List};
 
@@ -222,20 +222,10 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
         let (dir, format) = (self.dir.display(), self.format.describe_format());
         format!("directory {dir}, {}, {format}", self.pattern)
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok((0..self.partitions)
             .map(|number| number.to_string())
             .collect())
-    }
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        let Some(recovery) = run.recovery else {
-            return Ok(None);
-        };
-        let committed = if run.forget { &[] } else { run.committed };
-        let list = List::resume(recovery.dir(), run.source, self.partitions, committed)?;
-        let list = Arc::new(Mutex::new(list));
-        *lock(&self.list) = Arc::downgrade(&list);
-        Ok(Some(Arc::new(Listing(list))))
     }
     fn open(
         &self,
@@ -266,6 +256,22 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
             opened.resume(begun)?;
         }
         Ok(Box::new(opened))
+    }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl<F: Send + Sync + 'static> Resumable for ReadDirectory<F> {
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        let Some(state_dir) = run.state_dir else {
+            return Ok(None);
+        };
+        let committed = if run.forget { &[] } else { run.committed };
+        let list = List::resume(state_dir, run.source, self.partitions, committed)?;
+        let list = Arc::new(Mutex::new(list));
+        *lock(&self.list) = Arc::downgrade(&list);
+        Ok(Some(Arc::new(Listing(list))))
     }
 }
 

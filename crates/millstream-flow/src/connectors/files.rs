@@ -13,13 +13,12 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::connectors::codec::{self, Decoded};
 use crate::connectors::directory::Format;
 use crate::connectors::together::{Log, Together};
-use crate::describe::overlap::Output;
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::run::control::{Control, lock};
 use crate::run::poller::Io;
-use crate::sink::{Sink, Token, Writer};
-use crate::source::{Events, Next, Partition, Position, Source};
+use crate::sink::{Output, Sink, Token, Transactional, Writer};
+use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
 
 pub use by_key::{ByKey, KeyedFrames, WriteByKey, by_key, write_by_key};
 
@@ -94,18 +93,12 @@ impl Source<Frames> for ReadFiles {
             .collect();
         format!("file {}, {}", names.join(" "), self.framing)
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok(self
             .paths
             .iter()
             .map(|path| path.display().to_string())
             .collect())
-    }
-    fn inputs(&self) -> Vec<PathBuf> {
-        self.paths.clone()
-    }
-    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        is_same_file(name, saved)
     }
     fn open(
         &self,
@@ -119,6 +112,21 @@ impl Source<Frames> for ReadFiles {
             _ => self.from,
         };
         self.open_file(path, start)
+    }
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            inputs: self.paths.clone(),
+            ..SourceSettings::default()
+        }
+    }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl Resumable for ReadFiles {
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        is_same_file(name, saved)
     }
 }
 
@@ -352,6 +360,18 @@ impl Sink<Frames> for WriteFile {
             buffer: Vec::new(),
         }))
     }
+    fn output(&self, _: bool) -> Option<Output> {
+        Some(Output {
+            path: self.path.clone(),
+            sink: std::ptr::from_ref(self).addr(),
+        })
+    }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+}
+
+impl Transactional for WriteFile {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let length = match tokens {
             [] => {
@@ -372,12 +392,6 @@ impl Sink<Frames> for WriteFile {
         }
         *lock(&self.resume) = Some(length);
         Ok(Some(token_of(length)))
-    }
-    fn output(&self, _: bool) -> Option<Output> {
-        Some(Output {
-            path: self.path.clone(),
-            sink: std::ptr::from_ref(self).addr(),
-        })
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(file) = lock(&self.file).upgrade() else {

@@ -65,7 +65,7 @@ impl<T: Data, F: Fn(u64) -> Option<T> + Send + Sync + 'static> Source<Vec<T>> fo
             None => "generator".to_owned(),
         }
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok((0..self.partitions).map(|p| p.to_string()).collect())
     }
     fn open(

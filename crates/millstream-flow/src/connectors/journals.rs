@@ -27,13 +27,12 @@ use millstream_journal::{Cursor, Journal, Options, Reader, Share, Sync, Writer a
 use crate::clock::now_ns;
 use crate::connectors::files::{length_of, token_of};
 use crate::connectors::together::{Log, Together};
-use crate::describe::overlap::Output;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
 use crate::run::poller::Io;
-use crate::sink::{Sink, Token, Writer};
-use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+use crate::sink::{Output, Sink, Token, Transactional, Writer};
+use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Resumable, Source};
 
 /// A batch is ended when it has so many bytes or records.
 const BATCH_BYTES: usize = 64 << 10;
@@ -146,8 +145,14 @@ impl Source<Frames> for ReadJournal {
             awake: 0,
         }))
     }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl Resumable for ReadJournal {
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        let followed = match run.recovery {
+        let followed = match run.state_dir {
             Some(_) => self.followed(true)?,
             None => None,
         };
@@ -286,6 +291,20 @@ impl Sink<Frames> for AppendJournal {
         let share = lock(&journal).join();
         Ok(Box::new(JournalWriter { journal, share }))
     }
+    fn output(&self, recovery: bool) -> Option<Output> {
+        // A run with recovery cuts it, and several may append in one without.
+        let path = recovery.then(|| self.path.clone())?;
+        Some(Output {
+            path,
+            sink: std::ptr::from_ref(self).addr(),
+        })
+    }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+}
+
+impl Transactional for AppendJournal {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let exclusive = Options {
             exclusive: true,
@@ -296,14 +315,6 @@ impl Sink<Frames> for AppendJournal {
             journal.cut(length_of(tokens)?)?;
         }
         Ok(Some(token_of(journal.next()?)))
-    }
-    fn output(&self, recovery: bool) -> Option<Output> {
-        // A run with recovery cuts it, and several may append in one without.
-        let path = recovery.then(|| self.path.clone())?;
-        Some(Output {
-            path,
-            sink: std::ptr::from_ref(self).addr(),
-        })
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(shared) = lock(&self.journal).upgrade() else {

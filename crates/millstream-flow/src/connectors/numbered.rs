@@ -19,7 +19,7 @@ use crate::connectors::tcp::TcpSink;
 use crate::error::Cause;
 use crate::framing::{Frames, Framing};
 use crate::run::control::{Control, lock};
-use crate::sink::{Sink, Token, Writer};
+use crate::sink::{Sink, Token, Transactional, Writer};
 
 /// How many bytes a number takes.
 pub const NUMBER_BYTES: usize = 8;
@@ -79,6 +79,12 @@ impl Sink<Frames> for Numbered {
             frames: Frames::default(),
         }))
     }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+}
+
+impl Transactional for Numbered {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let mut next = lock(&self.next);
         next.clear();

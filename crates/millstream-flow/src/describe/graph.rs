@@ -10,42 +10,26 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::checkpoint::{Codecs, SinkOf, Sinks, Sources, WriterId};
+use crate::checkpoint::{
+    Codecs, ErasedSink, SinkOf, Sinks, Sources, WriterId, erased_sink, erased_source,
+};
+use crate::describe::node::{DescribedEdge, Node, NodeId, open_error};
 use crate::describe::overlap::Files;
 use crate::error::{Cause, FlowError};
-use crate::push::{Push, Tee};
-use crate::run::control::lock;
-use crate::run::segment::{SegmentBuild, WorkerBuild};
-use crate::sink::{Settled, Sink};
+use crate::policy::OnError;
+use crate::run::build::Root;
+use crate::run::plan::Plan;
+use crate::sink::{Sink, Transactional};
+use crate::source::Source;
+use crate::testing::rehearsal::Rehearsal;
 
-/// The number of a node in its flow.
-pub(crate) type NodeId = usize;
-/// The number of a connection between two timely operators.
-pub(crate) type EdgeId = usize;
+/// Returns what stands in for a sink in a rehearsal.
+type StandIn = Arc<dyn Fn(&Rehearsal, &str) -> Result<Arc<dyn ErasedSink>, Cause> + Send + Sync>;
 
-/// Makes a root's operator on one worker.
-pub(crate) type Root =
-    Arc<dyn for<'a, 's> Fn(&mut WorkerBuild<'a, 's>) -> Result<(), FlowError> + Send + Sync>;
-/// Makes one reader of a stream on one worker.
-pub(crate) type Reader<B> = Arc<
-    dyn for<'a, 's> Fn(&mut SegmentBuild<'a, 's>) -> Result<Box<dyn Push<B>>, FlowError>
-        + Send
-        + Sync,
->;
-
-/// One source, step or sink, as it is described.
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// The name: given, or the kind with a number.
-    pub name: String,
-    /// The kind: `source`, `map`, `stateful`, `sink`, ...
-    pub kind: &'static str,
-    /// What more there is to say, for instance the address of a connector.
-    pub detail: String,
-    /// The nodes whose output this one reads.
-    pub inputs: Vec<NodeId>,
-    /// True when items may change the worker before this node.
-    pub exchanged: bool,
+/// A sink with one of its writers, as it is described.
+struct DescribedSink {
+    sink: SinkOf,
+    stand_in: StandIn,
 }
 
 #[derive(Default)]
@@ -53,14 +37,13 @@ pub(crate) struct Graph {
     pub(crate) name: String,
     pub(crate) nodes: Vec<Node>,
     pub(crate) roots: Vec<Root>,
-    pub(crate) edges: usize,
-    /// The sources, as a run sees them that begins.
-    pub(crate) sources: Sources,
-    /// The sinks, as recovery sees them.
-    pub(crate) sinks: Sinks,
-    /// The types whose values can be saved.
+    pub(crate) edges: Vec<DescribedEdge>,
+    /// The sources, as checkpoints see them.
+    sources: Sources,
+    sinks: Vec<DescribedSink>,
+    /// The types whose values can become bytes.
     pub(crate) codecs: Codecs,
-    pub(crate) files: Files,
+    files: Files,
     mistake: Option<Mistake>,
 }
 
@@ -107,16 +90,43 @@ impl Graph {
         id
     }
 
-    /// The dead letters of a step go to `sink`.
-    pub(crate) fn dead_letters<D: 'static>(&mut self, node: NodeId, sink: &Arc<dyn Sink<D>>) {
-        let own = Arc::as_ptr(sink).cast::<()>() as usize;
-        self.sinks.0.push(SinkOf {
-            writer: WriterId {
-                node,
-                dead_letters: true,
+    /// Adds a source.
+    pub(crate) fn add_source<B: 'static>(
+        &mut self,
+        name: &str,
+        source: &Arc<dyn Source<B>>,
+    ) -> NodeId {
+        let node = self.add("source", name, Vec::new());
+        self.nodes[node].detail = source.describe();
+        let read = Arc::clone(source);
+        let inputs = Arc::new(move || read.settings().inputs);
+        self.files.inputs.push((node, inputs));
+        if let OnError::DeadLetter(sink) = source.settings().on_error {
+            self.add_sink(WriterId::dead_letters(node), &sink);
+        }
+        self.sources.push((node, erased_source(Arc::clone(source))));
+        node
+    }
+
+    /// Adds a sink to which `writer` writes: the node that ends a stream, or a step with its dead letters.
+    pub(crate) fn add_sink<B: 'static>(&mut self, writer: WriterId, sink: &Arc<dyn Sink<B>>) {
+        let written = Arc::clone(sink);
+        let output = Arc::new(move |recovery| written.output(recovery));
+        self.files.outputs.push((writer, output));
+        // The dead letters of several steps may go to one sink, which each of them was given.
+        let own = || Arc::as_ptr(sink).cast::<()>() as usize;
+        let identity = sink.transactional().and_then(Transactional::identity);
+        let identity = identity.or_else(|| writer.dead_letters.then(own));
+        let own = Arc::clone(sink);
+        self.sinks.push(DescribedSink {
+            sink: SinkOf {
+                writer,
+                identity,
+                sink: erased_sink(Arc::clone(sink)),
             },
-            identity: Some(sink.identity().unwrap_or(own)),
-            settle: Arc::new(Settled(Arc::clone(sink))),
+            stand_in: Arc::new(move |rehearsal, name| {
+                Ok(erased_sink(rehearsal.sink_for(name, &*own)?))
+            }),
         });
     }
 
@@ -159,9 +169,9 @@ impl Graph {
         }
         let mut names = HashSet::new();
         let nodes = self.nodes.iter().map(|node| node.name.clone());
-        let letters = self.sinks.0.iter().map(|sink| sink.writer);
-        let letters = letters.filter(|writer| writer.dead_letters);
-        let mut all = nodes.chain(letters.map(|writer| writer.name(&self.nodes)));
+        let writers = self.sinks.iter().map(|described| described.sink.writer);
+        let dead_letters = writers.filter(|writer| writer.dead_letters);
+        let mut all = nodes.chain(dead_letters.map(|writer| writer.name(&self.nodes)));
         match all.find(|name| !names.insert(name.clone())) {
             Some(name) => Err(FlowError::DuplicateName { flow, name }),
             None => Ok(()),
@@ -169,7 +179,7 @@ impl Graph {
     }
 
     /// What must hold before the flow can run.
-    pub(crate) fn check_whole(&self) -> Result<(), FlowError> {
+    fn check_complete(&self) -> Result<(), FlowError> {
         self.check()?;
         if !self.nodes.iter().any(|node| node.kind == "source") {
             return Err(FlowError::NoSource(self.name.clone()));
@@ -189,63 +199,60 @@ impl Graph {
         }
     }
 
+    /// The flow as it is run: checked, and with what stands in for its sources and sinks in a rehearsal.
+    pub(crate) fn plan(
+        &self,
+        rehearsal: Option<&Rehearsal>,
+        recovery: bool,
+    ) -> Result<Plan, FlowError> {
+        self.check_complete()?;
+        let (sources, sinks) = match rehearsal {
+            Some(rehearsal) => (
+                rehearsal.left(&self.nodes, &self.sources),
+                self.stand_ins(rehearsal)?,
+            ),
+            None => {
+                self.files.check(&self.nodes, recovery)?;
+                let sinks = self.sinks.iter().map(|described| described.sink.clone());
+                (self.sources.clone(), Sinks(sinks.collect()))
+            }
+        };
+        Ok(Plan {
+            name: self.name.clone(),
+            nodes: self.nodes.clone(),
+            roots: self.roots.clone(),
+            edges: self.edges.clone(),
+            sources,
+            sinks,
+            codecs: self.codecs.clone(),
+        })
+    }
+
+    /// What stands in for the sinks, each for one writer.
+    fn stand_ins(&self, rehearsal: &Rehearsal) -> Result<Sinks, FlowError> {
+        let mut sinks = Sinks::default();
+        for DescribedSink { sink, stand_in } in &self.sinks {
+            let writer = sink.writer;
+            let sink = match stand_in(rehearsal, &writer.name(&self.nodes)) {
+                Ok(sink) => sink,
+                // Dead letters of a source that is replaced need no stand-in; others are missed when they are opened.
+                Err(_) if writer.dead_letters => continue,
+                Err(cause) => return Err(open_error(&self.nodes[writer.node], cause)),
+            };
+            sinks.0.push(SinkOf {
+                writer,
+                identity: None,
+                sink,
+            });
+        }
+        Ok(sinks)
+    }
+
     pub(crate) fn describe(&self) -> Description {
         Description {
             flow: self.name.clone(),
             nodes: self.nodes.clone(),
         }
-    }
-}
-
-/// Where the output of a node goes: the list of its readers, filled while the flow is described.
-pub(crate) struct Outlet<B>(Arc<Mutex<Vec<Reader<B>>>>);
-
-impl<B> Clone for Outlet<B> {
-    fn clone(&self) -> Self {
-        Outlet(Arc::clone(&self.0))
-    }
-}
-
-impl<B: crate::batch::Batch> Outlet<B> {
-    pub(crate) fn new() -> Self {
-        Outlet(Arc::default())
-    }
-
-    pub(crate) fn read_by(&self, reader: Reader<B>) {
-        lock(&self.0).push(reader);
-    }
-
-    /// Whether anything follows.
-    pub(crate) fn is_read(&self) -> bool {
-        !lock(&self.0).is_empty()
-    }
-
-    /// Makes all that follows, on one worker.
-    pub(crate) fn build(
-        &self,
-        segment: &mut SegmentBuild<'_, '_>,
-    ) -> Result<Box<dyn Push<B>>, FlowError> {
-        let readers = lock(&self.0).clone();
-        let mut built = Vec::with_capacity(readers.len());
-        for reader in &readers {
-            built.push(reader(segment)?);
-        }
-        match built.pop() {
-            Some(only) if built.is_empty() => Ok(only),
-            Some(last) => {
-                built.push(last);
-                Ok(Box::new(Tee(built)))
-            }
-            None => Ok(Box::new(Tee(built))),
-        }
-    }
-}
-
-/// Names a connector that could not be opened.
-pub(crate) fn open_error(node: &Node, cause: Cause) -> FlowError {
-    FlowError::Open {
-        what: format!("{} \"{}\" ({})", node.kind, node.name, node.detail),
-        cause,
     }
 }
 

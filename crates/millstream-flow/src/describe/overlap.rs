@@ -6,17 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::describe::graph::{Node, NodeId};
+use crate::checkpoint::WriterId;
+use crate::describe::node::{Node, NodeId};
 use crate::error::FlowError;
-
-/// A file, directory or journal that a sink writes and nobody else may write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
-    /// Where it is.
-    pub path: PathBuf,
-    /// The address of the sink: one that several steps end in writes its file once.
-    pub sink: usize,
-}
+use crate::sink::Output;
 
 type Inputs = Arc<dyn Fn() -> Vec<PathBuf> + Send + Sync>;
 type Outputs = Arc<dyn Fn(bool) -> Option<Output> + Send + Sync>;
@@ -25,7 +18,7 @@ type Outputs = Arc<dyn Fn(bool) -> Option<Output> + Send + Sync>;
 #[derive(Clone, Default)]
 pub(crate) struct Files {
     pub(crate) inputs: Vec<(NodeId, Inputs)>,
-    pub(crate) outputs: Vec<(NodeId, Outputs)>,
+    pub(crate) outputs: Vec<(WriterId, Outputs)>,
 }
 
 impl Files {
@@ -35,8 +28,8 @@ impl Files {
         let inputs =
             inputs.flat_map(|(node, of)| of().into_iter().map(|path| (*node, real(&path))));
         let inputs: Vec<_> = inputs.collect();
-        let mut outputs: Vec<(NodeId, Output)> = Vec::new();
-        for (node, output) in &self.outputs {
+        let mut outputs: Vec<(String, Output)> = Vec::new();
+        for (writer, output) in &self.outputs {
             let Some(Output { path, sink }) = output(recovery) else {
                 continue;
             };
@@ -51,14 +44,14 @@ impl Files {
                 path: real(&path),
                 sink,
             };
-            let name = &nodes[*node].name;
+            let name = writer.name(nodes);
             let written = outputs.iter();
             let mut written =
                 written.filter(|(_, other)| other.path == this.path && other.sink != sink);
             if let Some((other, _)) = written.next() {
                 return Err(FlowError::Usage(format!(
                     "sinks \"{}\" and \"{name}\" both write {}; merge their streams, or give each a file of its own",
-                    nodes[*other].name,
+                    other,
                     path.display()
                 )));
             }
@@ -69,7 +62,7 @@ impl Files {
                     nodes[*source].name
                 )));
             }
-            outputs.push((*node, this));
+            outputs.push((name, this));
         }
         Ok(())
     }

@@ -1,27 +1,31 @@
 //! Flows and streams: the fluent face, for items of any type.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::batch::Batch;
-use crate::checkpoint::{Codec, SinkOf, WriterId};
-use crate::describe::graph::{Description, Graph, Mistake, Node, NodeId, Outlet, Shared};
+use crate::checkpoint::{Codec, WriterId};
+use crate::describe::graph::{Description, Graph, Mistake, Shared};
+use crate::describe::node::{DescribedEdge, NodeId};
 use crate::error::{Failure, FlowError};
-use crate::operators::verbs::Each;
-use crate::policy::{OnError, Policy};
-use crate::push::{Context, Halves, Joined, Push, Step, Unread};
-use crate::run::control::{Control, lock};
-use crate::run::letters::{DeadLetters, Letters};
+use crate::policy::OnError;
+use crate::push::Push;
+use crate::run::build::{Outlet, Route};
+use crate::run::chain::{Halves, Joined, Unread};
+use crate::run::control::lock;
 use crate::run::metrics::Report;
-use crate::run::reading::source_root;
-use crate::run::segment::{Route, SegmentBuild, arrival_root};
-use crate::run::sinking::Drain;
+use crate::run::plan::Plan;
+use crate::run::segment::arrival_root;
+use crate::run::sink::Drain;
+use crate::run::source::source_root;
 use crate::run::{Options, Running, run_here, start};
-use crate::sink::{Settled, Sink};
-use crate::source::{Begun, Source};
+use crate::sink::Sink;
+use crate::source::Source;
+use crate::step::{Context, Each, Step};
+
+pub use crate::run::making::Making;
 
 /// A flow: sources, steps and sinks. Described once, run any number of times.
 ///
@@ -57,18 +61,7 @@ impl Flow {
         let source: Arc<dyn Source<B>> = Arc::new(source);
         let outlet = Outlet::new();
         let mut graph = lock(&self.graph);
-        let node = graph.add("source", name, Vec::new());
-        graph.nodes[node].detail = source.describe();
-        let read = Arc::clone(&source);
-        graph
-            .files
-            .inputs
-            .push((node, Arc::new(move || read.inputs())));
-        if let OnError::DeadLetter(sink) = source.on_error() {
-            graph.dead_letters(node, &sink);
-        }
-        let begun = Arc::new(Begun(Arc::clone(&source)));
-        graph.sources.push((node, begun));
+        let node = graph.add_source(name, &source);
         graph.roots.push(source_root(node, source, outlet.clone()));
         drop(graph);
         Pipe {
@@ -78,15 +71,18 @@ impl Flow {
         }
     }
 
-    /// Announces a type of state, so that steps which keep it can be saved with
-    /// [recovery](crate::checkpoint): states of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of
-    /// folds, values that are reduced, collected or joined. Numbers, text and lists of them need not be
-    /// announced.
+    /// Announces a type whose values become bytes: states that are saved with [recovery](crate::checkpoint), and items
+    /// that leave their process ([`Packets::Bytes`](crate::run::Packets::Bytes)).
+    ///
+    /// States are those of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of folds, values that are
+    /// reduced, collected or joined. Items are those of streams that are merged, redistributed or exchanged by key.
+    /// Numbers, text, optional values and lists of them need not be announced, nor what the engine makes of known types:
+    /// a key beside a value, a value with its time, the pairs of a join.
     pub fn saves<T: Serialize + DeserializeOwned + 'static>(&self) {
         lock(&self.graph).codecs.add::<T>();
     }
 
-    /// Announces a type whose states are written in a way of their own: as one value of MessagePack.
+    /// Announces a type whose values are written in a way of their own: each as one value of MessagePack.
     pub fn saves_by<T: 'static>(&self, codec: Codec<T>) {
         lock(&self.graph).codecs.put(codec);
     }
@@ -116,7 +112,7 @@ impl Flow {
     /// # Errors
     /// A mistake in the description. What goes wrong later is told by [`Running::wait`].
     pub fn start(&self, options: Options) -> Result<Running, FlowError> {
-        start(self, options)
+        start(options, |options| self.plan(options))
     }
 
     /// Runs the flow to its end: all sources ended, or a stop.
@@ -132,7 +128,12 @@ impl Flow {
     /// # Errors
     /// As for [`run`](Self::run).
     pub fn run_here(&self, options: Options) -> Result<Report, FlowError> {
-        run_here(self, options)
+        run_here(options, |options| self.plan(options))
+    }
+
+    fn plan(&self, options: &Options) -> Result<Plan, FlowError> {
+        let rehearsal = options.rehearsal.as_deref();
+        lock(&self.graph).plan(rehearsal, options.recovery.is_some())
     }
 }
 
@@ -160,75 +161,6 @@ pub type MakeRoute<B> = Arc<dyn Fn() -> Box<dyn Route<B>> + Send + Sync>;
 /// A stream of items of type `T`.
 pub type Stream<T> = Pipe<Vec<T>>;
 
-/// Which step is being made, and where: handed to the maker of a [`Step`].
-pub struct Making<'a> {
-    /// The number of the step in its flow.
-    pub node: usize,
-    /// The step as it is described.
-    pub info: &'a Node,
-    /// The worker for which it is made.
-    pub worker: usize,
-    /// How many workers there are.
-    pub workers: usize,
-    /// Stop, failure and wake-up, shared by all workers.
-    pub control: Arc<Control>,
-    letters: RefCell<Letters>,
-}
-
-impl<'a> Making<'a> {
-    pub(crate) fn new(node: usize, segment: &SegmentBuild<'a, '_>) -> Self {
-        Making::of(node, segment.nodes, &segment.context.borrow())
-    }
-
-    /// A step or source of these nodes, on the worker of this context.
-    pub(crate) fn of(node: usize, nodes: &'a [Node], cx: &Context) -> Self {
-        Making {
-            node,
-            info: &nodes[node],
-            worker: cx.worker,
-            workers: cx.workers,
-            control: Arc::clone(&cx.control),
-            letters: RefCell::default(),
-        }
-    }
-
-    /// The dead-letter sinks that were opened for the step.
-    pub(crate) fn letters(self) -> Letters {
-        self.letters.into_inner()
-    }
-
-    /// Opens a dead-letter sink of this step, or what stands in for it in a rehearsal. With recovery the sink was announced with
-    /// [`Pipe::dead_letters_to`]; the engine prepares it at the end of each epoch and closes it at the end of the run.
-    ///
-    /// # Errors
-    /// The sink cannot be opened.
-    pub fn dead_letters<B: 'static>(
-        &self,
-        sink: &dyn Sink<B>,
-    ) -> Result<DeadLetters<B>, FlowError> {
-        let step = &self.info.name;
-        let opened = match self.control.rehearsal() {
-            Some(rehearsal) => rehearsal
-                .dead_letters(step, sink)
-                .and_then(|instead| instead.open(self.worker, &self.control)),
-            None => sink.open(self.worker, &self.control),
-        };
-        let opened = opened.map_err(|cause| FlowError::Open {
-            what: format!("dead letters of \"{step}\" ({})", sink.describe()),
-            cause,
-        })?;
-        Ok(self.letters.borrow_mut().add(opened))
-    }
-
-    /// Opens an error policy for this step.
-    ///
-    /// # Errors
-    /// The dead-letter sink cannot be opened.
-    pub fn policy(&self, on_error: &OnError) -> Result<Policy, FlowError> {
-        Policy::open(on_error, self)
-    }
-}
-
 impl<B: Batch> Pipe<B> {
     /// Adds a step of the caller's own making; `make` is called once on each worker.
     pub fn step<O: Batch, S: Step<B, O>>(
@@ -243,7 +175,7 @@ impl<B: Batch> Pipe<B> {
         self.outlet.read_by(Arc::new(move |segment| {
             let making = Making::new(node, segment);
             let mut step: Box<dyn Step<B, O>> = Box::new(make(&making)?);
-            let letters = making.letters();
+            let dead_letters = making.into_dead_letters();
             segment.restore(node, &mut *step)?;
             segment.keeps_time |= step.keeps_time();
             let next = after.build(segment)?;
@@ -251,7 +183,7 @@ impl<B: Batch> Pipe<B> {
                 node,
                 step,
                 output: O::default(),
-                letters,
+                dead_letters,
                 next,
             });
             Ok(joined)
@@ -266,7 +198,7 @@ impl<B: Batch> Pipe<B> {
     /// Announces the sink of the dead letters of the step that this stream comes out of, so that it takes part in recovery: each
     /// letter is there once, as output is. [`Making::dead_letters`] opens it on the workers.
     pub fn dead_letters_to<D: 'static>(&self, sink: &Arc<dyn Sink<D>>) {
-        lock(&self.graph).dead_letters(self.node, sink);
+        lock(&self.graph).add_sink(WriterId::dead_letters(self.node), sink);
     }
 
     /// The same for what becomes of bad items.
@@ -327,12 +259,12 @@ impl<B: Batch> Pipe<B> {
         let routed = route.is_some();
         let mut edges = Vec::with_capacity(streams.len());
         for stream in streams {
-            let edge = graph.edges;
-            graph.edges += 1;
+            let edge = graph.edges.len();
+            graph.edges.push(DescribedEdge::of::<B>(stream.node, node));
             edges.push(edge);
             let route = route.clone();
             stream.outlet.read_by(Arc::new(move |segment| {
-                Ok(segment.leave(edge, route.as_ref().map(|make| make())))
+                segment.leave(edge, route.as_ref().map(|make| make()))
             }));
         }
         let outlet = Outlet::new();
@@ -362,17 +294,7 @@ impl<B: Batch> Pipe<B> {
             let mut graph = lock(&self.graph);
             let node = graph.add("sink", name, vec![self.node]);
             graph.nodes[node].detail = sink.describe();
-            let written = Arc::clone(&sink);
-            let output = move |recovery| written.output(recovery);
-            graph.files.outputs.push((node, Arc::new(output)));
-            graph.sinks.0.push(SinkOf {
-                writer: WriterId {
-                    node,
-                    dead_letters: false,
-                },
-                identity: sink.identity(),
-                settle: Arc::new(Settled(Arc::clone(&sink))),
-            });
+            graph.add_sink(WriterId::sink(node), &sink);
             node
         };
         self.outlet.read_by(Arc::new(move |segment| {
@@ -400,7 +322,7 @@ impl<A: Batch, B: Batch> Pipe<(A, B)> {
         self.outlet.read_by(Arc::new(move |segment| {
             let unread = Unread {
                 step,
-                told: after_second.is_read(),
+                logged: after_second.is_read(),
             };
             let (first, second) = (after_first.build(segment)?, after_second.build(segment)?);
             let halves = Halves(first, second, unread);

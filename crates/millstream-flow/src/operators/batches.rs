@@ -29,7 +29,7 @@ use crate::batch::Data;
 use crate::error::Failure;
 use crate::key::Key;
 use crate::operators::keyed::KeyedStream;
-use crate::push::{Context, Step};
+use crate::step::{Context, Step};
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
     /// A function `(state, key, values)` with a state for each key, called with all values that the key has in a batch, of which

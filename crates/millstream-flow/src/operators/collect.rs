@@ -16,15 +16,15 @@
 use std::time::Duration;
 
 use crate::batch::Data;
-use crate::checkpoint::{BoxedCodec, Changes, Codec, Codecs, Restore, StateCodec, pack};
+use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
 use crate::describe::graph::Mistake;
 use crate::describe::stream::Stream;
-use crate::error::{Cause, Failure, FlowError};
+use crate::error::{Cause, Failure};
 use crate::key::{Key, key_of_worker};
 use crate::operators::keyed::KeyedStream;
-use crate::push::{Context, Step};
 use crate::run::control::lock;
 use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
+use crate::step::{Context, Stateful, Step};
 use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
 
 /// The list of a key that is not given yet.
@@ -266,14 +266,11 @@ impl<V: Data, S: Step<Vec<(u64, V)>, Vec<(u64, Vec<V>)>>> Step<Vec<V>, Vec<Vec<V
         self.give(output);
         Ok(())
     }
-    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
-        self.step.save(changes, cx)
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        self.step.stateful()
     }
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        self.step.restore(from)
-    }
-    fn settle(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
-        self.step.settle(&mut self.lists, cx)?;
+    fn drain(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
+        self.step.drain(&mut self.lists, cx)?;
         self.give(output);
         Ok(())
     }

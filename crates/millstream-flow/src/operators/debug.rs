@@ -18,7 +18,7 @@ use crate::batch::Data;
 use crate::checkpoint::{Changes, Restore};
 use crate::describe::stream::Stream;
 use crate::error::{Failure, FlowError};
-use crate::push::{Context, Step};
+use crate::step::{Context, Stateful, Step};
 
 impl<T: Data + Debug> Stream<T> {
     /// Writes each item to standard error, as `LABEL epoch=E worker=W: ITEM`; it goes on as it is. Without a state directory
@@ -64,6 +64,12 @@ impl<T: Data + Debug> Step<Vec<T>, Vec<T>> for Show {
         std::mem::swap(input, output);
         Ok(())
     }
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(self)
+    }
+}
+
+impl Stateful for Show {
     fn save(&mut self, _: &mut Changes, _: &mut Context) -> Result<(), Failure> {
         self.ended += 1;
         Ok(())

@@ -25,17 +25,17 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::Data;
-use crate::checkpoint::{Changes, Restore};
+use crate::batch::{Data, key_and_value, timed};
 use crate::describe::stream::{Making, Pipe, Stream};
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::{Key, shard, worker_of};
 use crate::operators::verbs::each;
 use crate::policy::{OnError, Policy};
-use crate::push::{Context, Step};
+use crate::run::build::Route;
 use crate::run::control::lock;
-use crate::run::segment::Route;
+use crate::state::codec::Rule;
 use crate::state::{ByLogic, KeyLogic, KeyedStep, Logic, Plain, Ttl};
+use crate::step::{Context, Stateful, Step};
 use crate::time::{Timed, nanos};
 
 /// When an aggregate gives its value.
@@ -83,11 +83,17 @@ impl<T: Data> Stream<T> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
+    /// States how the items of a type become bytes that is made of other types.
+    pub(crate) fn derive<T: 'static>(&self, rule: Rule<T>) {
+        lock(&self.parts[0].graph).codecs.derive(rule);
+    }
+
     /// The items on the workers of their keys, as one stream.
     fn placed(&self) -> Stream<(K, V)> {
         if self.placed {
             return self.parts[0].clone();
         }
+        self.derive(key_and_value::<K, V>);
         Pipe::gather(
             "exchange",
             "",
@@ -219,6 +225,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         let mut all = vec![self];
         all.extend(others);
         if all.iter().any(|stream| stream.placed) {
+            self.derive(key_and_value::<K, V>);
             let parts: Vec<_> = all.iter().map(|stream| stream.placed()).collect();
             return KeyedStream {
                 parts: vec![parts[0].merge(&parts[1..])],
@@ -238,6 +245,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     /// Keys and values as pairs.
     #[must_use]
     pub fn items(&self) -> Stream<(K, V)> {
+        self.derive(key_and_value::<K, V>);
         self.joined()
     }
 
@@ -305,7 +313,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         let (init, f) = (Arc::new(init), Arc::new(f));
         self.keep("stateful", name, move || {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
-            Stateful {
+            PlainStep {
                 states: Plain::default(),
                 init: move |key: &K| init(key),
                 on_item: move |state: &mut S, key: &K, value: V, out: &mut Vec<(K, U)>| {
@@ -358,7 +366,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         lock(&placed.graph).demand_name("stateful", name);
         let stream = placed.step("stateful", name, move |making| {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
-            Ok(TryStateful {
+            Ok(TryPlainStep {
                 states: Plain::default(),
                 init: move |key: &K| init(key),
                 on_item: move |state: &mut S, key: &K, value: &V, out: &mut Vec<(K, U)>| {
@@ -463,7 +471,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         let (init, f) = (Arc::new(init), Arc::new(f));
         self.keep(kind, name, move || {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
-            Stateful {
+            PlainStep {
                 states: Plain::default(),
                 init: move |key: &K| init(key),
                 on_item: move |acc: &mut A, key: &K, value: V, out: &mut Vec<(K, U)>| {
@@ -513,6 +521,8 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         U: Data,
         L: KeyLogic<K, In = V, Out = U, Error = Cause>,
     {
+        self.derive(timed::<V>);
+        self.derive(timed::<U>);
         let placed = self.placed();
         lock(&placed.graph).demand_name(kind, name);
         let (outputs, late) = placed.step(kind, name, move |_| Ok(make())).halves();
@@ -531,14 +541,14 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
 }
 
 /// A step with a state for each key.
-struct Stateful<K, S, I, F, E> {
+struct PlainStep<K, S, I, F, E> {
     states: Plain<K, S>,
     init: I,
     on_item: F,
     on_end: E,
 }
 
-impl<K, V, U, S, I, F, E> Step<Vec<(K, V)>, Vec<(K, U)>> for Stateful<K, S, I, F, E>
+impl<K, V, U, S, I, F, E> Step<Vec<(K, V)>, Vec<(K, U)>> for PlainStep<K, S, I, F, E>
 where
     K: Key,
     V: Data,
@@ -565,23 +575,20 @@ where
             .for_each(|key, state| (self.on_end)(state, key, output));
         Ok(())
     }
-    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
-        self.states.save(&cx.step_name(), changes)
-    }
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        self.states.restore(from)
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(&mut self.states)
     }
 }
 
 /// A step with a state for each key and a function that may fail.
-struct TryStateful<K, S, I, F> {
+struct TryPlainStep<K, S, I, F> {
     states: Plain<K, S>,
     init: I,
     on_item: F,
     policy: Policy,
 }
 
-impl<K, V, U, S, I, F> Step<Vec<(K, V)>, Vec<(K, U)>> for TryStateful<K, S, I, F>
+impl<K, V, U, S, I, F> Step<Vec<(K, V)>, Vec<(K, U)>> for TryPlainStep<K, S, I, F>
 where
     K: Key,
     V: Data + Debug,
@@ -604,10 +611,7 @@ where
         }
         Ok(())
     }
-    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
-        self.states.save(&cx.step_name(), changes)
-    }
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        self.states.restore(from)
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(&mut self.states)
     }
 }

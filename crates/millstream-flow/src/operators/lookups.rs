@@ -18,7 +18,7 @@ use crate::key::Key;
 use crate::operators::keyed::KeyedStream;
 use crate::operators::verbs::Fallible;
 use crate::policy::{OnError, Policy};
-use crate::push::Context;
+use crate::step::Context;
 use crate::time::{NEVER, nanos};
 
 /// How answers are kept, and what becomes of items without one.

@@ -10,19 +10,7 @@ use crate::batch::Data;
 use crate::describe::stream::Stream;
 use crate::error::{Cause, Failure, FlowError};
 use crate::policy::{OnError, Policy};
-use crate::push::{Context, Step};
-
-/// A step made of one function on batches.
-pub(crate) struct Each<F>(pub(crate) F);
-
-impl<I: 'static, O: 'static, F> Step<I, O> for Each<F>
-where
-    F: FnMut(&mut I, &mut O, &mut Context) -> Result<(), Failure> + 'static,
-{
-    fn apply(&mut self, input: &mut I, output: &mut O, cx: &mut Context) -> Result<(), Failure> {
-        (self.0)(input, output, cx)
-    }
-}
+use crate::step::{Context, Each, Step};
 
 /// Joins a function on batches to a stream.
 pub(crate) fn each<T: Data, U: Data, F>(

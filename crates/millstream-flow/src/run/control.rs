@@ -8,10 +8,12 @@ use mio::Waker;
 
 use crate::clock::now_ns;
 use crate::error::FlowError;
-use crate::run::Around;
 use crate::run::metrics::StepMetrics;
 use crate::run::pace::Slow;
-use crate::testing::rehearsal::Rehearsal;
+
+/// Calls the closure that it is passed, once, with something done before and after: the Python face attaches, takes and
+/// releases its interpreter.
+pub type Wrapper = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 const ENDING: u8 = Phase::Ending as u8;
 const SUSPENDED: u8 = Phase::Suspended as u8;
@@ -88,7 +90,7 @@ pub struct Control {
     built: AtomicUsize,
     ended: Mutex<usize>,
     all_ended: Condvar,
-    release: Option<Around>,
+    release: Option<Wrapper>,
     /// The epoch that sources are in; it stays 0 without recovery.
     epoch: AtomicU64,
     phase: AtomicU8,
@@ -98,11 +100,11 @@ pub struct Control {
     held: AtomicUsize,
     /// Raised when sources should look at the above.
     bell: AtomicU64,
-    rehearsal: Option<Arc<Rehearsal>>,
     /// Whether the run has a state directory.
     keeps_state: AtomicBool,
     /// The steps of which it was said that items were late.
     late: Mutex<Vec<usize>>,
+    warns_of_late: bool,
     /// The epoch of what the flow gives at its end; `u64::MAX` until that is known. Only with a state directory.
     last_epoch: AtomicU64,
     /// Whether a source has read anything in this run.
@@ -143,7 +145,7 @@ pub(crate) enum Phase {
 }
 
 impl Control {
-    pub(crate) fn new(workers: usize, release: Option<Around>) -> Self {
+    pub(crate) fn new(workers: usize, release: Option<Wrapper>) -> Self {
         Control {
             state: AtomicU8::new(RUNNING),
             failure: Mutex::new(None),
@@ -157,33 +159,30 @@ impl Control {
             live_sources: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             bell: AtomicU64::new(0),
-            rehearsal: None,
             keeps_state: AtomicBool::new(false),
             late: Mutex::default(),
+            warns_of_late: true,
             last_epoch: AtomicU64::new(u64::MAX),
             has_input: AtomicBool::new(false),
         }
     }
 
-    /// A run in which others stand in for sources and sinks.
-    pub(crate) fn rehearsing(self, rehearsal: Option<Arc<Rehearsal>>) -> Self {
-        Control { rehearsal, ..self }
+    /// A run that logs no warning of late items.
+    pub(crate) fn without_late_warnings(self) -> Self {
+        Control {
+            warns_of_late: false,
+            ..self
+        }
     }
 
-    /// Whether these are the first late items of a step in this run, of all workers. They never are in a rehearsal.
+    /// Whether to log a warning of late items of a step: once in a run of all workers, if at all.
     pub(crate) fn first_late(&self, step: usize) -> bool {
         let mut said = lock(&self.late);
-        if self.rehearsal.is_some() || said.contains(&step) {
+        if !self.warns_of_late || said.contains(&step) {
             return false;
         }
         said.push(step);
         true
-    }
-
-    /// What stands in for sources and sinks, if the run is a rehearsal.
-    #[must_use]
-    pub fn rehearsal(&self) -> Option<&Rehearsal> {
-        self.rehearsal.as_deref()
     }
 
     /// Runs `wait`, which may take long, without what the run holds during a step: a writer that
@@ -277,7 +276,7 @@ impl Control {
     }
 
     /// Whether `epoch` is the last before what the flow gives at its end.
-    pub(crate) fn settles(&self, epoch: u64) -> bool {
+    pub(crate) fn drains_in(&self, epoch: u64) -> bool {
         self.phase() == Phase::Ending
             && self.last_epoch.load(Ordering::SeqCst) == epoch.saturating_add(1)
     }

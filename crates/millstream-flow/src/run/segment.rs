@@ -3,264 +3,37 @@
 //! Invariant: an operator holds a capability for each of its outputs until it has ended, so that
 //! what it emits at the end is still in time; the operators behind it see the end only then.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use timely::dataflow::channels::pact::DistributorPact;
-use timely::dataflow::channels::pushers::Output;
-use timely::dataflow::operators::Capability;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
-use timely::dataflow::{Scope, Stream};
 use timely::progress::frontier::MutableAntichain;
 use timely::scheduling::Activator;
 
 use crate::batch::Batch;
-use crate::checkpoint::Restore;
 use crate::clock::now_ns;
-use crate::describe::graph::{EdgeId, Node, NodeId, Outlet, Root};
+use crate::describe::node::{EdgeId, NodeId};
 use crate::error::{Failure, FlowError};
-use crate::push::{Context, Push, Step};
-use crate::run::Around;
-use crate::run::control::Relief;
+use crate::push::Push;
+use crate::run::build::{
+    Capabilities, Deadline, Epoch, Feed, Outlet, Root, SegmentBuild, WorkerBuild,
+};
+use crate::run::context::WorkerContext;
+use crate::run::control::{Relief, Wrapper};
+use crate::run::edge::Receiver;
 use crate::run::pace::Pace;
-use crate::run::packet::{ByAddress, Packet};
-use crate::run::poller::Poller;
+use crate::run::packet::{ByAddress, Content, Packet};
 use crate::time::{BEFORE_ALL, NEVER, Watermark, Watermarks};
 
-/// The time of the engine's progress tracking.
-pub(crate) type Epoch = u64;
-
-pub(crate) type Capabilities = Rc<RefCell<Vec<Capability<Epoch>>>>;
-
-/// A connection between two operators, on one worker.
-pub(crate) struct Edge<'s> {
-    stream: Stream<'s, Epoch, Packet>,
-    /// So many workers, from the first, may send items; the others have no input.
-    feeding: usize,
-}
-
-/// What a worker has in hand while it makes its copy of the flow.
-pub(crate) struct WorkerBuild<'a, 's> {
-    pub(crate) scope: Scope<'s, Epoch>,
-    pub(crate) context: Rc<RefCell<Context>>,
-    pub(crate) poller: &'a Poller,
-    pub(crate) nodes: &'a [Node],
-    pub(crate) edges: HashMap<EdgeId, Edge<'s>>,
-    /// The sources' activators, for stopping and for spinning.
-    pub(crate) sources: Rc<RefCell<Vec<Activator>>>,
-    /// When the next source wants to be asked again, if one does.
-    pub(crate) alarm: Rc<RefCell<Option<u64>>>,
-    /// The operators that go by processing time.
-    pub(crate) deadlines: Rc<RefCell<Vec<Deadline>>>,
-    pub(crate) worker: usize,
-    pub(crate) workers: usize,
-    pub(crate) hold: Option<Around>,
-}
-
-/// The moment in processing time at which an operator wants to run.
-pub(crate) struct Deadline {
-    pub(crate) at: Rc<Cell<i64>>,
-    pub(crate) activator: Activator,
-}
-
 /// One turn of an operator, inside what the run wraps around it.
-pub(crate) fn turn(hold: Option<&Around>, mut body: impl FnMut() -> bool) -> bool {
+pub(crate) fn turn(hold: Option<&Wrapper>, mut body: impl FnMut() -> bool) -> bool {
     let Some(hold) = hold else { return body() };
     let mut again = false;
     hold(&mut || again = body());
     again
-}
-
-/// What a segment's steps need while they are made.
-pub(crate) struct SegmentBuild<'a, 's> {
-    builder: OperatorBuilder<'s, Epoch>,
-    capabilities: Capabilities,
-    edges: &'a mut HashMap<EdgeId, Edge<'s>>,
-    outputs: usize,
-    feed: Feed,
-    /// True once a step of this segment goes by processing time.
-    pub(crate) keeps_time: bool,
-    pub(crate) nodes: &'a [Node],
-    pub(crate) context: &'a Rc<RefCell<Context>>,
-}
-
-/// Where the items of a segment come from.
-pub(crate) struct Feed {
-    /// So many workers, from the first, have input.
-    pub(crate) workers: usize,
-    /// The partitions that this worker reads, if the root is a source.
-    pub(crate) partitions: Vec<(usize, String)>,
-}
-
-impl Feed {
-    /// Items that come from other operators, of so many workers.
-    fn by(workers: usize) -> Self {
-        let partitions = Vec::new();
-        Feed {
-            workers,
-            partitions,
-        }
-    }
-}
-
-/// Divides batches among workers.
-pub trait Route<B>: Send + 'static {
-    /// Moves each item of `batch` to the entry of `parts` of the worker it belongs to.
-    ///
-    /// # Errors
-    /// An item without a usable key.
-    fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure>;
-}
-
-impl<'s> SegmentBuild<'_, 's> {
-    /// Lets a step take up what was saved of it, in a run with recovery.
-    pub(crate) fn restore<I: 'static, O: 'static>(
-        &self,
-        node: NodeId,
-        step: &mut dyn Step<I, O>,
-    ) -> Result<(), FlowError> {
-        let cx = self.context.borrow();
-        let Some(keeping) = cx.keeping.as_ref().filter(|k| k.resume.saves()) else {
-            return Ok(());
-        };
-        step.restore(&Restore {
-            resume: &keeping.resume,
-            step: &self.nodes[node].name,
-            worker: cx.worker,
-            workers: cx.workers,
-        })
-    }
-
-    /// The partitions that the source of this chain reads on this worker: number and name.
-    pub(crate) fn partitions(&self) -> impl Iterator<Item = (usize, &str)> {
-        let partitions = self.feed.partitions.iter();
-        partitions.map(|(number, name)| (*number, name.as_str()))
-    }
-
-    /// How far time had come in a partition of source `node` when the run before this one committed last.
-    pub(crate) fn watermark(&self, node: NodeId, partition: &str) -> i64 {
-        let cx = self.context.borrow();
-        let resume = cx.keeping.as_ref().map(|keeping| &keeping.resume);
-        let source = &self.nodes[node].name;
-        resume.map_or(BEFORE_ALL, |resume| resume.watermark(source, partition))
-    }
-
-    /// Ends the chain in a connection to another operator.
-    pub(crate) fn leave<B: Batch>(
-        &mut self,
-        edge: EdgeId,
-        route: Option<Box<dyn Route<B>>>,
-    ) -> Box<dyn Push<B>> {
-        let (output, stream) = self.builder.new_output::<Packet>();
-        let feeding = self.feed.workers;
-        self.edges.insert(edge, Edge { stream, feeding });
-        let port = self.outputs;
-        self.outputs += 1;
-        let workers = self.context.borrow().workers;
-        let parts = (0..workers).map(|_| B::default()).collect();
-        let route = if workers == 1 { None } else { route };
-        Box::new(Departure {
-            output,
-            port,
-            capabilities: Rc::clone(&self.capabilities),
-            route,
-            parts,
-        })
-    }
-}
-
-/// The end of a chain: puts batches on a connection.
-struct Departure<B> {
-    output: Output<Epoch, Packet>,
-    port: usize,
-    capabilities: Capabilities,
-    route: Option<Box<dyn Route<B>>>,
-    parts: Vec<B>,
-}
-
-impl<B: Batch> Departure<B> {
-    fn send(&mut self, to: usize, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
-        let items = batch.len();
-        let body: Option<Box<dyn std::any::Any + Send>> = Some(Box::new(std::mem::take(batch)));
-        let mut packet = Packet {
-            to,
-            stamp: cx.stamp,
-            items,
-            body,
-            from: cx.worker,
-            floor: cx.floor,
-            mark: None,
-        };
-        match self.capabilities.borrow().get(self.port) {
-            Some(capability) => {
-                cx.control.sent(to, items);
-                self.output.give(capability, &mut packet);
-                Ok(())
-            }
-            None => Err(lost(items, "behind a step that has ended", cx)),
-        }
-    }
-}
-
-/// Items that cannot go on: the run ends, as they are not to be lost in silence.
-fn lost(items: usize, why: &str, cx: &Context) -> Failure {
-    let what = format!("{items} items could not be sent on: they came {why}");
-    Failure::new(cx.step_name(), what)
-}
-
-impl<B: Batch> Push<B> for Departure<B> {
-    fn push(&mut self, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
-        let Some(route) = &mut self.route else {
-            return self.send(cx.worker, batch, cx);
-        };
-        let mut parts = std::mem::take(&mut self.parts);
-        route.route(batch, &mut parts)?;
-        for (to, part) in parts.iter_mut().enumerate() {
-            if !part.is_empty() {
-                self.send(to, part, cx)?;
-            }
-        }
-        self.parts = parts;
-        Ok(())
-    }
-    fn flush(&mut self, _: &mut Context) -> Result<(), Failure> {
-        drop(self.output.activate());
-        Ok(())
-    }
-    fn watermark(&mut self, mark: Watermark, cx: &mut Context) -> Result<(), Failure> {
-        let receivers = match self.route {
-            Some(_) => 0..cx.workers,
-            None => cx.worker..cx.worker + 1,
-        };
-        for to in receivers {
-            let mut packet = Packet {
-                to,
-                from: cx.worker,
-                mark: Some(mark),
-                ..Packet::default()
-            };
-            match self.capabilities.borrow().get(self.port) {
-                Some(capability) => self.output.give(capability, &mut packet),
-                None => {
-                    let what = "a watermark could not be sent on: it came after the step had ended";
-                    return Err(Failure::new(cx.step_name(), what));
-                }
-            }
-        }
-        cx.activity += 1;
-        Ok(())
-    }
-    fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
-        Ok(())
-    }
-    fn epoch(&mut self, _: Epoch, cx: &mut Context) -> Result<(), Failure> {
-        self.flush(cx)
-    }
-    fn end(&mut self, _: Epoch, cx: &mut Context) -> Result<(), Failure> {
-        self.flush(cx)
-    }
 }
 
 /// An operator whose chain is made, ready to be given its work.
@@ -284,12 +57,15 @@ pub(crate) fn segment<'s, B: Batch, S>(
     let mut segment = SegmentBuild {
         builder,
         capabilities: Rc::clone(&capabilities),
+        described_edges: build.described_edges,
+        codecs: build.codecs,
         edges: &mut build.edges,
         outputs: 0,
         feed,
         keeps_time: false,
         nodes: build.nodes,
         context: &build.context,
+        rehearsal: build.rehearsal,
     };
     let made = source.and_then(|source| Ok((source, outlet.build(&mut segment)?)));
     let (builder, keeps_time) = (segment.builder, segment.keeps_time);
@@ -334,6 +110,8 @@ pub(crate) fn arrival_root<B: Batch>(
         let streams = streams.ok_or_else(|| {
             FlowError::Usage(format!("step \"{name}\" stands before what it reads"))
         })?;
+        let (all, codecs) = (build.described_edges, build.codecs);
+        let receiver = Receiver::of(&name, &edges, all, build.nodes, codecs)?;
         let mut builder = OperatorBuilder::new(name, build.scope);
         let (mut marks, mut inputs) = (Vec::new(), Vec::new());
         for edge in streams {
@@ -348,13 +126,19 @@ pub(crate) fn arrival_root<B: Batch>(
         let feed = Feed::by(build.workers);
         let ((), made) = segment(build, builder, &outlet, feed, Ok(()))?;
         let (builder, capabilities) = (made.builder, made.capabilities);
-        let unbounded = build.context.borrow().unbounded();
+        let unbounded = build.context.borrow().unbounded;
         let mut arrival = Arrival {
             routed,
             deadline: made.deadline,
             pace: Pace::new(FIRST_TURN_ITEMS, unbounded),
             capabilities: Rc::clone(&capabilities),
-            ..Arrival::new(node, Watermarks::new(marks), made.chain, activator)
+            ..Arrival::new(
+                node,
+                receiver,
+                Watermarks::new(marks),
+                made.chain,
+                activator,
+            )
         };
         let context = Rc::clone(&build.context);
         let hold = build.hold.clone();
@@ -413,7 +197,7 @@ fn expected(
 pub(crate) fn tick<B: Batch>(
     deadline: Option<&Rc<Cell<i64>>>,
     chain: &mut dyn Push<B>,
-    cx: &mut Context,
+    cx: &mut WorkerContext,
 ) -> Result<(), Failure> {
     if deadline.is_none() {
         cx.deadline = NEVER;
@@ -431,7 +215,7 @@ pub(crate) fn tick<B: Batch>(
 const FIRST_TURN_ITEMS: usize = 16;
 
 /// Notes when an operator that keeps time wants its next turn.
-pub(crate) fn rest(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &Context) {
+pub(crate) fn rest(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &WorkerContext) {
     if let Some(at) = deadline {
         at.set(if ended { NEVER } else { cx.deadline });
     }
@@ -440,6 +224,7 @@ pub(crate) fn rest(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &Context) 
 /// The place where connections come in, and the chain behind it.
 struct Arrival<B> {
     node: NodeId,
+    receiver: Receiver<B>,
     marks: Watermarks,
     routed: bool,
     chain: Box<dyn Push<B>>,
@@ -462,9 +247,16 @@ struct Arrival<B> {
 
 impl<B: Batch> Arrival<B> {
     /// What has not been given anything yet.
-    fn new(node: NodeId, marks: Watermarks, chain: Box<dyn Push<B>>, activator: Activator) -> Self {
+    fn new(
+        node: NodeId,
+        receiver: Receiver<B>,
+        marks: Watermarks,
+        chain: Box<dyn Push<B>>,
+        activator: Activator,
+    ) -> Self {
         Arrival {
             node,
+            receiver,
             marks,
             routed: false,
             chain,
@@ -501,7 +293,7 @@ impl<B: Batch> Arrival<B> {
         input: usize,
         epoch: Option<Epoch>,
         packet: &mut Packet,
-        cx: &mut Context,
+        cx: &mut WorkerContext,
     ) -> Result<(), Failure> {
         let packet = std::mem::take(packet);
         match epoch {
@@ -520,19 +312,19 @@ impl<B: Batch> Arrival<B> {
     }
 
     /// A turn begins.
-    fn begin(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn begin(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         (self.began_ns, self.items) = (0, 0);
         tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
         self.catch_up(cx)
     }
 
-    fn turn_is_over(&self, cx: &Context) -> bool {
+    fn turn_is_over(&self, cx: &WorkerContext) -> bool {
         let elapsed = cx.last.saturating_sub(self.began_ns);
         self.began_ns > 0 && self.pace.is_over(self.items, elapsed)
     }
 
     /// Processes what earlier turns have left, as long as there is time.
-    fn catch_up(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn catch_up(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         while !self.turn_is_over(cx)
             && let Some((input, packet)) = self.pending.pop_front()
         {
@@ -542,11 +334,11 @@ impl<B: Batch> Arrival<B> {
     }
 
     /// What the turn has shown of the pace of this operator.
-    fn learn(&mut self, cx: &mut Context) {
+    fn learn(&mut self, cx: &mut WorkerContext) {
         if self.items > 0 {
             self.pace
                 .learn(self.items, now_ns().saturating_sub(self.began_ns));
-            cx.tell_pace(self.node, &self.pace);
+            cx.publish_pace(self.node, &self.pace);
         }
     }
 
@@ -554,11 +346,13 @@ impl<B: Batch> Arrival<B> {
     fn go_on(
         &mut self,
         frontiers: &[MutableAntichain<Epoch>],
-        cx: &mut Context,
+        cx: &mut WorkerContext,
     ) -> Result<bool, Failure> {
         self.flush(cx)?;
         while self.pending.is_empty() && self.epoch_is_over(frontiers) {
-            if self.is_over(frontiers) && (cx.keeping.is_none() || cx.control.ends_in(self.epoch)) {
+            if self.is_over(frontiers)
+                && (cx.checkpoint.is_none() || cx.control.ends_in(self.epoch))
+            {
                 finish(self.node, &mut *self.chain, self.epoch, cx)?;
                 self.capabilities.borrow_mut().clear();
                 return Ok(true);
@@ -573,7 +367,7 @@ impl<B: Batch> Arrival<B> {
     }
 
     /// Goes on to the next epoch, and takes what has been waiting for it.
-    fn end_epoch(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn end_epoch(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         end_epoch(
             self.node,
             &mut *self.chain,
@@ -596,7 +390,7 @@ impl<B: Batch> Arrival<B> {
     }
 
     /// Flushes the chain: what came in is on its way no longer.
-    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.chain.flush(cx)?;
         let processed = std::mem::take(&mut self.processed);
         if !processed.is_nothing() {
@@ -609,13 +403,15 @@ impl<B: Batch> Arrival<B> {
         &mut self,
         input: usize,
         mut packet: Packet,
-        cx: &mut Context,
+        cx: &mut WorkerContext,
     ) -> Result<(), Failure> {
+        self.receiver.check(input, &packet, cx.workers)?;
         let sender = match self.routed {
             true => input * cx.workers + packet.from,
             false => input,
         };
-        if let Some(mark) = packet.mark {
+        let content = std::mem::take(&mut packet.content);
+        if let Content::Watermark(mark) = content {
             let Some(joined) = self.marks.hear(sender, mark) else {
                 return Ok(());
             };
@@ -624,12 +420,8 @@ impl<B: Batch> Arrival<B> {
             cx.floor = joined.at;
             return self.chain.watermark(joined, cx);
         }
-        // Both ends of a connection are made by one call, with one type.
-        let body = packet.body.take();
-        let Some(mut batch) = body.and_then(|body| body.downcast::<B>().ok()) else {
-            cx.current = self.node;
-            return Err(lost(packet.items, "as a batch of another type", cx));
-        };
+        cx.current = self.node;
+        let mut batch = self.receiver.batch(input, packet.items, content)?;
         let now = now_ns();
         if self.began_ns == 0 {
             self.began_ns = now;
@@ -646,7 +438,7 @@ impl<B: Batch> Arrival<B> {
         // What does not fit into this turn comes first in the next one.
         let mut first = batch.take_first(room);
         packet.items = items - room;
-        packet.body = Some(batch);
+        packet.content = Content::Batch(batch);
         self.items += room;
         self.processed.add(Relief::of(items, packet.items));
         self.pending.push_front((input, packet));
@@ -661,16 +453,16 @@ pub(crate) fn end_epoch<B: Batch>(
     chain: &mut dyn Push<B>,
     epoch: &mut Epoch,
     capabilities: &Capabilities,
-    cx: &mut Context,
+    cx: &mut WorkerContext,
 ) -> Result<(), Failure> {
     chain.flush(cx)?;
     let now = now_ns();
     cx.begin(now, now);
     chain.epoch(*epoch, cx)?;
     let (place, deadline) = ((cx.worker, cx.now), cx.deadline);
-    if let Some(keeping) = &mut cx.keeping {
-        keeping.part.deadline = deadline;
-        keeping.hand_over(node, place, *epoch, false);
+    if let Some(checkpoint) = &mut cx.checkpoint {
+        checkpoint.part.deadline = deadline;
+        checkpoint.send_part(node, place, *epoch, false);
     }
     *epoch += 1;
     for capability in capabilities.borrow_mut().iter_mut() {
@@ -684,21 +476,21 @@ pub(crate) fn finish<B: Batch>(
     node: NodeId,
     chain: &mut dyn Push<B>,
     epoch: Epoch,
-    cx: &mut Context,
+    cx: &mut WorkerContext,
 ) -> Result<(), Failure> {
     let now = now_ns();
     cx.begin(now, now);
     cx.floor = NEVER;
     chain.end(epoch, cx)?;
     let (place, deadline) = ((cx.worker, cx.now), cx.deadline);
-    if let Some(keeping) = &mut cx.keeping {
-        keeping.part.deadline = deadline;
-        keeping.hand_over(node, place, epoch, true);
+    if let Some(checkpoint) = &mut cx.checkpoint {
+        checkpoint.part.deadline = deadline;
+        checkpoint.send_part(node, place, epoch, true);
     }
     Ok(())
 }
 
-pub(crate) fn report(outcome: Result<(), Failure>, cx: &Context) {
+pub(crate) fn report(outcome: Result<(), Failure>, cx: &WorkerContext) {
     if let Err(failure) = outcome {
         cx.control.fail(FlowError::Failed(failure));
     }
@@ -715,30 +507,30 @@ mod tests {
     struct Anything;
 
     impl Push<Vec<u8>> for Anything {
-        fn push(&mut self, _: &mut Vec<u8>, _: &mut Context) -> Result<(), Failure> {
+        fn push(&mut self, _: &mut Vec<u8>, _: &mut WorkerContext) -> Result<(), Failure> {
             Ok(())
         }
-        fn flush(&mut self, _: &mut Context) -> Result<(), Failure> {
+        fn flush(&mut self, _: &mut WorkerContext) -> Result<(), Failure> {
             Ok(())
         }
-        fn watermark(&mut self, _: Watermark, _: &mut Context) -> Result<(), Failure> {
+        fn watermark(&mut self, _: Watermark, _: &mut WorkerContext) -> Result<(), Failure> {
             Ok(())
         }
-        fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
+        fn tick(&mut self, _: &mut WorkerContext) -> Result<(), Failure> {
             Ok(())
         }
-        fn epoch(&mut self, _: Epoch, _: &mut Context) -> Result<(), Failure> {
+        fn epoch(&mut self, _: Epoch, _: &mut WorkerContext) -> Result<(), Failure> {
             Ok(())
         }
-        fn end(&mut self, _: Epoch, _: &mut Context) -> Result<(), Failure> {
+        fn end(&mut self, _: Epoch, _: &mut WorkerContext) -> Result<(), Failure> {
             Ok(())
         }
     }
 
-    fn context() -> Context {
+    fn context() -> WorkerContext {
         let metrics = vec![StepMetrics::new("merged", "merge")];
         let control = Arc::new(Control::new(1, None));
-        Context::new((0, 1), metrics, Arc::new(WallClock::default()), control)
+        WorkerContext::new((0, 1), metrics, Arc::new(WallClock::default()), control)
     }
 
     #[test]
@@ -747,10 +539,12 @@ mod tests {
             let activator =
                 worker.dataflow::<Epoch, _, _>(|scope| scope.activator_for(Rc::from(Vec::new())));
             let marks = Watermarks::new(vec![Watermark::UNKNOWN]);
-            let mut arrival = Arrival::<Vec<u8>>::new(0, marks, Box::new(Anything), activator);
-            let packet = |body: Box<dyn std::any::Any + Send>| Packet {
+            let receiver = Receiver::of("merged", &[], &[], &[], None).unwrap();
+            let chain = Box::new(Anything);
+            let mut arrival = Arrival::<Vec<u8>>::new(0, receiver, marks, chain, activator);
+            let packet = |batch: Box<dyn std::any::Any + Send>| Packet {
                 items: 3,
-                body: Some(body),
+                content: Content::Batch(batch),
                 ..Packet::default()
             };
             let mut cx = context();
@@ -762,32 +556,5 @@ mod tests {
         let expected =
             "step \"merged\": 3 items could not be sent on: they came as a batch of another type";
         assert_eq!(said.as_deref(), Some(expected));
-    }
-
-    #[test]
-    fn what_comes_after_the_end_of_a_step_is_an_error_and_not_dropped() {
-        let said = timely::execute_directly(|worker| {
-            worker.dataflow::<Epoch, _, _>(|scope| {
-                let mut builder = OperatorBuilder::new("merged".to_owned(), scope);
-                let (output, _stream) = builder.new_output::<Packet>();
-                builder.build_reschedule(|_| |_| false);
-                let mut departure = Departure::<Vec<u8>> {
-                    output,
-                    port: 0,
-                    capabilities: Capabilities::default(),
-                    route: None,
-                    parts: vec![Vec::new()],
-                };
-                let mut cx = context();
-                let items = departure.push(&mut vec![1, 2], &mut cx);
-                let mark = departure.watermark(Watermark::UNKNOWN, &mut cx);
-                [items, mark].map(|outcome| outcome.err().map(|failure| failure.to_string()))
-            })
-        });
-        let expected = [
-            "step \"merged\": 2 items could not be sent on: they came behind a step that has ended",
-            "step \"merged\": a watermark could not be sent on: it came after the step had ended",
-        ];
-        assert_eq!(said.each_ref().map(Option::as_deref), expected.map(Some));
     }
 }

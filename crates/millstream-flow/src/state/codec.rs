@@ -1,9 +1,12 @@
-//! How the states of steps become bytes.
+//! How values become bytes: the states of steps, and the items that leave their process.
 //!
-//! A state is one value of MessagePack. It is found by its type: numbers, text, bytes and the states of the
-//! built-in aggregates can be saved as they are; a type of one's own is announced with
-//! [`Flow::saves`](crate::Flow::saves), which asks for serde's traits. Who does not need recovery announces
-//! nothing. What steps keep around such values, panes and timers, is written with the verbs of `pack`.
+//! A value is one value of MessagePack. Its codec is found by its type: numbers, text, bytes and the states of the
+//! built-in aggregates have one; a type of one's own is announced with [`Flow::saves`](crate::Flow::saves), which
+//! asks for serde's traits. A flow that keeps no state on disk and runs in one process announces nothing. What steps
+//! keep around such values, panes and timers, is written with the verbs of `pack`.
+//!
+//! Types that the engine makes of others, such as a key beside a value, have a [rule](Codecs::derive): their codec is
+//! made of the codecs of their parts once these are known, when the flow starts.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -67,19 +70,32 @@ impl<T: Serialize + DeserializeOwned> Codec<T> {
     }
 }
 
-/// The types whose values can be saved.
+/// Makes the codec of a type of the codecs of its parts.
+pub type Rule<T> = fn(&Codecs) -> Result<BoxedCodec<T>, Cause>;
+
+/// Something for each of some types.
+type ByType = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+/// The types whose values can become bytes.
 #[derive(Clone)]
-pub struct Codecs(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+pub struct Codecs {
+    announced: ByType,
+    rules: ByType,
+}
 
 impl Default for Codecs {
     fn default() -> Self {
-        let mut codecs = Codecs(HashMap::new());
+        let mut codecs = Codecs {
+            announced: HashMap::new(),
+            rules: HashMap::new(),
+        };
         macro_rules! known {
             ($($t:ty),*) => {$(codecs.add::<$t>();)*};
         }
         known!(
             (),
             bool,
+            char,
             u8,
             u16,
             u32,
@@ -110,19 +126,84 @@ impl Codecs {
 
     /// Announces a type with a codec of its own.
     pub(crate) fn put<T: 'static>(&mut self, codec: Codec<T>) {
-        self.0.insert(TypeId::of::<T>(), Arc::new(codec));
+        self.announced.insert(TypeId::of::<T>(), Arc::new(codec));
     }
 
-    /// The codec of a type.
+    /// States how the items of a type become bytes that is made of other types. An announced codec takes precedence.
+    pub fn derive<T: 'static>(&mut self, rule: Rule<T>) {
+        self.rules.insert(TypeId::of::<T>(), Arc::new(rule));
+    }
+
+    /// The codec of a type of state.
     ///
     /// # Errors
     /// The type was not announced; the message says how to.
     pub fn get<T: 'static>(&self) -> Result<Codec<T>, Cause> {
-        let found = self.0.get(&TypeId::of::<T>());
-        let codec = found.and_then(|codec| codec.downcast_ref::<Codec<T>>());
-        codec.copied().ok_or_else(|| {
+        self.announced().ok_or_else(|| {
             let name = std::any::type_name::<T>();
             format!("its state, {name}, cannot be saved; derive serde's traits and announce it with flow.saves::<{name}>()").into()
         })
+    }
+
+    /// The codec of a type of items: one that was announced, or one made by a rule.
+    ///
+    /// # Errors
+    /// The type, or one of its parts, was not announced; the message says how to.
+    pub fn item<T: 'static>(&self) -> Result<BoxedCodec<T>, Cause> {
+        if let Some(codec) = self.announced::<T>() {
+            return Ok(Box::new(codec));
+        }
+        let rule = self.rules.get(&TypeId::of::<T>());
+        if let Some(rule) = rule.and_then(|rule| rule.downcast_ref::<Rule<T>>()) {
+            return rule(self);
+        }
+        let name = std::any::type_name::<T>();
+        Err(format!("{name} has no codec; derive serde's traits and announce it with flow.saves::<{name}>() (a type that borrows or shares memory, such as &str or Arc, cannot leave its process)").into())
+    }
+
+    fn announced<T: 'static>(&self) -> Option<Codec<T>> {
+        let found = self.announced.get(&TypeId::of::<T>())?;
+        found.downcast_ref::<Codec<T>>().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A type without serde's traits.
+    #[derive(Debug, PartialEq)]
+    struct Both(u8, String);
+
+    struct BothCodec(BoxedCodec<u8>, BoxedCodec<String>);
+
+    impl StateCodec<Both> for BothCodec {
+        fn save(&self, both: &Both, out: &mut Vec<u8>) -> Result<(), Cause> {
+            self.0.save(&both.0, out)?;
+            self.1.save(&both.1, out)
+        }
+        fn load(&self, from: &mut &[u8]) -> Result<Both, Cause> {
+            Ok(Both(self.0.load(from)?, self.1.load(from)?))
+        }
+    }
+
+    #[test]
+    fn a_rule_makes_a_codec_of_the_codecs_of_the_parts() {
+        let mut codecs = Codecs::default();
+        let unknown = codecs.item::<Both>().err().map(|error| error.to_string());
+        assert!(unknown.is_some_and(|text| text.contains("flow.saves::<")));
+        codecs.derive::<Both>(|codecs| Ok(Box::new(BothCodec(codecs.item()?, codecs.item()?))));
+        let codec = codecs.item::<Both>().unwrap();
+        let mut saved = Vec::new();
+        codec
+            .save(&Both(7, "seven".to_owned()), &mut saved)
+            .unwrap();
+        let mut rest = &saved[..];
+        assert_eq!(codec.load(&mut rest).unwrap(), Both(7, "seven".to_owned()));
+        assert!(rest.is_empty());
+        assert!(
+            codecs.get::<Both>().is_err(),
+            "a rule is for items, not for states"
+        );
     }
 }

@@ -4,6 +4,7 @@ use super::table::Table;
 use crate::checkpoint::{Changes, Codec, Restore};
 use crate::error::{Failure, FlowError};
 use crate::key::Key;
+use crate::step::{Context, Stateful};
 
 /// The states of a step on one worker. Keys keep the order of their first item, so that what is given at
 /// the end does not depend on a hash seed.
@@ -30,14 +31,14 @@ impl<K: Key, S: 'static> Plain<K, S> {
             }
         }
     }
+}
 
-    /// Writes the keys that changed in this epoch, and begins the next.
-    pub(crate) fn save(&mut self, step: &str, changes: &mut Changes) -> Result<(), Failure> {
-        self.0.save(step, changes)
+impl<K: Key, S: 'static> Stateful for Plain<K, S> {
+    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
+        self.0.save(&cx.step_name(), changes)
     }
 
-    /// Takes up what was saved.
-    pub(crate) fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         let codec: Codec<S> = from.codecs().get().map_err(|cause| from.unsaved(cause))?;
         self.0.restore(Box::new(codec), from)
     }

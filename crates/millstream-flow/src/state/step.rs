@@ -4,7 +4,7 @@ use super::{KeyLogic, Keyed, Outputs};
 use crate::checkpoint::{Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
 use crate::key::Key;
-use crate::push::{Context, Step};
+use crate::step::{Context, Stateful, Step};
 use crate::time::{BEFORE_ALL, Timed};
 
 type Items<K, T> = Vec<(K, Timed<T>)>;
@@ -111,6 +111,20 @@ where
     }
 }
 
+impl<K, L> Stateful for KeyedStep<K, L>
+where
+    K: Key,
+    L: KeyLogic<K>,
+    L::Error: Into<Cause>,
+{
+    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
+        self.keyed.save(&self.name, changes)
+    }
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+        self.keyed.restore(from)
+    }
+}
+
 impl<K, V, O, L> Step<Items<K, V>, (Items<K, O>, Items<K, V>)> for KeyedStep<K, L>
 where
     K: Key,
@@ -147,13 +161,10 @@ where
     ) -> Result<(), Failure> {
         self.advance(BEFORE_ALL, output, cx)
     }
-    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
-        self.keyed.save(&self.name, changes)
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(self)
     }
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        self.keyed.restore(from)
-    }
-    fn settle(
+    fn drain(
         &mut self,
         output: &mut (Items<K, O>, Items<K, V>),
         cx: &mut Context,
@@ -199,13 +210,10 @@ where
     fn tick(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
         self.advance(BEFORE_ALL, &mut Plain(output), cx)
     }
-    fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
-        self.keyed.save(&self.name, changes)
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(self)
     }
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        self.keyed.restore(from)
-    }
-    fn settle(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
+    fn drain(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
         self.give_once(&mut Plain(output), cx)
     }
     fn end(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {

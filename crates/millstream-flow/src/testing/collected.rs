@@ -9,7 +9,7 @@ use crate::connectors::together::{Log, Together};
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
-use crate::sink::{Sink, Token, Writer};
+use crate::sink::{Sink, Token, Transactional, Writer};
 
 /// What a flow wrote, for a test to look at.
 pub struct Collected<T> {
@@ -116,6 +116,12 @@ impl<T: Data> Sink<Vec<T>> for CollectSink<T> {
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Vec<T>>>, Cause> {
         Ok(Box::new(self.writer(control)))
     }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+}
+
+impl<T: Data> Transactional for CollectSink<T> {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         self.cut(tokens)
     }
@@ -131,11 +137,8 @@ impl Sink<Frames> for CollectSink<Vec<u8>> {
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
         Ok(Box::new(self.writer(control)))
     }
-    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        self.cut(tokens)
-    }
-    fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
-        self.told(tokens)
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
     }
 }
 

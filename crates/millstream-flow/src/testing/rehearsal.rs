@@ -29,22 +29,18 @@
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-use crate::checkpoint::durable::Kind;
-use crate::checkpoint::{SinkOf, Sinks, Sources, Told, dead_letters_of};
+use crate::batch::Kind;
+use crate::checkpoint::{CommitNotice, Sources, dead_letters_of};
 use crate::clock::Clock;
-use crate::describe::graph::{Node, open_error};
-use crate::describe::overlap::Output;
+use crate::describe::node::{Node, open_error};
 use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
-use crate::policy::OnError;
-use crate::run::control::{Control, lock};
-use crate::run::poller::Io;
-use crate::sink::{Sink, Token, Writer};
-use crate::source::{Beginning, Partition, Position, Recording, Source};
+use crate::run::control::lock;
+use crate::sink::Sink;
+use crate::source::Source;
 use crate::testing::replay::{Conductor, Replay, Stage};
 
 type Held = Box<dyn Any + Send + Sync>;
@@ -52,7 +48,7 @@ type Held = Box<dyn Any + Send + Sync>;
 type MakeSink<B> = Arc<dyn Fn(&str) -> Result<Arc<dyn Sink<B>>, Cause> + Send + Sync>;
 
 /// The clock of a replay, and whom operators are to tell of the ends of epochs.
-pub(crate) type Conducted = (Arc<dyn Clock>, Sender<Told>);
+pub(crate) type Conducted = (Arc<dyn Clock>, Sender<CommitNotice>);
 
 /// What stands in for a flow's sources and sinks in one run.
 #[derive(Default)]
@@ -247,103 +243,9 @@ impl Rehearsal {
             .filter(|(node, _)| !replaced(&nodes[*node].name));
         left.cloned().collect()
     }
-
-    /// The sinks of a run, as recovery sees them.
-    pub(crate) fn settled(&self, nodes: &[Node], sinks: &Sinks) -> Result<Sinks, FlowError> {
-        let mut settled = Sinks::default();
-        for SinkOf { writer, settle, .. } in &sinks.0 {
-            let settle = match settle.rehearsed(&writer.name(nodes), self) {
-                Ok(settle) => settle,
-                // Dead letters of a source that is replaced need no stand-in; others are missed when they are opened.
-                Err(_) if writer.dead_letters => continue,
-                Err(cause) => return Err(open_error(&nodes[writer.node], cause)),
-            };
-            // Each writer has a stand-in of its own.
-            settled.0.push(SinkOf {
-                writer: *writer,
-                identity: None,
-                settle,
-            });
-        }
-        Ok(settled)
-    }
 }
 
 fn other_type<B>(what: &str) -> Cause {
     let batch = type_name::<B>();
     format!("no {what} of {batch} stands in for it in this rehearsal").into()
-}
-
-impl<B: 'static> Source<B> for Arc<dyn Source<B>> {
-    fn describe(&self) -> String {
-        (**self).describe()
-    }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        (**self).partitions()
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        (**self).partitions_for(workers)
-    }
-    fn inputs(&self) -> Vec<PathBuf> {
-        (**self).inputs()
-    }
-    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        (**self).is_same_partition(name, saved)
-    }
-    fn open(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        (**self).open(partition, resume, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        (**self).open_at(partition, resume, place, io)
-    }
-    fn batch_size_max(&self) -> Option<usize> {
-        (**self).batch_size_max()
-    }
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        (**self).begin(run)
-    }
-    fn on_error(&self) -> OnError {
-        (**self).on_error()
-    }
-    fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
-        (**self).over(frames, kind)
-    }
-}
-
-impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
-    fn describe(&self) -> String {
-        (**self).describe()
-    }
-    fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause> {
-        (**self).open(worker, control)
-    }
-    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        (**self).resume(tokens)
-    }
-    fn output(&self, recovery: bool) -> Option<Output> {
-        (**self).output(recovery)
-    }
-    fn sync(&self) -> Result<(), Cause> {
-        (**self).sync()
-    }
-    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
-        (**self).commit(epoch, tokens)
-    }
-    fn identity(&self) -> Option<usize> {
-        (**self).identity()
-    }
-    fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
-        (**self).over(frames)
-    }
 }

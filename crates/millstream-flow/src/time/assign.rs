@@ -10,14 +10,18 @@ use std::sync::Arc;
 
 pub use clocks::EventClock;
 
-use crate::batch::{Batch, Data};
+use crate::batch::{Batch, Data, timed};
 use crate::checkpoint::TimeMark;
-use crate::describe::graph::{Graph, Mistake, NodeId, Outlet};
+use crate::describe::graph::{Graph, Mistake};
+use crate::describe::node::NodeId;
 use crate::describe::stream::{Making, Pipe, Stream};
 use crate::error::{Failure, FlowError};
-use crate::push::{Context, Push};
+use crate::push::Push;
+use crate::run::build::Outlet;
+use crate::run::context::WorkerContext;
 use crate::run::control::lock;
-use crate::run::letters::Letters;
+use crate::run::dead_letters::DeadLetterSinks;
+use crate::step::Context;
 use crate::time::{BEFORE_ALL, EventTime, Sender, Timed, Watermark, nanos};
 
 /// How often processing time goes on where no items come.
@@ -129,13 +133,13 @@ struct Assigner<O, A> {
     output: O,
     partitions: Vec<PartitionTime>,
     joined: Watermark,
-    letters: Letters,
+    dead_letters: DeadLetterSinks,
     next: Box<dyn Push<O>>,
 }
 
 impl<O, A> Assigner<O, A> {
     /// Looks which partitions have ended or gone idle, and joins their watermarks.
-    fn join(&mut self, cx: &mut Context) -> Option<Watermark> {
+    fn join(&mut self, cx: &mut WorkerContext) -> Option<Watermark> {
         for partition in &mut self.partitions {
             if partition.heard == BEFORE_ALL {
                 partition.heard = cx.now;
@@ -160,7 +164,8 @@ impl<O, A> Assigner<O, A> {
             }
         }
         if matches!(self.source, TimeSource::Processing | TimeSource::Clock) {
-            cx.wake_at(cx.now.saturating_add(nanos(TICK)));
+            let next = cx.now.saturating_add(nanos(TICK));
+            cx.wake_at(next);
         }
         let mut joined = Watermark::join(self.partitions.iter().map(PartitionTime::mark));
         joined.at = joined.at.max(self.joined.at);
@@ -170,12 +175,12 @@ impl<O, A> Assigner<O, A> {
     }
 
     /// Notes for recovery how far time has come in each partition, beside the positions of the source.
-    fn note(&self, cx: &mut Context) {
-        let step = &cx.metrics[self.origin].name;
+    fn note(&self, cx: &mut WorkerContext) {
+        let step = &cx.step.metrics[self.origin].name;
         let begun = self.partitions.iter();
         let begun = begun.filter(|partition| partition.watermark != BEFORE_ALL);
-        if let Some(keeping) = &mut cx.keeping {
-            keeping
+        if let Some(checkpoint) = &mut cx.checkpoint {
+            checkpoint
                 .part
                 .watermarks
                 .extend(begun.map(|partition| TimeMark {
@@ -188,7 +193,7 @@ impl<O, A> Assigner<O, A> {
 }
 
 impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
-    fn push(&mut self, batch: &mut I, cx: &mut Context) -> Result<(), Failure> {
+    fn push(&mut self, batch: &mut I, cx: &mut WorkerContext) -> Result<(), Failure> {
         cx.current = self.node;
         let items = batch.len();
         let known = self
@@ -215,7 +220,7 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
         }
         Ok(())
     }
-    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if matches!(self.source, TimeSource::Clock) {
             cx.current = self.node;
             for partition in &mut self.partitions {
@@ -230,21 +235,21 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
         }
         self.next.flush(cx)
     }
-    fn watermark(&mut self, _: Watermark, _: &mut Context) -> Result<(), Failure> {
+    fn watermark(&mut self, _: Watermark, _: &mut WorkerContext) -> Result<(), Failure> {
         Ok(())
     }
-    fn tick(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn tick(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.next.tick(cx)
     }
-    fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+    fn epoch(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.note(cx);
-        self.letters.prepare(self.node, epoch, cx)?;
+        self.dead_letters.prepare(self.node, epoch, cx)?;
         self.next.epoch(epoch, cx)
     }
-    fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+    fn end(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
         cx.current = self.node;
         self.note(cx);
-        self.letters.close(self.node, epoch, cx)?;
+        self.dead_letters.close(self.node, epoch, cx)?;
         if !cx.suspended()
             && let Some(mark) = self.join(cx)
         {
@@ -286,7 +291,7 @@ impl<B: Batch> Pipe<B> {
         self.outlet.read_by(Arc::new(move |segment| {
             let making = Making::new(node, segment);
             let assign = make(&making)?;
-            let letters = making.letters();
+            let dead_letters = making.into_dead_letters();
             let partitions = segment.partitions().map(|(partition, name)| {
                 let name = match nth {
                     0 => name.to_owned(),
@@ -315,7 +320,7 @@ impl<B: Batch> Pipe<B> {
                 output: O::default(),
                 partitions,
                 joined: Watermark::UNKNOWN,
-                letters,
+                dead_letters,
                 next,
             });
             Ok(assigner)
@@ -409,6 +414,7 @@ impl<T: Data> Stream<T> {
         f: impl Fn(&T) -> i64 + Send + Sync + 'static,
         how: EventTime,
     ) -> Stream<Timed<T>> {
+        lock(&self.graph).codecs.derive(timed::<T>);
         let f = Arc::new(f);
         self.assigned("", TimeSource::Event(how), move |_| {
             Ok(ByFunction(Arc::clone(&f)))
@@ -419,6 +425,7 @@ impl<T: Data> Stream<T> {
     /// run. Time goes on where no items come. Stands before the first exchange or merge.
     #[must_use]
     pub fn processing_time(&self) -> Stream<Timed<T>> {
+        lock(&self.graph).codecs.derive(timed::<T>);
         self.assigned("", TimeSource::Processing, |_| Ok(ByClock))
     }
 }

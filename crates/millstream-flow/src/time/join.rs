@@ -26,12 +26,13 @@
 
 mod all;
 mod saved;
+mod side;
 mod windowed;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::batch::Data;
+use crate::batch::{Data, option_pair};
 use crate::checkpoint::{BoxedCodec, Codecs};
 use crate::error::Cause;
 use crate::key::Key;
@@ -41,16 +42,9 @@ use crate::time::window::{ByKey, Outcome, PerKey};
 use crate::time::{NEVER, Timed, nanos};
 pub use all::{Insert, JoinAll, Others, Row};
 use saved::JoiningCodec;
+pub use side::Side;
+use side::side;
 pub use windowed::{Sides, WindowPairs};
-
-/// An item of one of two streams.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Side<L, R> {
-    /// Of the left stream.
-    Left(L),
-    /// Of the right stream.
-    Right(R),
-}
 
 /// Which items come out that find no partner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -459,6 +453,20 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
 /// What comes out of a join: pairs, and the items that came too late.
 pub type Pairs<K, L, R> = Outcome<K, Side<L, R>, (Option<L>, Option<R>)>;
 
+/// Brings the items of two streams together, and states how these and their pairs become bytes.
+fn both_sides<K: Key, L: Data, R: Data>(
+    left: &KeyedStream<K, Timed<L>>,
+    right: &KeyedStream<K, Timed<R>>,
+) -> KeyedStream<K, Timed<Side<L, R>>> {
+    left.derive(side::<L, R>);
+    left.derive(option_pair::<L, R>);
+    let (left, right) = (
+        left.map(|item| item.map(Side::Left)),
+        right.map(|item| item.map(Side::Right)),
+    );
+    left.merge(&[right])
+}
+
 impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
     /// Joins this stream, the left one, with another.
     pub fn join<R: Data>(
@@ -467,8 +475,7 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
         right: &KeyedStream<K, Timed<R>>,
         join: Join,
     ) -> Pairs<K, L, R> {
-        let left = self.map(|item| item.map(Side::Left));
-        let both = left.merge(&[right.map(|item| item.map(Side::Right))]);
+        let both = both_sides(self, right);
         let called = name.to_owned();
         let logic = move || JoinLogic::new(join, true, Both);
         let (results, late) = match join.per_key {

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use millstream_flow::SourceExt;
 use millstream_flow::codec;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
-use millstream_flow::source::{Partition, Position, Source};
+use millstream_flow::source::{Partition, Position, Resumable, Source, SourceSettings};
 
 /// A source that says something of its own about everything that has a default.
 struct Marked;
@@ -16,20 +17,8 @@ impl Source<Frames> for Marked {
     fn describe(&self) -> String {
         "marked".to_owned()
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        Ok(vec!["fixed".to_owned()])
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
         Ok(vec![format!("for {workers}")])
-    }
-    fn inputs(&self) -> Vec<PathBuf> {
-        vec!["input".into()]
-    }
-    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        (name, saved) == ("new", "old")
-    }
-    fn batch_size_max(&self) -> Option<usize> {
-        Some(5)
     }
     fn open(
         &self,
@@ -39,16 +28,33 @@ impl Source<Frames> for Marked {
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         Err("nobody reads it".into())
     }
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            inputs: vec!["input".into()],
+            batch_size_max: Some(5),
+            ..SourceSettings::default()
+        }
+    }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl Resumable for Marked {
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        (name, saved) == ("new", "old")
+    }
 }
 
 fn check<B>(adapter: &str, source: &impl Source<B>) {
     assert_eq!(source.describe(), "marked", "{adapter}");
-    assert_eq!(source.partitions().unwrap(), ["fixed"], "{adapter}");
-    assert_eq!(source.partitions_for(3).unwrap(), ["for 3"], "{adapter}");
-    assert_eq!(source.inputs(), [PathBuf::from("input")], "{adapter}");
-    assert!(source.is_same_partition("new", "old"), "{adapter}");
-    assert!(!source.is_same_partition("old", "old"), "{adapter}");
-    assert_eq!(source.batch_size_max(), Some(5), "{adapter}");
+    assert_eq!(source.partitions(3).unwrap(), ["for 3"], "{adapter}");
+    let settings = source.settings();
+    assert_eq!(settings.inputs, [PathBuf::from("input")], "{adapter}");
+    assert_eq!(settings.batch_size_max, Some(5), "{adapter}");
+    let resumable = source.resumable().expect(adapter);
+    assert!(resumable.is_same_partition("new", "old"), "{adapter}");
+    assert!(!resumable.is_same_partition("old", "old"), "{adapter}");
 }
 
 #[test]

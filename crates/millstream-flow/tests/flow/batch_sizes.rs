@@ -5,9 +5,9 @@ use std::time::Duration;
 use millstream_flow::durable::{Recorded, place};
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
-use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use millstream_flow::source::{Events, Next, Partition, Position, Source, SourceSettings};
 use millstream_flow::testing::{Collected, items};
-use millstream_flow::{Flow, FlowError, Recovery, codec, files};
+use millstream_flow::{Flow, FlowError, Recovery, SourceExt, codec, files};
 
 use super::support;
 use crate::recovery::run;
@@ -31,8 +31,11 @@ impl Source<Vec<u64>> for Hundreds {
     ) -> Result<Box<dyn Partition<Vec<u64>>>, Cause> {
         Ok(Box::new(Reading(resume.unwrap_or(0))))
     }
-    fn batch_size_max(&self) -> Option<usize> {
-        self.most
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            batch_size_max: self.most,
+            ..SourceSettings::default()
+        }
     }
 }
 

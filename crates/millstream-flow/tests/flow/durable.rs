@@ -9,7 +9,9 @@ use millstream_flow::durable::{Keep, Kind, Recorded, inputs, place};
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
-use millstream_flow::{Flow, FlowError, Options, Recovery, codec, files, framing, testing};
+use millstream_flow::{
+    Flow, FlowError, Options, Recovery, SourceExt, codec, files, framing, testing,
+};
 
 use crate::support::{Random, address, finish, framed, listener, send, spawn};
 
@@ -35,7 +37,7 @@ impl Source<Vec<(usize, u64)>> for Once {
     fn describe(&self) -> String {
         "numbers that are given once".to_owned()
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok((0..self.given.len()).map(|p| format!("p{p}")).collect())
     }
     fn open(

@@ -10,7 +10,7 @@ use millstream_flow::source::Source;
 use millstream_flow::testing::Collected;
 use millstream_flow::window::Windowed;
 use millstream_flow::{
-    Emit, EventTime, Flow, FlowError, Options, Recovery, Window, codec, files, journals,
+    Emit, EventTime, Flow, FlowError, Options, Recovery, SourceExt, Window, codec, files, journals,
 };
 use millstream_journal::{Journal, Options as Opening};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::sink::{Sink, Token, Writer};
+use millstream_flow::sink::{Sink, Token, Transactional, Writer};
 use millstream_flow::testing::{Collected, items};
 use millstream_flow::{
     Emit, Flow, FlowError, KeyContext, Logic, Options, Recovery, codec, generator,
@@ -137,6 +137,15 @@ impl Sink<Vec<u64>> for Unlucky {
         control: &Arc<Control>,
     ) -> Result<Box<dyn Writer<Vec<u64>>>, Cause> {
         Sink::<Vec<u64>>::open(&self.0.sink(), worker, control)
+    }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+}
+
+impl Transactional for Unlucky {
+    fn resume(&self, _: &[Token]) -> Result<Option<Token>, Cause> {
+        Ok(None)
     }
     fn commit(&self, _: u64, _: &[Token]) -> Result<(), Cause> {
         panic!("thirteen")

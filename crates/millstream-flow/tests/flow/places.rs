@@ -9,7 +9,7 @@ use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use millstream_flow::testing::Collected;
-use millstream_flow::{Flow, FlowError, Recovery, codec};
+use millstream_flow::{Flow, FlowError, Recovery, SourceExt, codec};
 
 use crate::recovery::run;
 
@@ -29,10 +29,7 @@ impl Source<Frames> for Counting {
     fn describe(&self) -> String {
         "numbers".to_owned()
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        Err("it is asked with the number of workers".into())
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
         Ok((0..workers).map(|number| number.to_string()).collect())
     }
     fn open(

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use millstream_flow::durable::place;
 use millstream_flow::replay::{At, Replay};
-use millstream_flow::source::Source;
 use millstream_flow::testing::{Collected, Mark, Trial, VirtualClock, script};
 use millstream_flow::{
-    Flow, FlowError, KeyContext, Logic, Options, Recovery, Rehearsal, Timer, codec, files, tcp,
+    Flow, FlowError, KeyContext, Logic, Options, Recovery, Rehearsal, SourceExt, Timer, codec,
+    files, tcp,
 };
 use millstream_journal::{Journal, Options as Opening};
 

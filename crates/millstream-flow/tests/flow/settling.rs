@@ -10,10 +10,9 @@ use millstream_flow::checkpoint::{Crash, Saved};
 use millstream_flow::control::Control;
 use millstream_flow::durable::place;
 use millstream_flow::error::Cause;
-use millstream_flow::sink::{Sink, Token, Writer};
-use millstream_flow::source::Source;
+use millstream_flow::sink::{Sink, Token, Transactional, Writer};
 use millstream_flow::testing::{Collected, items};
-use millstream_flow::{Emit, Flow, FlowError, Recovery, codec, journals};
+use millstream_flow::{Emit, Flow, FlowError, Recovery, SourceExt, codec, journals};
 use millstream_journal::{Journal, Options as Opening, Share};
 
 use crate::recovery::run;
@@ -48,6 +47,12 @@ impl Sink<Vec<String>> for Table {
             rows: Vec::new(),
         }))
     }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+}
+
+impl Transactional for Table {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let mut rows = self.0.lock().expect("nobody panicked");
         rows.publish(tokens);

@@ -13,7 +13,7 @@ use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use millstream_flow::testing::{Collected, items};
 use millstream_flow::{
-    Emit, Flow, FlowError, Options, Recovery, Stream, codec, files, generator, journals,
+    Emit, Flow, FlowError, Options, Recovery, SourceExt, Stream, codec, files, generator, journals,
 };
 
 use super::support::{finish, wait};

@@ -11,7 +11,9 @@ use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::policy::OnError;
 use millstream_flow::poller::Io;
-use millstream_flow::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+use millstream_flow::source::{
+    Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
+};
 use millstream_flow::{Flow, Pipe, files, journals, tcp};
 use millstream_queue::flow as queues;
 use pyo3::prelude::*;
@@ -126,17 +128,8 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     fn describe(&self) -> String {
         self.0.describe()
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        self.0.partitions()
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.0.partitions_for(workers)
-    }
-    fn inputs(&self) -> Vec<PathBuf> {
-        self.0.inputs()
-    }
-    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        self.0.is_same_partition(name, saved)
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.0.partitions(workers)
     }
     fn open(
         &self,
@@ -159,21 +152,18 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
             self.0.open_at(partition, resume, place, io)?,
         )))
     }
-    fn batch_size_max(&self) -> Option<usize> {
-        self.0.batch_size_max()
-    }
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        self.0.begin(run)
-    }
-    fn on_error(&self) -> OnError {
-        self.0.on_error()
-    }
     fn over(
         &self,
         frames: Arc<dyn Source<Frames>>,
         kind: durable::Kind,
     ) -> Option<Arc<dyn Source<B>>> {
         self.0.over(frames, kind)
+    }
+    fn settings(&self) -> SourceSettings {
+        self.0.settings()
+    }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.0.resumable()
     }
 }
 

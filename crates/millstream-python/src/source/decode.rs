@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use millstream_flow::framing::Frames;
-use millstream_flow::push::{Context, Step};
+use millstream_flow::step::{Context, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::exceptions::PyTypeError;

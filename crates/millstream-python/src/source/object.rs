@@ -7,7 +7,7 @@ use millstream_flow::Failure;
 use millstream_flow::clock::now_ns;
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
-use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use millstream_flow::source::{Events, Next, Partition, Position, Source, SourceSettings};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -81,10 +81,7 @@ impl Source<PyBatch> for ObjectSource {
     fn describe(&self) -> String {
         locked(|py| type_name(self.source.bind(py)))
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        self.partitions_for(1)
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
         locked(|py| self.names(py, workers)).map_err(cause)
     }
     fn open(
@@ -94,9 +91,6 @@ impl Source<PyBatch> for ObjectSource {
         io: &Io,
     ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
         self.open_at(partition, resume, None, io)
-    }
-    fn batch_size_max(&self) -> Option<usize> {
-        Some(self.batch_size)
     }
     fn open_at(
         &self,
@@ -132,6 +126,12 @@ impl Source<PyBatch> for ObjectSource {
             awake: None,
             watched,
         }))
+    }
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            batch_size_max: Some(self.batch_size),
+            ..SourceSettings::default()
+        }
     }
 }
 

@@ -83,7 +83,7 @@ impl Source<PyBatch> for Script {
     fn describe(&self) -> String {
         "test script".to_owned()
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok((0..self.partitions.len()).map(|p| p.to_string()).collect())
     }
     fn open(

@@ -8,7 +8,7 @@ use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::journals::Appending;
-use millstream_flow::sink::{Sink, Token, Writer};
+use millstream_flow::sink::{Sink, Token, Transactional, Writer};
 use millstream_flow::together::Together;
 
 use super::staging::{Staged, Staging};
@@ -100,6 +100,12 @@ impl Sink<Frames> for WriteQueue {
         }))
     }
 
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+}
+
+impl Transactional for WriteQueue {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let mut run = lock(&self.run);
         *run = Run::default();
@@ -114,7 +120,6 @@ impl Sink<Frames> for WriteQueue {
         run.resumed = Some((queue, staged));
         Ok(Some(staged.token()))
     }
-
     fn sync(&self) -> Result<(), Cause> {
         let open = {
             let run = lock(&self.run);
@@ -128,7 +133,6 @@ impl Sink<Frames> for WriteQueue {
         }
         Ok(())
     }
-
     fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
         let mut run = lock(&self.run);
         if let (Some(staging), Some(staged)) = (&mut run.staging, Staged::of(tokens)?) {

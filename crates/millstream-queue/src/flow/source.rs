@@ -7,7 +7,9 @@ use millstream_flow::durable::escape;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
-use millstream_flow::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+use millstream_flow::source::{
+    Beginning, Events, Next, Partition, Position, Recording, Resumable, Source,
+};
 use millstream_journal::clock::monotonic_ns;
 
 use super::ledger::Ledger;
@@ -96,30 +98,8 @@ impl Source<Frames> for ReadQueues {
         let names = self.names.join(", ");
         format!("queue {names} in {}", self.location)
     }
-
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok(self.names.clone())
-    }
-
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        let Some(recovery) = run.recovery else {
-            *lock(&self.run) = Run::default();
-            return Ok(None);
-        };
-        let lent_queues = self.lent_queues()?;
-        let ledgers = recovery.dir().join("queues").join(escape(run.source));
-        for queue in &lent_queues.queues {
-            let committed = run.committed.iter().find(|(name, _)| *name == queue.name);
-            let committed = committed.map(|(_, position)| *position);
-            let (ledger, next) =
-                Ledger::resume(&ledgers.join(&queue.name), &queue.queue, committed)?;
-            queue.attach_ledger(ledger, next);
-        }
-        *lock(&self.run) = Run {
-            lent_queues: Arc::downgrade(&lent_queues),
-            has_commits: true,
-        };
-        Ok(Some(lent_queues))
     }
 
     fn open(
@@ -147,6 +127,31 @@ impl Source<Frames> for ReadQueues {
             flushed: true,
             awake: 0,
         }))
+    }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl Resumable for ReadQueues {
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        let Some(state_dir) = run.state_dir else {
+            *lock(&self.run) = Run::default();
+            return Ok(None);
+        };
+        let lending = self.lending()?;
+        let ledgers = state_dir.join("queues").join(escape(run.source));
+        for desk in &lending.desks {
+            let committed = run.committed.iter().find(|(name, _)| *name == desk.name);
+            let committed = committed.map(|(_, position)| *position);
+            let (ledger, next) = Ledger::resume(&ledgers.join(&desk.name), &desk.queue, committed)?;
+            desk.keep(ledger, next);
+        }
+        *lock(&self.run) = Run {
+            lending: Arc::downgrade(&lending),
+            kept: true,
+        };
+        Ok(Some(lending))
     }
 }
 

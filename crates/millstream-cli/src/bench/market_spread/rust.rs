@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use millstream_flow::SourceExt;
 use millstream_flow::metrics::latency_histogram;
-use millstream_flow::source::Source;
 use millstream_flow::tcp::{self, TcpSource};
 use millstream_flow::{Flow, Options, Recovery, Running};
 use millstream_journal::clock::monotonic_ns;

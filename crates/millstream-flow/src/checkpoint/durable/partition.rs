@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Raw;
 use super::record::Head;
 use super::recorder::{Behind, ENDED, Recorder};
+use crate::batch::Raw;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::source::{Events, Next, Partition, Position};
@@ -78,7 +78,7 @@ impl<B: Raw> DurablePartition<B> {
             place: place.as_deref(),
             ended,
         };
-        let time_ns = events.cx.clock.time_ns();
+        let time_ns = events.clock.time_ns();
         self.behind.last = self
             .recorder
             .record(&head, frames, time_ns, &mut self.record)?;

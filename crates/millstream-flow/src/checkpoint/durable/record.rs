@@ -16,6 +16,7 @@
 //! [`Partition::place`](crate::source::Partition::place)). A record of version 2 has it; one of version 1 has neither it nor its
 //! length. A record is of version 2 only if there is a place.
 
+use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::source::Position;
@@ -29,26 +30,6 @@ const SPAN_BYTES: usize = 8;
 /// The length of a place.
 const PLACE_BYTES: usize = 4;
 const UNKNOWN: u64 = u64::MAX;
-
-/// How the items of a batch are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// Each as the bytes that a source of frames gave.
-    Bytes = 0,
-    /// Each as MessagePack, fields by name.
-    MessagePack = 1,
-    /// All together as one list of Python, pickled.
-    Pickle = 2,
-}
-
-impl Kind {
-    fn of(byte: u8) -> Option<Self> {
-        [Kind::Bytes, Kind::MessagePack, Kind::Pickle]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
-    }
-}
 
 /// What a record says besides its frames.
 pub(super) struct Head<'a> {

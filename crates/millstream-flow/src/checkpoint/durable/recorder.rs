@@ -11,8 +11,11 @@ use std::sync::Mutex;
 
 use millstream_journal::{Cursor, Journal, Options, Retention, Share, Sync, Writer};
 
-use super::record::{Head, Kind};
-use super::{Keep, Recorded, RecordedBatch, place};
+use super::place::{Keep, place};
+use super::record::Head;
+use super::record::RecordedBatch;
+use super::recorded::Recorded;
+use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::lock;
@@ -86,10 +89,10 @@ impl Recorder {
         keep: Keep,
         partitions: Vec<String>,
     ) -> Result<Self, Cause> {
-        let recovery = run
-            .recovery
+        let state_dir = run
+            .state_dir
             .ok_or("it is durable, and needs a directory for its state: --state DIR (state=, Options::recovery)")?;
-        let path = place(&recovery.dir, run.source);
+        let path = place(state_dir, run.source);
         if run.forget && path.exists() {
             std::fs::remove_dir_all(&path)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -111,11 +114,7 @@ impl Recorder {
             record_bytes_max: SEGMENT_BYTES as u32,
             ..Options::default().with_segment_bytes(SEGMENT_BYTES)
         };
-        let sync = if recovery.sync {
-            Sync::Always
-        } else {
-            Sync::Never
-        };
+        let sync = if run.sync { Sync::Always } else { Sync::Never };
         std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let journal = Journal::open(&path, options.with_sync(sync))?;
         let ends = find_ends(&journal, run.recorded)?;

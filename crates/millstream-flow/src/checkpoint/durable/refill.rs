@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::Raw;
+use crate::batch::Raw;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::poller::Io;
-use crate::source::{Events, Next, Partition, Position, Source};
+use crate::source::{Events, Next, Partition, Position, Source, SourceSettings};
 
 /// Makes batches again of the frames in which they were written.
 pub(super) struct Refill<B> {
@@ -28,11 +28,8 @@ impl<B: Raw> Source<B> for Refill<B> {
     fn describe(&self) -> String {
         self.frames.describe()
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        self.frames.partitions()
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.frames.partitions_for(workers)
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.frames.partitions(workers)
     }
     fn open(
         &self,
@@ -54,8 +51,11 @@ impl<B: Raw> Source<B> for Refill<B> {
             frames: Frames::default(),
         }))
     }
-    fn batch_size_max(&self) -> Option<usize> {
-        self.frames.batch_size_max()
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            batch_size_max: self.frames.settings().batch_size_max,
+            ..SourceSettings::default()
+        }
     }
 }
 

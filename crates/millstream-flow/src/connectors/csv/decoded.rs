@@ -1,6 +1,5 @@
 //! From rows to items: a source of rows with a decoder.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Row, Rows};
@@ -8,7 +7,7 @@ use crate::batch::Data;
 use crate::error::Cause;
 use crate::policy::OnError;
 use crate::run::poller::Io;
-use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Source};
+use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
 
 /// A source of items: a source of rows with a decoder. Made by [`ReadCsv::decode`](super::ReadCsv::decode).
 pub struct DecodedRows<S, F> {
@@ -50,17 +49,8 @@ where
     fn describe(&self) -> String {
         self.source.describe()
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
-        self.source.partitions()
-    }
-    fn partitions_for(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.source.partitions_for(workers)
-    }
-    fn inputs(&self) -> Vec<PathBuf> {
-        self.source.inputs()
-    }
-    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        self.source.is_same_partition(name, saved)
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.source.partitions(workers)
     }
     fn open(
         &self,
@@ -83,14 +73,14 @@ where
             rows: Rows::default(),
         }))
     }
-    fn batch_size_max(&self) -> Option<usize> {
-        self.source.batch_size_max()
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            on_error: self.on_error.clone(),
+            ..self.source.settings()
+        }
     }
-    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        self.source.begin(run)
-    }
-    fn on_error(&self) -> OnError {
-        self.on_error.clone()
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.source.resumable()
     }
 }
 

@@ -15,11 +15,10 @@ use super::key_name::key_name;
 use super::{length_of, token_of};
 use crate::batch::{Batch, Data};
 use crate::connectors::together::{Log, Together};
-use crate::describe::overlap::Output;
 use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
 use crate::run::control::{Control, lock};
-use crate::sink::{Sink, Token, Writer};
+use crate::sink::{Output, Sink, Token, Transactional, Writer};
 
 /// How many files are open at once unless told otherwise.
 const MAX_OPEN: usize = 128;
@@ -167,6 +166,18 @@ impl Sink<KeyedFrames> for WriteByKey {
         let share = lock(&files).join();
         Ok(Box::new(FilesWriter { files, share }))
     }
+    fn output(&self, _: bool) -> Option<Output> {
+        Some(Output {
+            path: self.how.dir.clone(),
+            sink: std::ptr::from_ref(self).addr(),
+        })
+    }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+}
+
+impl Transactional for WriteByKey {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let files = match tokens {
             [] => Files::begin(&self.how, true)?,
@@ -175,12 +186,6 @@ impl Sink<KeyedFrames> for WriteByKey {
         let position = files.index.position();
         *lock(&self.resume) = Some(files);
         Ok(Some(token_of(position)))
-    }
-    fn output(&self, _: bool) -> Option<Output> {
-        Some(Output {
-            path: self.how.dir.clone(),
-            sink: std::ptr::from_ref(self).addr(),
-        })
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(files) = lock(&self.shared).upgrade() else {
@@ -573,17 +578,11 @@ where
             batch: KeyedFrames::default(),
         }))
     }
-    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        self.sink.resume(tokens)
-    }
     fn output(&self, recovery: bool) -> Option<Output> {
         self.sink.output(recovery)
     }
-    fn sync(&self) -> Result<(), Cause> {
-        self.sink.sync()
-    }
-    fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
-        self.sink.commit(epoch, tokens)
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        self.sink.transactional()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::describe::stream::Making;
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::push::Context;
+use crate::step::{Context, Stateful};
 
 /// How long a worker sleeps while calls are on their way, unless something else wakes it; nanoseconds.
 const LOOK_AGAIN_NS: i64 = 1_000_000;
@@ -181,7 +181,7 @@ where
     }
 
     /// Waits for all answers.
-    pub(super) fn settle(
+    pub(super) fn wait_all(
         &mut self,
         output: &mut Vec<(K, U)>,
         cx: &mut Context,
@@ -189,9 +189,11 @@ where
         self.take([], output, cx)?;
         self.give(0, output, cx)
     }
+}
 
+impl<K: Beside, V: Data + Debug, U, F> Stateful for Calling<K, V, U, F> {
     /// A list of pairs of key and value, nothing if nothing is under way.
-    pub(super) fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
+    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
         let Some(codec) = self.codec else {
             return Ok(());
         };
@@ -216,7 +218,7 @@ where
         saved.map_err(|cause| Failure::new(cx.step_name(), cause))
     }
 
-    pub(super) fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
+    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         let codec = from.codecs().get::<V>();
         let codec = codec.map_err(|cause| from.unsaved(cause))?;
         self.codec = Some(codec);

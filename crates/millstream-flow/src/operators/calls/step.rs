@@ -4,10 +4,9 @@ use std::fmt::Debug;
 
 use super::calling::Calling;
 use crate::batch::Data;
-use crate::checkpoint::{Changes, Restore};
-use crate::error::{Cause, Failure, FlowError};
+use crate::error::{Cause, Failure};
 use crate::key::Key;
-use crate::push::{Context, Step};
+use crate::step::{Context, Stateful, Step};
 
 /// The calls of a keyed stream.
 pub(super) struct ByKey<K, V, U, F>(pub(super) Calling<K, V, U, F>);
@@ -32,20 +31,17 @@ where
     fn keeps_time(&self) -> bool {
         true
     }
-    fn settle(&mut self, output: &mut Vec<(K, U)>, cx: &mut Context) -> Result<(), Failure> {
-        self.0.settle(output, cx)
+    fn drain(&mut self, output: &mut Vec<(K, U)>, cx: &mut Context) -> Result<(), Failure> {
+        self.0.wait_all(output, cx)
     }
     fn tick(&mut self, output: &mut Vec<(K, U)>, cx: &mut Context) -> Result<(), Failure> {
         self.0.turn([], output, cx)
     }
-    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
-        self.0.save(changes, cx)
-    }
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        self.0.restore(from)
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(&mut self.0)
     }
     fn end(&mut self, output: &mut Vec<(K, U)>, cx: &mut Context) -> Result<(), Failure> {
-        self.0.settle(output, cx)
+        self.0.wait_all(output, cx)
     }
 }
 
@@ -87,8 +83,8 @@ where
     fn keeps_time(&self) -> bool {
         true
     }
-    fn settle(&mut self, output: &mut Vec<U>, cx: &mut Context) -> Result<(), Failure> {
-        self.calling.settle(&mut self.answers, cx)?;
+    fn drain(&mut self, output: &mut Vec<U>, cx: &mut Context) -> Result<(), Failure> {
+        self.calling.wait_all(&mut self.answers, cx)?;
         self.give(output);
         Ok(())
     }
@@ -97,14 +93,11 @@ where
         self.give(output);
         Ok(())
     }
-    fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
-        self.calling.save(changes, cx)
-    }
-    fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
-        self.calling.restore(from)
+    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
+        Some(&mut self.calling)
     }
     fn end(&mut self, output: &mut Vec<U>, cx: &mut Context) -> Result<(), Failure> {
-        self.calling.settle(&mut self.answers, cx)?;
+        self.calling.wait_all(&mut self.answers, cx)?;
         self.give(output);
         Ok(())
     }

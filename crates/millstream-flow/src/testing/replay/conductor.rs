@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::input::{Input, Moment};
 use super::stage::Stage;
-use crate::checkpoint::Told;
+use crate::checkpoint::CommitNotice;
 use crate::clock::Clock;
 use crate::error::FlowError;
 use crate::run::control::Control;
@@ -25,7 +25,7 @@ pub(crate) struct Conductor {
     stage: Arc<Stage>,
     batch: Option<usize>,
     clock: VirtualClock,
-    told: Option<Receiver<Told>>,
+    notices: Option<Receiver<CommitNotice>>,
     /// What is left of a batch that was divided, and whose it is.
     rest: Option<(usize, Moment)>,
     /// How many operators there are on all workers.
@@ -57,7 +57,7 @@ impl Conductor {
             stage,
             batch,
             clock: VirtualClock::starting_at(first.unwrap_or(0)),
-            told: None,
+            notices: None,
             rest: None,
             operators: 0,
             parts: 0,
@@ -67,11 +67,11 @@ impl Conductor {
     }
 
     /// Begins for a flow with so many operators on all workers. Gives the clock, and whom they are to tell.
-    pub(crate) fn begin(&mut self, operators: usize) -> (Arc<dyn Clock>, Sender<Told>) {
-        let (teller, told) = channel();
-        self.told = Some(told);
+    pub(crate) fn begin(&mut self, operators: usize) -> (Arc<dyn Clock>, Sender<CommitNotice>) {
+        let (sender, notices) = channel();
+        self.notices = Some(notices);
         self.operators = operators;
-        (Arc::new(self.clock.clone()), teller)
+        (Arc::new(self.clock.clone()), sender)
     }
 
     /// Does the next thing when it is time; true when it did something.
@@ -95,9 +95,13 @@ impl Conductor {
     }
 
     fn hear(&mut self) {
-        let told = self.told.as_ref().into_iter().flat_map(Receiver::try_iter);
-        for part in told {
-            if let Told::Part(part) = part {
+        let notices = self
+            .notices
+            .as_ref()
+            .into_iter()
+            .flat_map(Receiver::try_iter);
+        for notice in notices {
+            if let CommitNotice::Part(part) = notice {
                 self.parts += 1;
                 self.deadline = self.deadline.min(part.deadline);
             }

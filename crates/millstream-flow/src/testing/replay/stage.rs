@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::input::Moment;
-use crate::checkpoint::durable::Kind;
+use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::lock;
@@ -112,7 +112,7 @@ impl Source<Frames> for Replayed {
         let path = self.stage.scenes[self.index].path.display();
         format!("replay of {path}")
     }
-    fn partitions(&self) -> Result<Vec<String>, Cause> {
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok(self.stage.scenes[self.index].partitions.clone())
     }
     fn open(

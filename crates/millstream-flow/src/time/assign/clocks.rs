@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Assign, PartitionTime, TimeSource};
-use crate::batch::Data;
+use crate::batch::{Data, timed};
 use crate::describe::stream::Stream;
 use crate::error::Failure;
-use crate::push::Context;
+use crate::run::control::lock;
+use crate::step::Context;
 use crate::time::{BEFORE_ALL, Timed};
 
 /// Tells the time of one partition of a source. There is one for each partition, made when it is opened.
@@ -115,6 +116,7 @@ impl<T: Data> Stream<T> {
         &self,
         make: impl Fn(&str) -> C + Send + Sync + 'static,
     ) -> Stream<Timed<T>> {
+        lock(&self.graph).codecs.derive(timed::<T>);
         let make = Arc::new(make);
         self.assigned("", TimeSource::Clock, move |_| {
             Ok(ByClocks {

@@ -108,6 +108,35 @@ pub trait Row: Data + Default {
     /// # Errors
     /// It is not what `save` has written.
     fn load(stream: usize, codecs: &Self::Codecs, from: &mut &[u8]) -> Result<Self, Cause>;
+    /// Takes the values that are there out, each as a row of one value.
+    fn parted(&self) -> Vec<Self>;
+}
+
+/// The rule for rows: how many values there are, then the number of the stream of each, and the value.
+fn row<T: Row>(codecs: &Codecs) -> Result<BoxedCodec<T>, Cause> {
+    struct RowCodec<T: Row>(T::Codecs);
+    impl<T: Row> StateCodec<T> for RowCodec<T> {
+        fn save(&self, row: &T, out: &mut Vec<u8>) -> Result<(), Cause> {
+            let parts = row.parted();
+            pack::list(parts.len(), out);
+            for part in parts {
+                pack::integer(part.stream() as i64, out);
+                part.save(&self.0, out)?;
+            }
+            Ok(())
+        }
+        fn load(&self, from: &mut &[u8]) -> Result<T, Cause> {
+            let mut row = T::default();
+            for _ in 0..pack::take_list(from)? {
+                let stream = pack::take_count(from)?;
+                let stream = usize::try_from(stream).ok().filter(|at| *at < T::STREAMS);
+                let stream = stream.ok_or("a value of a stream that is not joined")?;
+                row.take_over(&T::load(stream, &self.0, from)?);
+            }
+            Ok(row)
+        }
+    }
+    Ok(Box::new(RowCodec::<T>(T::codecs(codecs)?)))
 }
 
 /// All values as rows of one value: those of the first stream, and those of the others in their order.
@@ -149,6 +178,20 @@ macro_rules! rows {
                     _ => row.$zero = Some(codecs.$zero.load(from)?),
                 }
                 Ok(row)
+            }
+            fn parted(&self) -> Vec<Self> {
+                let mut parts = Vec::new();
+                if self.$zero.is_some() {
+                    let mut part = Self::default();
+                    part.$zero.clone_from(&self.$zero);
+                    parts.push(part);
+                }
+                $(if self.$place.is_some() {
+                    let mut part = Self::default();
+                    part.$place.clone_from(&self.$place);
+                    parts.push(part);
+                })+
+                parts
             }
         }
 
@@ -373,6 +416,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         others: O,
         how: JoinAll,
     ) -> KeyedStream<K, O::Row> {
+        self.derive(row::<O::Row>);
         let (first, rest) = others.rows(self);
         let called = name.to_owned();
         first.merge(&rest).keep("join_all", name, move || {

@@ -1,6 +1,6 @@
 //! Joins within windows: items of two streams that are in one window of their key.
 
-use super::{How, Side};
+use super::{How, Side, both_sides};
 use crate::batch::Data;
 use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
 use crate::error::Cause;
@@ -131,8 +131,7 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
         window: Window,
         how: How,
     ) -> WindowPairs<K, L, R> {
-        let left = self.map(|item| item.map(Side::Left));
-        let both = left.merge(&[right.map(|item| item.map(Side::Right))]);
+        let both = both_sides(self, right);
         let types = std::marker::PhantomData;
         let Outcome { results, late } = both.window(name, window).aggregate(PairUp { how, types });
         let results = results.flat_map(|pairs: Timed<Vec<_>>| {

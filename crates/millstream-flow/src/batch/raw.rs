@@ -3,10 +3,29 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::record::Kind;
-use crate::batch::{Batch, Data};
+use super::{Batch, Data};
 use crate::error::Cause;
 use crate::framing::Frames;
+
+/// How the items of a batch are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Each as the bytes that a source of frames gave.
+    Bytes = 0,
+    /// Each as MessagePack, fields by name.
+    MessagePack = 1,
+    /// All together as one list of Python, pickled.
+    Pickle = 2,
+}
+
+impl Kind {
+    pub(crate) fn of(byte: u8) -> Option<Self> {
+        [Kind::Bytes, Kind::MessagePack, Kind::Pickle]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
+    }
+}
 
 /// A batch that can be recorded: frames as they are, other items in some form.
 pub trait Raw: Batch {

@@ -2,10 +2,11 @@
 
 use crate::batch::Batch;
 use crate::checkpoint::WriterId;
-use crate::describe::graph::{NodeId, open_error};
+use crate::describe::node::{NodeId, open_error};
 use crate::error::{Cause, Failure, FlowError};
-use crate::push::{Context, Push};
-use crate::run::segment::SegmentBuild;
+use crate::push::Push;
+use crate::run::build::SegmentBuild;
+use crate::run::context::WorkerContext;
 use crate::sink::{Sink, Token, Writer};
 use crate::time::Watermark;
 
@@ -24,7 +25,7 @@ impl<B: Batch> Drain<B> {
         segment: &SegmentBuild<'_, '_>,
     ) -> Result<Self, FlowError> {
         let cx = segment.context.borrow();
-        let writer = match cx.control.rehearsal() {
+        let writer = match segment.rehearsal {
             Some(rehearsal) => rehearsal
                 .sink_for(&segment.nodes[node].name, sink)
                 .and_then(|instead| instead.open(cx.worker, &cx.control)),
@@ -39,7 +40,7 @@ impl<B: Batch> Drain<B> {
     }
 
     /// Books what a flush has handed over: a batch is done when the system has it.
-    fn book(&mut self, cx: &mut Context) {
+    fn book(&mut self, cx: &mut WorkerContext) {
         for (stamp, items) in self.unflushed.drain(..) {
             cx.stamp = stamp;
             cx.book(self.node, items, 0);
@@ -47,17 +48,17 @@ impl<B: Batch> Drain<B> {
     }
 
     /// Puts a token into the part of this epoch; it takes the place of an earlier one of the writer.
-    fn keep(&self, token: Option<Token>, cx: &mut Context) {
-        if let (Some(keeping), Some(token)) = (&mut cx.keeping, token) {
+    fn keep(&self, token: Option<Token>, cx: &mut WorkerContext) {
+        if let (Some(checkpoint), Some(token)) = (&mut cx.checkpoint, token) {
             let writer = WriterId {
                 node: self.node,
                 dead_letters: false,
             };
-            keeping.part.tokens.push((writer, token));
+            checkpoint.part.tokens.push((writer, token));
         }
     }
 
-    fn failure(&self, cause: Cause, cx: &Context) -> Failure {
+    fn failure(&self, cause: Cause, cx: &WorkerContext) -> Failure {
         match cause.downcast::<Failure>() {
             Ok(failure) => *failure,
             Err(cause) => Failure::new(cx.metrics[self.node].name.clone(), cause),
@@ -66,14 +67,14 @@ impl<B: Batch> Drain<B> {
 }
 
 impl<B: Batch> Push<B> for Drain<B> {
-    fn push(&mut self, batch: &mut B, cx: &mut Context) -> Result<(), Failure> {
+    fn push(&mut self, batch: &mut B, cx: &mut WorkerContext) -> Result<(), Failure> {
         cx.current = self.node;
         self.unflushed.push((cx.stamp, batch.len()));
         self.writer
             .write_batch(batch)
             .map_err(|cause| self.failure(cause, cx))
     }
-    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if !self.unflushed.is_empty() {
             cx.current = self.node;
             self.writer
@@ -83,14 +84,14 @@ impl<B: Batch> Push<B> for Drain<B> {
         }
         Ok(())
     }
-    fn watermark(&mut self, _: Watermark, _: &mut Context) -> Result<(), Failure> {
+    fn watermark(&mut self, _: Watermark, _: &mut WorkerContext) -> Result<(), Failure> {
         Ok(())
     }
-    fn tick(&mut self, _: &mut Context) -> Result<(), Failure> {
+    fn tick(&mut self, _: &mut WorkerContext) -> Result<(), Failure> {
         Ok(())
     }
-    fn epoch(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
-        if cx.keeping.is_none() {
+    fn epoch(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
+        if cx.checkpoint.is_none() {
             return Ok(());
         }
         cx.current = self.node;
@@ -101,7 +102,7 @@ impl<B: Batch> Push<B> for Drain<B> {
         self.keep(token, cx);
         Ok(())
     }
-    fn end(&mut self, epoch: u64, cx: &mut Context) -> Result<(), Failure> {
+    fn end(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.epoch(epoch, cx)?;
         cx.current = self.node;
         let closed = self.writer.close();

@@ -11,19 +11,19 @@ use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::scheduling::Activator;
 
 use crate::batch::Batch;
-use crate::checkpoint::Standing;
+use crate::checkpoint::PartitionPosition;
 use crate::clock::now_ns;
-use crate::describe::graph::{Node, NodeId, Outlet, Root, open_error};
-use crate::describe::stream::Making;
+use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, Failure, FlowError};
 use crate::policy::Policy;
-use crate::push::{Context, Push};
-use crate::run::letters::Letters;
+use crate::push::Push;
+use crate::run::build::{Capabilities, Epoch, Feed, Outlet, Root, WorkerBuild};
+use crate::run::context::WorkerContext;
+use crate::run::dead_letters::DeadLetterSinks;
+use crate::run::making::Making;
 use crate::run::pace::Pace;
 use crate::run::poller::Io;
-use crate::run::segment::{
-    Capabilities, Epoch, Feed, WorkerBuild, end_epoch, finish, report, rest, segment, tick, turn,
-};
+use crate::run::segment::{end_epoch, finish, report, rest, segment, tick, turn};
 use crate::source::{Events, Next, Partition, Source};
 
 /// The root of a source.
@@ -42,9 +42,10 @@ pub(crate) fn source_root<B: Batch>(
         );
         let (opened, feeding) = open(build, node, &source, &io);
         let lockstep = build.context.borrow().lockstep();
-        let unbounded = build.context.borrow().unbounded();
+        let unbounded = build.context.borrow().unbounded;
         let feed = feed(feeding, opened.as_ref().ok());
-        let ((partitions, policy, letters), made) = segment(build, builder, &outlet, feed, opened)?;
+        let ((partitions, policy, dead_letters), made) =
+            segment(build, builder, &outlet, feed, opened)?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         build
             .sources
@@ -58,7 +59,11 @@ pub(crate) fn source_root<B: Batch>(
             batch: B::default(),
             held: None,
             pace: Pace::new(1, unbounded),
-            batch_size_max: source.batch_size_max().unwrap_or(usize::MAX).max(1),
+            batch_size_max: source
+                .settings()
+                .batch_size_max
+                .unwrap_or(usize::MAX)
+                .max(1),
             began_ns: 0,
             items: 0,
             activator,
@@ -72,7 +77,7 @@ pub(crate) fn source_root<B: Batch>(
             closed: Vec::new(),
             capabilities: Rc::clone(&capabilities),
             policy,
-            letters,
+            dead_letters,
         };
         let context = Rc::clone(&build.context);
         let hold = build.hold.clone();
@@ -109,7 +114,7 @@ fn feed<B>(workers: usize, opened: Option<&Opened<B>>) -> Feed {
 }
 
 /// The partitions of a source on a worker, and what becomes of its bad input.
-type Opened<B> = (Vec<Open<B>>, Policy, Letters);
+type Opened<B> = (Vec<Open<B>>, Policy, DeadLetterSinks);
 
 /// Opens a source, or what stands in for it in a rehearsal.
 fn open<B: Batch>(
@@ -119,8 +124,7 @@ fn open<B: Batch>(
     io: &Io,
 ) -> (Result<Opened<B>, FlowError>, usize) {
     let this = &build.nodes[node];
-    let control = Arc::clone(&build.context.borrow().control);
-    let instead = match control.rehearsal() {
+    let instead = match build.rehearsal {
         Some(rehearsal) => rehearsal.source_for(this, source),
         None => Ok(None),
     };
@@ -130,10 +134,10 @@ fn open<B: Batch>(
     };
     let (opened, feeding) = open_partitions(build, this, &*source, io);
     let opened = opened.map_err(|cause| open_error(this, cause));
-    let making = Making::of(node, build.nodes, &build.context.borrow());
+    let making = Making::of(node, build.nodes, &build.context.borrow(), build.rehearsal);
     let opened = opened.and_then(|partitions| {
-        let policy = making.policy(&source.on_error())?;
-        Ok((partitions, policy, making.letters()))
+        let policy = making.policy(&source.settings().on_error)?;
+        Ok((partitions, policy, making.into_dead_letters()))
     });
     (opened, feeding)
 }
@@ -146,15 +150,18 @@ fn open_partitions<B: Batch>(
     source: &dyn Source<B>,
     io: &Io,
 ) -> (Result<Vec<Open<B>>, Cause>, usize) {
-    let names = source.partitions_for(build.workers);
+    let names = source.partitions(build.workers);
     let feeding = names.as_ref().map_or(0, Vec::len).min(build.workers);
     let cx = build.context.borrow();
-    let resume = cx.keeping.as_ref().map(|keeping| &keeping.resume);
+    let resume = cx.checkpoint.as_ref().map(|checkpoint| &checkpoint.resume);
     let open = || {
         let mut opened = Vec::new();
         let mut names = names?;
         if let Some(resume) = resume {
-            let is_same = |name: &str, saved: &str| source.is_same_partition(name, saved);
+            let is_same = |name: &str, saved: &str| match source.resumable() {
+                Some(resumable) => resumable.is_same_partition(name, saved),
+                None => name == saved,
+            };
             resume.rename(&this.name, &mut names, is_same);
         }
         for (index, name) in names.into_iter().enumerate() {
@@ -216,35 +223,35 @@ struct Reader<B> {
     /// The epoch that this source is in.
     epoch: Epoch,
     /// Where the partitions stood that have ended.
-    closed: Vec<Standing>,
+    closed: Vec<PartitionPosition>,
     capabilities: Capabilities,
     /// What becomes of input of which no item can be made.
     policy: Policy,
-    letters: Letters,
+    dead_letters: DeadLetterSinks,
 }
 
 impl<B: Batch> Reader<B> {
-    fn turn(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn turn(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
         self.tell_partitions(cx);
         (self.began_ns, self.items) = (0, 0);
         if self.held.is_some() {
             return self.go_on(cx);
         }
-        if cx.keeping.is_some() {
+        if cx.checkpoint.is_some() {
             self.keep_up(cx)?;
             if self.ended || self.partitions.is_empty() || (self.lockstep && self.has_read) {
                 return Ok(());
             }
         }
-        if cx.control.stopping() && cx.keeping.is_none() {
+        if cx.control.stopping() && cx.checkpoint.is_none() {
             self.partitions.clear();
         } else if cx.control.congested() {
             self.wake_at(now_ns() + CONGESTED_NS);
             return self.flush(cx);
         }
         self.read_all(cx)?;
-        if self.partitions.is_empty() && cx.keeping.is_none() && self.held.is_none() {
+        if self.partitions.is_empty() && cx.checkpoint.is_none() && self.held.is_none() {
             return self.finish(cx);
         }
         self.flush(cx)?;
@@ -253,7 +260,7 @@ impl<B: Batch> Reader<B> {
     }
 
     /// Reads each partition once, as long as there is time; the next turn begins with the one behind.
-    fn read_all(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn read_all(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         for _ in 0..self.partitions.len() {
             if self.next >= self.partitions.len() {
                 self.next = 0;
@@ -283,14 +290,14 @@ impl<B: Batch> Reader<B> {
     }
 
     /// What those can take at once to whom this source sends.
-    fn turn_items(&self, cx: &Context) -> usize {
+    fn turn_items(&self, cx: &WorkerContext) -> usize {
         match self.pace.limit() {
             usize::MAX => usize::MAX,
             _ => cx.control.turn_items(),
         }
     }
 
-    fn turn_is_over(&self, cx: &Context) -> bool {
+    fn turn_is_over(&self, cx: &WorkerContext) -> bool {
         let elapsed = cx.last.saturating_sub(self.began_ns);
         self.began_ns > 0 && self.pace.is_over(self.items, elapsed)
     }
@@ -304,7 +311,7 @@ impl<B: Batch> Reader<B> {
     }
 
     /// Hands on what fits into a turn of what a source gave over the limit.
-    fn go_on(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn go_on(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if cx.control.congested() {
             self.wake_at(now_ns() + CONGESTED_NS);
             return self.flush(cx);
@@ -330,7 +337,7 @@ impl<B: Batch> Reader<B> {
         &mut self,
         batch: &mut B,
         (partition, stamp): (usize, u64),
-        cx: &mut Context,
+        cx: &mut WorkerContext,
     ) -> Result<(), Failure> {
         let now = now_ns();
         if self.began_ns == 0 {
@@ -349,18 +356,18 @@ impl<B: Batch> Reader<B> {
 
     /// Ends the epoch when it is time, and the source when all sources of the flow have ended: what steps
     /// give at the end is to belong to one epoch, the last.
-    fn keep_up(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn keep_up(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if cx.control.epoch() > self.epoch {
             self.note_positions(cx)?;
-            self.letters.prepare(self.node, self.epoch, cx)?;
+            self.dead_letters.prepare(self.node, self.epoch, cx)?;
             let (chain, epoch) = (&mut *self.chain, &mut self.epoch);
             end_epoch(self.node, chain, epoch, &self.capabilities, cx)?;
             self.has_read = false;
         }
         if self.partitions.is_empty() && cx.control.is_drained() {
-            match &cx.keeping {
+            match &cx.checkpoint {
                 // The committer ends the epoch first; it may be told more than once.
-                Some(keeping) if cx.control.keeps_state() => keeping.tell_drained(),
+                Some(checkpoint) if cx.control.keeps_state() => checkpoint.notify_drained(),
                 _ => cx.control.end(),
             }
         }
@@ -371,37 +378,37 @@ impl<B: Batch> Reader<B> {
         Ok(())
     }
 
-    fn finish(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn finish(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.ended = true;
         cx.live.clear();
-        self.letters.close(self.node, self.epoch, cx)?;
+        self.dead_letters.close(self.node, self.epoch, cx)?;
         finish(self.node, &mut *self.chain, self.epoch, cx)
     }
 
-    fn note_positions(&self, cx: &mut Context) -> Result<(), Failure> {
+    fn note_positions(&self, cx: &mut WorkerContext) -> Result<(), Failure> {
         let mut positions = self.closed.clone();
         for open in &self.partitions {
             positions.push(self.stands(open, cx)?);
         }
-        if let Some(keeping) = &mut cx.keeping {
-            keeping.part.positions.extend(positions);
+        if let Some(checkpoint) = &mut cx.checkpoint {
+            checkpoint.part.positions.extend(positions);
         }
         Ok(())
     }
 
     /// Where a partition stands.
-    fn stands(&self, open: &Open<B>, cx: &Context) -> Result<Standing, Failure> {
+    fn stands(&self, open: &Open<B>, cx: &WorkerContext) -> Result<PartitionPosition, Failure> {
         let place = open.input.place();
-        Ok(Standing {
+        Ok(PartitionPosition {
             partition: open.name.clone(),
             position: open.input.position(),
             place: place.map_err(|cause| self.failure(cause, cx))?,
         })
     }
 
-    fn close(&mut self, index: usize, cx: &mut Context) -> Result<(), Failure> {
+    fn close(&mut self, index: usize, cx: &mut WorkerContext) -> Result<(), Failure> {
         let ended = self.partitions.remove(index);
-        if cx.keeping.is_some() {
+        if cx.checkpoint.is_some() {
             let standing = self.stands(&ended, cx)?;
             self.closed.push(standing);
             if self.partitions.is_empty() {
@@ -413,19 +420,19 @@ impl<B: Batch> Reader<B> {
         Ok(())
     }
 
-    fn flush(&mut self, cx: &mut Context) -> Result<(), Failure> {
+    fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.tell_partitions(cx);
         self.chain.flush(cx)
     }
 
-    fn tell_partitions(&self, cx: &mut Context) {
+    fn tell_partitions(&self, cx: &mut WorkerContext) {
         cx.live.clear();
         cx.live
             .extend(self.partitions.iter().map(|open| open.index));
     }
 
     /// Reads one partition for one turn.
-    fn read(&mut self, index: usize, cx: &mut Context) -> Result<Next, Failure> {
+    fn read(&mut self, index: usize, cx: &mut WorkerContext) -> Result<Next, Failure> {
         let turn_items = self.turn_items(cx);
         let mut items = 0;
         for _ in 0..BATCHES_PER_TURN {
@@ -434,7 +441,8 @@ impl<B: Batch> Reader<B> {
             let room = self.pace.limit().saturating_sub(self.items).max(1);
             let room = room.min(turn_items).min(self.batch_size_max);
             let mut events = Events {
-                cx,
+                cx: &mut cx.step,
+                clock: &*cx.clock,
                 node: self.node,
                 limit: room,
                 policy: &mut self.policy,
@@ -464,7 +472,7 @@ impl<B: Batch> Reader<B> {
     }
 
     /// Takes the batch that was read: hands on what fits into this turn, and holds the rest.
-    fn take(&mut self, index: usize, room: usize, cx: &mut Context) -> Result<(), Failure> {
+    fn take(&mut self, index: usize, room: usize, cx: &mut WorkerContext) -> Result<(), Failure> {
         let of = (self.partitions[index].index, u64::MAX);
         let mut batch = std::mem::take(&mut self.batch);
         if batch.len() > room {
@@ -477,7 +485,7 @@ impl<B: Batch> Reader<B> {
         outcome
     }
 
-    fn failure(&self, cause: Cause, cx: &Context) -> Failure {
+    fn failure(&self, cause: Cause, cx: &WorkerContext) -> Failure {
         match cause.downcast::<Failure>() {
             Ok(failure) => *failure,
             Err(cause) => Failure::new(cx.metrics[self.node].name.clone(), cause),

@@ -1,0 +1,36 @@
+//! The sources of a flow, whatever the type of their batches, as a run sees them when it begins.
+
+use std::sync::Arc;
+
+use crate::describe::node::NodeId;
+use crate::error::Cause;
+use crate::source::{Beginning, Recording, Source};
+
+/// A source of any type of batch.
+pub(crate) trait ErasedSource: Send + Sync {
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause>;
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause>;
+}
+
+/// A source without its type.
+struct Erased<B>(Arc<dyn Source<B>>);
+
+impl<B: 'static> ErasedSource for Erased<B> {
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.0.partitions(workers)
+    }
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        match self.0.resumable() {
+            Some(resumable) => resumable.begin(run),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The same source without the type of its batches.
+pub(crate) fn erased_source<B: 'static>(source: Arc<dyn Source<B>>) -> Arc<dyn ErasedSource> {
+    Arc::new(Erased(source))
+}
+
+/// The sources of a flow.
+pub(crate) type Sources = Vec<(NodeId, Arc<dyn ErasedSource>)>;

@@ -1,0 +1,202 @@
+//! What a worker has at hand while it builds its copy of a flow: operators, connections, and the chains between them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use timely::dataflow::operators::Capability;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::dataflow::{Scope, Stream};
+use timely::scheduling::Activator;
+
+use crate::batch::Batch;
+use crate::describe::node::{DescribedEdge, EdgeId, Node, NodeId};
+use crate::error::{Failure, FlowError};
+use crate::push::Push;
+use crate::run::chain::Tee;
+use crate::run::context::WorkerContext;
+use crate::run::control::{Wrapper, lock};
+use crate::run::packet::Packet;
+use crate::run::poller::Poller;
+use crate::state::Restore;
+use crate::state::codec::Codecs;
+use crate::step::Step;
+use crate::testing::rehearsal::Rehearsal;
+use crate::time::BEFORE_ALL;
+
+/// The time of the engine's progress tracking.
+pub(crate) type Epoch = u64;
+
+pub(crate) type Capabilities = Rc<RefCell<Vec<Capability<Epoch>>>>;
+
+/// A connection between two operators, on one worker.
+pub(crate) struct Edge<'s> {
+    pub(crate) stream: Stream<'s, Epoch, Packet>,
+    /// So many workers, from the first, may send items; the others have no input.
+    pub(crate) feeding: usize,
+}
+
+/// What a worker has in hand while it makes its copy of the flow.
+pub(crate) struct WorkerBuild<'a, 's> {
+    pub(crate) scope: Scope<'s, Epoch>,
+    pub(crate) context: Rc<RefCell<WorkerContext>>,
+    pub(crate) poller: &'a Poller,
+    pub(crate) nodes: &'a [Node],
+    pub(crate) described_edges: &'a [DescribedEdge],
+    /// The codecs of items, if packets are bytes.
+    pub(crate) codecs: Option<&'a Codecs>,
+    pub(crate) edges: HashMap<EdgeId, Edge<'s>>,
+    /// The sources' activators, for stopping and for spinning.
+    pub(crate) sources: Rc<RefCell<Vec<Activator>>>,
+    /// When the next source wants to be asked again, if one does.
+    pub(crate) alarm: Rc<RefCell<Option<u64>>>,
+    /// The operators that go by processing time.
+    pub(crate) deadlines: Rc<RefCell<Vec<Deadline>>>,
+    pub(crate) worker: usize,
+    pub(crate) workers: usize,
+    pub(crate) hold: Option<Wrapper>,
+    /// What stands in for sources and sinks, if the run is a rehearsal.
+    pub(crate) rehearsal: Option<&'a Rehearsal>,
+}
+
+/// The moment in processing time at which an operator wants to run.
+pub(crate) struct Deadline {
+    pub(crate) at: Rc<Cell<i64>>,
+    pub(crate) activator: Activator,
+}
+
+/// What a segment's steps need while they are made.
+pub(crate) struct SegmentBuild<'a, 's> {
+    pub(crate) builder: OperatorBuilder<'s, Epoch>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) described_edges: &'a [DescribedEdge],
+    /// The codecs of items, if packets are bytes.
+    pub(crate) codecs: Option<&'a Codecs>,
+    pub(crate) edges: &'a mut HashMap<EdgeId, Edge<'s>>,
+    pub(crate) outputs: usize,
+    pub(crate) feed: Feed,
+    /// True once a step of this segment goes by processing time.
+    pub(crate) keeps_time: bool,
+    pub(crate) nodes: &'a [Node],
+    pub(crate) context: &'a Rc<RefCell<WorkerContext>>,
+    pub(crate) rehearsal: Option<&'a Rehearsal>,
+}
+
+/// Where the items of a segment come from.
+pub(crate) struct Feed {
+    /// So many workers, from the first, have input.
+    pub(crate) workers: usize,
+    /// The partitions that this worker reads, if the root is a source.
+    pub(crate) partitions: Vec<(usize, String)>,
+}
+
+impl Feed {
+    /// Items that come from other operators, of so many workers.
+    pub(crate) fn by(workers: usize) -> Self {
+        let partitions = Vec::new();
+        Feed {
+            workers,
+            partitions,
+        }
+    }
+}
+
+/// Divides batches among workers.
+pub trait Route<B>: Send + 'static {
+    /// Moves each item of `batch` to the entry of `parts` of the worker it belongs to.
+    ///
+    /// # Errors
+    /// An item without a usable key.
+    fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure>;
+}
+
+impl<'s> SegmentBuild<'_, 's> {
+    /// Lets a step take up what was saved of it, in a run with recovery.
+    pub(crate) fn restore<I: 'static, O: 'static>(
+        &self,
+        node: NodeId,
+        step: &mut dyn Step<I, O>,
+    ) -> Result<(), FlowError> {
+        let cx = self.context.borrow();
+        let checkpoint = cx.checkpoint.as_ref();
+        let checkpoint = checkpoint.filter(|checkpoint| checkpoint.resume.saves());
+        let (Some(checkpoint), Some(state)) = (checkpoint, step.stateful()) else {
+            return Ok(());
+        };
+        state.restore(&Restore {
+            saved: &*checkpoint.resume,
+            step: &self.nodes[node].name,
+            worker: cx.worker,
+            workers: cx.workers,
+        })
+    }
+
+    /// The partitions that the source of this chain reads on this worker: number and name.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (usize, &str)> {
+        let partitions = self.feed.partitions.iter();
+        partitions.map(|(number, name)| (*number, name.as_str()))
+    }
+
+    /// How far time had come in a partition of source `node` when the run before this one committed last.
+    pub(crate) fn watermark(&self, node: NodeId, partition: &str) -> i64 {
+        let cx = self.context.borrow();
+        let resume = cx.checkpoint.as_ref().map(|checkpoint| &checkpoint.resume);
+        let source = &self.nodes[node].name;
+        resume.map_or(BEFORE_ALL, |resume| resume.watermark(source, partition))
+    }
+}
+
+/// Makes a root's operator on one worker.
+pub(crate) type Root =
+    Arc<dyn for<'a, 's> Fn(&mut WorkerBuild<'a, 's>) -> Result<(), FlowError> + Send + Sync>;
+/// Makes one reader of a stream on one worker.
+pub(crate) type Reader<B> = Arc<
+    dyn for<'a, 's> Fn(&mut SegmentBuild<'a, 's>) -> Result<Box<dyn Push<B>>, FlowError>
+        + Send
+        + Sync,
+>;
+
+/// Where the output of a node goes: the list of its readers, filled while the flow is described.
+pub(crate) struct Outlet<B>(Arc<Mutex<Vec<Reader<B>>>>);
+
+impl<B> Clone for Outlet<B> {
+    fn clone(&self) -> Self {
+        Outlet(Arc::clone(&self.0))
+    }
+}
+
+impl<B: Batch> Outlet<B> {
+    pub(crate) fn new() -> Self {
+        Outlet(Arc::default())
+    }
+
+    pub(crate) fn read_by(&self, reader: Reader<B>) {
+        lock(&self.0).push(reader);
+    }
+
+    /// Whether anything follows.
+    pub(crate) fn is_read(&self) -> bool {
+        !lock(&self.0).is_empty()
+    }
+
+    /// Makes all that follows, on one worker.
+    pub(crate) fn build(
+        &self,
+        segment: &mut SegmentBuild<'_, '_>,
+    ) -> Result<Box<dyn Push<B>>, FlowError> {
+        let readers = lock(&self.0).clone();
+        let mut built = Vec::with_capacity(readers.len());
+        for reader in &readers {
+            built.push(reader(segment)?);
+        }
+        match built.pop() {
+            Some(only) if built.is_empty() => Ok(only),
+            Some(last) => {
+                built.push(last);
+                Ok(Box::new(Tee(built)))
+            }
+            None => Ok(Box::new(Tee(built))),
+        }
+    }
+}

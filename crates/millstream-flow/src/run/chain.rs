@@ -1,0 +1,213 @@
+//! The parts of a chain that are not at its end: a step, a copy for each of several readers, two halves.
+
+use crate::batch::Batch;
+use crate::checkpoint::TimeMark;
+use crate::error::Failure;
+use crate::push::Push;
+use crate::run::context::WorkerContext;
+use crate::run::dead_letters::DeadLetterSinks;
+use crate::state::Changes;
+use crate::step::Step;
+use crate::time::Watermark;
+
+/// A step joined to what follows it.
+pub(crate) struct Joined<O, S> {
+    pub(crate) node: usize,
+    pub(crate) step: S,
+    pub(crate) output: O,
+    pub(crate) dead_letters: DeadLetterSinks,
+    pub(crate) next: Box<dyn Push<O>>,
+}
+
+impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
+    fn push(&mut self, batch: &mut I, cx: &mut WorkerContext) -> Result<(), Failure> {
+        cx.current = self.node;
+        let items = batch.len();
+        self.step.apply(batch, &mut self.output, cx)?;
+        cx.book(self.node, items, self.output.len());
+        self.forward(cx)
+    }
+    fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.next.flush(cx)
+    }
+    fn watermark(&mut self, mark: Watermark, cx: &mut WorkerContext) -> Result<(), Failure> {
+        cx.current = self.node;
+        self.step.watermark(mark.at, &mut self.output, cx)?;
+        self.send(cx)?;
+        self.next.watermark(mark, cx)
+    }
+    fn tick(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        cx.current = self.node;
+        self.step.tick(&mut self.output, cx)?;
+        self.send(cx)?;
+        self.next.tick(cx)
+    }
+    fn epoch(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
+        cx.current = self.node;
+        if cx.checkpoint.is_some() && cx.control.drains_in(epoch) {
+            self.step.drain(&mut self.output, cx)?;
+            self.send(cx)?;
+            cx.current = self.node;
+        }
+        self.save(cx)?;
+        self.dead_letters.prepare(self.node, epoch, cx)?;
+        self.next.epoch(epoch, cx)
+    }
+    fn end(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
+        cx.current = self.node;
+        if cx.suspended() {
+            self.save(cx)?;
+        } else {
+            // What is emitted at the end belongs to this run: the state that is kept is that of the epoch before.
+            self.step.end(&mut self.output, cx)?;
+            self.send(cx)?;
+        }
+        self.dead_letters.close(self.node, epoch, cx)?;
+        self.next.end(epoch, cx)
+    }
+}
+
+impl<I: Batch, O: Batch> Joined<O, Box<dyn Step<I, O>>> {
+    fn save(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        if !cx
+            .checkpoint
+            .as_ref()
+            .is_some_and(|checkpoint| checkpoint.resume.saves())
+        {
+            return Ok(());
+        }
+        let Some(state) = self.step.stateful() else {
+            return Ok(());
+        };
+        let name = cx.metrics[self.node].name.clone();
+        let mut changes = Changes::new(&name);
+        state.save(&mut changes, cx)?;
+        if let Some(checkpoint) = &mut cx.checkpoint {
+            let watermark = changes.watermark();
+            let mark = watermark.map(|at| TimeMark::of_step(name, at));
+            checkpoint.part.watermarks.extend(mark);
+            checkpoint.part.changes.extend(changes.records());
+        }
+        Ok(())
+    }
+}
+
+impl<O: Batch, S> Joined<O, S> {
+    /// Forwards what came out without a batch that went in.
+    fn send(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        cx.metrics[self.node].items_out += self.output.len() as u64;
+        self.forward(cx)
+    }
+
+    fn forward(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        if !self.output.is_empty() {
+            self.next.push(&mut self.output, cx)?;
+            self.output.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Several readers of one stream: each gets the batch, the last one without a copy.
+pub(crate) struct Tee<B>(pub(crate) Vec<Box<dyn Push<B>>>);
+
+impl<B: Batch> Push<B> for Tee<B> {
+    fn push(&mut self, batch: &mut B, cx: &mut WorkerContext) -> Result<(), Failure> {
+        if let Some((last, others)) = self.0.split_last_mut() {
+            for reader in others {
+                reader.push(&mut batch.clone(), cx)?;
+            }
+            last.push(batch, cx)?;
+        }
+        Ok(())
+    }
+    fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.0.iter_mut().try_for_each(|reader| reader.flush(cx))
+    }
+    fn watermark(&mut self, mark: Watermark, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.0
+            .iter_mut()
+            .try_for_each(|reader| reader.watermark(mark, cx))
+    }
+    fn tick(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.0.iter_mut().try_for_each(|reader| reader.tick(cx))
+    }
+    fn epoch(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.0
+            .iter_mut()
+            .try_for_each(|reader| reader.epoch(epoch, cx))
+    }
+    fn end(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.0
+            .iter_mut()
+            .try_for_each(|reader| reader.end(epoch, cx))
+    }
+}
+
+/// The two halves of a stream that was divided.
+pub(crate) struct Halves<A, B>(
+    pub(crate) Box<dyn Push<A>>,
+    pub(crate) Box<dyn Push<B>>,
+    pub(crate) Unread,
+);
+
+/// A warning, once, of late items that nobody reads.
+pub(crate) struct Unread {
+    pub(crate) step: usize,
+    /// True once it was logged, or where somebody reads them.
+    pub(crate) logged: bool,
+}
+
+impl Unread {
+    #[cold]
+    fn warn(&mut self, cx: &WorkerContext) {
+        let metrics = &cx.metrics[self.step];
+        if metrics.late == 0 {
+            return; // it is no step for which items are late
+        }
+        self.logged = true;
+        if cx.control.first_late(self.step) {
+            tracing::warn!(
+                step = metrics.name.as_str(),
+                "step \"{}\": an item came too late and was dropped, as will be more of them, which are counted; give the stream \
+                 `late` of its result a sink to keep them, or allow for more lateness",
+                metrics.name
+            );
+        }
+    }
+}
+
+impl<A: Batch, B: Batch> Push<(A, B)> for Halves<A, B> {
+    fn push(&mut self, batch: &mut (A, B), cx: &mut WorkerContext) -> Result<(), Failure> {
+        if !batch.0.is_empty() {
+            self.0.push(&mut batch.0, cx)?;
+        }
+        if !batch.1.is_empty() {
+            if !self.2.logged {
+                self.2.warn(cx);
+            }
+            self.1.push(&mut batch.1, cx)?;
+        }
+        Ok(())
+    }
+    fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.0.flush(cx)?;
+        self.1.flush(cx)
+    }
+    fn watermark(&mut self, mark: Watermark, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.0.watermark(mark, cx)?;
+        self.1.watermark(mark, cx)
+    }
+    fn tick(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.0.tick(cx)?;
+        self.1.tick(cx)
+    }
+    fn epoch(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.0.epoch(epoch, cx)?;
+        self.1.epoch(epoch, cx)
+    }
+    fn end(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
+        self.0.end(epoch, cx)?;
+        self.1.end(epoch, cx)
+    }
+}

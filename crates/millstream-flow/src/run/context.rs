@@ -1,0 +1,145 @@
+//! What one worker of a run keeps beside what its steps see: the account of the batch at hand, the partitions of the source
+//! at work, its checkpoint and its pace.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use crate::checkpoint::WorkerCheckpoint;
+use crate::clock::{Clock, now_ns};
+use crate::run::control::{Control, Phase};
+use crate::run::metrics::StepMetrics;
+use crate::run::pace::{Pace, Slow};
+use crate::step::Context;
+use crate::time::NEVER;
+
+/// A worker's context: that of its steps, and what only the run uses.
+pub struct WorkerContext {
+    /// What steps see.
+    pub(crate) step: Context,
+    /// When the last step ended; nanoseconds of the engine's clock.
+    pub(crate) last: u64,
+    /// Grows with each batch: a worker that was active wakes the others.
+    pub(crate) activity: u64,
+    /// Which partition of its source the current batch was read from.
+    pub(crate) partition: usize,
+    /// The partitions of the source at work that have not ended.
+    pub(crate) live: Vec<usize>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// True where turns are not bounded by the time that they take: a replay and a trial are the same each time.
+    pub(crate) unbounded: bool,
+    /// The arrivals of this worker that are slow, by their nodes.
+    slow: Vec<(usize, Slow)>,
+    /// Whether this worker has published what it can take.
+    published_pace: bool,
+    /// What this worker contributes to epochs, in a run that has them.
+    pub(crate) checkpoint: Option<WorkerCheckpoint>,
+}
+
+impl Deref for WorkerContext {
+    type Target = Context;
+    fn deref(&self) -> &Context {
+        &self.step
+    }
+}
+
+impl DerefMut for WorkerContext {
+    fn deref_mut(&mut self) -> &mut Context {
+        &mut self.step
+    }
+}
+
+impl WorkerContext {
+    pub(crate) fn new(
+        place: (usize, usize),
+        metrics: Vec<StepMetrics>,
+        clock: Arc<dyn Clock>,
+        control: Arc<Control>,
+    ) -> Self {
+        WorkerContext {
+            step: Context::new(place, metrics, control),
+            last: 0,
+            activity: 0,
+            partition: 0,
+            live: Vec::new(),
+            clock,
+            unbounded: false,
+            slow: Vec::new(),
+            published_pace: false,
+            checkpoint: None,
+        }
+    }
+
+    /// The same in a run with epochs.
+    pub(crate) fn with_checkpoint(mut self, checkpoint: WorkerCheckpoint) -> Self {
+        self.now = checkpoint.resume.processing_ns;
+        self.first_epoch = Some(checkpoint.resume.epoch + 1);
+        self.unbounded |= checkpoint.resume.lockstep;
+        self.checkpoint = Some(checkpoint);
+        self
+    }
+
+    /// True when no more than one batch of a source belongs to an epoch.
+    pub(crate) fn lockstep(&self) -> bool {
+        let lockstep = |checkpoint: &WorkerCheckpoint| checkpoint.resume.lockstep;
+        self.checkpoint.as_ref().is_some_and(lockstep)
+    }
+
+    /// The arrival at `node` has had a turn: senders learn what this worker can take.
+    pub(crate) fn publish_pace(&mut self, node: usize, pace: &Pace) {
+        let known = self.slow.iter().position(|(of, _)| *of == node);
+        match (pace.slow(), known) {
+            (None, None) if self.published_pace => return,
+            (None, None) => {}
+            (None, Some(at)) => drop(self.slow.remove(at)),
+            (Some(slow), Some(at)) => self.slow[at].1 = slow,
+            (Some(slow), None) => self.slow.push((node, slow)),
+        }
+        self.published_pace = true;
+        let slow = self.slow.iter().map(|(_, slow)| *slow);
+        let least = slow.reduce(|one, other| Slow {
+            turn: one.turn.min(other.turn),
+            in_flight: one.in_flight.min(other.in_flight),
+        });
+        self.control.set_slow(self.worker, least);
+    }
+
+    /// True when the run ends before its input: the next start resumes it.
+    pub(crate) fn suspended(&self) -> bool {
+        self.checkpoint.is_some() && self.control.phase() == Phase::Suspended
+    }
+
+    /// The number of an epoch of this run among all epochs of the flow.
+    pub(crate) fn epoch_number(&self, epoch: u64) -> u64 {
+        let before = self
+            .checkpoint
+            .as_ref()
+            .map_or(0, |checkpoint| checkpoint.resume.epoch);
+        before + 1 + epoch
+    }
+
+    /// Starts a turn of an operator that keeps time.
+    pub(crate) fn read_clock(&mut self) {
+        self.step.now = self.step.now.max(self.clock.time_ns());
+        self.deadline = NEVER;
+    }
+
+    /// Starts the account of a batch that was whole at `stamp`.
+    pub(crate) fn begin(&mut self, stamp: u64, now: u64) {
+        self.stamp = stamp;
+        self.last = now;
+        self.activity += 1;
+    }
+
+    /// Books a step's work on a batch: one clock read.
+    pub(crate) fn book(&mut self, node: usize, items_in: usize, items_out: usize) {
+        let now = now_ns();
+        let step = &mut self.step.metrics[node];
+        step.items_in += items_in as u64;
+        step.items_out += items_out as u64;
+        step.batches += 1;
+        step.busy_ns += now.saturating_sub(self.last);
+        let age = now.saturating_sub(self.step.stamp).max(1);
+        step.latency_ns.saturating_record_n(age, items_in as u64);
+        self.last = now;
+    }
+}

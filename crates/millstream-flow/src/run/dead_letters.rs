@@ -1,0 +1,90 @@
+//! The dead-letter sinks of a step on one worker, and how they take part in epochs.
+//!
+//! Invariant: a dead letter belongs to the epoch in which its item failed. The epochs of a step and of its
+//! dead-letter sinks end together, after all its work on the epoch has been done, so that a run which
+//! resumes rolls these sinks back to the last commit as it does the others.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::checkpoint::WriterId;
+use crate::error::{Cause, Failure};
+use crate::policy::{DeadLetters, unwritten};
+use crate::run::context::WorkerContext;
+use crate::sink::{Token, Writer};
+
+/// An open dead-letter sink, whatever its letters are.
+trait Open {
+    fn prepare(&self, epoch: u64) -> Result<Option<Token>, Cause>;
+    fn close(&self) -> Result<Option<Token>, Cause>;
+}
+
+impl<B> Open for RefCell<Box<dyn Writer<B>>> {
+    fn prepare(&self, epoch: u64) -> Result<Option<Token>, Cause> {
+        self.borrow_mut().prepare(epoch)
+    }
+    fn close(&self) -> Result<Option<Token>, Cause> {
+        self.borrow_mut().close()
+    }
+}
+
+/// The dead-letter sinks of one step on one worker.
+#[derive(Default)]
+pub(crate) struct DeadLetterSinks(Vec<Rc<dyn Open>>);
+
+impl DeadLetterSinks {
+    /// Adds a sink that is open.
+    pub(crate) fn add<B: 'static>(&mut self, writer: Box<dyn Writer<B>>) -> DeadLetters<B> {
+        let writer = Rc::new(RefCell::new(writer));
+        self.0.push(Rc::clone(&writer) as Rc<dyn Open>);
+        DeadLetters::new(writer)
+    }
+
+    /// Step `node` has ended an epoch: what the sinks have prepared is added to the worker's part of it.
+    pub(crate) fn prepare(
+        &self,
+        node: usize,
+        epoch: u64,
+        cx: &mut WorkerContext,
+    ) -> Result<(), Failure> {
+        if self.0.is_empty() || cx.checkpoint.is_none() {
+            return Ok(());
+        }
+        let number = cx.epoch_number(epoch);
+        for open in &self.0 {
+            add_token(open.prepare(number), node, cx)?;
+        }
+        Ok(())
+    }
+
+    /// Step `node` has ended with `epoch`.
+    pub(crate) fn close(
+        &self,
+        node: usize,
+        epoch: u64,
+        cx: &mut WorkerContext,
+    ) -> Result<(), Failure> {
+        self.prepare(node, epoch, cx)?;
+        for open in &self.0 {
+            add_token(open.close(), node, cx)?;
+        }
+        Ok(())
+    }
+}
+
+fn add_token(
+    token: Result<Option<Token>, Cause>,
+    node: usize,
+    cx: &mut WorkerContext,
+) -> Result<(), Failure> {
+    let token =
+        token.map_err(|cause| Failure::new(cx.metrics[node].name.clone(), unwritten(&cause)))?;
+    if let (Some(checkpoint), Some(token)) = (&mut cx.checkpoint, token) {
+        let writer = WriterId {
+            node,
+            dead_letters: true,
+        };
+        checkpoint.part.tokens.push((writer, token));
+    }
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! The two ends of an edge on one worker: how a batch becomes the content of a packet, and a batch again.
+//!
+//! In memory a batch is boxed and travels as it is. As bytes it is encoded where it is sent and decoded where it is
+//! received, by the codec that both ends find by the type of the batch.
+
+use crate::batch::{Batch, BatchCodec};
+use crate::describe::node::{DescribedEdge, EdgeId, Node};
+use crate::error::{Failure, FlowError};
+use crate::run::packet::{Content, Packet, bytes};
+use crate::state::codec::Codecs;
+
+/// Makes the codec of an edge; none where packets stay in memory.
+fn codec<B: Batch>(
+    edge: &DescribedEdge,
+    nodes: &[Node],
+    codecs: Option<&Codecs>,
+) -> Result<Option<Box<dyn BatchCodec<B>>>, FlowError> {
+    let made = codecs.map(|codecs| B::codec(codecs)).transpose();
+    made.map_err(|cause| edge.no_codec(nodes, cause))
+}
+
+/// The end that sends.
+pub(crate) struct Sender<B> {
+    edge: EdgeId,
+    from: String,
+    to: String,
+    codec: Option<Box<dyn BatchCodec<B>>>,
+}
+
+impl<B: Batch> Sender<B> {
+    /// The sender of edge `number` among `edges`.
+    pub(crate) fn of(
+        number: EdgeId,
+        edges: &[DescribedEdge],
+        nodes: &[Node],
+        codecs: Option<&Codecs>,
+    ) -> Result<Self, FlowError> {
+        let edge = &edges[number];
+        Ok(Sender {
+            edge: number,
+            from: nodes[edge.from].name.clone(),
+            to: nodes[edge.to].name.clone(),
+            codec: codec(edge, nodes, codecs)?,
+        })
+    }
+
+    /// Takes the items out of `batch`, as the content of a packet.
+    pub(crate) fn content(&self, batch: &mut B) -> Result<Content, Failure> {
+        let Some(codec) = &self.codec else {
+            return Ok(Content::Batch(Box::new(std::mem::take(batch))));
+        };
+        let (items, mut encoded) = (batch.len(), Vec::new());
+        if let Err(cause) = codec.encode(batch, &mut encoded) {
+            let to = &self.to;
+            let error = format!("{items} items cannot be sent to \"{to}\" as bytes: {cause}");
+            return Err(Failure::new(self.from.clone(), error));
+        }
+        batch.clear();
+        Ok(Content::Bytes(bytes(encoded)))
+    }
+
+    /// The packet as it is sent: with the number of its edge, and as bytes if packets are bytes.
+    pub(crate) fn seal(&self, mut packet: Packet) -> Packet {
+        packet.edge = self.edge;
+        match self.codec {
+            Some(_) => packet.through_bytes(),
+            None => packet,
+        }
+    }
+}
+
+/// The end that receives, where several edges with batches of one type may come in.
+pub(crate) struct Receiver<B> {
+    to: String,
+    /// The edges in the order of the inputs, each with the node that sends.
+    edges: Vec<(EdgeId, String)>,
+    codec: Option<Box<dyn BatchCodec<B>>>,
+}
+
+impl<B: Batch> Receiver<B> {
+    /// The receiver, in the step with the name `to`, of the edges with these numbers among `all`.
+    pub(crate) fn of(
+        to: &str,
+        numbers: &[EdgeId],
+        all: &[DescribedEdge],
+        nodes: &[Node],
+        codecs: Option<&Codecs>,
+    ) -> Result<Self, FlowError> {
+        let from = |&number: &EdgeId| (number, nodes[all[number].from].name.clone());
+        let first = numbers.first();
+        let made = first.map(|&number| codec(&all[number], nodes, codecs));
+        Ok(Receiver {
+            to: to.to_owned(),
+            edges: numbers.iter().map(from).collect(),
+            codec: made.transpose()?.flatten(),
+        })
+    }
+
+    /// Checks what a packet says that came as bytes by the input with this number: it is what it is taken for.
+    pub(crate) fn check(
+        &self,
+        input: usize,
+        packet: &Packet,
+        workers: usize,
+    ) -> Result<(), Failure> {
+        if self.codec.is_none() {
+            return Ok(());
+        }
+        let edge = self.edges.get(input).map(|(number, _)| *number);
+        match &packet.content {
+            Content::Damaged(why) => Err(self.unreadable(input, why)),
+            _ if edge != Some(packet.edge) => {
+                Err(self.unreadable(input, &format!("it is for edge {}", packet.edge)))
+            }
+            _ if packet.from >= workers => {
+                let why = format!("it is of worker {} of {workers}", packet.from);
+                Err(self.unreadable(input, &why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The batch of so many items in a packet that came by the input with this number.
+    pub(crate) fn batch(
+        &self,
+        input: usize,
+        items: usize,
+        content: Content,
+    ) -> Result<Box<B>, Failure> {
+        let encoded = match content {
+            // Both ends of a connection are made by one call, with one type.
+            Content::Batch(batch) => {
+                return batch.downcast::<B>().map_err(|_| {
+                    let error = format!(
+                        "{items} items could not be sent on: they came as a batch of another type"
+                    );
+                    Failure::new(self.to.clone(), error)
+                });
+            }
+            Content::Bytes(encoded) => encoded,
+            Content::Damaged(why) => return Err(self.unreadable(input, &why)),
+            Content::Nothing | Content::Watermark(_) => return Ok(Box::default()),
+        };
+        let Some(codec) = &self.codec else {
+            let why = "it came as bytes, and packets stay in memory";
+            return Err(self.unreadable(input, why));
+        };
+        let batch = codec.decode(&encoded);
+        let batch = batch.map_err(|cause| self.unreadable(input, &cause.to_string()))?;
+        match batch.len() {
+            found if found == items => Ok(Box::new(batch)),
+            found => Err(self.unreadable(input, &format!("it has {found} items, not {items}"))),
+        }
+    }
+
+    fn unreadable(&self, input: usize, why: &str) -> Failure {
+        let from = self.edges.get(input).map_or("", |(_, from)| from);
+        let error = format!("a packet from \"{from}\" cannot be read: {why}");
+        Failure::new(self.to.clone(), error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Cause;
+    use crate::state::codec::Codec;
+
+    fn nodes() -> Vec<Node> {
+        let node = |name: &str| Node {
+            name: name.to_owned(),
+            kind: "map",
+            detail: String::new(),
+            inputs: Vec::new(),
+            exchanged: false,
+        };
+        vec![node("a"), node("b"), node("c")]
+    }
+
+    /// Both ends of the edge from "a" to "c", which is the second, and of the one from "b" that comes first.
+    fn ends<B: Batch>(codecs: Option<&Codecs>) -> Result<(Sender<B>, Receiver<B>), FlowError> {
+        let (nodes, edges) = (
+            nodes(),
+            [DescribedEdge::of::<B>(1, 2), DescribedEdge::of::<B>(0, 2)],
+        );
+        Ok((
+            Sender::of(1, &edges, &nodes, codecs)?,
+            Receiver::of("c", &[0, 1], &edges, &nodes, codecs)?,
+        ))
+    }
+
+    fn sent<B: Batch>(sender: &Sender<B>, mut batch: B) -> Packet {
+        let items = batch.len();
+        let content = sender.content(&mut batch).unwrap();
+        assert!(batch.is_empty());
+        sender.seal(Packet {
+            items,
+            content,
+            ..Packet::default()
+        })
+    }
+
+    fn received<B: Batch>(receiver: &Receiver<B>, packet: Packet) -> Result<B, String> {
+        let checked = receiver.check(1, &packet, 2);
+        let batch = checked.and_then(|()| receiver.batch(1, packet.items, packet.content));
+        batch.map(|batch| *batch).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_batch_arrives_as_it_was_sent_in_memory_and_as_bytes() {
+        let codecs = Codecs::default();
+        for codecs in [None, Some(&codecs)] {
+            let (sender, receiver) = ends::<Vec<u64>>(codecs).unwrap();
+            let packet = sent(&sender, vec![7, 8]);
+            assert_eq!(
+                matches!(packet.content, Content::Bytes(_)),
+                codecs.is_some()
+            );
+            assert_eq!(received(&receiver, packet), Ok(vec![7, 8]));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_batch_are_an_error_that_names_both_steps() {
+        let codecs = Codecs::default();
+        let (sender, receiver) = ends::<Vec<String>>(Some(&codecs)).unwrap();
+        let damaged = |damage: &dyn Fn(&mut Packet)| {
+            let mut packet = sent(&sender, vec!["x".to_owned()]);
+            damage(&mut packet);
+            received(&receiver, packet).unwrap_err()
+        };
+        let prefix = "step \"c\": a packet from \"a\" cannot be read: ";
+        let body = |packet: &mut Packet| packet.content = Content::Bytes(bytes(vec![0xc1]));
+        assert!(damaged(&body).starts_with(prefix));
+        assert_eq!(
+            damaged(&|packet| packet.items = 2),
+            format!("{prefix}it has 1 items, not 2")
+        );
+        assert_eq!(
+            damaged(&|packet| packet.edge = 0),
+            format!("{prefix}it is for edge 0")
+        );
+        assert_eq!(
+            damaged(&|packet| packet.from = 2),
+            format!("{prefix}it is of worker 2 of 2")
+        );
+        let torn = |packet: &mut Packet| packet.content = Content::Damaged("torn".to_owned());
+        assert_eq!(damaged(&torn), format!("{prefix}torn"));
+        let (_, in_memory) = ends::<Vec<String>>(None).unwrap();
+        let found = received(&in_memory, sent(&sender, vec!["x".to_owned()]));
+        assert!(found.unwrap_err().contains("packets stay in memory"));
+    }
+
+    #[test]
+    fn an_item_that_cannot_be_written_fails_the_step_that_sends_it() {
+        #[derive(Clone)]
+        struct Stubborn;
+        let mut codecs = Codecs::default();
+        codecs.put::<Stubborn>(Codec {
+            save: |_, _| Err("never".into()),
+            load: |_| Err::<Stubborn, Cause>("never".into()),
+        });
+        let (sender, _) = ends(Some(&codecs)).unwrap();
+        let failed = sender.content(&mut vec![Stubborn]).err().unwrap();
+        assert_eq!(
+            failed.to_string(),
+            "step \"a\": 1 items cannot be sent to \"c\" as bytes: never"
+        );
+    }
+
+    #[test]
+    fn an_edge_without_a_codec_is_named_with_the_type() {
+        #[derive(Clone)]
+        struct Own;
+        assert!(ends::<Vec<Own>>(None).is_ok());
+        let error = ends::<Vec<Own>>(Some(&Codecs::default())).err().unwrap();
+        let error = error.to_string();
+        assert!(
+            error.starts_with("items from \"a\" to \"c\" cannot travel as bytes: "),
+            "{error}"
+        );
+        assert!(error.contains("Own"), "{error}");
+    }
+}

@@ -1,0 +1,99 @@
+//! What the maker of a step has at hand on a worker: the place of the step, its error policy, its dead letters.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::describe::node::Node;
+use crate::error::FlowError;
+use crate::policy::{DeadLetters, OnError, Policy};
+use crate::run::build::SegmentBuild;
+use crate::run::control::Control;
+use crate::run::dead_letters::DeadLetterSinks;
+use crate::sink::Sink;
+use crate::step::Context;
+use crate::testing::rehearsal::Rehearsal;
+
+/// Which step is being made, and where: handed to the maker of a [`Step`].
+pub struct Making<'a> {
+    /// The number of the step in its flow.
+    pub node: usize,
+    /// The step as it is described.
+    pub info: &'a Node,
+    /// The worker for which it is made.
+    pub worker: usize,
+    /// How many workers there are.
+    pub workers: usize,
+    /// Stop, failure and wake-up, shared by all workers.
+    pub control: Arc<Control>,
+    rehearsal: Option<&'a Rehearsal>,
+    dead_letters: RefCell<DeadLetterSinks>,
+}
+
+impl<'a> Making<'a> {
+    pub(crate) fn new(node: usize, segment: &SegmentBuild<'a, '_>) -> Self {
+        Making::of(
+            node,
+            segment.nodes,
+            &segment.context.borrow(),
+            segment.rehearsal,
+        )
+    }
+
+    /// A step or source of these nodes, on the worker of this context.
+    pub(crate) fn of(
+        node: usize,
+        nodes: &'a [Node],
+        cx: &Context,
+        rehearsal: Option<&'a Rehearsal>,
+    ) -> Self {
+        Making {
+            node,
+            info: &nodes[node],
+            worker: cx.worker,
+            workers: cx.workers,
+            control: Arc::clone(&cx.control),
+            rehearsal,
+            dead_letters: RefCell::default(),
+        }
+    }
+
+    /// The dead-letter sinks that were opened for the step.
+    pub(crate) fn into_dead_letters(self) -> DeadLetterSinks {
+        self.dead_letters.into_inner()
+    }
+
+    /// Opens a dead-letter sink of this step, or what stands in for it in a rehearsal. With recovery the sink was announced with
+    /// [`Pipe::dead_letters_to`](crate::Pipe::dead_letters_to); the engine prepares it at the end of each epoch and closes it at the end of the run.
+    ///
+    /// # Errors
+    /// The sink cannot be opened.
+    pub fn dead_letters<B: 'static>(
+        &self,
+        sink: &dyn Sink<B>,
+    ) -> Result<DeadLetters<B>, FlowError> {
+        let step = &self.info.name;
+        let opened = match self.rehearsal {
+            Some(rehearsal) => rehearsal
+                .dead_letters(step, sink)
+                .and_then(|instead| instead.open(self.worker, &self.control)),
+            None => sink.open(self.worker, &self.control),
+        };
+        let opened = opened.map_err(|cause| FlowError::Open {
+            what: format!("dead letters of \"{step}\" ({})", sink.describe()),
+            cause,
+        })?;
+        Ok(self.dead_letters.borrow_mut().add(opened))
+    }
+
+    /// Opens an error policy for this step.
+    ///
+    /// # Errors
+    /// The dead-letter sink cannot be opened.
+    pub fn policy(&self, on_error: &OnError) -> Result<Policy, FlowError> {
+        let dead = match on_error {
+            OnError::DeadLetter(sink) => Some(self.dead_letters(&**sink)?),
+            _ => None,
+        };
+        Ok(Policy::new(self.node, on_error, dead))
+    }
+}

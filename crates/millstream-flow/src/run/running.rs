@@ -1,0 +1,142 @@
+//! A flow at work, as the program that started it sees it: stop it, wait for it, read its metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::clock::now_ns;
+use crate::error::FlowError;
+use crate::run::control::Control;
+use crate::run::metrics::Report;
+use crate::run::options::Options;
+use crate::run::signals::Signals;
+
+/// A flow that runs on threads of its own.
+pub struct Running {
+    pub(super) name: String,
+    pub(super) started: u64,
+    pub(super) control: Arc<Control>,
+    pub(super) threads: Option<timely::communication::WorkerGuards<()>>,
+    pub(super) committer: Option<JoinHandle<()>>,
+    pub(super) signals: Option<Signals>,
+    pub(super) options: Options,
+}
+
+impl Running {
+    /// Asks the flow to end; [`wait`](Running::wait) tells when it has. Its sources read no more, and what is in its steps is
+    /// finished. What is not finished within a second is abandoned: each worker finishes the item in hand. With a state
+    /// directory the next start takes the rest up from the last commit; without one it is dropped, and its number is said on
+    /// standard error and by [`Control::unfinished`].
+    pub fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// A handle with which another thread can stop the flow.
+    #[must_use]
+    pub fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
+    }
+
+    /// True once all workers have ended; waits for that `limit` at most.
+    #[must_use]
+    pub fn ended_within(&self, limit: Duration) -> bool {
+        self.control.wait_ended(limit)
+    }
+
+    /// The metrics as last published; at the end they are complete.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report {
+            flow: self.name.clone(),
+            elapsed: Duration::from_nanos(now_ns().saturating_sub(self.started)),
+            workers: self.control.snapshots(),
+        }
+    }
+
+    /// Waits for the end of the flow.
+    ///
+    /// # Errors
+    /// The failure that ended the flow.
+    pub fn wait(mut self) -> Result<Report, FlowError> {
+        let interval = match &self.options.on_metrics {
+            Some((interval, _)) => *interval,
+            None => Duration::from_secs(3600),
+        };
+        let signals = self.signals.take();
+        let tick = match &signals {
+            Some(_) => Duration::from_millis(50),
+            None => interval,
+        };
+        let mut next_report = now_ns() + interval.as_nanos() as u64;
+        while !self.ended_within(tick.min(interval)) {
+            if signals
+                .as_ref()
+                .is_some_and(|signals| signals.noted.load(Ordering::Relaxed))
+            {
+                self.control.stop();
+            }
+            if now_ns() >= next_report {
+                next_report += interval.as_nanos() as u64;
+                self.call_back();
+            }
+        }
+        drop(signals);
+        let threads = self.threads.take();
+        self.tell_of_the_unfinished();
+        // A panic was caught inside the worker and stands in `control`.
+        let _ = threads.map(|threads| threads.join());
+        // The last epoch is committed by then, or its failure stands in `control`.
+        let _ = self.committer.take().map(|committer| committer.join());
+        match self.control.take_failure() {
+            Some(error) => Err(error),
+            None => {
+                self.call_back();
+                Ok(self.report())
+            }
+        }
+    }
+
+    /// Says what an abandoned run has left.
+    fn tell_of_the_unfinished(&self) {
+        let left = self.control.unfinished();
+        if !self.control.abandoned() || left == 0 {
+            return;
+        }
+        let (name, what) = (
+            &self.name,
+            match self.control.keeps_state() {
+                true => "the next start takes them up from the last commit",
+                false => "they are dropped",
+            },
+        );
+        tracing::warn!(
+            flow = name.as_str(),
+            "flow \"{name}\": stopped with {left} items in its steps: {what}"
+        );
+    }
+
+    /// Ends the flow without waiting for the items that its workers have in hand, and says how many items it leaves. A worker
+    /// that is inside a step ends behind that item.
+    pub fn abandon(mut self) {
+        self.control.abandon();
+        self.tell_of_the_unfinished();
+        // The threads end by themselves; to drop their guards would be to wait for them.
+        std::mem::forget(self.threads.take());
+        std::mem::forget(self.committer.take());
+    }
+
+    fn call_back(&self) {
+        if let Some((_, call)) = &self.options.on_metrics {
+            call(&self.report());
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.threads.is_some() {
+            self.control.stop();
+        }
+    }
+}

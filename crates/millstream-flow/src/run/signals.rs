@@ -1,0 +1,36 @@
+//! SIGINT and SIGTERM.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// SIGINT and SIGTERM, heeded for as long as this exists: the first is noted, a second ends the process.
+pub(super) struct Signals {
+    pub(super) noted: Arc<AtomicBool>,
+    hooks: Vec<signal_hook::SigId>,
+}
+
+impl Signals {
+    pub(super) fn hook() -> Self {
+        let (noted, mut hooks) = (Arc::new(AtomicBool::new(false)), Vec::new());
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // In this order: the shutdown looks at the flag before this signal has raised it.
+            let at_once = signal_hook::flag::register_conditional_shutdown(
+                signal,
+                128 + signal,
+                Arc::clone(&noted),
+            );
+            // Registering fails only for signals that may not be caught.
+            hooks.extend(at_once.ok());
+            hooks.extend(signal_hook::flag::register(signal, Arc::clone(&noted)).ok());
+        }
+        Signals { noted, hooks }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for hook in self.hooks.drain(..) {
+            signal_hook::low_level::unregister(hook);
+        }
+    }
+}

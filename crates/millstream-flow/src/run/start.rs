@@ -1,0 +1,205 @@
+//! The start of a run: state directory, committer, worker threads.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use timely::WorkerConfig;
+use timely::communication::Config as Threads;
+use timely::execute::Config;
+use timely::worker::Worker;
+
+use crate::checkpoint::{self, CommitNotice, Committer, FlowParts, Resume, ResumedRun};
+use crate::clock::{Clock, WallClock, now_ns};
+use crate::describe::node::open_error;
+use crate::error::FlowError;
+use crate::run::control::{Control, lock};
+use crate::run::metrics::Report;
+use crate::run::options::{Options, Packets};
+use crate::run::plan::Plan;
+use crate::run::running::Running;
+use crate::run::signals::Signals;
+use crate::run::worker::{Checkpoints, guarded};
+use crate::source::Beginning;
+
+/// Starts a flow on threads of its own, once `plan` has described it for these options.
+pub(crate) fn start(
+    options: Options,
+    plan: impl FnOnce(&Options) -> Result<Plan, FlowError>,
+) -> Result<Running, FlowError> {
+    options.check_workers()?;
+    let plan = plan(&options)?;
+    let (mut running, life) = prepare(plan, options)?;
+    let config = Config {
+        communication: match running.options.workers {
+            1 => Threads::Thread,
+            n => Threads::Process(n),
+        },
+        worker: WorkerConfig::default(),
+    };
+    if let Some(life) = life {
+        // Before the first item: a signal that comes early has to find them.
+        running.signals = running.options.signals.then(Signals::hook);
+        running.threads = Some(timely::execute(config, life).map_err(FlowError::Usage)?);
+    }
+    Ok(running)
+}
+
+/// Runs a flow on the calling thread, once `plan` has described it for these options.
+pub(crate) fn run_here(
+    options: Options,
+    plan: impl FnOnce(&Options) -> Result<Plan, FlowError>,
+) -> Result<Report, FlowError> {
+    options.check_single()?;
+    let plan = plan(&options)?;
+    let (running, life) = prepare(plan, options)?;
+    if let Some(life) = life {
+        timely::execute_directly(life);
+    }
+    running.wait()
+}
+
+/// Prepares a run: returns it with what each of its workers does, if there is anything to do.
+fn prepare(
+    plan: Plan,
+    options: Options,
+) -> Result<
+    (
+        Running,
+        Option<impl Fn(&mut Worker) + Send + Sync + 'static>,
+    ),
+    FlowError,
+> {
+    if options.packets == Packets::Bytes {
+        plan.check_codecs()?;
+    }
+    let control = Control::new(options.workers, options.release.clone());
+    let control = Arc::new(match options.rehearsal {
+        Some(_) => control.without_late_warnings(),
+        None => control,
+    });
+    let shared = Arc::clone(&control);
+    let settings = options.clone();
+    let name = plan.name.clone();
+    let operators = plan.roots.len() * options.workers;
+    let replaying = match &options.rehearsal {
+        Some(rehearsal) => rehearsal.begin(&name, &plan.nodes, operators)?,
+        None => None,
+    };
+    let (clock, replaying): (Arc<dyn Clock>, _) = match (replaying, &options.clock) {
+        (Some((clock, conductor)), _) => (clock, Some(conductor)),
+        (None, Some(clock)) => (Arc::clone(clock), None),
+        (None, None) => (Arc::new(WallClock::default()), None),
+    };
+    let mut running = Running {
+        name,
+        started: now_ns(),
+        control,
+        threads: None,
+        committer: None,
+        signals: None,
+        options,
+    };
+    let (checkpoints, committer) = begin_checkpoints(&running, &plan, &clock, replaying)?;
+    if checkpoints
+        .as_ref()
+        .is_some_and(|(resume, _)| resume.ends_here)
+    {
+        (0..running.options.workers).for_each(|_| shared.worker_ended());
+        return Ok((running, None));
+    }
+    running.committer = committer;
+    let life = move |worker: &mut Worker| {
+        let mut life = || guarded(worker, &plan, &shared, &settings, &clock, &checkpoints);
+        match &settings.around {
+            Some(around) => around(&mut life),
+            None => life(),
+        }
+        if let Some((_, committer)) = &checkpoints {
+            // A committer that has gone has failed the flow.
+            let _ = lock(committer).send(CommitNotice::WorkerEnded);
+        }
+        shared.worker_ended();
+    };
+    Ok((running, Some(life)))
+}
+
+/// Opens the state directory, if the run has one, and starts the thread that commits epochs.
+fn begin_checkpoints(
+    running: &Running,
+    plan: &Plan,
+    clock: &Arc<dyn Clock>,
+    replaying: Option<Sender<CommitNotice>>,
+) -> Result<(Checkpoints, Option<JoinHandle<()>>), FlowError> {
+    if let Some(conductor) = replaying {
+        if running.options.recovery.is_some() {
+            return Err(FlowError::Usage("a replay keeps no state".to_owned()));
+        }
+        let resume = Arc::new(Resume::nothing(plan.codecs.clone()));
+        return Ok((Some((resume, Mutex::new(conductor))), None));
+    }
+    let Some(recovery) = &running.options.recovery else {
+        begin_without(plan, running.options.workers, clock)?;
+        return Ok((None, None));
+    };
+    running.control.keep_state();
+    let workers = running.options.workers;
+    let parts = FlowParts {
+        nodes: &plan.nodes,
+        sources: &plan.sources,
+        sinks: &plan.sinks,
+        codecs: &plan.codecs,
+    };
+    let time_ns = clock.time_ns();
+    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns)?;
+    let ResumedRun { resume, commit, .. } = resumed;
+    let (sender, notices) = channel();
+    if resume.ends_here {
+        return Ok((Some((Arc::new(resume), Mutex::new(sender))), None));
+    }
+    let committer = Committer {
+        store: resumed.store,
+        base: commit.epoch,
+        commit,
+        flow: running.name.clone(),
+        nodes: plan.nodes.clone(),
+        sinks: plan.sinks.clone(),
+        recordings: resumed.recordings,
+        options: recovery.clone(),
+        control: Arc::clone(&running.control),
+        clock: Arc::clone(clock),
+        workers,
+        roots: plan.roots.len(),
+    };
+    let thread = std::thread::Builder::new()
+        .name("millstream-epochs".to_owned())
+        .spawn(move || committer.run(&notices))
+        .map_err(|cause| FlowError::State {
+            path: recovery.dir.clone(),
+            cause: cause.into(),
+        })?;
+    Ok((Some((Arc::new(resume), Mutex::new(sender))), Some(thread)))
+}
+
+/// Notifies the sources that a run without a state directory begins.
+fn begin_without(plan: &Plan, workers: usize, clock: &Arc<dyn Clock>) -> Result<(), FlowError> {
+    for (node, source) in &plan.sources {
+        let this = &plan.nodes[*node];
+        let run = Beginning {
+            source: &this.name,
+            state_dir: None,
+            sync: false,
+            committed: &[],
+            recorded: &[],
+            partitions: &|| source.partitions(workers),
+            had_ended: false,
+            forget: false,
+            time_ns: clock.time_ns(),
+        };
+        // How it is run is a mistake, not the place that it is opened at.
+        source
+            .begin(&run)
+            .map_err(|cause| FlowError::Usage(open_error(this, cause).to_string()))?;
+    }
+    Ok(())
+}

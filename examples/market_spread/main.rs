@@ -13,6 +13,7 @@ use std::env;
 use std::error::Error;
 use std::time::Duration;
 
+use millstream::flow::SourceExt;
 use millstream::flow::durable::Keep;
 use millstream::flow::source::Source;
 use millstream::flow::tcp::TcpSource;

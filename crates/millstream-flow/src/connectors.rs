@@ -6,6 +6,7 @@ pub mod csv;
 pub mod directory;
 mod ext;
 pub mod files;
+mod format;
 pub mod generator;
 pub mod journals;
 pub mod numbered;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use millstream_flow::Failure;
-use millstream_flow::checkpoint::Changes;
+use millstream_flow::checkpoint::{Changes, Restore};
 use millstream_flow::step::{Context, Stateful, Step};
+use millstream_flow::{Failure, FlowError};
 use pyo3::prelude::*;
 
 use crate::batch::PyBatch;

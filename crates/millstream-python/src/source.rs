@@ -10,8 +10,9 @@ mod object;
 mod reading;
 mod script;
 
+use millstream_flow::SourceExt;
 use millstream_flow::durable::Keep;
-use millstream_flow::source::Source;
+use millstream_flow::framing::Framing;
 use millstream_flow::{Flow, Pipe};
 use pyo3::prelude::*;
 

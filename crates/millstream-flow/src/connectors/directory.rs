@@ -38,6 +38,7 @@ use glob::{MatchOptions, Pattern};
 use crate::clock::now_ns;
 use crate::connectors::csv::{self, Dialect, Header, ReadCsv};
 use crate::connectors::files::{self, ReadFiles};
+pub use crate::connectors::format::Format;
 use crate::error::Cause;
 use crate::framing::Framing;
 use crate::run::control::lock;
@@ -45,22 +46,6 @@ use crate::run::poller::Io;
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Resumable, Source};
 use beginning::Beginning as FirstBytes;
 use list::{Begun, List};
-
-/// How a file is read, whatever its name.
-pub trait Format<B>: Send + Sync + 'static {
-    /// What the files hold, for people: `lines`.
-    fn describe_format(&self) -> String;
-    /// The byte at which a file resumes that was read up to `position`, and may have grown since.
-    ///
-    /// # Errors
-    /// The file is shorter than that, or its last record has grown.
-    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause>;
-    /// Opens a file at a byte.
-    ///
-    /// # Errors
-    /// A file that cannot be read.
-    fn open_file(&self, path: &Path, from: Position) -> Result<Box<dyn Partition<B>>, Cause>;
-}
 
 /// A source of the files of a directory. Made by [`frames`] and [`rows`].
 #[derive(Clone, Debug)]
@@ -155,7 +140,7 @@ impl ReadDirectory<ReadCsv> {
         D: Fn(csv::Row<'_>) -> Result<T, E> + Send + Sync + 'static,
         E: Into<Cause>,
     {
-        csv::decoded::decode(self, decode)
+        csv::decode_rows(self, decode)
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::connectors::codec::{self, Decoded};
-use crate::connectors::directory::Format;
+use crate::connectors::format::Format;
 use crate::connectors::together::{Log, Together};
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};

@@ -46,8 +46,16 @@ pub struct Numbered {
     next: Mutex<BTreeMap<u64, u64>>,
 }
 
+impl TcpSink {
+    /// Numbers the messages, so that a receiver can drop what is sent again after a crash; see the [module](self).
+    #[must_use]
+    pub fn numbered(self) -> Numbered {
+        Numbered::new(self)
+    }
+}
+
 impl Numbered {
-    pub(crate) fn new(sink: TcpSink) -> Self {
+    fn new(sink: TcpSink) -> Self {
         Numbered {
             sink,
             next: Mutex::default(),

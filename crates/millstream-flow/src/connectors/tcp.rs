@@ -16,7 +16,6 @@ use mio::net::{TcpListener, TcpStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::clock::now_ns;
-use crate::connectors::numbered::Numbered;
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::run::control::Control;
@@ -496,13 +495,6 @@ impl TcpSink {
         self.connect_timeout = limit;
         self
     }
-    /// Numbers the messages, so that a receiver can drop what is sent again after a crash: see
-    /// [`numbered`](crate::connectors::numbered).
-    #[must_use]
-    pub fn numbered(self) -> Numbered {
-        Numbered::new(self)
-    }
-
     pub(crate) fn framing_used(&self) -> &Framing {
         &self.framing
     }

@@ -29,26 +29,20 @@
 
 mod conductor;
 mod input;
+mod moment;
 mod stage;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use conductor::Conductor;
+pub use moment::At;
 pub(crate) use stage::Stage;
 
 use crate::checkpoint::durable;
 use crate::error::FlowError;
 use input::Input;
-
-/// Where a replay begins or ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// With the record of this number; that makes sense where there is one input.
-    Sequence(u64),
-    /// With the first record of this time or later; nanoseconds since 1970.
-    Time(u64),
-}
+use moment::Recording;
 
 /// Which recorded input to replay.
 #[derive(Clone, Debug, Default)]
@@ -57,15 +51,6 @@ pub struct Replay {
     from: Option<At>,
     to: Option<At>,
     batch: Option<usize>,
-}
-
-/// The recorded input of one source.
-#[derive(Clone, Debug)]
-struct Recording {
-    source: String,
-    path: PathBuf,
-    /// True for a journal whose records are frames as they are.
-    plain: bool,
 }
 
 impl Replay {

@@ -27,6 +27,7 @@
 mod all;
 mod saved;
 mod side;
+mod side_codec;
 mod windowed;
 
 use std::collections::VecDeque;
@@ -42,20 +43,10 @@ use crate::time::window::{ByKey, Outcome, PerKey};
 use crate::time::{NEVER, Timed, nanos};
 pub use all::{Insert, JoinAll, Others, Row};
 use saved::JoiningCodec;
-pub use side::Side;
-use side::side;
+use side::Retained;
+pub use side::{How, Joining, Side};
+use side_codec::side;
 pub use windowed::{Sides, WindowPairs};
-
-/// Which items come out that find no partner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// None.
-    Inner,
-    /// Those of the left stream.
-    Left,
-    /// Those of both streams.
-    Full,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Partners {
@@ -186,24 +177,6 @@ impl<L: Data, R: Data> Pair<L, R> for Both {
     }
 }
 
-/// An item that looks for partners.
-struct Kept<T> {
-    time: i64,
-    alone: bool,
-    value: T,
-}
-
-/// What a join keeps for one key.
-pub struct Joining<L, R> {
-    /// Items that time has not passed yet, in the order of their turns.
-    waiting: VecDeque<Timed<Side<L, R>>>,
-    /// The latest ones, or all that are near enough to find partners yet.
-    left: VecDeque<Kept<L>>,
-    right: VecDeque<Kept<R>>,
-    /// When the key is forgotten.
-    expires: i64,
-}
-
 /// A join as the logic of a key.
 pub struct JoinLogic<L, R, P> {
     join: Join,
@@ -259,7 +232,7 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
                     give(key, stamp, self.pair.pair(Some(&value), None)?, out);
                 }
                 if !lookup {
-                    keep(&mut held.left, Kept { time, alone, value }, single);
+                    keep(&mut held.left, Retained { time, alone, value }, single);
                 }
             }
             Side::Right(value) => {
@@ -276,7 +249,7 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
                 if alone && single && self.join.how == How::Full && !lookup {
                     give(key, stamp, self.pair.pair(None, Some(&value))?, out);
                 }
-                keep(&mut held.right, Kept { time, alone, value }, single);
+                keep(&mut held.right, Retained { time, alone, value }, single);
             }
         }
         Ok(())
@@ -335,7 +308,7 @@ fn give<K, O, I>(
     out.result(key, output);
 }
 
-fn keep<T>(all: &mut VecDeque<Kept<T>>, item: Kept<T>, single: bool) {
+fn keep<T>(all: &mut VecDeque<Retained<T>>, item: Retained<T>, single: bool) {
     if single {
         all.clear();
     }

@@ -38,6 +38,7 @@ mod aligned;
 mod chosen;
 mod counted;
 mod group;
+mod item;
 mod line;
 mod logic;
 mod ordered;
@@ -49,7 +50,8 @@ use std::time::Duration;
 
 pub use aggregate::{Aggregate, Bounds, Windowed};
 pub use chosen::Windower;
-pub use logic::{Choose, WindowLogic};
+pub use item::Choose;
+pub use logic::WindowLogic;
 pub use ordered::{InOrder, Kept};
 pub use per_key::{ByKey, PerKey};
 

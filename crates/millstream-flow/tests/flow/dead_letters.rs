@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use millstream_flow::testing::{Collected, items};
-use millstream_flow::{DeadLetter, Flow, OnError, codec, files};
+use millstream_flow::{DeadLetter, Flow, OnError, Options, codec, files};
 
 use super::recovery::{crash_everywhere, lines};
 
@@ -125,5 +125,47 @@ fn those_of_a_source_are_each_there_once() {
             line.contains(&format!("{text:?}")),
             "{line} is not of {text}"
         );
+    }
+}
+
+/// A flow of two steps with dead letters, and a sink.
+fn flow_of(one: OnError, other: OnError, out: &Path) -> Flow {
+    let flow = Flow::new("letters");
+    let all = flow.source("in", items(texts()));
+    all.try_map("one", one, |text| number(text))
+        .sink("numbers", Collected::new().sink());
+    all.try_map("other", other, |text| number(text))
+        .map(|number| number.to_string())
+        .sink("out", codec::encode(files::write(out), codec::display));
+    flow
+}
+
+#[test]
+fn a_file_of_dead_letters_that_another_sink_writes_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, out) = (folder.path().join("bad"), folder.path().join("out"));
+    let shared = bad(&path);
+    for (one, other, expected) in [
+        (
+            bad(&path),
+            bad(&path),
+            Some(r#"sinks "one.dead_letters" and "other.dead_letters" both write"#),
+        ),
+        (
+            OnError::Skip,
+            bad(&out),
+            Some(r#"sinks "other.dead_letters" and "out" both write"#),
+        ),
+        // One sink for both is written once.
+        (shared.clone(), shared, None),
+    ] {
+        let outcome = flow_of(one, other, &out).run(Options::default());
+        match (outcome, expected) {
+            (Ok(_), None) => assert_eq!(lines(&path).len(), 2 * wanted("\"").len()),
+            (Err(error), Some(expected)) => {
+                assert!(error.to_string().contains(expected), "{error}");
+            }
+            (outcome, _) => panic!("{expected:?}: {:?}", outcome.err()),
+        }
     }
 }

@@ -9,12 +9,11 @@ use millstream_flow::directory::{self, ReadDirectory};
 use millstream_flow::durable::{self, Keep};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
-use millstream_flow::policy::OnError;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{
-    Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
+    Events, Next, Partition, Position, Resumable, Source, SourceSettings,
 };
-use millstream_flow::{Flow, Pipe, files, journals, tcp};
+use millstream_flow::{Flow, Pipe, SourceExt, files, journals, tcp};
 use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 

@@ -9,7 +9,7 @@ use millstream_flow::directory::{self, ReadDirectory};
 use millstream_flow::source::Source;
 use millstream_flow::step::{Context, Step};
 use millstream_flow::stream::Making;
-use millstream_flow::{Failure, Flow, FlowError, Pipe};
+use millstream_flow::{Failure, Flow, FlowError, Pipe, SourceExt};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};

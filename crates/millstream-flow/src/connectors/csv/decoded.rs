@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Row, Rows};
+use super::rows::{Row, Rows};
 use crate::batch::Data;
 use crate::error::Cause;
 use crate::policy::OnError;

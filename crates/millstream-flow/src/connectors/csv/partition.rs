@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-use super::{CsvFile, Dialect, Header, Rows, place};
+use super::dialect::{Dialect, Header};
+use super::place;
+use super::rows::{CsvFile, Rows};
 use crate::error::Cause;
 use crate::source::{Events, Next, Partition, Position};
 

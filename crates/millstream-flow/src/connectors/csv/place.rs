@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::Dialect;
+use super::dialect::Dialect;
 
 /// How much of a record is looked at.
 const LOOK_BYTES: u64 = 1 << 20;

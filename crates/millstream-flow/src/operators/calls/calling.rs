@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::Calls;
+use super::options::Calls;
 use super::runtime::{Answer, Asked, Desk};
 use crate::batch::Data;
 use crate::checkpoint::{Changes, Codec, OfWorker, Restore, pack};

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use super::input::{Input, Moment};
+use super::input::Input;
+use super::moment::Moment;
 use super::stage::Stage;
 use crate::checkpoint::CommitNotice;
 use crate::clock::Clock;

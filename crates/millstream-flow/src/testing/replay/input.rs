@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use millstream_journal::{Journal, Options, Reader};
 
-use super::stage::Scene;
-use super::{At, Recording};
+use super::moment::{At, Moment, Recording, Scene};
 use crate::checkpoint::durable::{Kind, Recorded};
 use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
@@ -14,18 +13,6 @@ use crate::framing::Frames;
 const ONLY: &str = "0";
 /// A plain journal's records of one time are read together, up to so many.
 const RECORDS_MAX: usize = 1024;
-
-/// A batch to be read by a flow.
-#[derive(Default)]
-pub(super) struct Moment {
-    /// Nanoseconds since 1970.
-    pub(super) time_ns: i64,
-    /// The place of the partition among those of its source.
-    pub(super) partition: usize,
-    pub(super) frames: Frames,
-    /// True when the partition ends here.
-    pub(super) ended: bool,
-}
 
 /// An input that is being read.
 pub(super) struct Input {

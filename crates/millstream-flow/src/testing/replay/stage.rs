@@ -2,26 +2,16 @@
 //!
 //! Invariant: at most one batch stands here at any time.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::input::Moment;
+use super::moment::{Moment, Scene};
 use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::lock;
 use crate::run::poller::Io;
 use crate::source::{Events, Next, Partition, Position, Source};
-
-/// What a flow sees of a recorded input.
-#[derive(Clone)]
-pub(super) struct Scene {
-    pub(super) source: String,
-    pub(super) path: PathBuf,
-    pub(super) kind: Kind,
-    pub(super) partitions: Vec<String>,
-}
 
 /// What stands ready for the sources of a replay.
 pub(crate) struct Stage {

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Joining, Kept, Side};
+use super::side::{Joining, Retained, Side};
 use crate::checkpoint::{Codec, StateCodec, pack};
 use crate::error::Cause;
 use crate::time::Timed;
@@ -29,8 +29,8 @@ impl<L, R> StateCodec<Joining<L, R>> for JoiningCodec<L, R> {
                 Side::Right(value) => self.right.save(value, out)?,
             }
         }
-        save_kept(&self.left, &held.left, out)?;
-        save_kept(&self.right, &held.right, out)?;
+        save_retained(&self.left, &held.left, out)?;
+        save_retained(&self.right, &held.right, out)?;
         pack::integer(held.expires, out);
         Ok(())
     }
@@ -58,29 +58,33 @@ impl<L, R> StateCodec<Joining<L, R>> for JoiningCodec<L, R> {
         }
         Ok(Joining {
             waiting,
-            left: load_kept(&self.left, from)?,
-            right: load_kept(&self.right, from)?,
+            left: load_retained(&self.left, from)?,
+            right: load_retained(&self.right, from)?,
             expires: pack::take_integer(from)?,
         })
     }
 }
 
-fn save_kept<T>(codec: &Codec<T>, all: &VecDeque<Kept<T>>, out: &mut Vec<u8>) -> Result<(), Cause> {
+fn save_retained<T>(
+    codec: &Codec<T>,
+    all: &VecDeque<Retained<T>>,
+    out: &mut Vec<u8>,
+) -> Result<(), Cause> {
     pack::list(all.len(), out);
-    for kept in all {
+    for item in all {
         pack::list(3, out);
-        pack::integer(kept.time, out);
-        pack::flag(kept.alone, out);
-        codec.save(&kept.value, out)?;
+        pack::integer(item.time, out);
+        pack::flag(item.alone, out);
+        codec.save(&item.value, out)?;
     }
     Ok(())
 }
 
-fn load_kept<T>(codec: &Codec<T>, from: &mut &[u8]) -> Result<VecDeque<Kept<T>>, Cause> {
+fn load_retained<T>(codec: &Codec<T>, from: &mut &[u8]) -> Result<VecDeque<Retained<T>>, Cause> {
     let mut all = VecDeque::new();
     for _ in 0..pack::take_list(from)? {
         pack::take_members(3, from)?;
-        all.push_back(Kept {
+        all.push_back(Retained {
             time: pack::take_integer(from)?,
             alone: pack::take_flag(from)?,
             value: codec.load(from)?,

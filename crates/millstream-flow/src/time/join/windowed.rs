@@ -1,6 +1,6 @@
 //! Joins within windows: items of two streams that are in one window of their key.
 
-use super::{How, Side, both_sides};
+use super::side::{How, Side};
 use crate::batch::Data;
 use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
 use crate::error::Cause;

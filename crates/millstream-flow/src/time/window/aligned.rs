@@ -6,8 +6,8 @@
 //! ever done for windows or panes without items, however far apart those with items are.
 
 use super::aggregate::{Aggregate, Bounds};
+use super::item::Copier;
 use super::line::Line;
-use super::logic::{Copier, Given};
 use crate::checkpoint::{StateCodec, pack};
 use crate::error::Cause;
 use crate::state::Outputs;
@@ -171,7 +171,7 @@ impl Grid {
             }
         };
         let pane = &mut held.panes[place];
-        let stamp = item.given();
+        let stamp = item.times();
         aggregate.add_timed(&mut pane.acc, item)?;
         pane.items += 1;
         if self.early > 0 && pane.items.is_multiple_of(self.early) {

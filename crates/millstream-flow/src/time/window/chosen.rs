@@ -3,7 +3,7 @@
 //! The windows of a key are held with their bounds, in the order of their ends; an item is added to each of its own.
 
 use super::aggregate::{Aggregate, Bounds};
-use super::logic::{Choose, Copier};
+use super::item::{Choose, Copier};
 use crate::checkpoint::{StateCodec, pack};
 use crate::error::Cause;
 use crate::state::Outputs;

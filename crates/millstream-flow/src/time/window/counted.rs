@@ -2,7 +2,6 @@
 
 use super::aggregate::{Aggregate, Bounds};
 use super::group::Group;
-use super::logic::Given;
 use crate::checkpoint::{StateCodec, pack};
 use crate::error::Cause;
 use crate::state::Outputs;
@@ -52,7 +51,7 @@ impl Size {
         (aggregate, key): (&mut G, &K),
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
-        let (time, stamp) = (item.time, item.given());
+        let (time, stamp) = (item.time, item.times());
         let mut group = match held.0.take() {
             Some(group) => group,
             None => Group {

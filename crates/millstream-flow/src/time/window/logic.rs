@@ -4,6 +4,7 @@ use super::aggregate::Aggregate;
 use super::aligned::{Grid, Panes};
 use super::chosen::ChosenWindows;
 use super::counted::{Counted, Size};
+use super::item::{Choose, Copier};
 use super::session::{Gap, Sessions};
 use super::{Kind, Window};
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
@@ -11,45 +12,6 @@ use crate::error::Cause;
 use crate::key::hash_bytes;
 use crate::state::{KeyLogic, Moment, Outputs};
 use crate::time::{NEVER, Timed};
-
-/// What is kept of an item once its value has gone.
-pub(super) trait Given {
-    fn given(&self) -> Timed<()>;
-}
-
-impl<T> Given for Timed<T> {
-    fn given(&self) -> Timed<()> {
-        Timed {
-            time: self.time,
-            watermark: self.watermark,
-            value: (),
-        }
-    }
-}
-
-/// Says which windows `[start, end)` hold a moment.
-pub type Choose<E> = Box<dyn FnMut(i64) -> Result<Vec<(i64, i64)>, E>>;
-
-/// Makes another of a value that goes to several places.
-pub(super) type Copier<T> = fn(&T) -> T;
-
-impl<T> Timed<T> {
-    /// Another of it.
-    pub(super) fn copied(&self, copy: Copier<T>) -> Timed<T> {
-        Timed {
-            time: self.time,
-            watermark: self.watermark,
-            value: copy(&self.value),
-        }
-    }
-}
-
-impl Timed<()> {
-    /// The same time for what came out, if anything did.
-    pub(super) fn try_map<T, E>(self, value: Result<T, E>) -> Result<Timed<T>, E> {
-        value.map(|value| self.map(|()| value))
-    }
-}
 
 #[derive(Clone, Copy)]
 enum Rule {

@@ -5,7 +5,7 @@
 //! the saved state, as its items do; sliding windows hand each item to the aggregate once for each window that holds it.
 
 use super::aggregate::{Aggregate, Bounds};
-use super::logic::Copier;
+use super::item::Copier;
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
 use crate::error::Cause;
 use crate::time::{BEFORE_ALL, Timed};

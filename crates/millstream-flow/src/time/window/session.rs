@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 
 use super::aggregate::{Aggregate, Bounds};
 use super::group::Group;
-use super::logic::Given;
 use crate::checkpoint::{StateCodec, pack};
 use crate::error::Cause;
 use crate::state::Outputs;
@@ -83,7 +82,7 @@ impl Gap {
             out.late(key, item);
             return Ok(());
         }
-        let (time, stamp) = (item.time, item.given());
+        let (time, stamp) = (item.time, item.times());
         let behind = held.0.iter().rev();
         let place = held.0.len() - behind.take_while(|s| s.first > time).count();
         let reaches = |session: &Group<G::Acc>| {

@@ -1,0 +1,165 @@
+//! Rows as a batch, and one row of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::dialect::Dialect;
+use super::place;
+use crate::batch::Batch;
+use crate::error::Cause;
+
+/// A batch of rows of one file.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    /// The fields of all rows, without quotes, one after the other.
+    pub(super) data: Vec<u8>,
+    /// Where each field ends in `data`.
+    pub(super) ends: Vec<u32>,
+    /// For each row the offset in the file, and how many fields there are up to its end.
+    pub(super) rows: Vec<(u64, u32)>,
+    pub(super) file: Option<Arc<CsvFile>>,
+}
+
+/// The file that rows are of.
+#[derive(Debug)]
+pub(super) struct CsvFile {
+    pub(super) path: PathBuf,
+    pub(super) dialect: Dialect,
+    pub(super) header: Option<Vec<String>>,
+}
+
+impl Batch for Rows {
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+    fn clear(&mut self) {
+        self.data.clear();
+        self.ends.clear();
+        self.rows.clear();
+    }
+    fn take_first(&mut self, count: usize) -> Self {
+        let count = count.min(self.rows.len());
+        let rows = self.rows.split_off(count);
+        let first = self.rows.last().map_or(0, |(_, end)| *end);
+        let ends = self.ends.split_off(first as usize);
+        let bytes = self.ends.last().copied().unwrap_or(0);
+        let data = self.data.split_off(bytes as usize);
+        let rest = Rows {
+            data,
+            ends: ends.into_iter().map(|end| end - bytes).collect(),
+            rows: rows
+                .into_iter()
+                .map(|(offset, end)| (offset, end - first))
+                .collect(),
+            file: self.file.clone(),
+        };
+        std::mem::replace(self, rest)
+    }
+}
+
+impl Rows {
+    /// Row `index`, if there are so many.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<Row<'_>> {
+        let (offset, end) = *self.rows.get(index)?;
+        let start = match index {
+            0 => 0,
+            _ => self.rows[index - 1].1,
+        };
+        Some(Row {
+            rows: self,
+            offset,
+            first: start as usize,
+            end: end as usize,
+        })
+    }
+
+    /// All rows, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..self.rows.len()).filter_map(|index| self.get(index))
+    }
+
+    /// The names of the fields, where they have some.
+    #[must_use]
+    pub fn names(&self) -> Option<&[String]> {
+        self.file.as_ref()?.header.as_deref()
+    }
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    rows: &'a Rows,
+    offset: u64,
+    first: usize,
+    end: usize,
+}
+
+impl<'a> Row<'a> {
+    /// How many fields there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.end - self.first
+    }
+    /// True when there are none, which no file has.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The bytes of field `index`, from 0.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        let at = self.first + index;
+        if at >= self.end {
+            return None;
+        }
+        let start = match at {
+            0 => 0,
+            _ => self.rows.ends[at - 1],
+        };
+        self.rows
+            .data
+            .get(start as usize..self.rows.ends[at] as usize)
+    }
+    /// Field `index`, from 0, as text.
+    ///
+    /// # Errors
+    /// There is no such field, or it is not UTF-8; with file, line and column.
+    pub fn text(&self, index: usize) -> Result<&'a str, Cause> {
+        let Some(bytes) = self.get(index) else {
+            let what = format!("the row has {} fields, not {}", self.len(), index + 1);
+            return Err(self.wrong(self.len(), &what));
+        };
+        std::str::from_utf8(bytes).map_err(|_| self.wrong(index, "the field is not UTF-8"))
+    }
+    /// The names of the fields, where they have some.
+    #[must_use]
+    pub fn names(&self) -> Option<&'a [String]> {
+        self.rows.names()
+    }
+    /// The offset of its first byte in the file.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+    /// Checks that there are as many fields as names.
+    ///
+    /// # Errors
+    /// There are not; with file, line and column.
+    pub fn check(&self) -> Result<(), Cause> {
+        let names = self.names().map_or(self.len(), <[String]>::len);
+        if names == self.len() {
+            return Ok(());
+        }
+        let what = format!("the row has {} fields, the header {names}", self.len());
+        Err(self.wrong(names.min(self.len()), &what))
+    }
+    /// An error about field `index`, with file, line and column. It reads the file up to there.
+    #[must_use]
+    pub fn wrong(&self, index: usize, what: &str) -> Cause {
+        match &self.rows.file {
+            Some(file) => place::said(&file.path, file.dialect, self.offset, index, what).into(),
+            None => what.into(),
+        }
+    }
+}

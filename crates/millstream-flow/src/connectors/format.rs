@@ -1,0 +1,22 @@
+//! The format of a file that a source reads.
+
+use std::path::Path;
+
+use crate::error::Cause;
+use crate::source::{Partition, Position};
+
+/// How a file is read, whatever its name.
+pub trait Format<B>: Send + Sync + 'static {
+    /// What the files hold, for people: `lines`.
+    fn describe_format(&self) -> String;
+    /// The byte at which a file resumes that was read up to `position`, and may have grown since.
+    ///
+    /// # Errors
+    /// The file is shorter than that, or its last record has grown.
+    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause>;
+    /// Opens a file at a byte.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    fn open_file(&self, path: &Path, from: Position) -> Result<Box<dyn Partition<B>>, Cause>;
+}

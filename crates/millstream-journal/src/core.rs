@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::control::{self, Control};
 use crate::error::{Error, Result};
-use crate::frame::Kind;
-use crate::index;
+use crate::format::control::{self, Control};
+use crate::format::frame::Kind;
+use crate::format::index;
+use crate::format::segment::{self, Mark, Segment};
 use crate::options::Options;
 use crate::planted::{self, Bug};
 use crate::recover::{self, Known, Plan};
-use crate::segment::{self, Mark, Segment};
-use crate::start;
+use crate::retain::start;
 use crate::storage::memory::ForkMark;
 use crate::storage::{Access, Fault, Presence, Region, Storage, fault};
 

@@ -4,21 +4,21 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::append::Appender;
+use crate::append::appender::Appender;
+use crate::append::writer::Writer;
+use crate::copies::identity::{self, Identity};
 use crate::core::{Core, lock};
-use crate::cursor::{self, Cursor, CursorInfo, Share};
-use crate::durable::Durable;
 use crate::error::{Error, Result};
-use crate::identity::{self, Identity};
-use crate::info::{self, Info};
 use crate::open;
 use crate::options::{Options, Retention, Sync};
-use crate::reader::Reader;
-use crate::record_set::{self, RecordSet};
-use crate::retention::{self, Pruned};
+use crate::read::cursor::{self, Cursor, CursorInfo, Share};
+use crate::read::info::{self, Info};
+use crate::read::reader::Reader;
+use crate::read::record_set::{self, RecordSet};
+use crate::recover::verify::{self, Progress, Report};
+use crate::retain::prune::{self, Pruned};
 use crate::storage::{Mapped, Storage};
-use crate::verify::{self, Progress, Report};
-use crate::writer::Writer;
+use crate::sync::durable::Durable;
 
 /// An open journal. Clones are handles on the same opening; all threads may use them.
 ///
@@ -262,8 +262,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`Error::ReadOnly`]; what the system says.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned> {
-        self.core()
-            .checked(retention::prune(self.core(), retention))
+        self.core().checked(prune::prune(self.core(), retention))
     }
 
     /// Drop the records from `sequence` on, so that the next one gets this number. What is left is durable afterwards. Other readers of

@@ -29,62 +29,42 @@
 #[cfg(target_endian = "big")]
 compile_error!("the format is little-endian, and words are mapped as they are");
 
-mod ahead;
 mod append;
-mod bound;
-mod checksum;
 pub mod clock;
-mod control;
+mod copies;
 mod core;
-mod cursor;
-mod cut;
-mod durable;
 mod error;
-mod frame;
-mod gate;
-mod grow;
+mod format;
 mod host;
-mod identity;
-mod index;
-mod info;
 mod journal;
-mod lock;
 #[cfg(test)]
 mod models;
 mod open;
 mod options;
-mod pinned;
 #[cfg(feature = "simulation")]
 pub mod planted;
 #[cfg(not(feature = "simulation"))]
 mod planted;
 mod process;
-mod reader;
-mod record_set;
+mod read;
 mod recover;
-mod retention;
-mod salvage;
-mod sealed;
-mod segment;
-mod start;
+mod retain;
 pub mod storage;
-mod term;
-mod verify;
-mod writer;
+mod sync;
 
-pub use cursor::{Cursor, CursorInfo, Share};
+pub use append::writer::{Claim, Writer};
+pub use copies::identity::Identity;
+pub use copies::term::{Standing, Term};
 pub use error::{Error, Result};
 pub use host::Host;
-pub use identity::Identity;
-pub use info::Info;
 pub use journal::Journal;
 pub use options::{Options, Retention, Sync};
-pub use pinned::PinnedRecord;
-pub use reader::{Reader, Record, Wait};
-pub use record_set::RecordSet;
-pub use retention::Pruned;
-pub use salvage::{RecordPlace, Salvage};
+pub use read::cursor::{Cursor, CursorInfo, Share};
+pub use read::info::Info;
+pub use read::pinned::PinnedRecord;
+pub use read::reader::{Reader, Record, Wait};
+pub use read::record_set::RecordSet;
+pub use recover::salvage::{RecordPlace, Salvage};
+pub use recover::verify::{Damage, Progress, Report, Torn};
+pub use retain::prune::Pruned;
 pub use storage::Mapped;
-pub use term::{Standing, Term};
-pub use verify::{Damage, Progress, Report, Torn};
-pub use writer::{Claim, Writer};

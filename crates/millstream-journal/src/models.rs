@@ -7,9 +7,10 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use crate::format::{control, segment};
 use crate::planted::{self, Bug};
 use crate::storage::modelled::{Modelled, Orders};
-use crate::{Host, Journal, Options, Reader, control, segment};
+use crate::{Host, Journal, Options, Reader};
 
 /// More of them find nothing new in most programs, and take much longer (Musuvathi and Qadeer, PLDI 2007).
 const PREEMPTIONS: usize = 3;

@@ -6,15 +6,15 @@
 use std::io;
 use std::time::Duration;
 
-use crate::control::{self, Control};
+use crate::copies::identity::{self, Identity};
+use crate::copies::term;
 use crate::core::Core;
-use crate::cursor;
 use crate::error::{Error, Result};
-use crate::identity::{self, Identity};
+use crate::format::control::{self, Control};
 use crate::options::Options;
+use crate::read::cursor;
 use crate::recover;
 use crate::storage::{Access, Hold, Storage};
-use crate::term;
 
 /// An opening and the lock that keeps others from recovering meanwhile.
 pub(crate) struct Opened<S: Storage> {
@@ -124,7 +124,7 @@ fn prepare<S: Storage>(storage: &S, options: &Options) -> Result<()> {
         && !options.create
         && !names
             .iter()
-            .any(|name| crate::segment::number(name).is_some())
+            .any(|name| crate::format::segment::number(name).is_some())
     {
         return Err(Error::NotFound {
             path: storage.path(""),

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use crate::copies::identity::Identity;
 use crate::error::{Error, Result};
-use crate::frame;
+use crate::format::frame;
+use crate::format::segment::{self, Size};
 use crate::host::Host;
-use crate::identity::Identity;
-use crate::segment::{self, Size};
 
 /// Half of all numbers: what is counted from there does not overflow.
 const FIRST_SEQUENCE_MAX: u64 = 1 << 63;

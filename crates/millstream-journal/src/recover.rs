@@ -11,21 +11,23 @@
 mod act;
 mod agree;
 mod listing;
+pub(crate) mod salvage;
+pub(crate) mod verify;
 
 pub(crate) use act::act;
 pub(crate) use agree::{Known, agree};
 pub(crate) use listing::present;
 
 use self::listing::Listing;
-use crate::control::{Control, Facts};
-use crate::cut::{self, Intent};
 use crate::error::{Error, Result};
-use crate::frame::Kind;
-use crate::index;
+use crate::format::control::{Control, Facts};
+use crate::format::frame::Kind;
+use crate::format::index;
+use crate::format::segment::{self, Mark, Segment};
 use crate::options::Options;
 use crate::planted::{self, Bug};
-use crate::segment::{self, Mark, Segment};
-use crate::start::Start;
+use crate::retain::cut::{self, Intent};
+use crate::retain::start::Start;
 use crate::storage::{Access, Region, Storage};
 
 /// How much is brought into memory at once.

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use super::{Plan, Step};
 use crate::error::{Error, Result};
+use crate::format::segment::{self, Segment};
 use crate::options::Options;
-use crate::segment::{self, Segment};
-use crate::start;
+use crate::retain::start;
 use crate::storage::memory::PAGE;
 use crate::storage::{Access, Region, Storage};
 

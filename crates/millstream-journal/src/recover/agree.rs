@@ -5,12 +5,12 @@
 //! contradict it. Of two words that change one after the other, the one that changes last is read first.
 
 use super::listing::Listing;
-use crate::control::Control;
 use crate::error::{Error, Result};
-use crate::frame::Kind;
-use crate::index;
-use crate::segment::{Mark, Segment};
-use crate::start::Start;
+use crate::format::control::Control;
+use crate::format::frame::Kind;
+use crate::format::index;
+use crate::format::segment::{Mark, Segment};
+use crate::retain::start::Start;
 use crate::storage::{Access, Storage};
 
 /// What the segments say, whatever the control page does.

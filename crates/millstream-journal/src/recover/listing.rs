@@ -1,15 +1,15 @@
 //! What files there are, and whether any is missing.
 
-use crate::control::{self, Control};
-use crate::cut;
+use crate::append::grow;
+use crate::copies::identity;
+use crate::copies::term;
 use crate::error::{Error, Result};
-use crate::grow;
-use crate::identity;
-use crate::record_set;
-use crate::segment;
-use crate::start::{self, Start};
+use crate::format::control::{self, Control};
+use crate::format::segment;
+use crate::read::record_set;
+use crate::retain::cut;
+use crate::retain::start::{self, Start};
 use crate::storage::{Access, Storage};
-use crate::term;
 
 /// The files of the directory.
 pub(super) struct Listing {

@@ -18,8 +18,8 @@ use std::path::Path;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::format::sealed;
 use crate::host::Host;
-use crate::sealed;
 use crate::storage::{Mapped, Storage};
 
 /// The file.

@@ -3,16 +3,16 @@
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use crate::append::{Appender, Held};
-use crate::bound::Bound;
+use crate::append::appender::{Appender, Held};
+use crate::append::grow;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::frame;
-use crate::grow;
+use crate::format::frame;
+use crate::format::segment::Mark;
 use crate::journal::Journal;
 use crate::options::Sync;
-use crate::segment::Mark;
 use crate::storage::{Mapped, Storage};
+use crate::sync::bound::Bound;
 
 /// So many records take so long to append that the clock is read again.
 const LONG: u64 = 256;

@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
-use crate::frame::{self, Head, Kind, Place};
+use crate::format::frame::{self, Head, Kind, Place};
 use crate::planted::{self, Bug};
 use crate::storage::{Access, Region, Storage};
 

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::bound::{Bound, Moment};
-use crate::control::Control;
 use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
-use crate::frame;
-use crate::gate::Gate;
+use crate::format::control::Control;
+use crate::format::frame;
+use crate::format::segment::Mark;
 use crate::options::Sync;
 use crate::planted::{self, Bug};
-use crate::segment::Mark;
 use crate::storage::Storage;
+use crate::sync::bound::{Bound, Moment};
+use crate::sync::gate::Gate;
 
 /// So many who wait are a crowd.
 const CROWD: u32 = 16;
@@ -65,7 +65,7 @@ impl<S: Storage> Durable<S> {
         &self.bound
     }
 
-    /// The records from `first` to `next` were appended too late to be acknowledged at once: wait until the [bound](crate::bound) allows
+    /// The records from `first` to `next` were appended too late to be acknowledged at once: wait until the [bound](crate::sync::bound) allows
     /// it, or they are durable themselves; sync if nobody else does.
     #[cold]
     pub fn wait_in_bound(&self, first: u64, next: u64) -> Result<()> {

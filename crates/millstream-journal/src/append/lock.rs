@@ -8,9 +8,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::control::{self, Control};
 use crate::core::{self, Core};
 use crate::error::{Error, Result};
+use crate::format::control::{self, Control};
 use crate::process::{self, Started};
 use crate::storage::{Hold, Storage, fault};
 

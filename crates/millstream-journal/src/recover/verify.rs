@@ -6,15 +6,15 @@
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 
-use crate::control::Control;
-use crate::cursor;
+use crate::copies::identity;
 use crate::error::{Error, Result};
-use crate::frame::{self, Kind};
-use crate::identity;
+use crate::format::control::Control;
+use crate::format::frame::{self, Kind};
+use crate::format::segment::{self, BLOCK, Mark, Segment};
 use crate::options::Options;
+use crate::read::cursor;
 use crate::recover::{self, Plan};
-use crate::segment::{self, BLOCK, Mark, Segment};
-use crate::start::Start;
+use crate::retain::start::Start;
 use crate::storage::{Access, Region, Storage};
 
 const STEP: u64 = 2 << 20;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::control::Control;
 use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
-use crate::frame::{self, Head, Kind};
-use crate::index;
+use crate::format::control::Control;
+use crate::format::frame::{self, Head, Kind};
+use crate::format::index;
+use crate::format::segment::Mark;
 use crate::journal::Journal;
-use crate::pinned::{Found, PinnedRecord};
-use crate::segment::Mark;
+use crate::read::pinned::{Found, PinnedRecord};
 use crate::storage::{Mapped, Region, Storage, fault};
 
 /// How much is brought into memory at once, ahead of a reader.

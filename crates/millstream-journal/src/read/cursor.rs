@@ -8,8 +8,8 @@ use std::fmt;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::format::segment::Segment;
 use crate::journal::Journal;
-use crate::segment::Segment;
 use crate::storage::{Access, Hold, Mapped, Region, Storage};
 
 const BYTES: u64 = 4096;

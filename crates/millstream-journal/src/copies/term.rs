@@ -24,8 +24,8 @@ use std::io;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::format::sealed;
 use crate::journal::Journal;
-use crate::sealed;
 use crate::storage::Storage;
 
 const BYTES: u64 = 64;

@@ -3,12 +3,12 @@
 use std::io;
 
 use crate::core::Core;
-use crate::cursor;
 use crate::error::{Error, Result};
+use crate::format::segment;
 use crate::options::Retention;
+use crate::read::cursor;
 use crate::recover;
-use crate::segment;
-use crate::start::{self, Start};
+use crate::retain::start::{self, Start};
 use crate::storage::Storage;
 
 /// What was removed.

@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use crate::append::Held;
-use crate::control::Facts;
+use crate::append::appender::Held;
 use crate::core::Core;
-use crate::cursor;
 use crate::error::{Error, Result};
-use crate::index;
+use crate::format::control::Facts;
+use crate::format::index;
+use crate::format::sealed;
+use crate::format::segment::Mark;
+use crate::read::cursor;
 use crate::recover::{self, Plan, Step};
-use crate::sealed;
-use crate::segment::Mark;
 use crate::storage::Storage;
 
 /// The file that says that a cut was begun.

@@ -3,11 +3,11 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use crate::control;
+use crate::append::lock;
 use crate::core::Core;
-use crate::cursor::{self, CursorInfo};
 use crate::error::{Error, Result};
-use crate::lock;
+use crate::format::control;
+use crate::read::cursor::{self, CursorInfo};
 use crate::storage::Storage;
 
 /// A journal at a glance.

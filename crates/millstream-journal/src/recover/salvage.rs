@@ -31,13 +31,13 @@ use std::fmt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::frame::{self, Head, Kind};
-use crate::reader::Record;
+use crate::format::frame::{self, Head, Kind};
+use crate::format::segment::{self, Mark, Segment};
+use crate::read::reader::Record;
 use crate::recover;
-use crate::segment::{self, Mark, Segment};
-use crate::start::{self, Start};
+use crate::recover::verify::Damage;
+use crate::retain::start::{self, Start};
 use crate::storage::{Mapped, Region, Storage};
-use crate::verify::Damage;
 
 /// Where a record is that was salvaged, to [read](Salvage::read) it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

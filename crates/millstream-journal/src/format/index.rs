@@ -3,8 +3,8 @@
 //! Writers note a block when they cross into it. An entry that is missing, or that no frame answers to, is found by hopping from
 //! the one before and noted again: the index speeds up, and is never needed.
 
-use crate::frame::{Head, Kind};
-use crate::segment::{BLOCK, Mark, Segment};
+use crate::format::frame::{Head, Kind};
+use crate::format::segment::{BLOCK, Mark, Segment};
 use crate::storage::Region;
 
 /// So many frames are looked at to see with which record a segment begins.

@@ -10,9 +10,9 @@
 use std::fmt;
 use std::io;
 
-use crate::cursor;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
+use crate::read::cursor;
 use crate::storage::{Access, Mapped, Region, Storage};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MSRECST\x01");

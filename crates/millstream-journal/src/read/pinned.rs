@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::core::SegmentOf;
 use crate::error::Result;
-use crate::frame::{self, Head};
-use crate::segment;
+use crate::format::frame::{self, Head};
+use crate::format::segment;
 use crate::storage::{Mapped, Region, Storage, fault};
 
 /// A record that was found sound, in a segment that the finder knows.

@@ -11,7 +11,7 @@ use std::io;
 
 use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
-use crate::segment::{self, SMALL_BYTES_MIN, Segment, Size};
+use crate::format::segment::{self, SMALL_BYTES_MIN, Segment, Size};
 use crate::storage::{Access, Region, Storage};
 
 /// The segment in reserve. It gets a header when it is used.

@@ -1,11 +1,11 @@
 //! Opening a segment whatever its header says.
 
 use super::{Part, damage_of, sound_from, sound_head};
-use crate::frame;
-use crate::segment::{self, Segment};
-use crate::start::Start;
+use crate::format::frame;
+use crate::format::segment::{self, Segment};
+use crate::recover::verify::Damage;
+use crate::retain::start::Start;
 use crate::storage::{Access, Region, Storage};
-use crate::verify::Damage;
 
 /// The first frames, two of which tell the epoch.
 const FEW: u32 = 64;

@@ -13,7 +13,7 @@
 //! covers the body, then the segment's epoch, the sequence number, the time, and the length with its kind: a frame from an
 //! earlier life of the file, or in the wrong place, does not fit.
 
-use crate::checksum;
+use crate::format::checksum;
 
 /// Bytes of a frame's header.
 pub(crate) const HEADER: u64 = 16;

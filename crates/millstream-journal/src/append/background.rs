@@ -15,14 +15,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::append::grow;
 use crate::core::{Core, SegmentOf, lock};
-use crate::durable::Durable;
 use crate::error::{Error, Result};
-use crate::grow;
+use crate::format::segment::Segment;
 use crate::options::{Retention, Sync};
-use crate::retention;
-use crate::segment::Segment;
+use crate::retain::prune;
 use crate::storage::{Region, Storage};
+use crate::sync::durable::Durable;
 
 /// How far pages are touched ahead of the tail. A writer comes to the middle of the window in no less than `NEAR`, which is what the
 /// thread may need to get a core; and in no more than `FAR`, so that each turn takes little of the core that it shares with others.
@@ -431,7 +431,7 @@ impl<S: Storage> Shared<S> {
     fn prune(&self) {
         let options = &self.core.options;
         if options.retention != Retention::default() {
-            let _later = retention::prune(&self.core, &options.retention);
+            let _later = prune::prune(&self.core, &options.retention);
         }
     }
 

@@ -1,0 +1,654 @@
+//! Appending, under the append lock: place a frame behind the tail, publish it, move the tail, roll to the next segment.
+//!
+//! The invariant: at the tail stands a zero word, and a frame is complete before its first word is published. So a writer may die or
+//! give up between any two stores: what it has not published is not there, and the next append goes over it.
+
+use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::append::background::Ahead;
+use crate::append::grow;
+use crate::append::lock::{self, Slot, Taken};
+use crate::copies::term;
+use crate::core::{Core, SegmentOf};
+use crate::error::{Error, Result};
+use crate::format::control::Control;
+use crate::format::frame::{self, Head, Kind, frame_bytes};
+use crate::format::index;
+use crate::format::segment::{self, Mark};
+use crate::planted::{self, Bug};
+use crate::retain::cut;
+use crate::storage::{Storage, fault};
+use crate::sync::durable::Durable;
+
+/// What the writers of one opening share.
+pub(crate) struct Appender<S: Storage> {
+    pub core: Arc<Core<S>>,
+    pub durable: Arc<Durable<S>>,
+    slot: Slot<S>,
+    _permit: S::Lock,
+    ahead: Ahead<S>,
+    tail: UnsafeCell<Tail<S>>,
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the append lock lives in shared memory, where the compiler cannot see it"
+)]
+// SAFETY: `tail` is touched by the holder of the append lock only, which is one thread of one process.
+unsafe impl<S: Storage> Sync for Appender<S> {}
+
+/// The segment that is appended to, as this process knows it.
+struct Tail<S: Storage> {
+    segment: SegmentOf<S>,
+    base: u64,
+    /// Where the background is to be told that more room will be needed.
+    notice_at: u64,
+    /// A batch is under way.
+    has_unseen: bool,
+}
+
+impl<S: Storage> Tail<S> {
+    fn new(core: &Core<S>, segment: SegmentOf<S>) -> Result<Self> {
+        Ok(Tail {
+            base: core.base(&segment)?,
+            notice_at: 0,
+            has_unseen: false,
+            segment,
+        })
+    }
+}
+
+impl<S: Storage> Appender<S> {
+    pub fn new(core: Arc<Core<S>>, durable: Arc<Durable<S>>) -> Result<Self> {
+        let control = core.control()?;
+        let permit = lock::permit(&core)?;
+        term::check(&core)?;
+        let slot = Slot::take(Arc::clone(&core))?;
+        let tail = Tail::new(&core, core.segment(control.tail_segment())?)?;
+        let ahead = Ahead::start(Arc::clone(&core), Arc::clone(&durable))?;
+        let appender = Appender {
+            slot,
+            _permit: permit,
+            ahead,
+            tail: UnsafeCell::new(tail),
+            durable,
+            core,
+        };
+        let control = appender.core.control()?;
+        if let Some(dead) = appender.slot.was_left_locked(control) {
+            drop(appender.repaired(control, dead)?);
+        }
+        Ok(appender)
+    }
+
+    /// Append one record; gives its sequence number.
+    #[inline]
+    pub fn append(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
+        let length = self.check_length(body.len())?;
+        let body_crc = frame::body_crc(body);
+        let mut held = self.lock()?;
+        let (mark, sequence) = held.room(frame_bytes(length))?;
+        if planted::has(Bug::PublishFirst) {
+            let segment = Arc::clone(&held.tail().segment);
+            held.commit(mark, sequence, length, body_crc, time_ns)?;
+            segment.store_body(mark.offset, body);
+            return Ok(sequence);
+        }
+        let segment = &held.tail().segment;
+        segment.store_body(mark.offset, body);
+        held.commit(mark, sequence, length, body_crc, time_ns)?;
+        Ok(sequence)
+    }
+
+    /// [`append`](Self::append) if that needs no waiting: `None` while another has the lock, or when the next segment must be begun.
+    #[inline]
+    pub fn try_append(&self, time_ns: u64, body: &[u8]) -> Result<Option<u64>> {
+        let length = self.check_length(body.len())?;
+        let body_crc = frame::body_crc(body);
+        let control = self.ready()?;
+        if !self.slot.try_lock(control) {
+            return Ok(None);
+        }
+        let mut held = self.held(control);
+        let room = held.room_at_hand(frame_bytes(length));
+        held.check()?;
+        let Some((mark, sequence)) = room else {
+            return Ok(None);
+        };
+        held.tail().segment.store_body(mark.offset, body);
+        held.commit(mark, sequence, length, body_crc, time_ns)?;
+        Ok(Some(sequence))
+    }
+
+    /// Append records in a row. Readers see those that fall into one segment at once, or none of them.
+    pub fn append_many<B: AsRef<[u8]>>(
+        &self,
+        time_ns: u64,
+        bodies: impl IntoIterator<Item = B>,
+    ) -> Result<Range<u64>> {
+        let mut held = self.lock()?;
+        let (mark, first) = held.room(0)?;
+        let mut batch = held.begin(mark)?;
+        let mut sequence = first;
+        let mut bodies = bodies.into_iter();
+        while let Some(body) = bodies.next() {
+            let body = body.as_ref();
+            let length = self.check_length(body.len())?;
+            if !held.fits(&batch, length) {
+                let end = self.append_rest(held, batch, time_ns, sequence, body, bodies)?;
+                return Ok(first..end);
+            }
+            held.put(&mut batch, sequence, length, body, time_ns);
+            sequence += 1;
+        }
+        held.finish(&batch)?;
+        Ok(first..sequence)
+    }
+
+    /// Append the rest of a batch that the segment has no room for. Before anything of the batch is published, all of the rest is checked
+    /// and the next segment exists: a batch that needs one more segment at most is appended as a whole or not at all.
+    #[cold]
+    fn append_rest<B: AsRef<[u8]>>(
+        &self,
+        mut held: Held<'_, S>,
+        mut batch: Batch,
+        time_ns: u64,
+        mut sequence: u64,
+        body: &[u8],
+        bodies: impl Iterator<Item = B>,
+    ) -> Result<u64> {
+        let rest: Vec<B> = bodies.collect();
+        for body in &rest {
+            self.check_length(body.as_ref().len())?;
+        }
+        for body in std::iter::once(body).chain(rest.iter().map(AsRef::as_ref)) {
+            let length = self.check_length(body.len())?;
+            if !held.fits(&batch, length) {
+                let next = held.next_segment(frame_bytes(length))?;
+                held.finish(&batch)?;
+                let mark = held.roll(next, held.tail().segment.tail())?;
+                batch = held.begin(mark)?;
+            }
+            held.put(&mut batch, sequence, length, body, time_ns);
+            sequence += 1;
+        }
+        held.finish(&batch)?;
+        Ok(sequence)
+    }
+
+    /// [`append`](Self::append) with what is in reserve, when the disk has no room for another segment.
+    #[cold]
+    pub fn append_reserved(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
+        match self.append(time_ns, body) {
+            Err(Error::DiskFull { .. }) => {
+                let mut held = self.lock()?;
+                let next = grow::take_spare(&self.core, held.tail().segment.number() + 1)?;
+                held.roll(next, held.tail().segment.tail())?;
+                drop(held);
+                self.append(time_ns, body)
+            }
+            appended => appended,
+        }
+    }
+
+    /// Go on in a new segment of the smallest size, if need be the one that is in reserve.
+    #[cold]
+    pub fn begin_segment(&self) -> Result<()> {
+        let mut held = self.lock()?;
+        held.follow()?;
+        let number = held.tail().segment.number() + 1;
+        self.ahead.discard();
+        grow::remove(&self.core, number)?;
+        let next = match grow::create_small(&self.core, number) {
+            Err(Error::DiskFull { .. }) => grow::take_spare(&self.core, number)?,
+            made => made?,
+        };
+        held.roll(next, held.tail().segment.tail())?;
+        Ok(())
+    }
+
+    /// The size of the segment that is appended to.
+    pub fn segment_bytes(&self) -> Result<u64> {
+        let number = self.core.control()?.tail_segment();
+        Ok(self.core.segment(number)?.bytes())
+    }
+
+    /// Take the append lock and room for a record of up to `length_max` bytes.
+    pub fn claim(&self, length_max: usize) -> Result<(Held<'_, S>, Mark, u64)> {
+        let length = self.check_length(length_max)?;
+        let mut held = self.lock()?;
+        let (mark, sequence) = held.room(frame_bytes(length))?;
+        Ok((held, mark, sequence))
+    }
+
+    /// Drop the records from `sequence` on.
+    pub fn cut(&self, sequence: u64) -> Result<()> {
+        self.durable.sync()?;
+        let mut held = self.lock()?;
+        self.ahead.discard();
+        cut::cut(&self.core, &mut held, sequence)
+    }
+
+    /// Do what the background thread would do now.
+    #[cfg(feature = "simulation")]
+    pub fn background(&self) {
+        self.ahead.turn();
+    }
+
+    #[inline]
+    fn check_length(&self, bytes: usize) -> Result<u32> {
+        let limit = self.record_bytes_max();
+        if bytes as u64 > limit {
+            return Err(Error::RecordTooLarge {
+                bytes: bytes as u64,
+                limit,
+            });
+        }
+        Ok(bytes as u32)
+    }
+
+    /// The longest body that is appended.
+    #[inline]
+    pub fn record_bytes_max(&self) -> u64 {
+        u64::from(self.core.options.record_bytes_max).min(self.capacity())
+    }
+
+    /// The longest body that fits a segment of its own.
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.core.segment_bytes - segment::data_start(self.core.segment_bytes) - 2 * frame::HEADER
+    }
+
+    /// The control page, if this process may append.
+    #[inline]
+    fn ready(&self) -> Result<&Control<S::Region>> {
+        let control = self.core.control()?;
+        self.core.check_fork()?;
+        if control.is_stopped() {
+            term::stopped(&self.core)?;
+        }
+        Ok(control)
+    }
+
+    #[inline(always)]
+    fn lock(&self) -> Result<Held<'_, S>> {
+        let control = self.ready()?;
+        match self.slot.try_lock(control) {
+            true => Ok(self.held(control)),
+            false => self.wait_for_lock(control),
+        }
+    }
+
+    #[cold]
+    fn wait_for_lock<'a>(&'a self, control: &'a Control<S::Region>) -> Result<Held<'a, S>> {
+        match self.slot.lock(control)? {
+            Taken::Free => Ok(self.held(control)),
+            Taken::From(dead) => self.repaired(control, dead),
+        }
+    }
+
+    /// The lock that was a dead writer's, with the tail repaired. If that fails the lock is left as the dead one left it, so that whoever
+    /// comes next repairs first too.
+    #[cold]
+    fn repaired<'a>(&'a self, control: &'a Control<S::Region>, dead: u64) -> Result<Held<'a, S>> {
+        let mut held = self.held(control);
+        if planted::has(Bug::NoRepair) {
+            return Ok(held);
+        }
+        match held.repair() {
+            Ok(()) => Ok(held),
+            Err(error) => {
+                std::mem::forget(held);
+                self.slot.give_back(control, dead);
+                Err(error)
+            }
+        }
+    }
+
+    #[inline]
+    fn held<'a>(&'a self, control: &'a Control<S::Region>) -> Held<'a, S> {
+        Held {
+            appender: self,
+            control,
+        }
+    }
+}
+
+/// The append lock, held. Dropping it lets it go. It is two words that stay in registers: what is written in one width and read in another
+/// right behind a locked instruction costs as much as that.
+pub(crate) struct Held<'a, S: Storage> {
+    appender: &'a Appender<S>,
+    control: &'a Control<S::Region>,
+}
+
+/// Frames that are complete but for the first word of the first one.
+struct Batch {
+    start: Mark,
+    end: Mark,
+    first: Option<Head>,
+    time_ns: u64,
+}
+
+impl<S: Storage> Held<'_, S> {
+    #[inline]
+    #[expect(unsafe_code, reason = "the append lock is held")]
+    fn tail(&self) -> &Tail<S> {
+        // SAFETY: only the holder of the append lock touches it, and `self` is that; mutation takes `&mut self`.
+        unsafe { &*self.appender.tail.get() }
+    }
+
+    #[inline]
+    #[expect(unsafe_code, reason = "the append lock is held")]
+    fn tail_mut(&mut self) -> &mut Tail<S> {
+        // SAFETY: as in `tail`, with `&mut self`.
+        unsafe { &mut *self.appender.tail.get() }
+    }
+
+    /// The mark at which a frame of `bytes` can stand, and its sequence number. Rolls when the segment is full.
+    #[inline(always)]
+    fn room(&mut self, bytes: u64) -> Result<(Mark, u64)> {
+        match self.room_at_hand(bytes) {
+            Some(room) if !fault::any() => Ok(room),
+            _ => self.room_elsewhere(bytes),
+        }
+    }
+
+    #[cold]
+    fn room_elsewhere(&mut self, bytes: u64) -> Result<(Mark, u64)> {
+        self.check()?;
+        let room = self.find_room(bytes);
+        self.check()?;
+        room
+    }
+
+    fn find_room(&mut self, bytes: u64) -> Result<(Mark, u64)> {
+        if self.control.tail_segment() != self.tail().segment.number() {
+            self.follow()?;
+        }
+        let room = self.room_at_hand(bytes);
+        self.check()?;
+        if let Some(room) = room {
+            return Ok(room);
+        }
+        let next = self.next_segment(bytes)?;
+        let mark = self.roll(next, self.tail().segment.tail())?;
+        Ok((mark, self.tail().base + mark.records))
+    }
+
+    /// An error if the file system has failed under what was loaded and stored so far. Whatever others are to see comes after.
+    #[inline(always)]
+    fn check(&self) -> Result<()> {
+        self.appender.core.check()
+    }
+
+    /// [`room`](Self::room) in the segment that this process appends to, if that is still the last one.
+    #[inline(always)]
+    fn room_at_hand(&self, bytes: u64) -> Option<(Mark, u64)> {
+        let tail = self.tail();
+        let mark = tail.segment.tail();
+        let here = self.control.tail_segment() == tail.segment.number()
+            && tail.segment.fits(mark.offset, bytes);
+        here.then(|| (mark, tail.base + mark.records))
+    }
+
+    /// Publish the frame at `mark`, whose body is in place.
+    #[inline(always)]
+    pub fn commit(
+        &mut self,
+        mark: Mark,
+        sequence: u64,
+        length: u32,
+        body_crc: u32,
+        time_ns: u64,
+    ) -> Result<()> {
+        let (head, next, time_ns) = self.complete(mark, sequence, length, body_crc, time_ns);
+        self.check()?;
+        let segment = &self.tail().segment;
+        segment.publish(mark.offset, head);
+        // The tail counts no frame that is not there.
+        self.check()?;
+        segment.set_tail(next, time_ns);
+        segment.expect(next.offset, head.bytes());
+        if next.offset >= self.tail().notice_at {
+            self.notice(next.offset);
+        }
+        self.check()
+    }
+
+    /// A batch begins at `mark`. Until it is published its later frames look whole. Should it be given up, and other records be
+    /// appended in its place, the disk could bring them back after a loss of power: so they are cleared before.
+    fn begin(&mut self, mark: Mark) -> Result<Batch> {
+        self.tail_mut().has_unseen = true;
+        self.control.set_unseen(true);
+        self.check()?;
+        Ok(Batch {
+            start: mark,
+            end: mark,
+            first: None,
+            time_ns: 0,
+        })
+    }
+
+    /// Whether the segment has room for another record of the batch.
+    #[inline]
+    fn fits(&self, batch: &Batch, length: u32) -> bool {
+        let segment = &self.tail().segment;
+        segment.fits(batch.end.offset, frame_bytes(length))
+    }
+
+    /// Put a record behind those of the batch, unseen. Callers often know its length, and that goes into the copy and the checksum.
+    #[inline(always)]
+    fn put(&self, batch: &mut Batch, sequence: u64, length: u32, body: &[u8], time_ns: u64) {
+        self.tail().segment.store_body(batch.end.offset, body);
+        self.add(batch, sequence, length, frame::body_crc(body), time_ns);
+    }
+
+    /// Put a frame behind those of the batch, unseen.
+    #[inline]
+    fn add(&self, batch: &mut Batch, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
+        let at = batch.end;
+        let (head, next, time_ns) = self.complete(at, sequence, length, body_crc, time_ns);
+        match batch.first {
+            None => batch.first = Some(head),
+            Some(_) => self.tail().segment.publish(at.offset, head),
+        }
+        batch.end = next;
+        batch.time_ns = time_ns;
+    }
+
+    /// All of a frame but its first word. Gives that, the mark behind the frame, and its time.
+    #[inline(always)]
+    fn complete(
+        &self,
+        at: Mark,
+        sequence: u64,
+        length: u32,
+        body_crc: u32,
+        time_ns: u64,
+    ) -> (Head, Mark, u64) {
+        let segment = &self.tail().segment;
+        let time_ns = time_ns.max(segment.last_time_ns());
+        let head = segment.complete(at.offset, Kind::Record, length, body_crc, sequence, time_ns);
+        let next = Mark {
+            offset: at.offset + head.bytes(),
+            records: at.records + 1,
+        };
+        index::note(segment, at.offset, next);
+        (head, next, time_ns)
+    }
+
+    /// Publish a batch.
+    fn finish(&mut self, batch: &Batch) -> Result<()> {
+        self.check()?;
+        if let Some(head) = batch.first {
+            let segment = &self.tail().segment;
+            segment.publish(batch.start.offset, head);
+            self.check()?;
+            segment.set_tail(batch.end, batch.time_ns);
+        }
+        self.control.set_unseen(false);
+        self.tail_mut().has_unseen = false;
+        if batch.end.offset >= self.tail().notice_at {
+            self.notice(batch.end.offset);
+        }
+        self.check()
+    }
+
+    /// Clear what a batch has left that was not published.
+    #[cold]
+    fn scrub(&self) -> Result<()> {
+        let segment = &self.tail().segment;
+        let from = segment.tail().offset;
+        self.appender
+            .core
+            .attempt_sync(segment, || segment.clear(from))?;
+        self.control.set_unseen(false);
+        Ok(())
+    }
+
+    /// The slice of a claimed frame's body.
+    pub fn slice(&self, mark: Mark, length: u32) -> &mut [u8] {
+        self.tail().segment.claim(mark.offset, length)
+    }
+
+    /// A claimed body has been filled.
+    pub fn filled(&self, mark: Mark, length: u32) {
+        self.tail().segment.claimed(mark.offset, length);
+    }
+
+    #[cold]
+    fn notice(&mut self, offset: u64) {
+        let segment = Arc::clone(&self.tail().segment);
+        let notice_at = self.appender.ahead.notice(segment, offset);
+        self.tail_mut().notice_at = notice_at;
+    }
+
+    /// Go to the segment that is appended to now: another process has rolled, or records were cut.
+    #[cold]
+    pub fn follow(&mut self) -> Result<()> {
+        self.go_to(self.control.tail_segment())
+    }
+
+    fn go_to(&mut self, number: u64) -> Result<()> {
+        let core = &self.appender.core;
+        let next = Tail::new(core, core.segment(number)?)?;
+        self.enter(next);
+        Ok(())
+    }
+
+    fn enter(&mut self, next: Tail<S>) {
+        let last = std::mem::replace(self.tail_mut(), next);
+        self.appender.ahead.retire(last.segment);
+    }
+
+    /// The segment after this one, made and not begun.
+    #[cold]
+    fn next_segment(&self, frame_bytes: u64) -> Result<SegmentOf<S>> {
+        let number = self.tail().segment.number() + 1;
+        let taken = self.appender.ahead.take(number, frame_bytes);
+        if taken.is_err() {
+            // A directory that is gone explains it better.
+            self.appender.core.look_now()?;
+        }
+        taken
+    }
+
+    /// End the segment at `mark` and begin the `next` one.
+    #[cold]
+    fn roll(&mut self, next: SegmentOf<S>, mark: Mark) -> Result<Mark> {
+        let core = &self.appender.core;
+        core.look()?;
+        let number = next.number();
+        let segment = &self.tail().segment;
+        let sequence = self.tail().base + mark.records;
+        let time_ns = segment.last_time_ns();
+        if !planted::has(Bug::RollFirst) {
+            next.begin(sequence, time_ns);
+        }
+        let head = segment.complete(mark.offset, Kind::End, 0, 0, sequence, time_ns);
+        core.check_with(&next)?;
+        // The moment of the roll: whoever reads this goes on in the next segment.
+        segment.publish(mark.offset, head);
+        if planted::has(Bug::RollFirst) {
+            next.begin(sequence, time_ns);
+        }
+        core.check()?;
+        self.control.set_tail_segment(number);
+        let next = Tail::new(core, next)?;
+        self.enter(next);
+        Ok(self.tail().segment.tail())
+    }
+
+    /// Go on where a writer has died: count what it had published, pass over the rest.
+    #[cold]
+    fn repair(&mut self) -> Result<()> {
+        self.follow()?;
+        loop {
+            let core = &self.appender.core;
+            let Tail { segment, base, .. } = self.tail();
+            let mut mark = segment.tail();
+            let mut time_ns = segment.last_time_ns();
+            let ended = loop {
+                let head = match segment
+                    .head(mark.offset)
+                    .map_err(|what| core.damage(segment, mark.offset, what))?
+                {
+                    None => break false,
+                    Some(head) => head,
+                };
+                if !segment.is_sound(mark.offset, head, base + mark.records) {
+                    return Err(core.damage(
+                        segment,
+                        mark.offset,
+                        "a frame does not match its checksum",
+                    ));
+                }
+                if head.kind == Kind::End {
+                    break true;
+                }
+                time_ns = segment.time_ns(mark.offset);
+                mark.offset += head.bytes();
+                mark.records += 1;
+            };
+            core.check()?;
+            segment.set_tail(mark, time_ns);
+            if !ended {
+                return if self.control.has_unseen() {
+                    self.scrub()
+                } else {
+                    Ok(())
+                };
+            }
+            let number = segment.number() + 1;
+            self.control.set_tail_segment(number);
+            // Not read back: a killed process of a simulation has stored nothing, and would come here again for ever.
+            self.go_to(number)?;
+        }
+    }
+}
+
+impl<S: Storage> Drop for Held<'_, S> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.tail().has_unseen && self.check().is_ok() {
+            // A failure poisons the journal, which the next append reports.
+            let _poisoned = self.scrub();
+        }
+        // What this writer knows of the tail may be zeros: others repair it, as after a death.
+        if self.check().is_err() {
+            return self.appender.slot.abandon();
+        }
+        self.appender.slot.unlock(self.control);
+        if self.check().is_err() {
+            self.appender.slot.abandon();
+        }
+    }
+}
+
+impl<S: Storage> Drop for Appender<S> {
+    fn drop(&mut self) {
+        self.ahead.stop();
+    }
+}

@@ -1,0 +1,4 @@
+//! Copies of a journal: the identity that they share, and the terms that say which of them may be appended to.
+
+pub(crate) mod identity;
+pub(crate) mod term;

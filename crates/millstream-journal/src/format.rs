@@ -1,0 +1,10 @@
+//! The bytes on disk: frames and their checksums, segments with their index, the control page, and small sealed files.
+//!
+//! Nothing here knows of openings, writers or readers. `docs/journal-format.md` draws the format.
+
+pub(crate) mod checksum;
+pub(crate) mod control;
+pub(crate) mod frame;
+pub(crate) mod index;
+pub(crate) mod sealed;
+pub(crate) mod segment;

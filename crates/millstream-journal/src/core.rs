@@ -6,14 +6,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::format::control::{self, Control};
+use crate::format::control::Control;
+use crate::format::files;
 use crate::format::frame::Kind;
 use crate::format::index;
 use crate::format::segment::{self, Mark, Segment};
+use crate::mutex::lock;
 use crate::options::Options;
 use crate::planted::{self, Bug};
 use crate::recover::{self, Known, Plan};
@@ -90,7 +92,7 @@ impl<S: Storage> Core<S> {
             source,
         })?;
         let presence = storage
-            .presence(control::NAME)
+            .presence(files::CONTROL)
             .map_err(|source| match source.kind() {
                 io::ErrorKind::NotFound => Error::Gone {
                     path: storage.path(""),
@@ -278,7 +280,7 @@ impl<S: Storage> Core<S> {
             let now = self.options.host.monotonic().as_nanos() as u64;
             self.looked_ns.store(now, Ordering::Relaxed);
         }
-        let gone = match self.storage.presence(control::NAME) {
+        let gone = match self.storage.presence(files::CONTROL) {
             Ok(presence) => !presence.is_same(&self.presence),
             // Another error, as of a permission that was taken away, tells nothing about the directory.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -453,6 +455,12 @@ impl<S: Storage> Core<S> {
     /// The sequence number of the oldest record.
     pub fn first(&self) -> Result<u64> {
         self.base(&*self.first_open()?)
+    }
+
+    /// The lineage of a journal that has no identity: an earlier version has made it. Copies of its files have the same.
+    pub fn derived_lineage(&self) -> Result<u128> {
+        let oldest = self.segment(self.first_segment())?;
+        Ok(u128::from(oldest.epoch()) << 64 | u128::from(oldest.number()))
     }
 
     /// The segment that holds the record `sequence`, or would.
@@ -633,9 +641,4 @@ impl<S: Storage> Core<S> {
             Ok(())
         }
     }
-}
-
-/// Take a mutex. What it guards is sound after a panic: nothing is half done in between.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

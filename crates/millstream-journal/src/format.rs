@@ -4,6 +4,7 @@
 
 pub(crate) mod checksum;
 pub(crate) mod control;
+pub(crate) mod files;
 pub(crate) mod frame;
 pub(crate) mod index;
 pub(crate) mod sealed;

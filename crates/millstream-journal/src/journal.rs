@@ -5,16 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::append::appender::Appender;
-use crate::append::writer::Writer;
 use crate::copies::identity::{self, Identity};
-use crate::core::{Core, lock};
+use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::mutex::lock;
 use crate::open;
 use crate::options::{Options, Retention, Sync};
-use crate::read::cursor::{self, Cursor, CursorInfo, Share};
 use crate::read::info::{self, Info};
-use crate::read::reader::Reader;
-use crate::read::record_set::{self, RecordSet};
 use crate::recover::verify::{self, Progress, Report};
 use crate::retain::prune::{self, Pruned};
 use crate::storage::{Mapped, Storage};
@@ -166,16 +163,7 @@ impl<S: Storage> Journal<S> {
         self.core().options.sync
     }
 
-    /// A handle to append with. All writers of an opening share its lock slot and background thread.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::TooManyWriters`]; what the system says.
-    pub fn writer(&self) -> Result<Writer<S>> {
-        let appender = self.core().checked(self.appender())?;
-        Ok(Writer::new(self.clone(), appender))
-    }
-
-    fn appender(&self) -> Result<Arc<Appender<S>>> {
+    pub(crate) fn appender(&self) -> Result<Arc<Appender<S>>> {
         if self.core().options.read_only {
             return Err(Error::ReadOnly { path: self.path() });
         }
@@ -187,74 +175,11 @@ impl<S: Storage> Journal<S> {
         Ok(Arc::clone(appender.insert(Arc::new(made))))
     }
 
-    /// A reader that stands at the first record.
-    ///
-    /// # Errors
-    /// A segment that cannot be opened.
-    pub fn reader(&self) -> Result<Reader<S>> {
-        self.core().checked(Reader::new(self.clone()))
-    }
-
-    /// The cursor of that name, at the first record when it is new.
-    ///
-    /// # Errors
-    /// [`Error::CursorName`]; [`Error::CursorTaken`] unless all who have it open share it; [`Error::Damage`].
-    pub fn cursor(&self, name: &str, share: Share) -> Result<Cursor<S>> {
-        Cursor::open(self.clone(), name, share)
-    }
-
-    /// The set of records of that name, empty when it is new. It has room on the disk for each record from the first to the next one.
-    ///
-    /// # Errors
-    /// [`Error::NotExclusive`]; [`Error::CursorName`]; [`Error::DiskFull`]; [`Error::Damage`]; what the system says.
-    pub fn record_set(&self, name: &str) -> Result<RecordSet<S>> {
-        if !self.core().options.exclusive {
-            return Err(Error::NotExclusive { path: self.path() });
-        }
-        RecordSet::open(self.clone(), name)
-    }
-
-    /// The records of the set of that name, in order. Works for every opening, and changes nothing.
-    ///
-    /// # Errors
-    /// [`Error::CursorName`]; [`Error::Damage`] in the set; what the system says.
-    ///
-    /// ```
-    /// # use millstream_journal::{Journal, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let options = Options { exclusive: true, ..Options::default() };
-    /// let journal = Journal::open(folder.path().join("j"), options)?;
-    /// journal.writer()?.append(b"a record")?;
-    /// journal.record_set("struck")?.insert(0)?;
-    /// let reading = Journal::open(folder.path().join("j"), Options::read_only())?;
-    /// assert_eq!(reading.records_in_set("struck")?, [0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn records_in_set(&self, name: &str) -> Result<Vec<u64>> {
-        self.core().checked(record_set::members(self, name))
-    }
-
     /// How often this opening has made or removed files. While the number stays, so does what the journal takes on the disk, where no other
     /// process has it open to write.
     #[must_use]
     pub fn file_changes(&self) -> u64 {
         self.core().storage.changes()
-    }
-
-    /// All cursors, by name.
-    ///
-    /// # Errors
-    /// [`Error::Damage`] in one of them; what the system says.
-    pub fn cursors(&self) -> Result<Vec<CursorInfo>> {
-        self.core().checked(cursor::list(self.core()))
-    }
-
-    /// Remove a cursor, so that it no longer keeps records from being pruned.
-    ///
-    /// # Errors
-    /// [`Error::CursorTaken`] while anybody has it open; what the system says.
-    pub fn remove_cursor(&self, name: &str) -> Result<()> {
-        cursor::remove(self.core(), name)
     }
 
     /// Remove old records, whole segments at a time.
@@ -302,7 +227,7 @@ impl<S: Storage> Journal<S> {
     pub fn lineage(&self) -> Result<u128> {
         match self.identity()? {
             Some(identity) => Ok(identity.lineage),
-            None => identity::derived(self.core()),
+            None => self.core().derived_lineage(),
         }
     }
 

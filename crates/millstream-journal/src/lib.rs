@@ -39,6 +39,7 @@ mod host;
 mod journal;
 #[cfg(test)]
 mod models;
+mod mutex;
 mod open;
 mod options;
 #[cfg(feature = "simulation")]
@@ -59,7 +60,8 @@ pub use error::{Error, Result};
 pub use host::Host;
 pub use journal::Journal;
 pub use options::{Options, Retention, Sync};
-pub use read::cursor::{Cursor, CursorInfo, Share};
+pub use read::cursor::{Cursor, Share};
+pub use read::cursor_file::CursorInfo;
 pub use read::info::Info;
 pub use read::pinned::PinnedRecord;
 pub use read::reader::{Reader, Record, Wait};

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use crate::format::{control, segment};
+use crate::format::{files, segment};
 use crate::planted::{self, Bug};
 use crate::storage::modelled::{Modelled, Orders};
 use crate::{Host, Journal, Options, Reader};
@@ -31,7 +31,7 @@ fn options() -> Options {
 fn modelled(name: &str) -> &'static [Range<u64>] {
     match name {
         // What may poison or change hands, and what appends change.
-        control::NAME => &[40..64, 64..256],
+        files::CONTROL => &[40..64, 64..256],
         _ if name.starts_with("writers/") => &[],
         _ => &[64..144, DATA..DATA + 160, SEGMENT - 96..SEGMENT],
     }

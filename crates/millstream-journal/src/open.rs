@@ -10,9 +10,10 @@ use crate::copies::identity::{self, Identity};
 use crate::copies::term;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::format::control::{self, Control};
+use crate::format::control::Control;
+use crate::format::files;
 use crate::options::Options;
-use crate::read::cursor;
+use crate::read::cursor_file;
 use crate::recover;
 use crate::storage::{Access, Hold, Storage};
 
@@ -41,7 +42,7 @@ fn take_part<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
         return read(storage, options);
     }
     let opened = open_to_write(storage, options)?;
-    identity::ensure(&opened.core)?;
+    ensure_identity(&opened.core)?;
     Ok(opened)
 }
 
@@ -52,7 +53,7 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opened<
     loop {
         let lock = |hold| {
             storage
-                .lock(control::NAME, hold)
+                .lock(files::CONTROL, hold)
                 .map_err(|source| failed("lock", &storage, source))
         };
         if let Some(alone) = lock(Hold::Exclusive)? {
@@ -87,6 +88,19 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opened<
         refuse(&storage, &options, waited)?;
         wait(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Gives a journal of an earlier version its identity. One that cannot be stored, on a full disk, is derived again at the next opening.
+fn ensure_identity<S: Storage>(core: &Core<S>) -> Result<()> {
+    // A damaged one is an error for those that ask for it.
+    if !matches!(identity::read(&core.storage), Ok(None)) {
+        return Ok(());
+    }
+    let identity = Identity::new(Some(core.derived_lineage()?), &core.options.host);
+    match identity::write(&core.storage, identity) {
+        Err(Error::DiskFull { .. } | Error::Io { .. }) => Ok(()),
+        written => written.map(|_| ()),
     }
 }
 
@@ -174,7 +188,7 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
     }
     // A sync that fails now must be known to the next recovery.
     recover::act(storage, &plan, options)
-        .and_then(|()| cursor::take_back(storage, plan.facts.tail_segment))
+        .and_then(|()| cursor_file::roll_back(storage, plan.facts.tail_segment))
         .and_then(|()| check(storage, &control))
         .inspect_err(|_| control.poison())?;
     control.end_recovery(&plan.facts, storage.mount());

@@ -228,7 +228,10 @@ impl<S: Storage> Appender<S> {
         self.durable.sync()?;
         let mut held = self.lock()?;
         self.ahead.discard();
-        cut::cut(&self.core, &mut held, sequence)
+        match cut::cut(&self.core, sequence)? {
+            true => held.follow(),
+            false => Ok(()),
+        }
     }
 
     /// Do what the background thread would do now.

@@ -16,9 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::append::grow;
-use crate::core::{Core, SegmentOf, lock};
+use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
 use crate::format::segment::Segment;
+use crate::mutex::lock;
 use crate::options::{Retention, Sync};
 use crate::retain::prune;
 use crate::storage::{Region, Storage};

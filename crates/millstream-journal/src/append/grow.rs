@@ -11,11 +11,10 @@ use std::io;
 
 use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
+use crate::format::files::SPARE;
 use crate::format::segment::{self, SMALL_BYTES_MIN, Segment, Size};
 use crate::storage::{Access, Region, Storage};
 
-/// The segment in reserve. It gets a header when it is used.
-pub(crate) const SPARE: &str = "spare";
 /// What it is called until it is complete.
 const DRAFT: &str = "draft-spare";
 const SPARE_BYTES: u64 = SMALL_BYTES_MIN;

@@ -8,9 +8,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::core::{self, Core};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::format::control::{self, Control};
+use crate::mutex;
 use crate::process::{self, Started};
 use crate::storage::{Hold, Storage, fault};
 
@@ -74,7 +75,7 @@ impl<S: Storage> Slot<S> {
     /// Leave the append lock to others without letting it go, as a writer that dies: they repair the tail before they go on.
     #[cold]
     pub fn abandon(&self) {
-        drop(core::lock(&self.lock).take());
+        drop(mutex::lock(&self.lock).take());
     }
 
     /// Leave the lock as it was when it was taken from `dead`.

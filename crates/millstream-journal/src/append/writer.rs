@@ -283,6 +283,17 @@ impl<S: Storage> Writer<S> {
     }
 }
 
+impl<S: Storage> Journal<S> {
+    /// A handle to append with. All writers of an opening share its lock slot and background thread.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::TooManyWriters`]; what the system says.
+    pub fn writer(&self) -> Result<Writer<S>> {
+        let appender = self.core().checked(self.appender())?;
+        Ok(Writer::new(self.clone(), appender))
+    }
+}
+
 /// A record that is being filled. Dropping it is as if it had never been asked for.
 pub struct Claim<'a, S: Storage = Mapped> {
     writer: &'a Writer<S>,

@@ -16,14 +16,11 @@
 
 use std::path::Path;
 
-use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::format::files::IDENTITY;
 use crate::format::sealed;
 use crate::host::Host;
 use crate::storage::{Mapped, Storage};
-
-/// The file.
-pub(crate) const NAME: &str = "identity";
 
 const BYTES: u64 = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"MSIDENT\x01");
@@ -65,12 +62,12 @@ impl Identity {
 
 /// The identity that is there, if any is.
 pub(crate) fn read<S: Storage>(storage: &S) -> Result<Option<Identity>> {
-    let words = match sealed::read(storage, NAME, BYTES, MAGIC) {
+    let words = match sealed::read(storage, IDENTITY, BYTES, MAGIC) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         words => words.map_err(|source| failed("open", storage, source))?,
     };
     let words = words.ok_or_else(|| Error::Damage {
-        path: storage.path(NAME),
+        path: storage.path(IDENTITY),
         offset: 0,
         what: "the identity does not match its checksum".to_owned(),
     })?;
@@ -79,25 +76,6 @@ pub(crate) fn read<S: Storage>(storage: &S) -> Result<Option<Identity>> {
         lineage: u128::from(high) << 64 | u128::from(low),
         own,
     }))
-}
-
-/// The lineage of a journal without the file: an earlier version has made it. Copies of its files have the same.
-pub(crate) fn derived<S: Storage>(core: &Core<S>) -> Result<u128> {
-    let oldest = core.segment(core.first_segment())?;
-    Ok(u128::from(oldest.epoch()) << 64 | u128::from(oldest.number()))
-}
-
-/// Give a journal of an earlier version its identity. One that cannot be stored, on a full disk, is derived again at the next opening.
-pub(crate) fn ensure<S: Storage>(core: &Core<S>) -> Result<()> {
-    // A damaged one is an error for those that ask for it.
-    if !matches!(read(&core.storage), Ok(None)) {
-        return Ok(());
-    }
-    let identity = Identity::new(Some(derived(core)?), &core.options.host);
-    match write(&core.storage, identity) {
-        Err(Error::DiskFull { .. } | Error::Io { .. }) => Ok(()),
-        written => written.map(|_| ()),
-    }
 }
 
 /// Give the journal this lineage in place of its own. A crash in between leaves a journal without identity.
@@ -114,7 +92,7 @@ pub(crate) fn replace<S: Storage>(storage: &S, identity: Identity) -> Result<()>
 /// Give the journal this identity, unless it has one; returns the one that it has then.
 pub(crate) fn write<S: Storage>(storage: &S, identity: Identity) -> Result<Identity> {
     let draft = format!("draft-identity-{:016x}", identity.own);
-    match sealed::write(storage, &draft, NAME, BYTES, &identity.words()) {
+    match sealed::write(storage, &draft, IDENTITY, BYTES, &identity.words()) {
         Ok(()) => Ok(identity),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             // Another process was faster. What is left of ours goes at the next recovery, if not now.
@@ -127,14 +105,14 @@ pub(crate) fn write<S: Storage>(storage: &S, identity: Identity) -> Result<Ident
 
 /// Remove the identity, if there is one.
 pub(crate) fn remove<S: Storage>(storage: &S) -> Result<()> {
-    match storage.remove(NAME) {
+    match storage.remove(IDENTITY) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         removed => removed.map_err(|source| failed("remove", storage, source)),
     }
 }
 
 fn failed<S: Storage>(verb: &'static str, storage: &S, source: std::io::Error) -> Error {
-    let path = storage.path(NAME);
+    let path = storage.path(IDENTITY);
     match source.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
             Error::DiskFull { path, source }

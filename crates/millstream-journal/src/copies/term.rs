@@ -24,19 +24,14 @@ use std::io;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::format::files::{COPY, TERM, is_term};
 use crate::format::sealed;
-use crate::journal::Journal;
 use crate::storage::Storage;
 
 const BYTES: u64 = 64;
-const TERM: &str = "term-";
-const TERM_MAGIC: u64 = u64::from_le_bytes(*b"MSTERM\0\x01");
-const SUPERSEDED: &str = "superseded-";
-const SUPERSEDED_MAGIC: u64 = u64::from_le_bytes(*b"MSSUPER\x01");
-/// How many digits the number in a name has.
-const DIGITS: usize = 20;
-const COPY: &str = "is-copy";
-const COPY_MAGIC: u64 = u64::from_le_bytes(*b"MSCOPY\0\x01");
+pub(super) const TERM_MAGIC: u64 = u64::from_le_bytes(*b"MSTERM\0\x01");
+pub(super) const SUPERSEDED_MAGIC: u64 = u64::from_le_bytes(*b"MSSUPER\x01");
+pub(super) const COPY_MAGIC: u64 = u64::from_le_bytes(*b"MSCOPY\0\x01");
 
 /// One term of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,15 +53,6 @@ pub struct Standing {
     pub superseded_by: Option<u64>,
     /// Whether it is a copy, to which only its follower appends.
     pub is_copy: bool,
-}
-
-/// Whether a file of the directory is one of these.
-pub(crate) fn is_ours(name: &str) -> bool {
-    let number = name
-        .strip_prefix(TERM)
-        .or_else(|| name.strip_prefix(SUPERSEDED));
-    let digits = number.and_then(|number| number.get(..DIGITS));
-    name == COPY || digits.is_some_and(|digits| digits.bytes().all(|c| c.is_ascii_digit()))
 }
 
 /// What the files say.
@@ -116,11 +102,11 @@ pub(crate) fn stopped<S: Storage>(core: &Core<S>) -> Result<()> {
     check(core)
 }
 
-fn names<S: Storage>(storage: &S) -> Result<Vec<String>> {
+pub(super) fn names<S: Storage>(storage: &S) -> Result<Vec<String>> {
     let mut names = storage
         .list("")
         .map_err(|source| failed("list", storage, "", source))?;
-    names.retain(|name| is_ours(name));
+    names.retain(|name| is_term(name));
     names.sort_unstable();
     Ok(names)
 }
@@ -139,12 +125,12 @@ fn read<S: Storage, const WORDS: usize>(
     })
 }
 
-fn read_term<S: Storage>(storage: &S, name: &str) -> Result<Term> {
+pub(super) fn read_term<S: Storage>(storage: &S, name: &str) -> Result<Term> {
     let [_, number, start, id]: [u64; 4] = read(storage, name, TERM_MAGIC)?;
     Ok(Term { number, start, id })
 }
 
-fn write<S: Storage>(core: &Core<S>, name: &str, words: &[u64]) -> Result<()> {
+pub(super) fn write<S: Storage>(core: &Core<S>, name: &str, words: &[u64]) -> Result<()> {
     let storage = &core.storage;
     let draft = format!("draft-{name}-{:016x}", core.options.host.random());
     match sealed::write(storage, &draft, name, BYTES, words) {
@@ -157,7 +143,7 @@ fn write<S: Storage>(core: &Core<S>, name: &str, words: &[u64]) -> Result<()> {
     }
 }
 
-fn remove<S: Storage>(storage: &S, name: &str) -> Result<()> {
+pub(super) fn remove<S: Storage>(storage: &S, name: &str) -> Result<()> {
     match storage.remove(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed.map_err(|source| failed("remove", storage, name, source)),
@@ -174,131 +160,6 @@ fn failed<S: Storage>(verb: &'static str, storage: &S, name: &str, source: io::E
     }
 }
 
-fn file(term: &Term) -> String {
+pub(super) fn file(term: &Term) -> String {
     format!("{TERM}{:020}-{:016x}", term.number, term.id)
-}
-
-impl<S: Storage> Journal<S> {
-    /// All terms, oldest first. Empty in term 0.
-    ///
-    /// # Errors
-    /// [`Error::Damage`]; what the system says.
-    pub fn terms(&self) -> Result<Vec<Term>> {
-        let storage = &self.core().storage;
-        let names = names(storage)?.into_iter();
-        let mut terms = names
-            .filter(|name| name.starts_with(TERM))
-            .map(|name| read_term(storage, &name))
-            .collect::<Result<Vec<_>>>()?;
-        terms.sort_unstable();
-        Ok(terms)
-    }
-
-    /// The term, whether it is superseded, and whether the journal is a copy.
-    ///
-    /// # Errors
-    /// As [`terms`](Self::terms).
-    pub fn standing(&self) -> Result<Standing> {
-        standing(&self.core().storage)
-    }
-
-    /// Whether a newer term is known, by one look at the control page.
-    #[must_use]
-    pub fn is_superseded(&self) -> bool {
-        let control = self.core().live();
-        control.is_some_and(|control| control.is_superseded())
-    }
-
-    /// Begin the term `number`: from now on this journal is the leader's, and no copy. All that it holds is durable afterwards.
-    ///
-    /// # Errors
-    /// [`Error::NotSoleWriter`] unless it was opened with [`sole_writer`](crate::Options::sole_writer); [`Error::Locked`] while another
-    /// process appends, as a follower does; [`Error::Option`] when the number is not above all that are known.
-    pub fn begin_term(&self, number: u64) -> Result<Term> {
-        let core = self.sole()?;
-        let standing = self.standing()?;
-        let newest = standing.superseded_by.unwrap_or(standing.term);
-        if number <= newest {
-            return Err(Error::Option {
-                name: "term",
-                value: number,
-                expected: format!("more than {newest}"),
-            });
-        }
-        self.sync()?;
-        let term = Term {
-            number,
-            start: self.next()?,
-            id: core.options.host.random(),
-        };
-        self.write_term(&term)?;
-        remove(&core.storage, COPY)?;
-        core.sync_names()?;
-        core.control()?.end_supersession();
-        Ok(term)
-    }
-
-    /// Note that another copy leads in the term `number`. If that is newer than the journal's own, all processes that have the journal open
-    /// refuse appends at once, and so does who opens it later. Returns whether it is newer.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`]; what the system says.
-    pub fn supersede(&self, number: u64) -> Result<bool> {
-        let core = self.core();
-        let control = core.control()?;
-        let standing = self.standing()?;
-        if number <= standing.term {
-            return Ok(false);
-        }
-        if standing.superseded_by.is_none_or(|by| by < number) {
-            let name = format!("{SUPERSEDED}{number:020}");
-            write(core, &name, &[SUPERSEDED_MAGIC, number])?;
-        }
-        control.supersede();
-        Ok(true)
-    }
-
-    /// Mark this journal as a copy: only an opening with [`sole_writer`](crate::Options::sole_writer) appends from now on.
-    ///
-    /// # Errors
-    /// As [`begin_term`](Self::begin_term).
-    pub fn mark_as_copy(&self) -> Result<()> {
-        let core = self.sole()?;
-        write(core, COPY, &[COPY_MAGIC])
-    }
-
-    /// Take over the terms of the leader, whose records the copy is about to get. Others are forgotten.
-    ///
-    /// # Errors
-    /// As [`begin_term`](Self::begin_term).
-    pub fn adopt_terms(&self, terms: &[Term]) -> Result<()> {
-        let core = self.sole()?;
-        let own = self.terms()?;
-        for term in terms.iter().filter(|term| !own.contains(term)) {
-            self.write_term(term)?;
-        }
-        for term in own.iter().filter(|term| !terms.contains(term)) {
-            remove(&core.storage, &file(term))?;
-            core.sync_names()?;
-        }
-        if self.standing()?.superseded_by.is_none() {
-            core.control()?.end_supersession();
-        }
-        Ok(())
-    }
-
-    fn write_term(&self, term: &Term) -> Result<()> {
-        let Term { number, start, id } = *term;
-        write(self.core(), &file(term), &[TERM_MAGIC, number, start, id])
-    }
-
-    /// Nobody else appends, while the writer that this takes is open.
-    fn sole(&self) -> Result<&Core<S>> {
-        if !self.core().options.sole_writer {
-            return Err(Error::NotSoleWriter { path: self.path() });
-        }
-        // Kept by the opening until it ends.
-        drop(self.writer()?);
-        Ok(self.core())
-    }
 }

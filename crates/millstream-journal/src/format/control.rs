@@ -7,11 +7,10 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::format::files::CONTROL;
 use crate::process::Started;
 use crate::storage::{Access, Fault, Region, Storage, fault};
 
-/// The file.
-pub(crate) const NAME: &str = "control";
 /// How many processes may write at once.
 pub(crate) const WRITERS_MAX: u64 = 256;
 
@@ -57,7 +56,7 @@ impl<R: Region> Control<R> {
     /// # Errors
     /// What the system says, and a fault of the page; that it is not there, or not for this reader, is no error.
     pub fn open<S: Storage<Region = R>>(storage: &S, access: Access) -> Result<Option<Self>> {
-        let region = match storage.open(NAME, access) {
+        let region = match storage.open(CONTROL, access) {
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof)
                     || access == Access::Read && error.kind() == ErrorKind::PermissionDenied =>
@@ -66,7 +65,7 @@ impl<R: Region> Control<R> {
             }
             region => region.map_err(|source| Error::Io {
                 verb: "open",
-                path: storage.path(NAME),
+                path: storage.path(CONTROL),
                 source,
             })?,
         };
@@ -86,15 +85,15 @@ impl<R: Region> Control<R> {
     /// Make the page, or take the one that is there; the caller holds the lock on it.
     pub fn create<S: Storage<Region = R>>(storage: &S) -> Result<Self> {
         let region = storage
-            .create(NAME, BYTES)
+            .create(CONTROL, BYTES)
             .map_err(|source| match source.kind() {
                 ErrorKind::StorageFull => Error::DiskFull {
-                    path: storage.path(NAME),
+                    path: storage.path(CONTROL),
                     source,
                 },
                 _ => Error::Io {
                     verb: "create",
-                    path: storage.path(NAME),
+                    path: storage.path(CONTROL),
                     source,
                 },
             })?;
@@ -125,7 +124,7 @@ impl<R: Region> Control<R> {
     /// the journal open now, by another mount of the same file system.
     pub fn is_live<S: Storage>(&self, storage: &S, boot: u128) -> bool {
         self.is_ready(boot)
-            && (self.is_mounted(storage.mount()) || storage.is_locked(NAME).unwrap_or(true))
+            && (self.is_mounted(storage.mount()) || storage.is_locked(CONTROL).unwrap_or(true))
     }
 
     /// Whether the last recovery ended, in whatever boot: then there was a segment.

@@ -7,7 +7,7 @@ use crate::append::lock;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::format::control;
-use crate::read::cursor::{self, CursorInfo};
+use crate::read::cursor_file::{self, CursorInfo};
 use crate::storage::Storage;
 
 /// A journal at a glance.
@@ -69,7 +69,7 @@ pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
         disk_bytes,
         bytes,
         times_ns,
-        cursors: cursor::list(core)?,
+        cursors: cursor_file::list(core)?,
         writers: writers(core)?,
     })
 }

@@ -485,3 +485,13 @@ impl<S: Storage> Reader<S> {
         self.populated = to.max(self.at + STEP / 16);
     }
 }
+
+impl<S: Storage> Journal<S> {
+    /// A reader that stands at the first record.
+    ///
+    /// # Errors
+    /// A segment that cannot be opened.
+    pub fn reader(&self) -> Result<Reader<S>> {
+        self.core().checked(Reader::new(self.clone()))
+    }
+}

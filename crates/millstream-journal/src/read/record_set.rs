@@ -11,12 +11,11 @@ use std::fmt;
 use std::io;
 
 use crate::error::{Error, Result};
+use crate::format::files::{RECORD_SET, is_name};
 use crate::journal::Journal;
-use crate::read::cursor;
 use crate::storage::{Access, Mapped, Region, Storage};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MSRECST\x01");
-const PREFIX: &str = "set-";
 const BITS_FROM: u64 = 64;
 const BYTES_MIN: u64 = 4096;
 
@@ -41,7 +40,7 @@ impl<S: Storage> fmt::Debug for RecordSet<S> {
 
 impl<S: Storage> RecordSet<S> {
     pub(crate) fn open(journal: Journal<S>, name: &str) -> Result<Self> {
-        if !cursor::is_name(name) {
+        if !is_name(name) {
             return Err(Error::CursorName {
                 name: name.to_owned(),
             });
@@ -226,9 +225,42 @@ impl<S: Storage> RecordSet<S> {
     }
 }
 
+impl<S: Storage> Journal<S> {
+    /// The set of records of that name, empty when it is new. It has room on the disk for each record from the first to the next one.
+    ///
+    /// # Errors
+    /// [`Error::NotExclusive`]; [`Error::CursorName`]; [`Error::DiskFull`]; [`Error::Damage`]; what the system says.
+    pub fn record_set(&self, name: &str) -> Result<RecordSet<S>> {
+        if !self.core().options.exclusive {
+            return Err(Error::NotExclusive { path: self.path() });
+        }
+        RecordSet::open(self.clone(), name)
+    }
+
+    /// The records of the set of that name, in order. Works for every opening, and changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::CursorName`]; [`Error::Damage`] in the set; what the system says.
+    ///
+    /// ```
+    /// # use millstream_journal::{Journal, Options};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let options = Options { exclusive: true, ..Options::default() };
+    /// let journal = Journal::open(folder.path().join("j"), options)?;
+    /// journal.writer()?.append(b"a record")?;
+    /// journal.record_set("struck")?.insert(0)?;
+    /// let reading = Journal::open(folder.path().join("j"), Options::read_only())?;
+    /// assert_eq!(reading.records_in_set("struck")?, [0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn records_in_set(&self, name: &str) -> Result<Vec<u64>> {
+        self.core().checked(members(self, name))
+    }
+}
+
 /// The records in a set, in order; none when there is no such set. Nothing is changed.
-pub(crate) fn members<S: Storage>(journal: &Journal<S>, name: &str) -> Result<Vec<u64>> {
-    if !cursor::is_name(name) {
+fn members<S: Storage>(journal: &Journal<S>, name: &str) -> Result<Vec<u64>> {
+    if !is_name(name) {
         return Err(Error::CursorName {
             name: name.to_owned(),
         });
@@ -281,14 +313,7 @@ fn bits_in(bytes: u64) -> u64 {
 }
 
 fn file(name: &str, generation: u64) -> String {
-    format!("{PREFIX}{name}-{generation:010}")
-}
-
-/// Whether a file of this name holds a set.
-pub(crate) fn is_ours(name: &str) -> bool {
-    name.strip_prefix(PREFIX)
-        .and_then(|rest| rest.rsplit_once('-'))
-        .is_some_and(|(name, digits)| cursor::is_name(name) && digits.parse::<u64>().is_ok())
+    format!("{RECORD_SET}{name}-{generation:010}")
 }
 
 /// The generations of a set that there are, in order.
@@ -297,7 +322,7 @@ fn files<S: Storage>(storage: &S, name: &str) -> io::Result<Vec<u64>> {
         .list("")?
         .iter()
         .filter_map(|found| {
-            let generation = found.strip_prefix(PREFIX)?.strip_prefix(name)?;
+            let generation = found.strip_prefix(RECORD_SET)?.strip_prefix(name)?;
             generation.strip_prefix('-')?.parse().ok()
         })
         .collect();

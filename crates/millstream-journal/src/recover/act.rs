@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Plan, Step};
+use super::steps::{Plan, Step};
 use crate::error::{Error, Result};
 use crate::format::segment::{self, Segment};
 use crate::options::Options;

@@ -24,20 +24,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod frames;
 mod headers;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use self::frames::{next_sound, sound_head};
+use self::headers::Part;
 use crate::error::{Error, Result};
-use crate::format::frame::{self, Head, Kind};
-use crate::format::segment::{self, Mark, Segment};
+use crate::format::files;
+use crate::format::frame::Kind;
+use crate::format::segment;
 use crate::read::reader::Record;
-use crate::recover;
 use crate::recover::verify::Damage;
 use crate::retain::start::{self, Start};
-use crate::storage::{Mapped, Region, Storage};
+use crate::storage::{Mapped, Storage};
 
 /// Where a record is that was salvaged, to [read](Salvage::read) it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,15 +64,6 @@ pub struct Salvage<S: Storage = Mapped> {
     /// Where the frames of the segment before ended, without an end frame.
     ended: Option<At>,
     lost: Vec<Damage>,
-}
-
-/// A segment that was opened, whatever its header says.
-struct Part<R> {
-    segment: Segment<R>,
-    /// The offset of the first frame.
-    from: u64,
-    /// The number of the first record.
-    base: u64,
 }
 
 /// The next frame.
@@ -109,10 +103,10 @@ impl<S: Storage> Salvage<S> {
     pub fn open_in(storage: S) -> Result<Self> {
         let mut lost = Vec::new();
         let start = start::read(&storage).unwrap_or_else(|error| {
-            lost.push(damage_of(error, &storage, start::NAME));
+            lost.push(Damage::of(error, &storage, files::START));
             None
         });
-        let mut left = recover::present(&storage)?;
+        let mut left = files::segments(&storage)?;
         // What an interrupted prune has left is no part of the journal.
         left.retain(|number| start.is_none_or(|start| *number >= start.segment));
         if left.is_empty() {
@@ -301,64 +295,4 @@ impl<S: Storage> Salvage<S> {
             records,
         });
     }
-}
-
-/// What is wrong with a file, by the error of reading it.
-fn damage_of<S: Storage>(error: Error, storage: &S, file: &str) -> Damage {
-    match error {
-        Error::Damage { path, offset, what } => Damage {
-            path,
-            offset,
-            what,
-            records: None,
-        },
-        other => Damage {
-            path: storage.path(file),
-            offset: 0,
-            what: other.to_string(),
-            records: None,
-        },
-    }
-}
-
-/// The head of a sound frame.
-fn sound_head<R: Region>(segment: &Segment<R>, offset: u64, sequence: u64) -> Option<Head> {
-    let head = segment.head(offset).ok()??;
-    segment.is_sound(offset, head, sequence).then_some(head)
-}
-
-/// The next sound frame after the one at `offset`, which should have been `sequence`: its offset, and its number in `records`.
-fn next_sound<R: Region>(segment: &Segment<R>, offset: u64, sequence: u64) -> Option<Mark> {
-    // Most often the head is sound and says where the next frame begins.
-    if let Ok(Some(head)) = segment.head(offset) {
-        let next = Mark {
-            offset: offset + head.bytes(),
-            records: sequence + 1,
-        };
-        if sound_head(segment, next.offset, next.records).is_some() {
-            return Some(next);
-        }
-    }
-    sound_from(segment, offset, offset + 8, sequence)
-}
-
-/// The first sound frame at `from` or later, when a frame at `offset` would be `sequence`. Each record that was lost between took a header at least.
-fn sound_from<R: Region>(
-    segment: &Segment<R>,
-    offset: u64,
-    from: u64,
-    sequence: u64,
-) -> Option<Mark> {
-    let last = segment.bytes().saturating_sub(frame::HEADER);
-    (from..=last).step_by(8).find_map(|at| {
-        let head = segment.head(at).ok()??;
-        let body_crc = frame::body_crc(segment.body(at, head));
-        let most = sequence.saturating_add((at - offset) / frame::HEADER);
-        (sequence..=most)
-            .find(|records| segment.has_checksum(at, head, body_crc, *records))
-            .map(|records| Mark {
-                offset: at,
-                records,
-            })
-    })
 }

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use crate::copies::identity;
 use crate::error::{Error, Result};
 use crate::format::control::Control;
+use crate::format::files;
 use crate::format::frame::{self, Kind};
 use crate::format::segment::{self, BLOCK, Mark, Segment};
 use crate::options::Options;
-use crate::read::cursor;
+use crate::read::cursor_file;
 use crate::recover::{self, Plan};
 use crate::retain::start::Start;
 use crate::storage::{Access, Region, Storage};
@@ -60,6 +61,26 @@ pub struct Damage {
     pub what: String,
     /// The records that cannot be read because of it, as far as that is known.
     pub records: Option<Range<u64>>,
+}
+
+impl Damage {
+    /// What is wrong with the file of that name, by the error of reading it.
+    pub(crate) fn of<S: Storage>(error: Error, storage: &S, file: &str) -> Self {
+        match error {
+            Error::Damage { path, offset, what } => Damage {
+                path,
+                offset,
+                what,
+                records: None,
+            },
+            other => Damage {
+                path: storage.path(file),
+                offset: 0,
+                what: other.to_string(),
+                records: None,
+            },
+        }
+    }
 }
 
 /// How far a verification has come.
@@ -158,7 +179,7 @@ impl<S: Storage> Check<'_, S> {
     fn list(&mut self, options: &Options) -> Result<(Vec<u64>, Option<Start>)> {
         let found = recover::segments(self.storage);
         let Some(found) = self.sound(found)? else {
-            let numbers = recover::present(self.storage)?;
+            let numbers = files::segments(self.storage)?;
             let is_begun = |number: &&u64| {
                 let segment = Segment::open(self.storage, **number, Access::Read);
                 !segment.is_ok_and(|segment| segment.base().is_none())
@@ -227,7 +248,7 @@ impl<S: Storage> Check<'_, S> {
     fn small_files(&mut self) -> Result<()> {
         let identity = identity::read(self.storage);
         self.sound(identity)?;
-        for cursor in cursor::check_all(self.storage)? {
+        for cursor in cursor_file::check_all(self.storage)? {
             self.sound(cursor)?;
         }
         Ok(())

@@ -4,10 +4,9 @@ use std::io;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::format::segment;
+use crate::format::{files, segment};
 use crate::options::Retention;
-use crate::read::cursor;
-use crate::recover;
+use crate::read::cursor_file;
 use crate::retain::start::{self, Start};
 use crate::storage::Storage;
 
@@ -50,7 +49,7 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
     // Readers are told first, so that a file which is gone is never taken for damage.
     control.raise_first_segment(to);
     // From the oldest file on: a prune before this one may have been interrupted, and must leave no gap.
-    let oldest = recover::present(&core.storage)?;
+    let oldest = files::segments(&core.storage)?;
     for number in oldest.into_iter().take_while(|number| *number < to) {
         remove(core, number)?;
     }
@@ -105,7 +104,7 @@ fn remove<S: Storage>(core: &Core<S>, number: u64) -> Result<()> {
 fn keep_from<S: Storage>(core: &Core<S>, retention: &Retention, from: u64) -> Result<u64> {
     let tail = core.tail_segment();
     let needed = match retention.keep_for_cursors {
-        true => cursor::list(core)?
+        true => cursor_file::list(core)?
             .into_iter()
             .map(|cursor| cursor.position)
             .min(),

@@ -10,11 +10,10 @@ use std::io;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::format::files::START;
 use crate::options::Options;
 use crate::storage::{Access, Hold, Region, Storage};
 
-/// The file. It sorts after the segments: a tool that copies in the order of names copies it last, while a prune goes on.
-pub(crate) const NAME: &str = "start";
 /// What it is called until it is complete.
 const DRAFT: &str = "draft-start";
 /// Locked by the process that makes or moves the start.
@@ -56,7 +55,7 @@ impl Start {
 
 /// The start that is written down, if any is.
 pub(crate) fn read<S: Storage>(storage: &S) -> Result<Option<Start>> {
-    match storage.open(NAME, Access::Read) {
+    match storage.open(START, Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(damaged(storage)),
         Err(error) => Err(failed("open", storage, error)),
@@ -67,7 +66,7 @@ pub(crate) fn read<S: Storage>(storage: &S) -> Result<Option<Start>> {
 /// Move the start up, on the disk too; another process may have moved it further.
 pub(crate) fn raise<S: Storage>(storage: &S, options: &Options, start: Start) -> Result<()> {
     let _lock = lock(storage, options)?;
-    let region = match storage.open(NAME, Access::Write) {
+    let region = match storage.open(START, Access::Write) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return make(storage, start);
         }
@@ -90,7 +89,7 @@ fn make<S: Storage>(storage: &S, start: Start) -> Result<()> {
         start.store(&region, 1);
         region.publish(0, MAGIC);
         region.sync(0, BYTES)?;
-        storage.rename(DRAFT, NAME)?;
+        storage.rename(DRAFT, START)?;
         storage.sync_names()
     });
     match made.map_err(|error| failed("create", storage, error)) {
@@ -150,7 +149,7 @@ fn wait() {
 
 fn damaged<S: Storage>(storage: &S) -> Error {
     Error::Damage {
-        path: storage.path(NAME),
+        path: storage.path(START),
         offset: SLOTS[0],
         what: "neither slot matches its checksum; where the journal starts is not known. Without this file it starts with the oldest \
                segment that is there"
@@ -159,7 +158,7 @@ fn damaged<S: Storage>(storage: &S) -> Error {
 }
 
 fn failed<S: Storage>(verb: &'static str, storage: &S, source: io::Error) -> Error {
-    let path = storage.path(NAME);
+    let path = storage.path(START);
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Error::DiskFull { path, source }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Access, Fault, Hold, Presence, Region, Storage};
-use crate::core::lock;
+use crate::mutex::lock;
 
 /// Another storage, and the faults that it is made to have.
 #[derive(Clone)]

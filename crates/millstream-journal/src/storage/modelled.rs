@@ -22,7 +22,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, fence};
 
 use super::{Access, Hold, Region, Simulated, SimulatedLock, SimulatedRegion, Storage};
-use crate::core::lock;
+use crate::mutex::lock;
 
 /// How the stores of this machine are ordered. What is weaker than the default must be found out.
 #[derive(Clone, Copy, Debug)]

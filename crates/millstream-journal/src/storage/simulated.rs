@@ -36,7 +36,7 @@ use std::time::Duration;
 use self::history::{History, PAGE};
 use super::memory::Memory;
 use super::{Access, Hold, Region, Storage};
-use crate::core::lock;
+use crate::mutex::lock;
 
 /// A machine, or one process on it: see [`process`](Self::process).
 #[derive(Clone)]

@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::core::lock;
 use crate::host::Host;
+use crate::mutex::lock;
 use crate::options::Sync;
 use crate::planted::{self, Bug};
 

@@ -1,6 +1,6 @@
 //! Opening a segment whatever its header says.
 
-use super::{Part, damage_of, sound_from, sound_head};
+use super::frames::{sound_from, sound_head};
 use crate::format::frame;
 use crate::format::segment::{self, Segment};
 use crate::recover::verify::Damage;
@@ -11,6 +11,15 @@ use crate::storage::{Access, Region, Storage};
 const FEW: u32 = 64;
 /// The shortest file that can hold a frame.
 const BYTES_MIN: u64 = 4096 + frame::HEADER;
+
+/// A segment that was opened, whatever its header says.
+pub(super) struct Part<R> {
+    pub segment: Segment<R>,
+    /// The offset of the first frame.
+    pub from: u64,
+    /// The number of the first record.
+    pub base: u64,
+}
 
 /// What came of opening a segment.
 pub(super) struct Opened<R> {
@@ -47,7 +56,7 @@ pub(super) fn open<S: Storage>(
         }
     };
     if let Err(error) = Segment::open(storage, number, Access::Read) {
-        let damage = damage_of(error, storage, &file);
+        let damage = Damage::of(error, storage, &file);
         note(damage.offset, &damage.what);
     }
     let own = Some(region.load(segment::BASE)).filter(|base| *base != u64::MAX);

@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 
 use crate::error::{Result, WireError};
-use crate::schema::{
-    Definition, Field, Method, NAME_LEN_MAX, NAMES_MAX, Parts, Schema, Shape, Type,
-};
-use crate::unpack::{DEPTH_MAX, Unpacker};
+use crate::limits::{DEPTH_MAX, NAME_LEN_MAX, NAMES_MAX};
+use crate::schema::{Definition, Field, Method, Parts, Schema, Shape, Type};
+use crate::unpack::Unpacker;
 use crate::value::Value;
 
 /// Keys of a document that are no methods: when the call came.

@@ -121,7 +121,7 @@ pub enum Misfit {
     #[error("the field is missing and has no default")]
     Missing,
     /// Values within values, deeper than [`DEPTH_MAX`](crate::DEPTH_MAX).
-    #[error("more than {} values within each other", crate::DEPTH_MAX)]
+    #[error("more than {} values within each other", crate::limits::DEPTH_MAX)]
     Deep,
     /// Bytes behind the end of the call.
     #[error("{0} bytes behind the end of the call")]

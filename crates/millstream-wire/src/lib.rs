@@ -21,6 +21,7 @@ mod document;
 mod encode;
 mod error;
 mod interface;
+mod limits;
 mod node;
 mod pack;
 mod record;
@@ -39,14 +40,13 @@ pub use document::{Document, carry_comments, documents};
 pub use encode::{Encode, HEAD_SIZE_MAX, packed};
 pub use error::{Misfit, Result, WireError};
 pub use interface::{CallError, Cause, Dispatch, Interface, Publisher, Recorder, Transport};
+pub use limits::{DEPTH_MAX, NAME_LEN_MAX, NAMES_MAX};
 pub use millstream_macros::{Wire, interface};
 pub use pack::{Packer, pack};
 pub use record::{Head, InputName, Lineage, Note, Record, Take};
 pub use scalars::{Decimal, Timestamp};
-pub use schema::{
-    Definition, Field, Method, NAME_LEN_MAX, NAMES_MAX, Schema, Shape, Type, Variant,
-};
+pub use schema::{Definition, Field, Method, Schema, Shape, Type, Variant};
 pub use typed::Typed;
 pub use types::Types;
-pub use unpack::{DEPTH_MAX, Unpacker};
+pub use unpack::Unpacker;
 pub use value::Value;

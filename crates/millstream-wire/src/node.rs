@@ -6,7 +6,7 @@
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 use crate::error::{Result, WireError};
-use crate::unpack::DEPTH_MAX;
+use crate::limits::DEPTH_MAX;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Node {

@@ -24,12 +24,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Result, WireError};
 
-/// How many methods an interface may have, fields a method or a type, and types a schema.
-pub const NAMES_MAX: usize = 4096;
-
-/// How long a name may be, in bytes.
-pub const NAME_LEN_MAX: usize = 255;
-
 /// The methods of an interface and the types of their arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {

@@ -17,9 +17,7 @@
 use rmp::Marker;
 
 use crate::error::{Misfit, Result, WireError};
-
-/// How many values may stand within each other.
-pub const DEPTH_MAX: usize = 64;
+use crate::limits::DEPTH_MAX;
 
 /// Reads values one after the other from a slice.
 #[derive(Debug, Clone)]

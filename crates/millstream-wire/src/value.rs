@@ -199,7 +199,7 @@ fn pack(
     schema: &Schema,
     depth: usize,
 ) -> Result<()> {
-    if depth == crate::DEPTH_MAX {
+    if depth == crate::limits::DEPTH_MAX {
         return Err(WireError::encode(Misfit::Deep));
     }
     match (value, ty) {

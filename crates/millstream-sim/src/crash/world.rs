@@ -14,9 +14,8 @@ use millstream_journal::storage::Simulated;
 use millstream_journal::{Error, Host, Journal, Options, Reader, Retention, Share, Sync, Writer};
 
 use super::bodies::Bodies;
-use super::judge;
 use super::model::{Broken, Judged, Model, SYNC_FAILED, broken};
-use super::{Kind, Tally};
+use super::tally::{Kind, Tally};
 
 /// The smallest segments, so that everything rolls.
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -48,7 +47,7 @@ pub struct World {
     /// A sync is going to fail.
     may_fail: bool,
     /// How long there has been a process, by the steady clock.
-    attended_ns: u64,
+    pub attended_ns: u64,
     now_ns: u64,
 }
 
@@ -87,30 +86,20 @@ impl World {
         }
     }
 
-    /// Play all lives.
-    pub fn play(&mut self) -> Judged<()> {
-        for _ in 0..=self.random.below(3) {
-            if self.kind == Kind::Lying {
-                self.machine.lie();
-            }
-            let fails = self.random.below(4) == 0;
-            self.may_fail = fails
-                && matches!(
-                    self.kind,
-                    Kind::FailingSyncs | Kind::Planted(Bug::ForgetFailedSync)
-                );
-            if self.may_fail {
-                self.machine.fail_sync(1 + self.random.below(30) as u32);
-            }
-            self.live()?;
-            judge::images(self)?;
-            self.attended_ns = 0;
-        }
-        Ok(())
-    }
-
     /// One life, from the start of the machine to a loss of power, which comes in the middle of the last turn.
-    fn live(&mut self) -> Judged<()> {
+    pub fn live(&mut self) -> Judged<()> {
+        if self.kind == Kind::Lying {
+            self.machine.lie();
+        }
+        let fails = self.random.below(4) == 0;
+        self.may_fail = fails
+            && matches!(
+                self.kind,
+                Kind::FailingSyncs | Kind::Planted(Bug::ForgetFailedSync)
+            );
+        if self.may_fail {
+            self.machine.fail_sync(1 + self.random.below(30) as u32);
+        }
         for _ in 0..self.random.below(60) {
             let kill = self.random.below(10) == 0;
             let steps = if kill { self.random.below(40) } else { NEVER };

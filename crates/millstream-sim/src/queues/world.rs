@@ -15,7 +15,7 @@ use millstream_queue::config::Config;
 use super::disks::Disks;
 use super::model::{Model, Number, QUEUES, body};
 use super::server::Server;
-use super::{Kind, Tally};
+use super::tally::{Kind, Tally};
 use crate::crash::model::{Judged, broken};
 
 /// The smallest segments, so that everything rolls.

@@ -195,7 +195,11 @@ pub trait Region: Send + Sync + 'static {
     )]
     unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8];
     /// A claimed slice has been filled. A simulation takes note.
-    fn claimed(&self, at: u64, length: u64);
+    ///
+    /// # Safety
+    /// The caller has [claimed](Self::claim) these bytes and has no slice of them any more, and nobody else stores to them.
+    #[expect(unsafe_code, reason = "as for `claim`")]
+    unsafe fn claimed(&self, at: u64, length: u64);
     /// Wait until all that was stored in these bytes survives a loss of power.
     ///
     /// # Errors
@@ -225,8 +229,10 @@ pub trait Region: Send + Sync + 'static {
     #[inline]
     #[expect(unsafe_code, reason = "as for `claim`")]
     unsafe fn store(&self, at: u64, bytes: &[u8]) {
-        // SAFETY: the caller vouches for the same range.
-        unsafe { self.claim(at, bytes.len() as u64) }.copy_from_slice(bytes);
-        self.claimed(at, bytes.len() as u64);
+        // SAFETY: the caller vouches for the same range, and the slice ends with the statement.
+        unsafe {
+            self.claim(at, bytes.len() as u64).copy_from_slice(bytes);
+            self.claimed(at, bytes.len() as u64);
+        }
     }
 }

@@ -29,15 +29,20 @@ pub(crate) struct Appender<S: Storage> {
     slot: Slot<S>,
     _permit: S::Lock,
     ahead: Ahead<S>,
-    tail: UnsafeCell<Tail<S>>,
+    tail: Guarded<Tail<S>>,
 }
+
+/// A value that only the holder of the append lock touches.
+struct Guarded<T>(UnsafeCell<T>);
 
 #[expect(
     unsafe_code,
     reason = "the append lock lives in shared memory, where the compiler cannot see it"
 )]
-// SAFETY: `tail` is touched by the holder of the append lock only, which is one thread of one process.
-unsafe impl<S: Storage> Sync for Appender<S> {}
+// SAFETY: the cell is the only field. `AppendLock::tail` and `AppendLock::tail_mut` are the only functions that look into it. They borrow
+// an `AppendLock`, of which an `Appender` has one at a time, and a reference from `tail_mut` is exclusive because it borrows the lock so.
+// The lock may pass from thread to thread, so `T` is `Send`, and be shared by threads, so `T` is `Sync`.
+unsafe impl<T: Send + Sync> Sync for Guarded<T> {}
 
 /// The segment that is appended to, as this process knows it.
 struct Tail<S: Storage> {
@@ -72,53 +77,58 @@ impl<S: Storage> Appender<S> {
             slot,
             _permit: permit,
             ahead,
-            tail: UnsafeCell::new(tail),
+            tail: Guarded(UnsafeCell::new(tail)),
             durable,
             core,
         };
         let control = appender.core.control()?;
         if let Some(dead) = appender.slot.was_left_locked(control) {
-            drop(appender.repaired(control, dead)?);
+            #[expect(unsafe_code, reason = "the append lock was found taken")]
+            // SAFETY: the lock names the slot of this appender, which nobody else has and which has not locked yet.
+            drop(unsafe { appender.repaired(control, dead)? });
         }
         Ok(appender)
     }
 
     /// Append one record; gives its sequence number.
     #[inline]
+    #[expect(unsafe_code, reason = "stores a body at the tail")]
     pub fn append(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
         let length = self.check_length(body.len())?;
         let body_crc = frame::body_crc(body);
-        let mut held = self.lock()?;
-        let (mark, sequence) = held.room(frame_bytes(length))?;
+        let mut lock = self.lock()?;
+        let (mark, sequence) = lock.room(frame_bytes(length))?;
         if planted::has(Bug::PublishFirst) {
-            let segment = Arc::clone(&held.tail().segment);
-            held.commit(mark, sequence, length, body_crc, time_ns)?;
-            segment.store_body(mark.offset, body);
+            let segment = Arc::clone(&lock.tail().segment);
+            lock.commit(mark, sequence, length, body_crc, time_ns)?;
+            // SAFETY: none. This is a bug that a test has planted; readers may see the body half stored.
+            unsafe { segment.store_body(mark.offset, body) };
             return Ok(sequence);
         }
-        let segment = &held.tail().segment;
-        segment.store_body(mark.offset, body);
-        held.commit(mark, sequence, length, body_crc, time_ns)?;
+        // SAFETY: there is room at `mark`, the tail.
+        unsafe { lock.store_body(mark, body) };
+        lock.commit(mark, sequence, length, body_crc, time_ns)?;
         Ok(sequence)
     }
 
     /// [`append`](Self::append) if that needs no waiting: `None` while another has the lock, or when the next segment must be begun.
     #[inline]
+    #[expect(unsafe_code, reason = "stores a body at the tail")]
     pub fn try_append(&self, time_ns: u64, body: &[u8]) -> Result<Option<u64>> {
         let length = self.check_length(body.len())?;
         let body_crc = frame::body_crc(body);
         let control = self.ready()?;
-        if !self.slot.try_lock(control) {
+        let Some(mut lock) = self.try_lock(control) else {
             return Ok(None);
-        }
-        let mut held = self.held(control);
-        let room = held.room_at_hand(frame_bytes(length));
-        held.check()?;
+        };
+        let room = lock.room_at_hand(frame_bytes(length));
+        lock.check()?;
         let Some((mark, sequence)) = room else {
             return Ok(None);
         };
-        held.tail().segment.store_body(mark.offset, body);
-        held.commit(mark, sequence, length, body_crc, time_ns)?;
+        // SAFETY: there is room at `mark`, the tail.
+        unsafe { lock.store_body(mark, body) };
+        lock.commit(mark, sequence, length, body_crc, time_ns)?;
         Ok(Some(sequence))
     }
 
@@ -128,22 +138,22 @@ impl<S: Storage> Appender<S> {
         time_ns: u64,
         bodies: impl IntoIterator<Item = B>,
     ) -> Result<Range<u64>> {
-        let mut held = self.lock()?;
-        let (mark, first) = held.room(0)?;
-        let mut batch = held.begin(mark)?;
+        let mut lock = self.lock()?;
+        let (mark, first) = lock.room(0)?;
+        let mut batch = lock.begin(mark)?;
         let mut sequence = first;
         let mut bodies = bodies.into_iter();
         while let Some(body) = bodies.next() {
             let body = body.as_ref();
             let length = self.check_length(body.len())?;
-            if !held.fits(&batch, length) {
-                let end = self.append_rest(held, batch, time_ns, sequence, body, bodies)?;
+            if !lock.fits(&batch, length) {
+                let end = self.append_rest(lock, batch, time_ns, sequence, body, bodies)?;
                 return Ok(first..end);
             }
-            held.put(&mut batch, sequence, length, body, time_ns);
+            lock.put(&mut batch, sequence, length, body, time_ns);
             sequence += 1;
         }
-        held.finish(&batch)?;
+        lock.finish(&batch)?;
         Ok(first..sequence)
     }
 
@@ -152,7 +162,7 @@ impl<S: Storage> Appender<S> {
     #[cold]
     fn append_rest<B: AsRef<[u8]>>(
         &self,
-        mut held: Held<'_, S>,
+        mut lock: AppendLock<'_, S>,
         mut batch: Batch,
         time_ns: u64,
         mut sequence: u64,
@@ -165,16 +175,16 @@ impl<S: Storage> Appender<S> {
         }
         for body in std::iter::once(body).chain(rest.iter().map(AsRef::as_ref)) {
             let length = self.check_length(body.len())?;
-            if !held.fits(&batch, length) {
-                let next = held.next_segment(frame_bytes(length))?;
-                held.finish(&batch)?;
-                let mark = held.roll(next, held.tail().segment.tail())?;
-                batch = held.begin(mark)?;
+            if !lock.fits(&batch, length) {
+                let next = lock.next_segment(frame_bytes(length))?;
+                lock.finish(&batch)?;
+                let mark = lock.roll(next, lock.tail().segment.tail())?;
+                batch = lock.begin(mark)?;
             }
-            held.put(&mut batch, sequence, length, body, time_ns);
+            lock.put(&mut batch, sequence, length, body, time_ns);
             sequence += 1;
         }
-        held.finish(&batch)?;
+        lock.finish(&batch)?;
         Ok(sequence)
     }
 
@@ -183,10 +193,10 @@ impl<S: Storage> Appender<S> {
     pub fn append_reserved(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
         match self.append(time_ns, body) {
             Err(Error::DiskFull { .. }) => {
-                let mut held = self.lock()?;
-                let next = grow::take_spare(&self.core, held.tail().segment.number() + 1)?;
-                held.roll(next, held.tail().segment.tail())?;
-                drop(held);
+                let mut lock = self.lock()?;
+                let next = grow::take_spare(&self.core, lock.tail().segment.number() + 1)?;
+                lock.roll(next, lock.tail().segment.tail())?;
+                drop(lock);
                 self.append(time_ns, body)
             }
             appended => appended,
@@ -196,16 +206,16 @@ impl<S: Storage> Appender<S> {
     /// Go on in a new segment of the smallest size, if need be the one that is in reserve.
     #[cold]
     pub fn begin_segment(&self) -> Result<()> {
-        let mut held = self.lock()?;
-        held.follow()?;
-        let number = held.tail().segment.number() + 1;
+        let mut lock = self.lock()?;
+        lock.follow()?;
+        let number = lock.tail().segment.number() + 1;
         self.ahead.discard();
         grow::remove(&self.core, number)?;
         let next = match grow::create_small(&self.core, number) {
             Err(Error::DiskFull { .. }) => grow::take_spare(&self.core, number)?,
             made => made?,
         };
-        held.roll(next, held.tail().segment.tail())?;
+        lock.roll(next, lock.tail().segment.tail())?;
         Ok(())
     }
 
@@ -216,20 +226,25 @@ impl<S: Storage> Appender<S> {
     }
 
     /// Take the append lock and room for a record of up to `length_max` bytes.
-    pub fn claim(&self, length_max: usize) -> Result<(Held<'_, S>, Mark, u64)> {
-        let length = self.check_length(length_max)?;
-        let mut held = self.lock()?;
-        let (mark, sequence) = held.room(frame_bytes(length))?;
-        Ok((held, mark, sequence))
+    pub fn claim(&self, length_max: usize) -> Result<Room<'_, S>> {
+        let length_max = self.check_length(length_max)?;
+        let mut lock = self.lock()?;
+        let (mark, sequence) = lock.room(frame_bytes(length_max))?;
+        Ok(Room {
+            lock,
+            mark,
+            sequence,
+            length_max,
+        })
     }
 
     /// Drop the records from `sequence` on.
     pub fn cut(&self, sequence: u64) -> Result<()> {
         self.durable.sync()?;
-        let mut held = self.lock()?;
+        let mut lock = self.lock()?;
         self.ahead.discard();
         match cut::cut(&self.core, sequence)? {
-            true => held.follow(),
+            true => lock.follow(),
             false => Ok(()),
         }
     }
@@ -276,54 +291,135 @@ impl<S: Storage> Appender<S> {
     }
 
     #[inline(always)]
-    fn lock(&self) -> Result<Held<'_, S>> {
+    fn lock(&self) -> Result<AppendLock<'_, S>> {
         let control = self.ready()?;
-        match self.slot.try_lock(control) {
-            true => Ok(self.held(control)),
-            false => self.wait_for_lock(control),
+        match self.try_lock(control) {
+            Some(lock) => Ok(lock),
+            None => self.wait_for_lock(control),
         }
     }
 
+    /// The append lock, if it is free.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "the append lock was taken")]
+    fn try_lock<'a>(&'a self, control: &'a Control<S::Region>) -> Option<AppendLock<'a, S>> {
+        let is_locked = self.slot.try_lock(control);
+        // SAFETY: the slot of this appender has just taken the lock.
+        is_locked.then(|| unsafe { AppendLock::new(self, control) })
+    }
+
     #[cold]
-    fn wait_for_lock<'a>(&'a self, control: &'a Control<S::Region>) -> Result<Held<'a, S>> {
+    #[expect(unsafe_code, reason = "the append lock was taken")]
+    fn wait_for_lock<'a>(&'a self, control: &'a Control<S::Region>) -> Result<AppendLock<'a, S>> {
         match self.slot.lock(control)? {
-            Taken::Free => Ok(self.held(control)),
-            Taken::From(dead) => self.repaired(control, dead),
+            // SAFETY: the slot of this appender has just taken the lock.
+            Taken::Free => Ok(unsafe { AppendLock::new(self, control) }),
+            // SAFETY: the slot of this appender has just inherited the lock.
+            Taken::From(dead) => unsafe { self.repaired(control, dead) },
         }
     }
 
-    /// The lock that was a dead writer's, with the tail repaired. If that fails the lock is left as the dead one left it, so that whoever
-    /// comes next repairs first too.
+    /// The append lock after the writer in the slot `dead`, with the tail repaired. If the repair fails, the lock stays with `dead`, so
+    /// that the next writer repairs first too.
+    ///
+    /// # Safety
+    /// The slot of this appender holds the append lock, and no [`AppendLock`] stands for it.
     #[cold]
-    fn repaired<'a>(&'a self, control: &'a Control<S::Region>, dead: u64) -> Result<Held<'a, S>> {
-        let mut held = self.held(control);
+    #[expect(unsafe_code, reason = "the append lock was taken")]
+    unsafe fn repaired<'a>(
+        &'a self,
+        control: &'a Control<S::Region>,
+        dead: u64,
+    ) -> Result<AppendLock<'a, S>> {
+        // SAFETY: the same contract.
+        let mut lock = unsafe { AppendLock::new(self, control) };
         if planted::has(Bug::NoRepair) {
-            return Ok(held);
+            return Ok(lock);
         }
-        match held.repair() {
-            Ok(()) => Ok(held),
+        match lock.repair() {
+            Ok(()) => Ok(lock),
             Err(error) => {
-                std::mem::forget(held);
+                std::mem::forget(lock);
                 self.slot.give_back(control, dead);
                 Err(error)
             }
         }
     }
-
-    #[inline]
-    fn held<'a>(&'a self, control: &'a Control<S::Region>) -> Held<'a, S> {
-        Held {
-            appender: self,
-            control,
-        }
-    }
 }
 
-/// The append lock, held. Dropping it lets it go. It is two words that stay in registers: what is written in one width and read in another
-/// right behind a locked instruction costs as much as that.
-pub(crate) struct Held<'a, S: Storage> {
+/// The append lock, held: the witness for all that only its holder may do. Dropping it unlocks. It is two words that stay in registers:
+/// a load of another width right after a store costs as much as a locked instruction.
+pub(crate) struct AppendLock<'a, S: Storage> {
     appender: &'a Appender<S>,
     control: &'a Control<S::Region>,
+}
+
+/// Room for one record at the tail, and the append lock that keeps it. Dropping it leaves the journal as it was.
+pub(crate) struct Room<'a, S: Storage> {
+    lock: AppendLock<'a, S>,
+    /// The tail, since the lock was taken.
+    mark: Mark,
+    sequence: u64,
+    length_max: u32,
+}
+
+impl<S: Storage> Room<'_, S> {
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// How many records the segment holds before this one.
+    pub fn records_before(&self) -> u64 {
+        self.mark.records
+    }
+
+    pub fn length_max(&self) -> u32 {
+        self.length_max
+    }
+
+    #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "memory after the tail belongs to the holder of the append lock"
+    )]
+    pub fn body(&self) -> &[u8] {
+        // SAFETY: as in `body_mut`; the slice is for reading, and the only one for storing borrows `self` mutably.
+        unsafe {
+            self.lock
+                .tail()
+                .segment
+                .claim(self.mark.offset, self.length_max)
+        }
+    }
+
+    /// The body, to be filled.
+    #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "memory after the tail belongs to the holder of the append lock"
+    )]
+    pub fn body_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the lock is held, and nothing was committed since `mark` was the tail, so that no reader looks there and no other writer
+        // stores; other slices borrow `self`.
+        unsafe {
+            self.lock
+                .tail()
+                .segment
+                .claim(self.mark.offset, self.length_max)
+        }
+    }
+
+    /// Publishes the record with the first `length` bytes of the body, which have this checksum.
+    #[expect(
+        unsafe_code,
+        reason = "memory after the tail belongs to the holder of the append lock"
+    )]
+    pub fn commit(mut self, length: u32, body_crc: u32, time_ns: u64) -> Result<()> {
+        let Room { mark, sequence, .. } = self;
+        // SAFETY: as in `body_mut`; no slice is left.
+        unsafe { self.lock.tail().segment.claimed(mark.offset, length) };
+        self.lock.commit(mark, sequence, length, body_crc, time_ns)
+    }
 }
 
 /// Frames that are complete but for the first word of the first one.
@@ -334,19 +430,27 @@ struct Batch {
     time_ns: u64,
 }
 
-impl<S: Storage> Held<'_, S> {
+impl<'a, S: Storage> AppendLock<'a, S> {
+    /// # Safety
+    /// The slot of `appender` holds the append lock, and no other `AppendLock` stands for it.
     #[inline]
-    #[expect(unsafe_code, reason = "the append lock is held")]
-    fn tail(&self) -> &Tail<S> {
-        // SAFETY: only the holder of the append lock touches it, and `self` is that; mutation takes `&mut self`.
-        unsafe { &*self.appender.tail.get() }
+    #[expect(unsafe_code, reason = "what follows from the lock is safe")]
+    unsafe fn new(appender: &'a Appender<S>, control: &'a Control<S::Region>) -> Self {
+        AppendLock { appender, control }
     }
 
     #[inline]
-    #[expect(unsafe_code, reason = "the append lock is held")]
+    #[expect(unsafe_code, reason = "the append lock is lock")]
+    fn tail(&self) -> &Tail<S> {
+        // SAFETY: `self` is the only lock of its appender, and a mutable borrow of the tail borrows it mutably.
+        unsafe { &*self.appender.tail.0.get() }
+    }
+
+    #[inline]
+    #[expect(unsafe_code, reason = "the append lock is lock")]
     fn tail_mut(&mut self) -> &mut Tail<S> {
-        // SAFETY: as in `tail`, with `&mut self`.
-        unsafe { &mut *self.appender.tail.get() }
+        // SAFETY: `self` is the only lock of its appender, and is borrowed mutably for as long as the tail is.
+        unsafe { &mut *self.appender.tail.0.get() }
     }
 
     /// The mark at which a frame of `bytes` can stand, and its sequence number. Rolls when the segment is full.
@@ -398,7 +502,7 @@ impl<S: Storage> Held<'_, S> {
 
     /// Publish the frame at `mark`, whose body is in place.
     #[inline(always)]
-    pub fn commit(
+    fn commit(
         &mut self,
         mark: Mark,
         sequence: u64,
@@ -441,16 +545,29 @@ impl<S: Storage> Held<'_, S> {
         segment.fits(batch.end.offset, frame_bytes(length))
     }
 
-    /// Put a record behind those of the batch, unseen. Callers often know its length, and that goes into the copy and the checksum.
+    /// Adds a record to the batch, not yet visible. Callers often know its length, and that goes into the copy and the checksum.
     #[inline(always)]
-    fn put(&self, batch: &mut Batch, sequence: u64, length: u32, body: &[u8], time_ns: u64) {
-        self.tail().segment.store_body(batch.end.offset, body);
+    #[expect(unsafe_code, reason = "stores a body after the tail")]
+    fn put(&mut self, batch: &mut Batch, sequence: u64, length: u32, body: &[u8], time_ns: u64) {
+        // SAFETY: `batch` ends at or after the tail, and readers see nothing of it before its first word is published.
+        unsafe { self.store_body(batch.end, body) };
         self.add(batch, sequence, length, frame::body_crc(body), time_ns);
+    }
+
+    /// Stores a body into the frame at `mark`.
+    ///
+    /// # Safety
+    /// `mark` is the tail of the segment that this lock appends to, or the end of a batch that begins there: no reader looks at the bytes.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "stores a body after the tail")]
+    unsafe fn store_body(&mut self, mark: Mark, body: &[u8]) {
+        // SAFETY: no reader looks there, as the caller vouches, and no writer does without the append lock, which is borrowed mutably.
+        unsafe { self.tail().segment.store_body(mark.offset, body) };
     }
 
     /// Put a frame behind those of the batch, unseen.
     #[inline]
-    fn add(&self, batch: &mut Batch, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
+    fn add(&mut self, batch: &mut Batch, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
         let at = batch.end;
         let (head, next, time_ns) = self.complete(at, sequence, length, body_crc, time_ns);
         match batch.first {
@@ -511,16 +628,6 @@ impl<S: Storage> Held<'_, S> {
         Ok(())
     }
 
-    /// The slice of a claimed frame's body.
-    pub fn slice(&self, mark: Mark, length: u32) -> &mut [u8] {
-        self.tail().segment.claim(mark.offset, length)
-    }
-
-    /// A claimed body has been filled.
-    pub fn filled(&self, mark: Mark, length: u32) {
-        self.tail().segment.claimed(mark.offset, length);
-    }
-
     #[cold]
     fn notice(&mut self, offset: u64) {
         let segment = Arc::clone(&self.tail().segment);
@@ -530,7 +637,7 @@ impl<S: Storage> Held<'_, S> {
 
     /// Go to the segment that is appended to now: another process has rolled, or records were cut.
     #[cold]
-    pub fn follow(&mut self) -> Result<()> {
+    fn follow(&mut self) -> Result<()> {
         self.go_to(self.control.tail_segment())
     }
 
@@ -632,7 +739,7 @@ impl<S: Storage> Held<'_, S> {
     }
 }
 
-impl<S: Storage> Drop for Held<'_, S> {
+impl<S: Storage> Drop for AppendLock<'_, S> {
     #[inline]
     fn drop(&mut self) {
         if self.tail().has_unseen && self.check().is_ok() {

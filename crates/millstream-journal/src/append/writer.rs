@@ -3,12 +3,11 @@
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use crate::append::appender::{Appender, Held};
+use crate::append::appender::{Appender, Room};
 use crate::append::grow;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::format::frame;
-use crate::format::segment::Mark;
 use crate::journal::Journal;
 use crate::options::Sync;
 use crate::storage::{Mapped, Storage};
@@ -64,7 +63,7 @@ impl<S: Storage> Writer<S> {
     pub fn append(&self, body: &[u8]) -> Result<u64> {
         let now_ns = self.now_ns();
         let sequence = self.appender.append(now_ns, body)?;
-        self.settle(now_ns, sequence, sequence + 1)?;
+        self.acknowledge(now_ns, sequence, sequence + 1)?;
         Ok(sequence)
     }
 
@@ -90,7 +89,7 @@ impl<S: Storage> Writer<S> {
     #[inline]
     pub fn append_at(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
         let sequence = self.appender.append(time_ns, body)?;
-        self.settle_now(sequence, sequence + 1)?;
+        self.acknowledge_now(sequence, sequence + 1)?;
         Ok(sequence)
     }
 
@@ -110,8 +109,8 @@ impl<S: Storage> Writer<S> {
         let range = self.appender.append_many(now_ns, bodies)?;
         match range.end - range.start {
             0 => {}
-            1..LONG => self.settle(now_ns, range.start, range.end)?,
-            _ => self.settle_now(range.start, range.end)?,
+            1..LONG => self.acknowledge(now_ns, range.start, range.end)?,
+            _ => self.acknowledge_now(range.start, range.end)?,
         }
         Ok(range)
     }
@@ -208,13 +207,9 @@ impl<S: Storage> Writer<S> {
     /// # Errors
     /// As [`append`](Self::append).
     pub fn claim(&self, length_max: usize) -> Result<Claim<'_, S>> {
-        let (held, mark, sequence) = self.appender.claim(length_max)?;
         Ok(Claim {
+            room: self.appender.claim(length_max)?,
             writer: self,
-            held: Some(held),
-            mark,
-            sequence,
-            length_max: length_max as u32,
         })
     }
 
@@ -258,23 +253,23 @@ impl<S: Storage> Writer<S> {
 
     /// The records from `first` to `next` were appended at this time or a little later: wait for what `sync` says.
     #[inline]
-    fn settle(&self, now_ns: u64, first: u64, next: u64) -> Result<()> {
+    fn acknowledge(&self, now_ns: u64, first: u64, next: u64) -> Result<()> {
         match self.bound.allows(now_ns) {
             true => Ok(()),
-            false => self.settle_slowly(first, next),
+            false => self.wait_durable_or_in_bound(first, next),
         }
     }
 
-    /// [`settle`](Self::settle) when the time of the records is not that of now.
-    fn settle_now(&self, first: u64, next: u64) -> Result<()> {
+    /// [`acknowledge`](Self::acknowledge) when the time of the records is not that of now.
+    fn acknowledge_now(&self, first: u64, next: u64) -> Result<()> {
         match self.appender.core.options.sync {
             Sync::Never => Ok(()),
-            Sync::Always => self.settle_slowly(first, next),
-            Sync::Every(_) => self.settle(self.now_ns(), first, next),
+            Sync::Always => self.wait_durable_or_in_bound(first, next),
+            Sync::Every(_) => self.acknowledge(self.now_ns(), first, next),
         }
     }
 
-    fn settle_slowly(&self, first: u64, next: u64) -> Result<()> {
+    fn wait_durable_or_in_bound(&self, first: u64, next: u64) -> Result<()> {
         match self.appender.core.options.sync {
             Sync::Never => Ok(()),
             Sync::Always => self.appender.durable.wait(next),
@@ -297,46 +292,41 @@ impl<S: Storage> Journal<S> {
 /// A record that is being filled. Dropping it is as if it had never been asked for.
 pub struct Claim<'a, S: Storage = Mapped> {
     writer: &'a Writer<S>,
-    held: Option<Held<'a, S>>,
-    mark: Mark,
-    sequence: u64,
-    length_max: u32,
+    room: Room<'a, S>,
 }
 
 impl<S: Storage> Claim<'_, S> {
     /// The sequence number that the record gets.
     #[must_use]
     pub fn sequence(&self) -> u64 {
-        self.sequence
+        self.room.sequence()
     }
 
     /// The sequence number of the first record of this record's segment. A writer that repeats in each segment what its records need
     /// to be understood looks here, so that no retention takes that away.
     #[must_use]
     pub fn segment_start(&self) -> u64 {
-        self.sequence - self.mark.records
+        self.room.sequence() - self.room.records_before()
     }
 
     /// Append the first `length` bytes with the time of now. Gives the record's sequence number.
     ///
     /// # Errors
     /// [`Error::RecordTooLarge`] when more was filled than claimed; a failed sync.
-    pub fn commit(mut self, length: usize) -> Result<u64> {
-        if length > self.length_max as usize {
+    pub fn commit(self, length: usize) -> Result<u64> {
+        let Claim { writer, room } = self;
+        let Some(body) = room.body().get(..length) else {
             return Err(Error::RecordTooLarge {
                 bytes: length as u64,
-                limit: self.length_max.into(),
+                limit: room.length_max().into(),
             });
-        }
-        let body_crc = frame::body_crc(&self[..length]);
-        let now_ns = self.writer.now_ns();
-        if let Some(mut held) = self.held.take() {
-            held.filled(self.mark, length as u32);
-            held.commit(self.mark, self.sequence, length as u32, body_crc, now_ns)?;
-        }
-        let sequence = self.sequence;
-        self.writer.settle(now_ns, sequence, sequence + 1)?;
-        Ok(self.sequence)
+        };
+        let body_crc = frame::body_crc(body);
+        let now_ns = writer.now_ns();
+        let sequence = room.sequence();
+        room.commit(length as u32, body_crc, now_ns)?;
+        writer.acknowledge(now_ns, sequence, sequence + 1)?;
+        Ok(sequence)
     }
 }
 
@@ -344,16 +334,12 @@ impl<S: Storage> Deref for Claim<'_, S> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.held
-            .as_ref()
-            .map_or(&[], |held| held.slice(self.mark, self.length_max))
+        self.room.body()
     }
 }
 
 impl<S: Storage> DerefMut for Claim<'_, S> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.held
-            .as_ref()
-            .map_or(&mut [], |held| held.slice(self.mark, self.length_max))
+        self.room.body_mut()
     }
 }

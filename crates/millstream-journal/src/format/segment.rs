@@ -415,15 +415,27 @@ impl<R: Region> Segment<R> {
         self.region.load(offset + 8)
     }
 
-    /// The body of a frame whose head was read.
+    /// The body of a frame.
+    ///
+    /// # Safety
+    /// [`head`](Self::head) returned `head` for `offset`: the frame is published, and nobody stores to a published frame while the slice
+    /// lives. Only a recovery or a cut does, and these exclude other openings.
     #[inline]
-    #[expect(unsafe_code, reason = "the body of a published frame is at rest")]
-    pub fn body(&self, offset: u64, head: Head) -> &[u8] {
-        // SAFETY: a published frame is never stored to again, except by a recovery or a cut, which exclude other openings.
+    #[expect(unsafe_code, reason = "passes the contract on")]
+    pub unsafe fn body(&self, offset: u64, head: Head) -> &[u8] {
+        // SAFETY: the same contract.
         unsafe {
             self.region
                 .bytes(offset + frame::HEADER, head.length.into())
         }
+    }
+
+    /// The checksum of the body of a frame, whose `head` is what [`head`](Self::head) returned for `offset`.
+    #[inline]
+    #[expect(unsafe_code, reason = "the body of a published frame does not change")]
+    pub fn body_crc(&self, offset: u64, head: Head) -> u32 {
+        // SAFETY: the frame is published, and the slice lives for this call.
+        frame::body_crc(unsafe { self.body(offset, head) })
     }
 
     /// Whether a frame's checksum fits its contents and its place.
@@ -432,12 +444,7 @@ impl<R: Region> Segment<R> {
         if planted::has(Bug::NoChecksum) {
             return true;
         }
-        self.has_checksum(
-            offset,
-            head,
-            frame::body_crc(self.body(offset, head)),
-            sequence,
-        )
+        self.has_checksum(offset, head, self.body_crc(offset, head), sequence)
     }
 
     /// [`is_sound`](Self::is_sound), when the checksum of the body alone is known.
@@ -460,7 +467,7 @@ impl<R: Region> Segment<R> {
     /// Whether a frame is sound in a segment of this epoch.
     #[cold]
     pub fn is_sound_in(&self, epoch: u64, offset: u64, head: Head, sequence: u64) -> bool {
-        let body_crc = frame::body_crc(self.body(offset, head));
+        let body_crc = self.body_crc(offset, head);
         self.head_in(epoch, offset, head, body_crc, sequence) == head
     }
 
@@ -469,7 +476,7 @@ impl<R: Region> Segment<R> {
     /// A checksum is linear in each bit of the epoch: those of the bits that differ from 0 are added, which Gauss's elimination undoes.
     #[cold]
     pub fn epoch_for(&self, offset: u64, head: Head, sequence: u64) -> Option<u64> {
-        let body_crc = frame::body_crc(self.body(offset, head));
+        let body_crc = self.body_crc(offset, head);
         let crc = |epoch| self.head_in(epoch, offset, head, body_crc, sequence).crc;
         let mut rows: Vec<(u32, u64)> = Vec::new();
         let reduce = |rows: &[(u32, u64)], mut crc: u32, mut epoch: u64| {
@@ -508,28 +515,36 @@ impl<R: Region> Segment<R> {
         }
     }
 
-    /// A slice for a body at `offset`, unseen by readers until the frame is published.
-    #[expect(
-        unsafe_code,
-        reason = "memory behind the tail belongs to the holder of the append lock"
-    )]
+    /// A slice for the body of a frame at `offset`. [`claimed`](Self::claimed) follows.
+    ///
+    /// # Safety
+    /// The caller holds the append lock and has no other slice of these bytes, and no reader looks at them: `offset` is at the tail or after
+    /// it, and nothing is published there while the slice lives.
+    #[expect(unsafe_code, reason = "passes the contract on")]
     #[expect(clippy::mut_from_ref, reason = "as `Region::claim`")]
-    pub fn claim(&self, offset: u64, length: u32) -> &mut [u8] {
-        // SAFETY: all callers hold the append lock and claim one slice at a time, behind the tail, where nobody reads.
+    pub unsafe fn claim(&self, offset: u64, length: u32) -> &mut [u8] {
+        // SAFETY: the same contract: other writers need the append lock, and readers stop before the tail.
         unsafe { self.region.claim(offset + frame::HEADER, length.into()) }
     }
 
-    pub fn claimed(&self, offset: u64, length: u32) {
-        self.region.claimed(offset + frame::HEADER, length.into());
+    /// A claimed body has been filled up to `length`.
+    ///
+    /// # Safety
+    /// As for [`claim`](Self::claim): the frame at `offset` is not published yet.
+    #[expect(unsafe_code, reason = "passes the contract on")]
+    pub unsafe fn claimed(&self, offset: u64, length: u32) {
+        // SAFETY: the same contract.
+        unsafe { self.region.claimed(offset + frame::HEADER, length.into()) };
     }
 
+    /// Stores the body of a frame at `offset`.
+    ///
+    /// # Safety
+    /// As for [`claim`](Self::claim).
     #[inline]
-    #[expect(
-        unsafe_code,
-        reason = "memory behind the tail belongs to the holder of the append lock"
-    )]
-    pub fn store_body(&self, offset: u64, body: &[u8]) {
-        // SAFETY: as in `claim`.
+    #[expect(unsafe_code, reason = "passes the contract on")]
+    pub unsafe fn store_body(&self, offset: u64, body: &[u8]) {
+        // SAFETY: the same contract.
         unsafe { self.region.store(offset + frame::HEADER, body) }
     }
 

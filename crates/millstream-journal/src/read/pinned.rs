@@ -60,8 +60,10 @@ impl<S: Storage> PinnedRecord<S> {
     /// What was appended. [`check`](Self::check) tells whether it still is.
     #[inline]
     #[must_use]
+    #[expect(unsafe_code, reason = "the body of a published frame does not change")]
     pub fn body(&self) -> &[u8] {
-        self.segment.body(self.found.at, self.found.head)
+        // SAFETY: a reader has loaded the head from there, and nobody stores to a published frame while others have the journal open.
+        unsafe { self.segment.body(self.found.at, self.found.head) }
     }
 
     /// Whether what was read of this record so far is what was appended. It was when the record was found; but its memory is a file, which may be

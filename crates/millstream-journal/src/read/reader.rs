@@ -169,6 +169,7 @@ impl<S: Storage> Reader<S> {
         clippy::should_implement_trait,
         reason = "a record borrows from its reader, which an iterator cannot say"
     )]
+    #[expect(unsafe_code, reason = "the body of a published frame does not change")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
         let Some(found) = self.advance()? else {
             return Ok(None);
@@ -176,7 +177,8 @@ impl<S: Storage> Reader<S> {
         Ok(Some(Record {
             sequence: found.sequence,
             time_ns: self.segment.time_ns(found.at),
-            body: self.segment.body(found.at, found.head),
+            // SAFETY: `advance` has loaded the head from there, and nobody stores to a published frame while others have the journal open.
+            body: unsafe { self.segment.body(found.at, found.head) },
         }))
     }
 

@@ -445,7 +445,8 @@ impl Region for MappedRegion {
     }
 
     #[inline]
-    fn claimed(&self, _at: u64, _length: u64) {}
+    #[expect(unsafe_code, reason = "asks less than the contract")]
+    unsafe fn claimed(&self, _at: u64, _length: u64) {}
 
     fn sync(&self, from: u64, to: u64) -> io::Result<()> {
         self.memory.sync(from, to)?;

@@ -34,9 +34,11 @@ pub(crate) struct Memory {
     watch: Option<Watch>,
 }
 
-// SAFETY: the memory belongs to no thread; words are accessed atomically, and slices only under the contracts of `bytes` and `claim`.
+// SAFETY: `start` is an address that belongs to no thread: the memory stays mapped there until the last owner drops it, in whatever thread.
+// The other fields are `Send` by themselves.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: threads that share `start` access words atomically, and bytes under the contracts of `bytes` and `claim`, which are `unsafe`
+// for that reason. `len` and `writable_len` never change. `watch` is `Sync` by itself: an entry of a table of atomics.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -154,11 +156,14 @@ impl Memory {
     #[cfg(not(target_os = "linux"))]
     pub fn populate(&self, _from: u64, _to: u64) {}
 
-    /// Let these pages of a file go; they stay in it, and in the kernel's memory as long as it likes. Pages of no file would be lost.
+    /// Let these pages of a file go; they stay in it, and in the kernel's memory as long as it likes. Pages of no file stay as they are.
     #[cfg(target_os = "linux")]
     pub fn release(&self, from: u64, to: u64) {
+        if self.watch.is_none() {
+            return;
+        }
         let (start, length) = self.pages(from, to);
-        // SAFETY: whole pages of a mapping of a file, by the word of `MappedRegion`: they come back as they were when they are touched.
+        // SAFETY: whole pages of a shared mapping of a file, since it is watched: they come back as they were when they are touched.
         let _hint = unsafe { madvise(start, length, rustix::mm::Advice::LinuxDontNeed) };
     }
 
@@ -230,7 +235,7 @@ impl Memory {
     #[cfg(target_os = "linux")]
     pub fn wipe_on_fork(&self) -> io::Result<()> {
         let start = self.start.as_ptr().cast();
-        // SAFETY: the mapping is anonymous and private, and the wipe happens in another process.
+        // SAFETY: the wipe happens in another process. The kernel refuses it for a mapping that is not anonymous and private.
         let advised = unsafe { madvise(start, self.len, rustix::mm::Advice::LinuxWipeOnFork) };
         Ok(advised?)
     }
@@ -310,5 +315,19 @@ impl ForkMark {
 
     pub fn is_child(&self) -> bool {
         std::process::id() != self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn memory_of_no_file_keeps_its_contents_when_it_is_released() {
+        let memory = Memory::anonymous(PAGE as u64).expect("there is memory");
+        memory.word_to_store(8).store(7, Ordering::Relaxed);
+        memory.release(0, PAGE as u64);
+        assert_eq!(memory.word(8).load(Ordering::Relaxed), 7);
     }
 }

@@ -80,7 +80,8 @@ struct Word {
     bytes: UnsafeCell<()>,
 }
 
-// SAFETY: loom runs one thread at a time, and the cell, which holds nothing, is there for it to object to what is unordered.
+// SAFETY: `value` is loom's atomic, which threads may share. `bytes` is a cell of loom, which holds nothing and is not `Sync`: loom runs one
+// thread at a time, and fails the run when two threads use the cell without an order between them, which is what it is there for.
 unsafe impl Sync for Word {}
 
 impl Modelled {
@@ -285,8 +286,9 @@ impl Region for ModelledRegion {
         unsafe { self.inner.claim(at, length) }
     }
 
-    fn claimed(&self, at: u64, length: u64) {
-        self.inner.claimed(at, length);
+    unsafe fn claimed(&self, at: u64, length: u64) {
+        // SAFETY: the same contract.
+        unsafe { self.inner.claimed(at, length) };
         for (at, word) in self.touched(at, length) {
             // Bytes have no order of their own: another who takes them for a word may see them at any time.
             word.value.store(self.inner.load(at), Ordering::Relaxed);

@@ -614,10 +614,10 @@ impl Region for SimulatedRegion {
         unsafe { memory.claim(at, length) }
     }
 
-    #[expect(unsafe_code, reason = "what was filled a moment ago is at rest")]
-    fn claimed(&self, at: u64, length: u64) {
+    #[expect(unsafe_code, reason = "reads what the caller has filled")]
+    unsafe fn claimed(&self, at: u64, length: u64) {
         if !self.process.is_dead() {
-            // SAFETY: the caller has filled it and has not published it yet.
+            // SAFETY: nobody stores to the bytes, as the caller vouches.
             let bytes = unsafe { self.file.memory().bytes(at, length) };
             lock(&self.file.history).note(at, bytes, false);
         }

@@ -43,7 +43,7 @@ pub(super) fn sound_from<R: Region>(
     let last = segment.bytes().saturating_sub(frame::HEADER);
     (from..=last).step_by(8).find_map(|at| {
         let head = segment.head(at).ok()??;
-        let body_crc = frame::body_crc(segment.body(at, head));
+        let body_crc = segment.body_crc(at, head);
         let most = sequence.saturating_add((at - offset) / frame::HEADER);
         (sequence..=most)
             .find(|records| segment.has_checksum(at, head, body_crc, *records))

@@ -18,7 +18,7 @@ use crate::format::segment::{self, Mark, Segment};
 use crate::mutex::lock;
 use crate::options::Options;
 use crate::planted::{self, Bug};
-use crate::recover::{self, Known, Plan};
+use crate::recover::{self, Confirmed, Plan};
 use crate::retain::start;
 use crate::storage::memory::ForkMark;
 use crate::storage::{Access, Fault, Presence, Region, Storage, fault};
@@ -30,18 +30,18 @@ pub(crate) struct Core<S: Storage> {
     /// Not there while a journal is read that no process has had open since the machine started.
     control: OnceLock<Control<S::Region>>,
     /// The control page once more, for a reader to say that it sleeps, where that is permitted.
-    bell: OnceLock<Option<Control<S::Region>>>,
+    waking: OnceLock<Option<Control<S::Region>>>,
     /// What a recovery would do, for a reader that may not do it and that comes before all others.
     plan: Option<Plan>,
     /// What the segments themselves said when a reader believed the control page.
-    known: OnceLock<Known>,
+    confirmed: OnceLock<Confirmed>,
     pub segment_bytes: u64,
     pub fork_mark: ForkMark,
     segments: Mutex<BTreeMap<u64, Weak<Segment<S::Region>>>>,
     /// What was at the path when the journal was opened.
     presence: Presence,
     /// When the path was looked at last, in ns of the host's clock.
-    looked_ns: AtomicU64,
+    presence_checked_ns: AtomicU64,
     /// Why nothing is read or appended any more.
     failure: OnceLock<Failure>,
     /// How many faults this process had had when those of this opening were looked for and none was found.
@@ -49,7 +49,7 @@ pub(crate) struct Core<S: Storage> {
 }
 
 /// How often it is made sure that the directory is still there.
-const LOOK: Duration = Duration::from_secs(1);
+const PRESENCE_CHECK: Duration = Duration::from_secs(1);
 
 /// Why an opening is of no use any more.
 enum Failure {
@@ -103,21 +103,21 @@ impl<S: Storage> Core<S> {
                     source,
                 },
             })?;
-        let looked_ns = match options.host.has_threads() {
+        let presence_checked_ns = match options.host.has_threads() {
             true => options.host.monotonic().as_nanos() as u64,
             false => 0,
         };
         Ok(Core {
             presence,
-            looked_ns: AtomicU64::new(looked_ns),
+            presence_checked_ns: AtomicU64::new(presence_checked_ns),
             failure: OnceLock::new(),
             faults_elsewhere: AtomicU64::new(0),
             storage,
             options,
             control: control.map_or_else(OnceLock::new, OnceLock::from),
-            bell: OnceLock::new(),
+            waking: OnceLock::new(),
             plan,
-            known: OnceLock::new(),
+            confirmed: OnceLock::new(),
             segment_bytes,
             fork_mark,
             segments: Mutex::default(),
@@ -125,9 +125,9 @@ impl<S: Storage> Core<S> {
     }
 
     /// A reader that has compared the control page with the segments.
-    pub fn knowing(self, known: Known) -> Self {
+    pub fn with_confirmed(self, known: Confirmed) -> Self {
         // It is set once, here or in `is_recovered`.
-        let _set = self.known.set(known);
+        let _set = self.confirmed.set(known);
         self
     }
 
@@ -144,18 +144,18 @@ impl<S: Storage> Core<S> {
     }
 
     /// The control page, if there is one by now.
-    pub fn live(&self) -> Option<&Control<S::Region>> {
+    pub fn live_control(&self) -> Option<&Control<S::Region>> {
         self.control.get()
     }
 
     /// The control page through which writers wake this opening. `None` where it may not be stored to, or is not there yet.
-    pub fn bell(&self) -> Option<&Control<S::Region>> {
-        let live = self.live()?;
+    pub fn waking_control(&self) -> Option<&Control<S::Region>> {
+        let live = self.live_control()?;
         if !self.options.read_only {
             return Some(live);
         }
         let open = || Control::open(&self.storage, Access::Write).ok().flatten();
-        self.bell.get_or_init(open).as_ref()
+        self.waking.get_or_init(open).as_ref()
     }
 
     /// What a recovery would do, while nobody has done it.
@@ -175,7 +175,7 @@ impl<S: Storage> Core<S> {
             && let Ok(Some(known)) = recover::agree(&self.storage, &control)
         {
             // Another reader of this opening may have been faster.
-            let _same = (self.known.set(known), self.control.set(control));
+            let _same = (self.confirmed.set(known), self.control.set(control));
         }
         self.control.get().is_some()
     }
@@ -257,28 +257,28 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The time until the next [`look`](Self::look) that does something. Nobody removes what is simulated, whose clock counts the looks at it.
-    pub fn until_look(&self) -> Duration {
+    /// The time until the next [`check_presence`](Self::check_presence) that does something. Nobody removes what is simulated, whose clock counts the looks at it.
+    pub fn until_presence_check(&self) -> Duration {
         if !self.options.host.has_threads() {
-            return LOOK;
+            return PRESENCE_CHECK;
         }
-        let last = Duration::from_nanos(self.looked_ns.load(Ordering::Relaxed));
-        LOOK.saturating_sub(self.options.host.monotonic().saturating_sub(last))
+        let last = Duration::from_nanos(self.presence_checked_ns.load(Ordering::Relaxed));
+        PRESENCE_CHECK.saturating_sub(self.options.host.monotonic().saturating_sub(last))
     }
 
     /// Make sure that the directory is still at its path; if it was looked at lately, that must do.
-    pub fn look(&self) -> Result<()> {
-        match self.until_look().is_zero() {
-            true => self.look_now(),
+    pub fn check_presence(&self) -> Result<()> {
+        match self.until_presence_check().is_zero() {
+            true => self.check_presence_now(),
             false => self.check(),
         }
     }
 
     /// Make sure that the directory is still at its path.
-    pub fn look_now(&self) -> Result<()> {
+    pub fn check_presence_now(&self) -> Result<()> {
         if self.options.host.has_threads() {
             let now = self.options.host.monotonic().as_nanos() as u64;
-            self.looked_ns.store(now, Ordering::Relaxed);
+            self.presence_checked_ns.store(now, Ordering::Relaxed);
         }
         let gone = match self.storage.presence(files::CONTROL) {
             Ok(presence) => !presence.is_same(&self.presence),
@@ -316,11 +316,11 @@ impl<S: Storage> Core<S> {
                 ),
             });
         }
-        Ok(self.keep(segment))
+        Ok(self.share_segment(segment))
     }
 
     /// Remember an open segment, or take the one that another thread has opened meanwhile.
-    pub fn keep(&self, segment: Segment<S::Region>) -> SegmentOf<S> {
+    pub fn share_segment(&self, segment: Segment<S::Region>) -> SegmentOf<S> {
         let mut segments = lock(&self.segments);
         segments.retain(|_, segment| segment.strong_count() > 0);
         if let Some(other) = segments.get(&segment.number()).and_then(Weak::upgrade) {
@@ -339,7 +339,7 @@ impl<S: Storage> Core<S> {
     /// The number of the segment that is appended to.
     #[inline]
     pub fn tail_segment(&self) -> u64 {
-        match (self.plan(), self.live()) {
+        match (self.plan(), self.live_control()) {
             (Some(plan), _) => plan.facts.tail_segment,
             (None, Some(control)) => control.tail_segment(),
             (None, None) => 0,
@@ -347,9 +347,9 @@ impl<S: Storage> Core<S> {
     }
 
     pub fn first_segment(&self) -> u64 {
-        match (self.plan(), self.live()) {
+        match (self.plan(), self.live_control()) {
             (Some(plan), _) => plan.facts.first_segment,
-            (None, Some(control)) => match self.known.get() {
+            (None, Some(control)) => match self.confirmed.get() {
                 Some(known) => control.first_segment().max(known.first_segment),
                 None => control.first_segment(),
             },
@@ -537,7 +537,7 @@ impl<S: Storage> Core<S> {
     pub fn find(&self, segment: &Segment<S::Region>, sequence: u64) -> Result<Mark> {
         let base = self.base(segment)?;
         let end = match segment.number() < self.tail_segment() {
-            true => index::unknown(segment),
+            true => index::unknown_end(segment),
             false => self.end(segment),
         };
         // Retention may have taken its segment since somebody found the record to be there.
@@ -572,9 +572,9 @@ impl<S: Storage> Core<S> {
 
     /// All records before this sequence number survive a loss of power.
     pub fn durable(&self) -> u64 {
-        match (self.plan(), self.live()) {
+        match (self.plan(), self.live_control()) {
             (Some(plan), _) => plan.facts.durable,
-            (None, Some(control)) => match self.known.get() {
+            (None, Some(control)) => match self.confirmed.get() {
                 Some(known) if known.cuts == control.cuts() => control.durable().max(known.durable),
                 _ => control.durable(),
             },

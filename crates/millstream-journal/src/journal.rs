@@ -153,7 +153,7 @@ impl<S: Storage> Journal<S> {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.core()
-            .live()
+            .live_control()
             .is_some_and(|control| control.is_stopped())
     }
 

@@ -254,7 +254,7 @@ fn sleep(orders: Orders, read_only: bool) {
         let tail = loom::thread::spawn(move || {
             let core = other.core();
             let segment = core.segment(0).expect("it is there");
-            let control = core.bell().expect("the journal is open");
+            let control = core.waking_control().expect("the journal is open");
             let came = || matches!(segment.head(DATA), Ok(Some(_)));
             while !came() {
                 control.sleep_until(std::time::Duration::MAX, came);

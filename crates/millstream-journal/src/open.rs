@@ -215,7 +215,8 @@ fn read<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
             return planned(storage, options, Some(&control));
         };
         let segment_bytes = control.segment_bytes();
-        let core = Core::new(storage, options, Some(control), None, segment_bytes)?.knowing(known);
+        let core =
+            Core::new(storage, options, Some(control), None, segment_bytes)?.with_confirmed(known);
         // A format that is too new, or a tail that is not there, is told now and not at the first record.
         core.segment(core.tail_segment())?;
         return Ok(Opened { core, lock: None });

@@ -18,7 +18,7 @@ pub(crate) mod survey;
 pub(crate) mod verify;
 
 pub(crate) use act::act;
-pub(crate) use agree::{Known, agree};
+pub(crate) use agree::{Confirmed, agree};
 pub(crate) use intent::CutIntent;
 pub(crate) use listing::{check_names, segments};
 pub(crate) use steps::Plan;

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use millstream_journal::planted::Bug;
 use millstream_sim::crash::{self, Broken, Kind, Tally};
 use millstream_sim::queues;
-use millstream_sim::report::{Line, commit};
+use millstream_sim::report::{ReportLine, commit};
 
 /// Seeded worlds that crash and damage a journal, or crash a server of queues.
 #[derive(Parser)]
@@ -121,7 +121,7 @@ fn sound(worlds: &Worlds) -> bool {
         (3, "disks after a loss of power", total.images),
     ] {
         let mut seeds = failed.iter().filter(|(_, broken)| *broken == promise);
-        let line = Line {
+        let line = ReportLine {
             promise,
             test,
             runs,
@@ -150,7 +150,7 @@ fn queues_hold(worlds: &Worlds) -> bool {
         ("servers killed between two stores", total.kills),
         ("disks of queues after a loss of power", total.images),
     ] {
-        let line = Line {
+        let line = ReportLine {
             promise: 8,
             test,
             runs,
@@ -204,7 +204,7 @@ fn found_out<K: Copy + Debug>(
             }
         }
     }
-    let line = Line {
+    let line = ReportLine {
         promise,
         test: "planted bugs found",
         runs: kinds.len() as u64,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A promise of `docs/promises.md` and how often it was put to the test.
 #[derive(Clone, Debug, Serialize)]
-pub struct Line {
+pub struct ReportLine {
     /// The promise, by its number.
     pub promise: u32,
     /// What was tried.
@@ -19,7 +19,7 @@ pub struct Line {
     pub commit: String,
 }
 
-impl Line {
+impl ReportLine {
     /// The line without an end.
     #[must_use]
     pub fn json(&self) -> String {

@@ -225,7 +225,7 @@ impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
     /// Keeps the error of a method that cannot return one.
     #[doc(hidden)]
     #[inline]
-    pub fn settle(&mut self, published: std::result::Result<(), Cause>) {
+    pub fn store_error(&mut self, published: std::result::Result<(), Cause>) {
         if let Err(cause) = published {
             self.failure.get_or_insert(cause);
         }

@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::append::background::Ahead;
+use crate::append::background::Background;
 use crate::append::grow;
 use crate::append::lock::{self, Slot, Taken};
 use crate::copies::term;
@@ -28,7 +28,7 @@ pub(crate) struct Appender<S: Storage> {
     pub durable: Arc<Durable<S>>,
     slot: Slot<S>,
     _permit: S::Lock,
-    ahead: Ahead<S>,
+    background: Background<S>,
     tail: Guarded<Tail<S>>,
 }
 
@@ -51,7 +51,7 @@ struct Tail<S: Storage> {
     /// Where the background is to be told that more room will be needed.
     notice_at: u64,
     /// A batch is under way.
-    has_unseen: bool,
+    has_unpublished: bool,
 }
 
 impl<S: Storage> Tail<S> {
@@ -59,7 +59,7 @@ impl<S: Storage> Tail<S> {
         Ok(Tail {
             base: core.base(&segment)?,
             notice_at: 0,
-            has_unseen: false,
+            has_unpublished: false,
             segment,
         })
     }
@@ -72,11 +72,11 @@ impl<S: Storage> Appender<S> {
         term::check(&core)?;
         let slot = Slot::take(Arc::clone(&core))?;
         let tail = Tail::new(&core, core.segment(control.tail_segment())?)?;
-        let ahead = Ahead::start(Arc::clone(&core), Arc::clone(&durable))?;
+        let background = Background::start(Arc::clone(&core), Arc::clone(&durable))?;
         let appender = Appender {
             slot,
             _permit: permit,
-            ahead,
+            background,
             tail: Guarded(UnsafeCell::new(tail)),
             durable,
             core,
@@ -121,7 +121,7 @@ impl<S: Storage> Appender<S> {
         let Some(mut lock) = self.try_lock(control) else {
             return Ok(None);
         };
-        let room = lock.room_at_hand(frame_bytes(length));
+        let room = lock.room_in_segment(frame_bytes(length));
         lock.check()?;
         let Some((mark, sequence)) = room else {
             return Ok(None);
@@ -209,7 +209,7 @@ impl<S: Storage> Appender<S> {
         let mut lock = self.lock()?;
         lock.follow()?;
         let number = lock.tail().segment.number() + 1;
-        self.ahead.discard();
+        self.background.discard();
         grow::remove(&self.core, number)?;
         let next = match grow::create_small(&self.core, number) {
             Err(Error::DiskFull { .. }) => grow::take_spare(&self.core, number)?,
@@ -242,7 +242,7 @@ impl<S: Storage> Appender<S> {
     pub fn cut(&self, sequence: u64) -> Result<()> {
         self.durable.sync()?;
         let mut lock = self.lock()?;
-        self.ahead.discard();
+        self.background.discard();
         match cut::cut(&self.core, sequence)? {
             true => lock.follow(),
             false => Ok(()),
@@ -252,7 +252,7 @@ impl<S: Storage> Appender<S> {
     /// Do what the background thread would do now.
     #[cfg(feature = "simulation")]
     pub fn background(&self) {
-        self.ahead.turn();
+        self.background.turn();
     }
 
     #[inline]
@@ -456,14 +456,14 @@ impl<'a, S: Storage> AppendLock<'a, S> {
     /// The mark at which a frame of `bytes` can stand, and its sequence number. Rolls when the segment is full.
     #[inline(always)]
     fn room(&mut self, bytes: u64) -> Result<(Mark, u64)> {
-        match self.room_at_hand(bytes) {
+        match self.room_in_segment(bytes) {
             Some(room) if !fault::any() => Ok(room),
-            _ => self.room_elsewhere(bytes),
+            _ => self.room_slowly(bytes),
         }
     }
 
     #[cold]
-    fn room_elsewhere(&mut self, bytes: u64) -> Result<(Mark, u64)> {
+    fn room_slowly(&mut self, bytes: u64) -> Result<(Mark, u64)> {
         self.check()?;
         let room = self.find_room(bytes);
         self.check()?;
@@ -474,7 +474,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         if self.control.tail_segment() != self.tail().segment.number() {
             self.follow()?;
         }
-        let room = self.room_at_hand(bytes);
+        let room = self.room_in_segment(bytes);
         self.check()?;
         if let Some(room) = room {
             return Ok(room);
@@ -492,7 +492,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
 
     /// [`room`](Self::room) in the segment that this process appends to, if that is still the last one.
     #[inline(always)]
-    fn room_at_hand(&self, bytes: u64) -> Option<(Mark, u64)> {
+    fn room_in_segment(&self, bytes: u64) -> Option<(Mark, u64)> {
         let tail = self.tail();
         let mark = tail.segment.tail();
         let here = self.control.tail_segment() == tail.segment.number()
@@ -527,8 +527,8 @@ impl<'a, S: Storage> AppendLock<'a, S> {
     /// A batch begins at `mark`. Until it is published its later frames look whole. Should it be given up, and other records be
     /// appended in its place, the disk could bring them back after a loss of power: so they are cleared before.
     fn begin(&mut self, mark: Mark) -> Result<Batch> {
-        self.tail_mut().has_unseen = true;
-        self.control.set_unseen(true);
+        self.tail_mut().has_unpublished = true;
+        self.control.set_unpublished(true);
         self.check()?;
         Ok(Batch {
             start: mark,
@@ -608,8 +608,8 @@ impl<'a, S: Storage> AppendLock<'a, S> {
             self.check()?;
             segment.set_tail(batch.end, batch.time_ns);
         }
-        self.control.set_unseen(false);
-        self.tail_mut().has_unseen = false;
+        self.control.set_unpublished(false);
+        self.tail_mut().has_unpublished = false;
         if batch.end.offset >= self.tail().notice_at {
             self.notice(batch.end.offset);
         }
@@ -618,30 +618,30 @@ impl<'a, S: Storage> AppendLock<'a, S> {
 
     /// Clear what a batch has left that was not published.
     #[cold]
-    fn scrub(&self) -> Result<()> {
+    fn clear_unpublished(&self) -> Result<()> {
         let segment = &self.tail().segment;
         let from = segment.tail().offset;
         self.appender
             .core
             .attempt_sync(segment, || segment.clear(from))?;
-        self.control.set_unseen(false);
+        self.control.set_unpublished(false);
         Ok(())
     }
 
     #[cold]
     fn notice(&mut self, offset: u64) {
         let segment = Arc::clone(&self.tail().segment);
-        let notice_at = self.appender.ahead.notice(segment, offset);
+        let notice_at = self.appender.background.notice(segment, offset);
         self.tail_mut().notice_at = notice_at;
     }
 
     /// Go to the segment that is appended to now: another process has rolled, or records were cut.
     #[cold]
     fn follow(&mut self) -> Result<()> {
-        self.go_to(self.control.tail_segment())
+        self.move_to_segment(self.control.tail_segment())
     }
 
-    fn go_to(&mut self, number: u64) -> Result<()> {
+    fn move_to_segment(&mut self, number: u64) -> Result<()> {
         let core = &self.appender.core;
         let next = Tail::new(core, core.segment(number)?)?;
         self.enter(next);
@@ -650,17 +650,17 @@ impl<'a, S: Storage> AppendLock<'a, S> {
 
     fn enter(&mut self, next: Tail<S>) {
         let last = std::mem::replace(self.tail_mut(), next);
-        self.appender.ahead.retire(last.segment);
+        self.appender.background.retire(last.segment);
     }
 
     /// The segment after this one, made and not begun.
     #[cold]
     fn next_segment(&self, frame_bytes: u64) -> Result<SegmentOf<S>> {
         let number = self.tail().segment.number() + 1;
-        let taken = self.appender.ahead.take(number, frame_bytes);
+        let taken = self.appender.background.take(number, frame_bytes);
         if taken.is_err() {
             // A directory that is gone explains it better.
-            self.appender.core.look_now()?;
+            self.appender.core.check_presence_now()?;
         }
         taken
     }
@@ -669,7 +669,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
     #[cold]
     fn roll(&mut self, next: SegmentOf<S>, mark: Mark) -> Result<Mark> {
         let core = &self.appender.core;
-        core.look()?;
+        core.check_presence()?;
         let number = next.number();
         let segment = &self.tail().segment;
         let sequence = self.tail().base + mark.records;
@@ -725,8 +725,8 @@ impl<'a, S: Storage> AppendLock<'a, S> {
             core.check()?;
             segment.set_tail(mark, time_ns);
             if !ended {
-                return if self.control.has_unseen() {
-                    self.scrub()
+                return if self.control.has_unpublished() {
+                    self.clear_unpublished()
                 } else {
                     Ok(())
                 };
@@ -734,7 +734,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
             let number = segment.number() + 1;
             self.control.set_tail_segment(number);
             // Not read back: a killed process of a simulation has stored nothing, and would come here again for ever.
-            self.go_to(number)?;
+            self.move_to_segment(number)?;
         }
     }
 }
@@ -742,9 +742,9 @@ impl<'a, S: Storage> AppendLock<'a, S> {
 impl<S: Storage> Drop for AppendLock<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        if self.tail().has_unseen && self.check().is_ok() {
+        if self.tail().has_unpublished && self.check().is_ok() {
             // A failure poisons the journal, which the next append reports.
-            let _poisoned = self.scrub();
+            let _poisoned = self.clear_unpublished();
         }
         // What this writer knows of the tail may be zeros: others repair it, as after a death.
         if self.check().is_err() {
@@ -759,6 +759,6 @@ impl<S: Storage> Drop for AppendLock<'_, S> {
 
 impl<S: Storage> Drop for Appender<S> {
     fn drop(&mut self) {
-        self.ahead.stop();
+        self.background.stop();
     }
 }

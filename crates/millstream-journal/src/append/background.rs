@@ -25,12 +25,12 @@ use crate::retain::prune;
 use crate::storage::{Region, Storage};
 use crate::sync::durable::Durable;
 
-/// How far pages are touched ahead of the tail. A writer comes to the middle of the window in no less than `NEAR`, which is what the
-/// thread may need to get a core; and in no more than `FAR`, so that each turn takes little of the core that it shares with others.
+/// How far pages are touched ahead of the tail. A writer comes to the middle of the window in no less than `WINDOW_TIME_MIN`, which is what the
+/// thread may need to get a core; and in no more than `WINDOW_TIME_MAX`, so that each turn takes little of the core that it shares with others.
 const WINDOW_MIN: u64 = 256 << 10;
 const WINDOW_MAX: u64 = 16 << 20;
-const NEAR: Duration = Duration::from_millis(25);
-const FAR: Duration = Duration::from_millis(200);
+const WINDOW_TIME_MIN: Duration = Duration::from_millis(25);
+const WINDOW_TIME_MAX: Duration = Duration::from_millis(200);
 /// The most where they are written to the disk as well: syncs hold records back, and what is never appended is written for nothing.
 const ZEROS_MAX: u64 = 2 << 20;
 /// How much is touched at once. It takes up to some us for a page, and many a kernel interrupts no such call.
@@ -42,16 +42,16 @@ const ZEROS_STEP: u64 = 512 << 10;
 /// How much of an ended segment is unmapped at once.
 const RELEASE_STEP: u64 = 2 << 20;
 /// Between two steps the thread rests, so that who shares its core waits for one of them only: a kernel would let it go on for some ms.
-const REST: Duration = Duration::from_millis(1);
-/// Up to this window there is time for that: half of it is touched so in less than `NEAR`.
-const RESTFUL_MAX: u64 = 8 << 20;
+const PAUSE: Duration = Duration::from_millis(1);
+/// Up to this window there is time for that: half of it is touched so in less than `WINDOW_TIME_MIN`.
+const PAUSED_WINDOW_MAX: u64 = 8 << 20;
 /// A segment that is smaller is followed by one that is made when it is needed: one made ahead would be most of what a small journal takes.
 const PREPARED_MIN: u64 = 64 << 10;
 /// So many ended segments may stay mapped while there is more pressing work.
 const RETIRED_MAX: usize = 4;
 
 /// The background of one opening.
-pub(crate) struct Ahead<S: Storage> {
+pub(crate) struct Background<S: Storage> {
     shared: Arc<Shared<S>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -96,14 +96,14 @@ impl<S: Storage> Work<S> {
 
     /// The writer is not so fast that it might come to what has not been done, and no sync waits for its time.
     fn has_time(&self) -> bool {
-        self.window <= RESTFUL_MAX
+        self.window <= PAUSED_WINDOW_MAX
             && self.retired.len() <= RETIRED_MAX
             && self.syncs.every.is_none()
             && !self.stop
     }
 }
 
-impl<S: Storage> Ahead<S> {
+impl<S: Storage> Background<S> {
     pub fn start(core: Arc<Core<S>>, durable: Arc<Durable<S>>) -> Result<Self> {
         let work = Work {
             touch: None,
@@ -139,7 +139,7 @@ impl<S: Storage> Ahead<S> {
                 source,
             })?);
         }
-        Ok(Ahead {
+        Ok(Background {
             shared,
             thread: Mutex::new(thread),
         })
@@ -184,9 +184,9 @@ impl<S: Storage> Ahead<S> {
         // Zeros are worth it however seldom there is a record: each waits for its sync.
         if self.shared.core.options.sync == Sync::Always {
             (window * 2).min(ZEROS_MAX)
-        } else if since < NEAR {
+        } else if since < WINDOW_TIME_MIN {
             (window * 2).min(WINDOW_MAX)
-        } else if since > FAR {
+        } else if since > WINDOW_TIME_MAX {
             (window / 2).max(WINDOW_MIN)
         } else {
             window
@@ -284,25 +284,25 @@ impl<S: Storage> Shared<S> {
         let mut work = lock(&self.work);
         while !work.stop {
             if work.has_some() {
-                work = self.one(work);
+                work = self.run_one(work);
             } else {
                 // A directory that is removed is noticed soon also when nobody syncs.
-                let look = self.core.until_look();
+                let look = self.core.until_presence_check();
                 let left = work.syncs.left(&self.core).unwrap_or(look).min(look);
                 work = self.idle(work, left);
             }
             work = self.sync_if_due(work);
-            if self.core.until_look().is_zero() {
+            if self.core.until_presence_check().is_zero() {
                 drop(work);
                 // The next append reports it.
-                let _failed = self.core.look();
+                let _failed = self.core.check_presence();
                 work = lock(&self.work);
             }
         }
     }
 
     /// Do one piece of work, the most pressing one.
-    fn one<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+    fn run_one<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
         // A writer that never rests keeps no more memory than one that does.
         if work.retired.len() > RETIRED_MAX {
             return self.unmap(work);
@@ -318,7 +318,7 @@ impl<S: Storage> Shared<S> {
             drop(work);
             self.touch(&segment, from, end, zeros);
             work = lock(&self.work);
-            return if end < to { self.rest(work) } else { work };
+            return if end < to { self.pause(work) } else { work };
         } else if let Some(number) = work.wanted.take() {
             work.preparing = true;
             let window = work.window;
@@ -328,7 +328,7 @@ impl<S: Storage> Shared<S> {
                 let end = window.min(segment.bytes());
                 for from in (0..end).step_by(step as usize) {
                     if from > 0 {
-                        drop(self.rest(lock(&self.work)));
+                        drop(self.pause(lock(&self.work)));
                     }
                     self.touch(segment, from, (from + step).min(end), zeros);
                 }
@@ -371,7 +371,7 @@ impl<S: Storage> Shared<S> {
                 // A reader may hold it still, and then it is that reader who unmaps it, at once: little must be left to do.
                 segment.region().release(from, to);
                 drop(segment);
-                return self.rest(lock(&self.work));
+                return self.pause(lock(&self.work));
             }
             vec![work.retired.remove(0)]
         } else {
@@ -385,9 +385,9 @@ impl<S: Storage> Shared<S> {
     }
 
     /// Let others have the core for a moment, if there is time.
-    fn rest<'a>(&'a self, work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+    fn pause<'a>(&'a self, work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
         match work.has_time() {
-            true => self.wait_for(REST, work),
+            true => self.wait_for(PAUSE, work),
             false => work,
         }
     }

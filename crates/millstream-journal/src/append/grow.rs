@@ -43,7 +43,7 @@ pub(crate) fn create_small<S: Storage>(core: &Core<S>, number: u64) -> Result<Se
 fn create_sized<S: Storage>(core: &Core<S>, number: u64, size: Size) -> Result<SegmentOf<S>> {
     let host = &core.options.host;
     let made = Segment::create(&core.storage, number, size, host.random(), host.time_ns());
-    made.map(|segment| core.keep(segment))
+    made.map(|segment| core.share_segment(segment))
 }
 
 /// The size of the segment of this number, by that of the one before.
@@ -144,7 +144,7 @@ pub(crate) fn take_spare<S: Storage>(core: &Core<S>, number: u64) -> Result<Segm
     remove(core, number)?;
     let headed = Segment::headed(spare, number, size, host.random(), host.time_ns());
     let segment = Segment::named(storage, headed, SPARE, &segment::name(number))?;
-    Ok(core.keep(segment))
+    Ok(core.share_segment(segment))
 }
 
 fn failed<S: Storage>(core: &Core<S>, verb: &'static str, name: &str, source: io::Error) -> Error {

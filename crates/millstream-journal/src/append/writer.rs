@@ -63,7 +63,7 @@ impl<S: Storage> Writer<S> {
     pub fn append(&self, body: &[u8]) -> Result<u64> {
         let now_ns = self.now_ns();
         let sequence = self.appender.append(now_ns, body)?;
-        self.acknowledge(now_ns, sequence, sequence + 1)?;
+        self.wait_until_acknowledged(now_ns, sequence, sequence + 1)?;
         Ok(sequence)
     }
 
@@ -89,7 +89,7 @@ impl<S: Storage> Writer<S> {
     #[inline]
     pub fn append_at(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
         let sequence = self.appender.append(time_ns, body)?;
-        self.acknowledge_now(sequence, sequence + 1)?;
+        self.wait_until_acknowledged_now(sequence, sequence + 1)?;
         Ok(sequence)
     }
 
@@ -109,8 +109,8 @@ impl<S: Storage> Writer<S> {
         let range = self.appender.append_many(now_ns, bodies)?;
         match range.end - range.start {
             0 => {}
-            1..LONG => self.acknowledge(now_ns, range.start, range.end)?,
-            _ => self.acknowledge_now(range.start, range.end)?,
+            1..LONG => self.wait_until_acknowledged(now_ns, range.start, range.end)?,
+            _ => self.wait_until_acknowledged_now(range.start, range.end)?,
         }
         Ok(range)
     }
@@ -253,23 +253,23 @@ impl<S: Storage> Writer<S> {
 
     /// The records from `first` to `next` were appended at this time or a little later: wait for what `sync` says.
     #[inline]
-    fn acknowledge(&self, now_ns: u64, first: u64, next: u64) -> Result<()> {
+    fn wait_until_acknowledged(&self, now_ns: u64, first: u64, next: u64) -> Result<()> {
         match self.bound.allows(now_ns) {
             true => Ok(()),
-            false => self.wait_durable_or_in_bound(first, next),
+            false => self.wait_for_sync(first, next),
         }
     }
 
-    /// [`acknowledge`](Self::acknowledge) when the time of the records is not that of now.
-    fn acknowledge_now(&self, first: u64, next: u64) -> Result<()> {
+    /// [`wait_until_acknowledged`](Self::wait_until_acknowledged) when the time of the records is not that of now.
+    fn wait_until_acknowledged_now(&self, first: u64, next: u64) -> Result<()> {
         match self.appender.core.options.sync {
             Sync::Never => Ok(()),
-            Sync::Always => self.wait_durable_or_in_bound(first, next),
-            Sync::Every(_) => self.acknowledge(self.now_ns(), first, next),
+            Sync::Always => self.wait_for_sync(first, next),
+            Sync::Every(_) => self.wait_until_acknowledged(self.now_ns(), first, next),
         }
     }
 
-    fn wait_durable_or_in_bound(&self, first: u64, next: u64) -> Result<()> {
+    fn wait_for_sync(&self, first: u64, next: u64) -> Result<()> {
         match self.appender.core.options.sync {
             Sync::Never => Ok(()),
             Sync::Always => self.appender.durable.wait(next),
@@ -325,7 +325,7 @@ impl<S: Storage> Claim<'_, S> {
         let now_ns = writer.now_ns();
         let sequence = room.sequence();
         room.commit(length as u32, body_crc, now_ns)?;
-        writer.acknowledge(now_ns, sequence, sequence + 1)?;
+        writer.wait_until_acknowledged(now_ns, sequence, sequence + 1)?;
         Ok(sequence)
     }
 }

@@ -37,7 +37,7 @@ impl<S: Storage> Journal<S> {
     /// Whether a newer term is known, by one look at the control page.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
-        let control = self.core().live();
+        let control = self.core().live_control();
         control.is_some_and(|control| control.is_superseded())
     }
 

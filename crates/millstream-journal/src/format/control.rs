@@ -30,7 +30,7 @@ const CUTS: u64 = 56;
 const LOCK: u64 = 64;
 const WAITING: u64 = 72;
 const WAKE: u64 = 80;
-const UNSEEN: u64 = 88;
+const UNPUBLISHED: u64 = 88;
 
 const TAIL_SEGMENT: u64 = 128;
 const FIRST_SEGMENT: u64 = 136;
@@ -150,7 +150,7 @@ impl<R: Region> Control<R> {
             (OWNER, 0),
             (LOCK, 0),
             (WAITING, 0),
-            (UNSEEN, 0),
+            (UNPUBLISHED, 0),
             (SYNCING, 0),
             (TAIL_SEGMENT, facts.tail_segment),
             (FIRST_SEGMENT, facts.first_segment),
@@ -277,12 +277,12 @@ impl<R: Region> Control<R> {
     }
 
     /// Behind the tail there may be frames that look whole, and nobody was to see them yet.
-    pub fn has_unseen(&self) -> bool {
-        self.region.load(UNSEEN) != 0
+    pub fn has_unpublished(&self) -> bool {
+        self.region.load(UNPUBLISHED) != 0
     }
 
-    pub fn set_unseen(&self, unseen: bool) {
-        self.region.publish(UNSEEN, unseen.into());
+    pub fn set_unpublished(&self, unpublished: bool) {
+        self.region.publish(UNPUBLISHED, unpublished.into());
     }
 
     #[cold]

@@ -44,7 +44,7 @@ pub(crate) fn find_time<R: Region>(
     tail: Option<Mark>,
     time_ns: u64,
 ) -> Result<Mark, u64> {
-    let (start, limit) = (first(segment), tail.unwrap_or(unknown(segment)));
+    let (start, limit) = (first(segment), tail.unwrap_or(unknown_end(segment)));
     let known = nearest(segment, base, limit, start, |mark| {
         segment.time_ns(mark.offset) < time_ns
     });
@@ -163,7 +163,7 @@ pub(crate) fn shows_base<R: Region>(segment: &Segment<R>, base: u64) -> bool {
         }
     }
     let start = first(segment);
-    nearest(segment, base, unknown(segment), start, |_| true) != start
+    nearest(segment, base, unknown_end(segment), start, |_| true) != start
 }
 
 /// Before the first frame.
@@ -175,7 +175,7 @@ fn first<R: Region>(segment: &Segment<R>) -> Mark {
 }
 
 /// Behind all that a segment can hold, where its end is not known.
-pub(crate) fn unknown<R: Region>(segment: &Segment<R>) -> Mark {
+pub(crate) fn unknown_end<R: Region>(segment: &Segment<R>) -> Mark {
     Mark {
         offset: segment.bytes(),
         records: u32::MAX.into(),

@@ -76,7 +76,7 @@ pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
 
 /// The processes whose slot is locked.
 fn writers<S: Storage>(core: &Core<S>) -> Result<Vec<u32>> {
-    let Some(control) = core.live() else {
+    let Some(control) = core.live_control() else {
         return Ok(Vec::new());
     };
     let mut writers = Vec::new();

@@ -20,17 +20,17 @@ const LOOKS: u32 = 256;
 /// A record that comes within so many looks comes right behind the one before.
 const SOON: u32 = 32;
 /// How long to look away from a record that is to come soon, in pauses of a spinning processor, some 20 ns each.
-const LULL_MIN: u32 = 4;
-const LULL_MAX: u32 = 64;
+const BACKOFF_MIN: u32 = 4;
+const BACKOFF_MAX: u32 = 64;
 /// How long the first and the longest pause of a back-off are.
 const PAUSE_MIN: Duration = Duration::from_micros(1);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// The longest sleep. A wake-up that got lost costs no more than this.
 const SLEEP: Duration = Duration::from_millis(100);
 /// How long a reader sleeps that no writer can wake: so long up to this many looks after the last record, and longer later.
-const NAP_MIN: Duration = Duration::from_millis(1);
-const NAP_MAX: Duration = Duration::from_millis(10);
-const NAPS: u32 = 8 * LOOKS;
+const POLL_MIN: Duration = Duration::from_millis(1);
+const POLL_MAX: Duration = Duration::from_millis(10);
+const POLLS: u32 = 8 * LOOKS;
 
 /// A record, where it lies in the mapped segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct Reader<S: Storage = Mapped> {
     populated: u64,
     looks: u32,
     /// How long to look away from the end, while records come right behind each other; 0 when they do not.
-    lull: u32,
+    backoff: u32,
     /// How often the journal had been cut when this reader came to its segment.
     cuts: u64,
 }
@@ -84,7 +84,7 @@ impl<S: Storage> Reader<S> {
             limit: 0,
             populated: 0,
             looks: 0,
-            lull: 0,
+            backoff: 0,
             cuts: 0,
             segment,
             journal,
@@ -93,7 +93,7 @@ impl<S: Storage> Reader<S> {
             offset: reader.segment.data_start(),
             records: 0,
         };
-        reader.stand(Arc::clone(&reader.segment), sequence, start);
+        reader.move_to(Arc::clone(&reader.segment), sequence, start);
         Ok(reader)
     }
 
@@ -116,7 +116,7 @@ impl<S: Storage> Reader<S> {
             Ok((segment, base, mark))
         };
         let (segment, base, mark) = core.checked(find())?;
-        self.stand(segment, base, mark);
+        self.move_to(segment, base, mark);
         Ok(())
     }
 
@@ -140,11 +140,11 @@ impl<S: Storage> Reader<S> {
         let mark = index::find_time(&segment, base, tail, time_ns).map_err(|offset| {
             core.damage(&segment, offset, "a frame does not match its checksum")
         })?;
-        self.stand(segment, base, mark);
+        self.move_to(segment, base, mark);
         Ok(())
     }
 
-    fn stand(&mut self, segment: SegmentOf<S>, base: u64, mark: Mark) {
+    fn move_to(&mut self, segment: SegmentOf<S>, base: u64, mark: Mark) {
         let core = self.journal.core();
         let planned = core.plan().is_some() && core.tail_segment() == segment.number();
         self.limit = if planned {
@@ -195,15 +195,15 @@ impl<S: Storage> Reader<S> {
     /// Pass over the next record, once it is found sound, and tell where it is.
     #[inline(always)]
     fn advance(&mut self) -> Result<Option<Found>> {
-        match self.at_hand() {
+        match self.next_in_memory() {
             Some(head) if !fault::any() => Ok(Some(self.pass(head))),
-            _ => self.advance_elsewhere(),
+            _ => self.advance_slowly(),
         }
     }
 
     /// The head of a sound record that is here, within what is in memory. All that this takes stays in registers.
     #[inline(always)]
-    fn at_hand(&self) -> Option<Head> {
+    fn next_in_memory(&self) -> Option<Head> {
         let head = self.segment.head(self.at).ok()??;
         let here = head.kind == Kind::Record
             && self.at < self.limit
@@ -217,38 +217,38 @@ impl<S: Storage> Reader<S> {
         self.at = at + head.bytes();
         self.sequence = sequence + 1;
         if self.looks > 0 {
-            self.lull = if self.looks < SOON { LULL_MIN } else { 0 };
+            self.backoff = if self.looks < SOON { BACKOFF_MIN } else { 0 };
             self.looks = 0;
         }
         Found { sequence, at, head }
     }
 
     #[cold]
-    fn advance_elsewhere(&mut self) -> Result<Option<Found>> {
-        let found = self.advance_by_the_way();
+    fn advance_slowly(&mut self) -> Result<Option<Found>> {
+        let found = self.advance_unchecked();
         self.check()?;
         found
     }
 
-    fn advance_by_the_way(&mut self) -> Result<Option<Found>> {
-        while let Some(head) = self.arrive()? {
+    fn advance_unchecked(&mut self) -> Result<Option<Found>> {
+        while let Some(head) = self.next_head()? {
             if self.at + head.bytes() > self.populated {
                 self.populate(self.at + head.bytes());
             }
             if self.segment.is_sound(self.at, head, self.sequence) {
                 return Ok(Some(self.pass(head)));
             }
-            self.blame("a frame does not match its checksum")?;
+            self.report_damage("a frame does not match its checksum")?;
         }
         Ok(None)
     }
 
     /// Come to the next record, past the ends of segments. Gives its head, whose checksum is not looked at yet.
     #[inline]
-    fn arrive(&mut self) -> Result<Option<Head>> {
+    fn next_head(&mut self) -> Result<Option<Head>> {
         loop {
             if self.at >= self.limit {
-                if !self.is_limit_gone() {
+                if !self.is_limit_lifted() {
                     return Ok(None);
                 }
                 self.limit = u64::MAX;
@@ -258,11 +258,11 @@ impl<S: Storage> Reader<S> {
                 Ok(Some(head)) if self.segment.is_sound(self.at, head, self.sequence) => {
                     self.follow()?
                 }
-                Ok(Some(_)) => self.blame("an end frame does not match its checksum")?,
-                Ok(None) if self.lull > 0 && self.looks == 0 => self.look_away(),
+                Ok(Some(_)) => self.report_damage("an end frame does not match its checksum")?,
+                Ok(None) if self.backoff > 0 && self.looks == 0 => self.back_off(),
                 Ok(None) if self.is_end()? => return Ok(None),
                 Ok(None) => {}
-                Err(what) => self.blame(what)?,
+                Err(what) => self.report_damage(what)?,
             }
         }
     }
@@ -271,13 +271,13 @@ impl<S: Storage> Reader<S> {
     /// away from it, and it waits for the line before it goes on: who looks less often gets more. So look away until there are
     /// some records, for longer each time, up to about a microsecond.
     #[cold]
-    fn look_away(&mut self) {
-        for _ in 0..self.lull {
+    fn back_off(&mut self) {
+        for _ in 0..self.backoff {
             std::hint::spin_loop();
         }
-        self.lull = match self.segment.region().load(self.at) {
+        self.backoff = match self.segment.region().load(self.at) {
             0 => 0,
-            _ => (self.lull * 2).min(LULL_MAX),
+            _ => (self.backoff * 2).min(BACKOFF_MAX),
         };
     }
 
@@ -333,14 +333,14 @@ impl<S: Storage> Reader<S> {
         let core = Arc::clone(self.journal.core());
         let (mut start, mut pause) = (None, PAUSE_MIN);
         let mut looks = 0_u64;
-        while self.arrive()?.is_none() {
+        while self.next_head()?.is_none() {
             looks += 1;
             let round = looks.is_multiple_of(u64::from(LOOKS));
             if !round && (wait == Wait::Spin || looks < u64::from(LOOKS)) {
                 std::hint::spin_loop();
                 continue;
             }
-            core.look()?;
+            core.check_presence()?;
             let now = core.options.host.monotonic();
             let waited = now.saturating_sub(*start.get_or_insert(now));
             let left = limit.map_or(SLEEP, |limit| limit.saturating_sub(waited));
@@ -361,7 +361,7 @@ impl<S: Storage> Reader<S> {
 
     /// Whether the torn end, in front of which this reader stands, has been cut by a recovery, so that records may follow.
     #[cold]
-    fn is_limit_gone(&mut self) -> bool {
+    fn is_limit_lifted(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
         self.looks % LOOKS == 1 && self.journal.core().is_recovered()
     }
@@ -372,7 +372,7 @@ impl<S: Storage> Reader<S> {
     fn is_end(&mut self) -> Result<bool> {
         self.looks = self.looks.wrapping_add(1);
         let end = match self.looks % LOOKS {
-            1 => self.is_end_surely()?,
+            1 => self.is_end_confirmed()?,
             _ => true,
         };
         self.check()?;
@@ -389,10 +389,10 @@ impl<S: Storage> Reader<S> {
     }
 
     #[cold]
-    fn is_end_surely(&mut self) -> Result<bool> {
+    fn is_end_confirmed(&mut self) -> Result<bool> {
         let core = self.journal.core();
         if self.looks > LOOKS {
-            core.look()?;
+            core.check_presence()?;
         }
         let behind = core.tail(&self.segment).offset > self.at
             || core.tail_segment() > self.segment.number();
@@ -401,14 +401,14 @@ impl<S: Storage> Reader<S> {
         }
         // What moved the tail came after the frame: it is there now, or it is gone.
         if self.segment.region().load(self.at) == 0 {
-            self.blame("a frame that was written is not there")?;
+            self.report_damage("a frame that was written is not there")?;
         }
         Ok(false)
     }
 
     /// What is here cannot be read: because it is damaged, or because it was cut off and something else is there now.
     #[cold]
-    fn blame(&mut self, what: &str) -> Result<()> {
+    fn report_damage(&mut self, what: &str) -> Result<()> {
         self.check()?;
         if self.cuts == self.cuts_now() {
             return Err(self.journal.core().damage(&self.segment, self.at, what));
@@ -417,12 +417,12 @@ impl<S: Storage> Reader<S> {
     }
 
     fn cuts_now(&self) -> u64 {
-        let control = self.journal.core().live();
+        let control = self.journal.core().live_control();
         control.map_or(0, Control::cuts)
     }
 
     fn pause(&self, pause: Duration) {
-        match self.journal.core().live() {
+        match self.journal.core().live_control() {
             Some(control) => control.rest(pause),
             None => self.segment.region().wait(self.at, 0, pause),
         }
@@ -430,15 +430,19 @@ impl<S: Storage> Reader<S> {
 
     fn sleep(&mut self, limit: Duration) {
         let core = self.journal.core();
-        if let Some(bell) = core.bell() {
-            bell.sleep_until(limit, || self.segment.region().load(self.at) != 0);
-        } else if core.live().is_some() {
+        if let Some(control) = core.waking_control() {
+            control.sleep_until(limit, || self.segment.region().load(self.at) != 0);
+        } else if core.live_control().is_some() {
             // Without permission to say that it sleeps, a reader is not woken.
-            let nap = if self.looks < NAPS { NAP_MIN } else { NAP_MAX };
-            self.pause(limit.min(nap));
+            let poll = if self.looks < POLLS {
+                POLL_MIN
+            } else {
+                POLL_MAX
+            };
+            self.pause(limit.min(poll));
         } else {
             // Nothing comes before another process recovers the journal: look for that next.
-            self.pause(limit.min(NAP_MAX));
+            self.pause(limit.min(POLL_MAX));
             self.looks = 0;
         }
     }
@@ -472,7 +476,7 @@ impl<S: Storage> Reader<S> {
             offset: next.data_start(),
             records: 0,
         };
-        self.stand(next, base, start);
+        self.move_to(next, base, start);
         Ok(())
     }
 

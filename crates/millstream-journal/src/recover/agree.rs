@@ -15,7 +15,7 @@ use crate::storage::{Access, Storage};
 
 /// What the segments say, whatever the control page does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct Confirmed {
     /// Retention has left nothing before this segment.
     pub first_segment: u64,
     /// All records before this one survive a loss of power, unless records were cut since.
@@ -31,7 +31,7 @@ pub(crate) struct Known {
 pub(crate) fn agree<S: Storage>(
     storage: &S,
     control: &Control<S::Region>,
-) -> Result<Option<Known>> {
+) -> Result<Option<Confirmed>> {
     let cuts = control.cuts();
     let claimed = (control.durable(), control.first_segment());
     let number = control.tail_segment();
@@ -52,7 +52,7 @@ pub(crate) fn agree<S: Storage>(
     let Some((durable, _)) = durable(storage, control, listing.start, first, number)? else {
         return Ok(None);
     };
-    let known = Known {
+    let known = Confirmed {
         first_segment: first,
         durable,
         cuts,

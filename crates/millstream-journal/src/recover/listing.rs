@@ -138,7 +138,7 @@ pub(crate) fn check_names<S: Storage>(storage: &S) -> Result<()> {
 }
 
 /// The segments that there are, and what is wrong with them.
-pub(crate) fn segments<S: Storage>(storage: &S) -> Result<Found> {
+pub(crate) fn segments<S: Storage>(storage: &S) -> Result<SegmentList> {
     let listing = Listing::read(storage)?;
     let checked = listing.check(storage);
     if listing.numbers.is_empty() && checked.is_ok() {
@@ -146,7 +146,7 @@ pub(crate) fn segments<S: Storage>(storage: &S) -> Result<Found> {
             path: storage.path(""),
         });
     }
-    Ok(Found {
+    Ok(SegmentList {
         numbers: listing.numbers,
         checked,
         start: listing.start,
@@ -155,7 +155,7 @@ pub(crate) fn segments<S: Storage>(storage: &S) -> Result<Found> {
 
 /// The segments of a journal.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct SegmentList {
     /// Those that there are, from the start of the journal on.
     pub numbers: Vec<u64>,
     /// Whether any is missing.

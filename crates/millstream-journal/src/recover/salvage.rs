@@ -32,7 +32,7 @@ use std::fmt;
 use std::path::Path;
 
 use self::frames::{next_sound, sound_head};
-use self::headers::Part;
+use self::headers::SalvagedSegment;
 use crate::error::{Error, Result};
 use crate::format::files;
 use crate::format::frame::Kind;
@@ -57,18 +57,18 @@ pub struct Salvage<S: Storage = Mapped> {
     /// Segments that are still to be read, the next one last.
     left: Vec<u64>,
     /// Those that were opened.
-    parts: BTreeMap<u64, Part<S::Region>>,
-    at: Option<At>,
+    parts: BTreeMap<u64, SalvagedSegment<S::Region>>,
+    at: Option<Position>,
     /// The number of the next record, where what comes before tells it.
     expected: Option<u64>,
     /// Where the frames of the segment before ended, without an end frame.
-    ended: Option<At>,
+    ended: Option<Position>,
     lost: Vec<Damage>,
 }
 
 /// The next frame.
 #[derive(Clone, Copy, Debug)]
-struct At {
+struct Position {
     segment: u64,
     offset: u64,
     sequence: u64,
@@ -172,7 +172,7 @@ impl<S: Storage> Salvage<S> {
             let segment = &self.parts.get(&at.segment)?.segment;
             match sound_head(segment, at.offset, at.sequence) {
                 Some(head) if head.kind == Kind::Record => {
-                    self.at = Some(At {
+                    self.at = Some(Position {
                         offset: at.offset + head.bytes(),
                         sequence: at.sequence + 1,
                         ..at
@@ -206,7 +206,7 @@ impl<S: Storage> Salvage<S> {
             let records = Some(end.sequence..part.base);
             self.note(end.segment, end.offset, what, records);
         }
-        self.at = Some(At {
+        self.at = Some(Position {
             segment: number,
             offset: part.from,
             sequence: part.base,
@@ -247,7 +247,7 @@ impl<S: Storage> Salvage<S> {
 
     /// There is no sound frame here: find the next one in this segment.
     #[cold]
-    fn skip(&mut self, at: At) {
+    fn skip(&mut self, at: Position) {
         let Some(part) = self.parts.get(&at.segment) else {
             return self.end_segment(None);
         };
@@ -269,7 +269,7 @@ impl<S: Storage> Salvage<S> {
             Some(next) => {
                 let records = Some(at.sequence..next.records);
                 self.note(at.segment, at.offset, what, records);
-                self.at = Some(At {
+                self.at = Some(Position {
                     offset: next.offset,
                     sequence: next.records,
                     ..at

@@ -143,7 +143,7 @@ impl<S: Storage> Survey<'_, S> {
                 return Ok(None);
             }
         };
-        if control.has_unseen() {
+        if control.has_unpublished() {
             self.steps.push(Step::Clear {
                 number: end.number,
                 from: end.mark.offset,

@@ -50,7 +50,7 @@ pub struct Simulated {
 #[derive(Default)]
 struct Machine {
     names: Mutex<Names>,
-    locks: Mutex<Vec<Held>>,
+    locks: Mutex<Vec<LockEntry>>,
     locks_taken: AtomicU64,
     /// The disk says that it has synced, and has not.
     lies: AtomicBool,
@@ -99,7 +99,7 @@ fn apply(names: &mut BTreeMap<String, Arc<File>>, name: &str, file: Option<Arc<F
     };
 }
 
-struct Held {
+struct LockEntry {
     name: String,
     process: Arc<Process>,
     hold: Hold,
@@ -499,7 +499,7 @@ impl Storage for Simulated {
         }
         let id = self.machine.locks_taken.fetch_add(1, Ordering::SeqCst);
         let process = Arc::clone(&self.process);
-        locks.push(Held {
+        locks.push(LockEntry {
             name: name.to_owned(),
             process,
             hold,

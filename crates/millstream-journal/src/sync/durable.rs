@@ -158,7 +158,7 @@ impl<S: Storage> Durable<S> {
 
     fn sync_segments(&self) -> Result<()> {
         let core = &self.core;
-        core.look()?;
+        core.check_presence()?;
         let control = core.control()?;
         let begun = self.now_if_timed();
         let last = control.tail_segment();

@@ -65,8 +65,8 @@ fn image(world: &mut World, before: &Simulated, model: &mut Model) -> Judged<Sim
     if promised != next {
         return broken(3, format!("{promised} records should be there, {next} are"));
     }
-    model.settle_after_power_loss(next)?;
-    model.settle_first(first)?;
+    model.check_after_power_loss(next)?;
+    model.fix_first(first)?;
     if !model.is_cursor_lost() {
         check_cursor(&journal, model)?;
     }

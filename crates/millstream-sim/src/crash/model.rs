@@ -159,7 +159,7 @@ impl Model {
     }
 
     /// After a loss of power this is the oldest record.
-    pub fn settle_first(&mut self, first: u64) -> Judged<()> {
+    pub fn fix_first(&mut self, first: u64) -> Judged<()> {
         self.check_first(first)?;
         self.first = [first; 2];
         Ok(())
@@ -190,7 +190,7 @@ impl Model {
     }
 
     /// It will be found there after a loss of power, or at a place that it comes to later.
-    pub fn settle_cursor(&mut self, sequence: u64) {
+    pub fn fix_cursor(&mut self, sequence: u64) {
         self.cursor = vec![sequence];
     }
 
@@ -228,7 +228,7 @@ impl Model {
     }
 
     /// Processes have ended, the machine has not: all that was acknowledged is there, and of what was in flight a beginning.
-    pub fn settle(&mut self, next: u64) -> Judged<()> {
+    pub fn check_after_kill(&mut self, next: u64) -> Judged<()> {
         if next < self.len() {
             let what = format!("{} records were acknowledged, {next} are there", self.len());
             return broken(1, what);
@@ -238,7 +238,7 @@ impl Model {
     }
 
     /// Power was lost: what was durable is there.
-    pub fn settle_after_power_loss(&mut self, next: u64) -> Judged<()> {
+    pub fn check_after_power_loss(&mut self, next: u64) -> Judged<()> {
         if next < self.durable {
             let what = format!("{} records were durable, {next} are there", self.durable);
             return broken(2, what);

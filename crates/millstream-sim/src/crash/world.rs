@@ -171,7 +171,7 @@ impl World {
             processes, model, ..
         } = self;
         let next = read_on(&mut processes[0].tail, model)?;
-        self.model.settle(next)
+        self.model.check_after_kill(next)
     }
 
     fn start(&mut self, storage: Simulated) -> Judged<()> {
@@ -185,7 +185,7 @@ impl World {
         if storage.is_dead() {
             return Ok(());
         }
-        self.model.settle(next)?;
+        self.model.check_after_kill(next)?;
         self.processes.push(Process {
             storage,
             writer,
@@ -396,7 +396,7 @@ impl World {
                 .sync()
                 .map_err(|error| failed("sync a cursor", &error))?;
             self.alive(index)?;
-            self.model.settle_cursor(sequence);
+            self.model.fix_cursor(sequence);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ pub type Number = u64;
 
 /// What can be known of a queue.
 #[derive(Clone, Default)]
-struct Line {
+struct QueueModel {
     ready: VecDeque<Number>,
     /// Who waits, for what key, until when.
     waiters: VecDeque<(u8, String, u64)>,
@@ -28,7 +28,7 @@ struct Line {
     ever: BTreeSet<Number>,
 }
 
-impl Line {
+impl QueueModel {
     fn put_back(&mut self, number: Number) {
         let at = self.ready.partition_point(|other| *other < number);
         self.ready.insert(at, number);
@@ -38,7 +38,7 @@ impl Line {
 /// All queues and clients.
 #[derive(Clone, Default)]
 pub struct Model {
-    lines: BTreeMap<&'static str, Line>,
+    queues: BTreeMap<&'static str, QueueModel>,
     open: BTreeMap<(u8, &'static str), Number>,
     expected: BTreeMap<u8, String>,
     /// What has been done since the last answers: items that came, and items that left for good.
@@ -56,11 +56,11 @@ pub fn body(number: Number) -> String {
 }
 
 impl Model {
-    fn line(&mut self, queue: &'static str) -> &mut Line {
-        self.lines.entry(queue).or_default()
+    fn queue(&mut self, queue: &'static str) -> &mut QueueModel {
+        self.queues.entry(queue).or_default()
     }
 
-    fn say(&mut self, client: u8, words: &str) {
+    fn expect(&mut self, client: u8, words: &str) {
         self.expected.entry(client).or_default().push_str(words);
     }
 
@@ -70,9 +70,9 @@ impl Model {
     }
 
     pub fn is_waiting(&self, client: u8) -> bool {
-        self.lines
+        self.queues
             .values()
-            .any(|line| line.waiters.iter().any(|(waiter, ..)| *waiter == client))
+            .any(|state| state.waiters.iter().any(|(waiter, ..)| *waiter == client))
     }
 
     /// The next item comes in; the request.
@@ -84,12 +84,12 @@ impl Model {
             _ => &[queue],
         };
         for &queue in copies {
-            let line = self.line(queue);
-            line.ready.push_back(number);
-            line.ever.insert(number);
+            let state = self.queue(queue);
+            state.ready.push_back(number);
+            state.ever.insert(number);
             self.came.push((queue, number));
         }
-        self.say(client, "STORED\r\n");
+        self.expect(client, "STORED\r\n");
         for queue in copies {
             self.serve(queue);
         }
@@ -100,7 +100,7 @@ impl Model {
     fn value(&mut self, client: u8, queue: &'static str, key: &str, number: Number) {
         let body = body(number);
         let words = format!("VALUE {key} 0 {}\r\n{body}\r\nEND\r\n", body.len());
-        self.say(client, &words);
+        self.expect(client, &words);
         if key.contains("/open") {
             self.open.insert((client, queue), number);
         } else if !key.contains("/peek") {
@@ -109,11 +109,11 @@ impl Model {
     }
 
     fn serve(&mut self, queue: &'static str) {
-        let line = self.line(queue);
-        if line.ready.is_empty() || line.waiters.is_empty() {
+        let state = self.queue(queue);
+        if state.ready.is_empty() || state.waiters.is_empty() {
             return;
         }
-        let (number, waiter) = (line.ready.pop_front(), line.waiters.pop_front());
+        let (number, waiter) = (state.ready.pop_front(), state.waiters.pop_front());
         if let (Some(number), Some((client, key, _))) = (number, waiter) {
             self.value(client, queue, &key, number);
         }
@@ -130,32 +130,32 @@ impl Model {
                 if has("/close") {
                     self.left.push((queue, number));
                 } else {
-                    self.line(queue).put_back(number);
+                    self.queue(queue).put_back(number);
                     self.serve(queue);
                 }
             }
             if !has("/open") {
-                self.say(client, "END\r\n");
+                self.expect(client, "END\r\n");
                 return request;
             }
         }
         if self.open.contains_key(&(client, queue)) && !has("/peek") {
-            self.say(client, "ERROR\r\n");
+            self.expect(client, "ERROR\r\n");
             return request;
         }
         let wait_ms = options
             .split_once("/t=")
             .and_then(|(_, ms)| ms.parse::<u64>().ok());
-        let line = self.line(queue);
-        match (line.ready.front().copied(), wait_ms) {
+        let state = self.queue(queue);
+        match (state.ready.front().copied(), wait_ms) {
             (Some(number), _) => {
                 if !has("/peek") {
-                    line.ready.pop_front();
+                    state.ready.pop_front();
                 }
                 self.value(client, queue, &key, number);
             }
-            (None, Some(ms)) => line.waiters.push_back((client, key, now_ms + ms)),
-            (None, None) => self.say(client, "END\r\n"),
+            (None, Some(ms)) => state.waiters.push_back((client, key, now_ms + ms)),
+            (None, None) => self.expect(client, "END\r\n"),
         }
         request
     }
@@ -163,11 +163,11 @@ impl Model {
     pub fn hang_up(&mut self, client: u8) {
         self.expected.remove(&client);
         for queue in QUEUES {
-            self.line(queue)
+            self.queue(queue)
                 .waiters
                 .retain(|(waiter, ..)| *waiter != client);
             if let Some(number) = self.open.remove(&(client, queue)) {
-                self.line(queue).put_back(number);
+                self.queue(queue).put_back(number);
                 self.serve(queue);
             }
         }
@@ -176,27 +176,27 @@ impl Model {
     /// The time has come to this moment.
     pub fn pass(&mut self, now_ms: u64) {
         for queue in QUEUES {
-            let line = self.line(queue);
-            let (over, waiting) = std::mem::take(&mut line.waiters)
+            let state = self.queue(queue);
+            let (over, waiting) = std::mem::take(&mut state.waiters)
                 .into_iter()
                 .partition::<VecDeque<_>, _>(|(.., until)| *until <= now_ms);
-            line.waiters = waiting;
+            state.waiters = waiting;
             for (client, ..) in over {
-                self.say(client, "END\r\n");
+                self.expect(client, "END\r\n");
             }
         }
     }
 
     /// All answers were seen: what was done is acknowledged, and what was acknowledged as durable is.
-    pub fn settle(&mut self) {
+    pub fn acknowledge_all(&mut self) {
         self.acknowledged += self.came.len() as u64;
         for (queue, _) in std::mem::take(&mut self.came) {
-            let line = self.line(queue);
-            line.gone.clear();
-            line.unsure.clear();
+            let state = self.queue(queue);
+            state.gone.clear();
+            state.unsure.clear();
         }
         for (queue, number) in std::mem::take(&mut self.left) {
-            self.line(queue).gone.insert(number);
+            self.queue(queue).gone.insert(number);
         }
     }
 
@@ -207,7 +207,7 @@ impl Model {
         power: bool,
     ) -> Judged<()> {
         for ((_, queue), number) in std::mem::take(&mut self.open) {
-            self.line(queue).put_back(number);
+            self.queue(queue).put_back(number);
         }
         let (came, left) = (
             std::mem::take(&mut self.came),
@@ -223,15 +223,15 @@ impl Model {
             };
             let (came, left) = (of(&came), of(&left));
             let found = found.get(queue).map_or(&[][..], Vec::as_slice);
-            let line = self.lines.entry(queue).or_default();
-            line.waiters.clear();
-            self.repeated += line.judge(queue, found, &came, &left, power)?;
+            let state = self.queues.entry(queue).or_default();
+            state.waiters.clear();
+            self.repeated += state.judge(queue, found, &came, &left, power)?;
         }
         Ok(())
     }
 }
 
-impl Line {
+impl QueueModel {
     /// Gives how many items came back that had left.
     fn judge(
         &mut self,

@@ -277,7 +277,7 @@ impl World {
             self.unjudged = true;
             return Ok(());
         }
-        self.model.settle();
+        self.model.acknowledge_all();
         self.running = Some((process, server));
         Ok(())
     }

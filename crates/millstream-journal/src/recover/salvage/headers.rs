@@ -13,7 +13,7 @@ const FEW: u32 = 64;
 const BYTES_MIN: u64 = 4096 + frame::HEADER;
 
 /// A segment that was opened, whatever its header says.
-pub(super) struct Part<R> {
+pub(super) struct SalvagedSegment<R> {
     pub segment: Segment<R>,
     /// The offset of the first frame.
     pub from: u64,
@@ -24,7 +24,7 @@ pub(super) struct Part<R> {
 /// What came of opening a segment.
 pub(super) struct Opened<R> {
     /// `None` when no frame in it can be read, or none was written.
-    pub part: Option<Part<R>>,
+    pub part: Option<SalvagedSegment<R>>,
     pub damages: Vec<Damage>,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn open<S: Storage>(
             );
         }
         return Opened {
-            part: Some(Part {
+            part: Some(SalvagedSegment {
                 segment,
                 from,
                 base,

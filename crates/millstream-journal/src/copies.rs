@@ -1,4 +1,4 @@
-//! Copies of a journal: the identity that they share, and the terms that say which of them may be appended to.
+//! Copies of a journal: the identity that they share, and the terms that decide which of them accepts appends.
 
 pub(crate) mod identity;
 mod leadership;

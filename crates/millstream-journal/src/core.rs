@@ -1,6 +1,6 @@
 //! What all handles on one opening share: the storage, the options, the control page and the segments that are mapped.
 //!
-//! A segment is mapped once and stays so while anybody uses it.
+//! A segment is mapped once and stays mapped while it is in use.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,28 +27,28 @@ use crate::storage::{Access, Fault, Presence, Region, Storage, fault};
 pub(crate) struct Core<S: Storage> {
     pub storage: S,
     pub options: Options,
-    /// Not there while a journal is read that no process has had open since the machine started.
+    /// Empty while a journal is read that no process has opened since the machine started.
     control: OnceLock<Control<S::Region>>,
-    /// The control page once more, for a reader to say that it sleeps, where that is permitted.
+    /// The control page mapped for writing, where that is permitted, so that a reader can say that it sleeps.
     waking: OnceLock<Option<Control<S::Region>>>,
-    /// What a recovery would do, for a reader that may not do it and that comes before all others.
+    /// The plan of a recovery, for a reader that may not recover and opens the journal before all writers.
     plan: Option<Plan>,
-    /// What the segments themselves said when a reader believed the control page.
+    /// What the segments confirmed when a reader accepted the control page.
     confirmed: OnceLock<Confirmed>,
     pub segment_bytes: u64,
     pub fork_mark: ForkMark,
     segments: Mutex<BTreeMap<u64, Weak<Segment<S::Region>>>>,
-    /// What was at the path when the journal was opened.
+    /// The directory at the path when the journal was opened.
     presence: Presence,
-    /// When the path was looked at last, in ns of the host's clock.
+    /// When the path was examined last, in ns of the host's clock.
     presence_checked_ns: AtomicU64,
     /// Why nothing is read or appended any more.
     failure: OnceLock<Failure>,
-    /// How many faults this process had had when those of this opening were looked for and none was found.
+    /// The count of faults of this process when this opening last searched its own and found none.
     faults_elsewhere: AtomicU64,
 }
 
-/// How often it is made sure that the directory is still there.
+/// The interval between checks that the directory is still there.
 const PRESENCE_CHECK: Duration = Duration::from_secs(1);
 
 /// Why an opening is of no use any more.
@@ -158,7 +158,7 @@ impl<S: Storage> Core<S> {
         self.waking.get_or_init(open).as_ref()
     }
 
-    /// What a recovery would do, while nobody has done it.
+    /// The plan of a recovery, until a process has recovered.
     pub fn plan(&self) -> Option<&Plan> {
         if self.control.get().is_none() {
             self.plan.as_ref()
@@ -189,7 +189,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// [`check`](Self::check), and of a segment that may be open beside those that this opening knows of.
+    /// [`check`](Self::check), also for a segment that this opening may not have listed.
     #[inline(always)]
     pub fn check_with(&self, segment: &Segment<S::Region>) -> Result<()> {
         match fault::any() {
@@ -257,7 +257,8 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The time until the next [`check_presence`](Self::check_presence) that does something. Nobody removes what is simulated, whose clock counts the looks at it.
+    /// The time until [`check_presence`](Self::check_presence) checks again. No process removes a simulated directory, and a simulated
+    /// clock counts its readings.
     pub fn until_presence_check(&self) -> Duration {
         if !self.options.host.has_threads() {
             return PRESENCE_CHECK;
@@ -266,7 +267,7 @@ impl<S: Storage> Core<S> {
         PRESENCE_CHECK.saturating_sub(self.options.host.monotonic().saturating_sub(last))
     }
 
-    /// Make sure that the directory is still at its path; if it was looked at lately, that must do.
+    /// Make sure that the directory is still at its path; if it was examined lately, that must do.
     pub fn check_presence(&self) -> Result<()> {
         match self.until_presence_check().is_zero() {
             true => self.check_presence_now(),
@@ -282,7 +283,7 @@ impl<S: Storage> Core<S> {
         }
         let gone = match self.storage.presence(files::CONTROL) {
             Ok(presence) => !presence.is_same(&self.presence),
-            // Another error, as of a permission that was taken away, tells nothing about the directory.
+            // Another error, such as a withdrawn permission, says nothing about the directory.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         match gone {
@@ -319,7 +320,7 @@ impl<S: Storage> Core<S> {
         Ok(self.share_segment(segment))
     }
 
-    /// Remember an open segment, or take the one that another thread has opened meanwhile.
+    /// Adds an open segment to the table, or returns the one that another thread has opened meanwhile.
     pub fn share_segment(&self, segment: Segment<S::Region>) -> SegmentOf<S> {
         let mut segments = lock(&self.segments);
         segments.retain(|_, segment| segment.strong_count() > 0);
@@ -375,8 +376,8 @@ impl<S: Storage> Core<S> {
         Ok(base)
     }
 
-    /// No checksum covers the base of a segment. Its frames do not fit another one, nor does the end frame of the segment before; that of
-    /// the first segment is known from the start of the journal.
+    /// Checks the base of a segment, which no checksum covers. Its frames match no other base, nor does the end frame of the segment
+    /// before; the base of the first segment is known from the start of the journal.
     #[cold]
     fn check_base(&self, segment: &Segment<S::Region>, base: u64) -> Result<()> {
         let number = segment.number();
@@ -403,7 +404,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The time of the last record before a segment, or a later one that no record before it has. `None` when the segment has no record
+    /// The time of the last record before a segment, or a later time that no record before it has. `None` when the segment has no record
     /// and none before it is known.
     pub fn time_before(&self, segment: &Segment<S::Region>, base: u64) -> Result<Option<u64>> {
         let before = segment.number().checked_sub(1);
@@ -434,7 +435,7 @@ impl<S: Storage> Core<S> {
         })
     }
 
-    /// The end of a segment, as far as it is known.
+    /// The end of a segment, as far as known.
     pub fn tail(&self, segment: &Segment<S::Region>) -> Mark {
         let planned = self.plan().and_then(|plan| plan.tail(segment.number()));
         planned.unwrap_or_else(|| segment.tail())
@@ -486,13 +487,13 @@ impl<S: Storage> Core<S> {
         self.segment(low)
     }
 
-    /// The sequence number behind the tail.
+    /// The sequence number after the tail.
     pub fn next(&self) -> Result<u64> {
         let segment = self.segment(self.tail_segment())?;
         Ok(self.base(&segment)? + self.tail(&segment).records)
     }
 
-    /// The sequence number behind all that readers may have seen.
+    /// The sequence number after all that readers may have seen.
     pub fn published(&self) -> Result<u64> {
         let segment = self.segment(self.tail_segment())?;
         Ok(self.base(&segment)? + self.end(&segment).records)
@@ -540,7 +541,7 @@ impl<S: Storage> Core<S> {
             true => index::unknown_end(segment),
             false => self.end(segment),
         };
-        // Retention may have taken its segment since somebody found the record to be there.
+        // Retention may have taken its segment since a process found the record to be there.
         let records = sequence.checked_sub(base).ok_or_else(|| Error::Pruned {
             path: self.path(),
             sequence,
@@ -552,7 +553,7 @@ impl<S: Storage> Core<S> {
         })
     }
 
-    /// The time of the last record that was pruned, as far as it is known, or 0.
+    /// The time of the last pruned record, as far as known, or 0.
     pub fn start_time_ns(&self) -> Result<u64> {
         Ok(start::read(&self.storage)?.map_or(0, |start| start.time_ns))
     }
@@ -591,7 +592,7 @@ impl<S: Storage> Core<S> {
         })
     }
 
-    /// Sync a part of a segment. If that fails the journal is poisoned: nothing is known of these bytes any more.
+    /// Sync a part of a segment. If that fails the journal is poisoned: the state of these bytes is unknown.
     pub fn sync(&self, segment: &Segment<S::Region>, from: u64, to: u64) -> Result<()> {
         self.attempt_sync(segment, || segment.region().sync(from, to))
     }

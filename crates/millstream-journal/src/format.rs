@@ -1,6 +1,6 @@
 //! The bytes on disk: frames and their checksums, segments with their index, the control page, and small sealed files.
 //!
-//! Nothing here knows of openings, writers or readers. `docs/journal-format.md` draws the format.
+//! These modules do not depend on openings, writers or readers. `docs/journal-format.md` draws the format.
 
 pub(crate) mod checksum;
 pub(crate) mod control;

@@ -47,7 +47,7 @@ struct Opening<S: Storage> {
 
 impl<S: Storage> Drop for Opening<S> {
     fn drop(&mut self) {
-        // A failure has poisoned the journal, and nobody is left to be told.
+        // A failure has poisoned the journal; the next opening reports it.
         if !self.core.options.read_only {
             let _told_next_time = self.durable.close();
         }
@@ -65,19 +65,19 @@ impl<S: Storage> Clone for Journal<S> {
 impl Journal {
     /// Open the journal in the directory `path`, and make it if there is none and `create` is set.
     ///
-    /// The first opening of all processes recovers: what a loss of power has torn off the end is cut.
+    /// The first opening of all processes recovers: it truncates a torn end that a loss of power has left.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], [`Error::Locked`], [`Error::Damage`] in what was
-    /// synced, an option out of range, or what the system says.
+    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], [`Error::Locked`], [`Error::Damage`] in synced data, an option out
+    /// of range, or an error of the system.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_in(Mapped::new(path), options)
     }
 
-    /// Read all of the journal in the directory `path` and name every damage. Nothing is written; writers may go on meanwhile.
+    /// Read all of the journal in the directory `path` and name every damage. Nothing is written; writers may continue meanwhile.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], what the system says. Damage is no error here.
+    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], an error of the system. Damage is no error here.
     pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
         Self::verify_in(&Mapped::new(path), &Options::default(), |_| {
             ControlFlow::Continue(())
@@ -95,7 +95,7 @@ impl<S: Storage> Journal<S> {
         let core = Arc::new(opened.core);
         let durable = Arc::new(Durable::new(Arc::clone(&core)));
         if !core.options.read_only && core.options.sync != Sync::Never {
-            // Whoever appended it may have died before it was synced.
+            // The process that appended the records may have died before they were synced.
             durable.sync()?;
         }
         let opening = Opening {
@@ -109,7 +109,7 @@ impl<S: Storage> Journal<S> {
         })
     }
 
-    /// [`verify`](Journal::verify) for any storage, telling before each segment how far it has come, and asking whether to go on.
+    /// [`verify`](Journal::verify) for any storage. Calls `progress` before each segment, and stops when that breaks.
     ///
     /// # Errors
     /// As [`Journal::verify`].
@@ -127,7 +127,7 @@ impl<S: Storage> Journal<S> {
         self.core().path()
     }
 
-    /// The sequence number of the oldest record that is kept.
+    /// The sequence number of the oldest record.
     ///
     /// # Errors
     /// A segment that cannot be opened.
@@ -149,7 +149,7 @@ impl<S: Storage> Journal<S> {
         self.core().durable()
     }
 
-    /// Whether nothing can be appended any more: a sync has failed, or a newer term is known.
+    /// Whether the journal refuses appends: a sync has failed, or a newer term is known.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.core()
@@ -185,17 +185,17 @@ impl<S: Storage> Journal<S> {
     /// Remove old records, whole segments at a time.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; what the system says.
+    /// [`Error::ReadOnly`]; an error of the system.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned> {
         self.core().checked(prune::prune(self.core(), retention))
     }
 
-    /// Drop the records from `sequence` on, so that the next one gets this number. What is left is durable afterwards. Other readers of
-    /// this journal that stand behind the cut get [`Error::NotYet`].
+    /// Drop the records from `sequence` on, so that the next record gets this number. The remaining records are durable afterwards. Other
+    /// readers of this journal whose position is after the cut get [`Error::NotYet`].
     ///
     /// # Errors
-    /// [`Error::NotExclusive`]; [`Error::Pruned`]; [`Error::NotYet`]; what the system says. On a full disk nothing is dropped: what says that a
-    /// cut was begun needs a block.
+    /// [`Error::NotExclusive`]; [`Error::Pruned`]; [`Error::NotYet`]; an error of the system. On a full disk nothing is dropped: the intent
+    /// of a cut needs a block.
     pub fn cut(&self, sequence: u64) -> Result<()> {
         if !self.core().options.exclusive {
             return Err(Error::NotExclusive { path: self.path() });
@@ -203,7 +203,7 @@ impl<S: Storage> Journal<S> {
         self.appender()?.cut(sequence)
     }
 
-    /// What can be said at a glance.
+    /// A summary of the journal.
     ///
     /// # Errors
     /// A segment or cursor that cannot be opened.
@@ -211,16 +211,16 @@ impl<S: Storage> Journal<S> {
         self.core().checked(info::info(self.core()))
     }
 
-    /// The identity of this journal; `None` for one of an earlier version that nobody has opened to write since.
+    /// The identity of this journal; `None` for one of an earlier version that was not opened to write since.
     ///
     /// # Errors
-    /// [`Error::Damage`]; what the system says.
+    /// [`Error::Damage`]; an error of the system.
     pub fn identity(&self) -> Result<Option<Identity>> {
         identity::read(&self.core().storage)
     }
 
-    /// What this journal shares with its copies, under whatever path and on whatever machine. A journal that nothing was ever appended to
-    /// takes over another lineage when it [becomes a copy](Self::become_copy), so ask when there is a record.
+    /// The identity that this journal shares with its copies, at any path and on any machine. An empty journal gets another lineage when it
+    /// [becomes a copy](Self::become_copy), so ask when there is a record.
     ///
     /// # Errors
     /// As [`identity`](Self::identity).
@@ -250,11 +250,11 @@ impl<S: Storage> Journal<S> {
         identity::write(&self.core().storage, identity)
     }
 
-    /// Make this journal a copy in another lineage. The caller knows that nothing was ever in it, or that its records are those of the
+    /// Make this journal a copy in another lineage. The caller knows that it never had a record, or that its records are those of the
     /// original. Its own number stays.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; what the system says.
+    /// [`Error::ReadOnly`]; an error of the system.
     pub fn become_copy(&self, lineage: u128) -> Result<Identity> {
         let core = self.core();
         if core.options.read_only {
@@ -269,10 +269,10 @@ impl<S: Storage> Journal<S> {
         Ok(identity)
     }
 
-    /// Make all that is appended survive a loss of power. Gives the sequence number before which all does.
+    /// Make all that is appended survive a loss of power. Returns the sequence number before which all does.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; what the system says, and [`Error::Poisoned`] ever after.
+    /// [`Error::ReadOnly`]; an error of the system, and [`Error::Poisoned`] from then on.
     pub fn sync(&self) -> Result<u64> {
         if self.core().options.read_only {
             return Err(Error::ReadOnly { path: self.path() });

@@ -91,7 +91,7 @@ fn body(sequence: u64) -> Vec<u8> {
     vec![sequence as u8 + 1; 13 + sequence as usize]
 }
 
-/// Look for records `looks` times; those that are there must be whole, and in order.
+/// Look for records `looks` times; those that are there must be complete and in order.
 fn look(reader: &mut Reader<Modelled>, looks: usize) {
     for _ in 0..looks {
         let sequence = reader.position();
@@ -247,7 +247,7 @@ fn two_writers_never_have_the_lock_at_once() {
     });
 }
 
-/// A reader says that it sleeps, and looks once more; a writer publishes, and looks whether anybody sleeps.
+/// A reader announces that it sleeps, and looks once more; a writer publishes, and checks whether a reader sleeps.
 fn sleep(orders: Orders, read_only: bool) {
     check(move || {
         let [one, other] = two_openings(orders, &[], read_only);

@@ -1,7 +1,7 @@
 //! Recovery: what the first opener makes of the segments that it finds. It plans first and acts afterwards.
 //!
 //! When the machine is the same boot that wrote them, the page cache holds everything that was ever appended: only what a dead
-//! writer left unfinished behind the last tail is looked at. After a loss of power, pages may show any moment since they
+//! writer left unfinished after the last tail is examined. After a loss of power, pages may show any moment since they
 //! were last synced. Then everything above the durable watermark is scanned. The first frame that is not sound is the
 //! torn end: it and what follows is cleared. Below the watermark nothing is ever cut; damage there is an error.
 //!

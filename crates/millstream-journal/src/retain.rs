@@ -1,4 +1,4 @@
-//! What is removed: old segments from the front, records from the end, and the file that says where the journal starts.
+//! Removal: old segments from the front, records from the end, and the file that says where the journal starts.
 
 pub(crate) mod cut;
 pub(crate) mod prune;

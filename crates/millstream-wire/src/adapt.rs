@@ -1,7 +1,7 @@
 //! Records of one version of an interface as those of another.
 //!
 //! Names are what two versions share. A field that the reader has and the writer had not takes its default, one that only the
-//! writer had is passed over, a renamed one is found by its alias; a number may grow wider, a value optional. Whatever else
+//! writer had is skipped, a renamed one is found by its alias; a number may grow wider, a value optional. Whatever else
 //! differs is an error when the adapter is made, before any record is read, and names method and field.
 //!
 //! The adapter rewrites the arguments of a call in the reader's layout, so that decoders know one layout only. Calls that look

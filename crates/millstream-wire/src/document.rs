@@ -65,7 +65,7 @@ fn with_one_kind_of_break(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
-/// What stands on the line of a `---` behind it.
+/// What stands on the line of a `---` after it.
 fn after_marker(line: &str) -> &str {
     line.strip_prefix("---").unwrap_or(line).trim_start()
 }
@@ -153,7 +153,7 @@ pub fn carry_comments(old: &Document, new: &str) -> Result<String> {
     }
     // From the last line to the first, so that what is inserted moves nothing that is still to come.
     for (path, line) in places.keys.iter().rev() {
-        // A key of nothing may stand behind the last line.
+        // A key of nothing may stand after the last line.
         let line = (line - 1).min(lines.len().saturating_sub(1));
         let mut taken = |trailing| {
             let mut taken = Vec::new();
@@ -183,9 +183,9 @@ pub fn carry_comments(old: &Document, new: &str) -> Result<String> {
 }
 
 struct Comment {
-    /// The key behind which or before which it stands; none at the end.
+    /// The key after which or before which it stands; none at the end.
     path: Option<String>,
-    /// Behind its key, on the same line.
+    /// After its key, on the same line.
     trailing: bool,
     text: String,
 }

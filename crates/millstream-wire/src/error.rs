@@ -123,7 +123,7 @@ pub enum Misfit {
     /// Values within values, deeper than [`DEPTH_MAX`](crate::DEPTH_MAX).
     #[error("more than {} values within each other", crate::limits::DEPTH_MAX)]
     Deep,
-    /// Bytes behind the end of the call.
+    /// Bytes after the end of the call.
     #[error("{0} bytes behind the end of the call")]
     Behind(usize),
     /// A text that is no decimal number.

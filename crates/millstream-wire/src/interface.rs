@@ -144,7 +144,7 @@ pub trait Transport {
     fn announce(&mut self, schema: &Arc<Schema>) -> std::result::Result<(), Cause>;
 
     /// Takes one call: claims space for the [`Lineage`] and `size_max` bytes, writes the lineage, lets `write` write the
-    /// call behind it, and commits what was written.
+    /// call after it, and commits what was written.
     ///
     /// # Errors
     /// The call is not stored.

@@ -9,7 +9,7 @@ use crate::schema::{Definition, Field, Method, Schema, Shape, Type, Variant};
 pub struct Types {
     interface: &'static str,
     definitions: Vec<Definition>,
-    /// The Rust type behind each definition, by its full path.
+    /// The Rust type of each definition, by its full path.
     paths: Vec<&'static str>,
 }
 

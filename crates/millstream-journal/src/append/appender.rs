@@ -1,7 +1,7 @@
-//! Appending, under the append lock: place a frame behind the tail, publish it, move the tail, roll to the next segment.
+//! Appending, under the append lock: place a frame after the tail, publish it, move the tail, roll to the next segment.
 //!
-//! The invariant: at the tail stands a zero word, and a frame is complete before its first word is published. So a writer may die or
-//! give up between any two stores: what it has not published is not there, and the next append goes over it.
+//! The invariant: the word at the tail is zero, and a frame is complete before its first word is published. A writer may therefore die or
+//! give up between any two stores: a frame that is not published does not exist, and the next append overwrites it.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::retain::cut;
 use crate::storage::{Storage, fault};
 use crate::sync::durable::Durable;
 
-/// What the writers of one opening share.
+/// The state that all writers of one opening share.
 pub(crate) struct Appender<S: Storage> {
     pub core: Arc<Core<S>>,
     pub durable: Arc<Durable<S>>,
@@ -48,7 +48,7 @@ unsafe impl<T: Send + Sync> Sync for Guarded<T> {}
 struct Tail<S: Storage> {
     segment: SegmentOf<S>,
     base: u64,
-    /// Where the background is to be told that more room will be needed.
+    /// The offset at which the writer notifies the background thread that more room is needed.
     notice_at: u64,
     /// A batch is under way.
     has_unpublished: bool,
@@ -90,7 +90,7 @@ impl<S: Storage> Appender<S> {
         Ok(appender)
     }
 
-    /// Append one record; gives its sequence number.
+    /// Append one record; returns its sequence number.
     #[inline]
     #[expect(unsafe_code, reason = "stores a body at the tail")]
     pub fn append(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
@@ -157,8 +157,8 @@ impl<S: Storage> Appender<S> {
         Ok(first..sequence)
     }
 
-    /// Append the rest of a batch that the segment has no room for. Before anything of the batch is published, all of the rest is checked
-    /// and the next segment exists: a batch that needs one more segment at most is appended as a whole or not at all.
+    /// Append the rest of a batch that the segment has no room for. Before any part of the batch is published, all of the rest is checked
+    /// and the next segment exists: a batch that needs at most one more segment is appended completely or not at all.
     #[cold]
     fn append_rest<B: AsRef<[u8]>>(
         &self,
@@ -203,7 +203,7 @@ impl<S: Storage> Appender<S> {
         }
     }
 
-    /// Go on in a new segment of the smallest size, if need be the one that is in reserve.
+    /// Continue in a new segment of the smallest size; uses the reserve if the disk is full.
     #[cold]
     pub fn begin_segment(&self) -> Result<()> {
         let mut lock = self.lock()?;
@@ -453,7 +453,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         unsafe { &mut *self.appender.tail.0.get() }
     }
 
-    /// The mark at which a frame of `bytes` can stand, and its sequence number. Rolls when the segment is full.
+    /// The mark for a frame of `bytes`, and its sequence number. Rolls when the segment is full.
     #[inline(always)]
     fn room(&mut self, bytes: u64) -> Result<(Mark, u64)> {
         match self.room_in_segment(bytes) {
@@ -484,7 +484,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         Ok((mark, self.tail().base + mark.records))
     }
 
-    /// An error if the file system has failed under what was loaded and stored so far. Whatever others are to see comes after.
+    /// An error if the file system has failed any load or store so far. Called before each store that others may see.
     #[inline(always)]
     fn check(&self) -> Result<()> {
         self.appender.core.check()
@@ -524,8 +524,8 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         self.check()
     }
 
-    /// A batch begins at `mark`. Until it is published its later frames look whole. Should it be given up, and other records be
-    /// appended in its place, the disk could bring them back after a loss of power: so they are cleared before.
+    /// Begins a batch at `mark`. Until the batch is published, its later frames look valid. If the batch is given up and other records are
+    /// appended in its place, a loss of power could restore these frames; they are therefore cleared first.
     fn begin(&mut self, mark: Mark) -> Result<Batch> {
         self.tail_mut().has_unpublished = true;
         self.control.set_unpublished(true);
@@ -565,7 +565,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         unsafe { self.tail().segment.store_body(mark.offset, body) };
     }
 
-    /// Put a frame behind those of the batch, unseen.
+    /// Adds a frame to the batch, not yet visible.
     #[inline]
     fn add(&mut self, batch: &mut Batch, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
         let at = batch.end;
@@ -578,7 +578,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         batch.time_ns = time_ns;
     }
 
-    /// All of a frame but its first word. Gives that, the mark behind the frame, and its time.
+    /// All of a frame but its first word. Returns that, the mark after the frame, and its time.
     #[inline(always)]
     fn complete(
         &self,
@@ -679,7 +679,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         }
         let head = segment.complete(mark.offset, Kind::End, 0, 0, sequence, time_ns);
         core.check_with(&next)?;
-        // The moment of the roll: whoever reads this goes on in the next segment.
+        // The roll happens here: a reader of this frame continues in the next segment.
         segment.publish(mark.offset, head);
         if planted::has(Bug::RollFirst) {
             next.begin(sequence, time_ns);
@@ -691,7 +691,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         Ok(self.tail().segment.tail())
     }
 
-    /// Go on where a writer has died: count what it had published, pass over the rest.
+    /// Complete the work of a writer that died: count the frames that it published, and skip the rest.
     #[cold]
     fn repair(&mut self) -> Result<()> {
         self.follow()?;
@@ -733,7 +733,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
             }
             let number = segment.number() + 1;
             self.control.set_tail_segment(number);
-            // Not read back: a killed process of a simulation has stored nothing, and would come here again for ever.
+            // The number is not read back: a killed process of a simulation has stored nothing, and would loop forever.
             self.move_to_segment(number)?;
         }
     }
@@ -746,7 +746,7 @@ impl<S: Storage> Drop for AppendLock<'_, S> {
             // A failure poisons the journal, which the next append reports.
             let _poisoned = self.clear_unpublished();
         }
-        // What this writer knows of the tail may be zeros: others repair it, as after a death.
+        // The tail that this writer knows may be zeros. Other writers repair it, as after a death.
         if self.check().is_err() {
             return self.appender.slot.abandon();
         }

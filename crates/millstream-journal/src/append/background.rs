@@ -1,14 +1,13 @@
-//! The background: one thread for each opening that writes, which keeps the file system away from appends.
+//! The background thread: one for each opening that writes. It keeps the costs of the file system out of appends.
 //!
-//! It touches pages before writers come to them, makes the next segment when the current one is half full, unmaps and syncs the ones
-//! that were ended (whatever `sync` says, so that recovery has little to scan), and syncs from time to time when that was asked for. Without
-//! threads (in a simulation) appends do this work themselves when they cannot do without it.
+//! It touches pages before writers reach them, creates the next segment when the current one is half full, unmaps and syncs segments that
+//! have ended (for any value of `sync`, so that recovery has little to scan), and syncs at intervals if the options ask for it. Without
+//! threads (in a simulation), appends do this work themselves where they need it.
 //!
-//! With `sync=always` it also writes the touched pages to the disk, as the zeros that they are. A file system remembers of each block of
-//! a preallocated file that it was never written. The first write changes that, which the sync of a record then has to make durable
-//! too, and that takes longer than the record itself. Who syncs each record finds blocks that have been written before. Nothing
-//! depends on it: no watermark is raised, and a page in which a record has begun meanwhile is written as it is, as the system may do
-//! at any time.
+//! With `sync=always` it also writes the touched pages to the disk as zeros. A file system marks each block of a preallocated file as
+//! unwritten. The first write changes that mark, and the sync of a record then has to make the change durable, which takes longer than the
+//! record itself. A record whose block was written before avoids this. Nothing depends on it: no watermark is raised, and a page in which a
+//! record has begun meanwhile is written as it is, as the system may do at any time.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,29 +24,31 @@ use crate::retain::prune;
 use crate::storage::{Region, Storage};
 use crate::sync::durable::Durable;
 
-/// How far pages are touched ahead of the tail. A writer comes to the middle of the window in no less than `WINDOW_TIME_MIN`, which is what the
-/// thread may need to get a core; and in no more than `WINDOW_TIME_MAX`, so that each turn takes little of the core that it shares with others.
+/// How far pages are touched ahead of the tail. A writer reaches the middle of the window in at least `WINDOW_TIME_MIN`, which is the time
+/// that the thread may need to get a core, and in at most `WINDOW_TIME_MAX`, so that each turn takes little of the core that it shares.
 const WINDOW_MIN: u64 = 256 << 10;
 const WINDOW_MAX: u64 = 16 << 20;
 const WINDOW_TIME_MIN: Duration = Duration::from_millis(25);
 const WINDOW_TIME_MAX: Duration = Duration::from_millis(200);
-/// The most where they are written to the disk as well: syncs hold records back, and what is never appended is written for nothing.
+/// The largest window where pages are also written to the disk: syncs delay records, and writing pages that are never appended to is
+/// wasted.
 const ZEROS_MAX: u64 = 2 << 20;
 /// How much is touched at once. It takes up to some us for a page, and many a kernel interrupts no such call.
 const TOUCH_STEP: u64 = 256 << 10;
 /// How much is synced at once, so that other work does not wait for long.
 const SYNC_STEP: u64 = 2 << 20;
-/// So much at once while somebody may wait for the sync of a record, which stands behind this one in the disk's line.
+/// The step while a record may wait for its sync, which the disk serves after this one.
 const ZEROS_STEP: u64 = 512 << 10;
 /// How much of an ended segment is unmapped at once.
 const RELEASE_STEP: u64 = 2 << 20;
-/// Between two steps the thread rests, so that who shares its core waits for one of them only: a kernel would let it go on for some ms.
+/// The pause between two steps, so that other threads on the same core wait for one step only: a kernel would otherwise let the thread run
+/// for some ms.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Up to this window there is time for that: half of it is touched so in less than `WINDOW_TIME_MIN`.
 const PAUSED_WINDOW_MAX: u64 = 8 << 20;
-/// A segment that is smaller is followed by one that is made when it is needed: one made ahead would be most of what a small journal takes.
+/// Smaller segments are not prepared ahead: a prepared segment would be most of the space that a small journal takes.
 const PREPARED_MIN: u64 = 64 << 10;
-/// So many ended segments may stay mapped while there is more pressing work.
+/// The number of ended segments that may stay mapped while there is more urgent work.
 const RETIRED_MAX: usize = 4;
 
 /// The background of one opening.
@@ -68,7 +69,7 @@ struct Work<S: Storage> {
     /// The segment whose pages were asked for last, and up to where.
     asked: (u64, u64),
     window: u64,
-    /// When the writer came to the middle of the window.
+    /// When the writer reached the middle of the window.
     noticed: Duration,
     wanted: Option<u64>,
     preparing: bool,
@@ -76,7 +77,7 @@ struct Work<S: Storage> {
     retired: Vec<SegmentOf<S>>,
     /// How much of the first of these is unmapped already.
     released: u64,
-    /// The oldest segment that was ended, and how far it is synced, while there is one that is not.
+    /// The oldest ended segment that is not completely synced, and the offset up to which it is.
     ended: Option<(u64, u64)>,
     syncs: Syncs,
     stop: bool,
@@ -94,7 +95,7 @@ impl<S: Storage> Work<S> {
         touch.is_some() || wanted.is_some() || !retired.is_empty() || ended.is_some()
     }
 
-    /// The writer is not so fast that it might come to what has not been done, and no sync waits for its time.
+    /// Whether there is time to pause: the writer is too slow to reach pages that are not touched yet, and no sync is due.
     fn has_time(&self) -> bool {
         self.window <= PAUSED_WINDOW_MAX
             && self.retired.len() <= RETIRED_MAX
@@ -145,7 +146,7 @@ impl<S: Storage> Background<S> {
         })
     }
 
-    /// The tail has come to `offset`. Gives the offset at which to say so again.
+    /// The tail has reached `offset`. Returns the offset at which to call this again.
     pub fn notice(&self, segment: SegmentOf<S>, offset: u64) -> u64 {
         if !self.has_thread() {
             return u64::MAX;
@@ -161,7 +162,7 @@ impl<S: Storage> Background<S> {
         work.noticed = now;
         let ahead = work.window / 2;
         let to = (offset + work.window).min(bytes);
-        // What was asked for before goes on where it is.
+        // A request that was made before resumes from its position.
         let from = match (&work.touch, work.asked) {
             (Some((touched, from, _)), _) if touched.number() == number => *from,
             (_, (asked, end)) if asked == number => end.max(offset),
@@ -203,7 +204,7 @@ impl<S: Storage> Background<S> {
         while work.preparing {
             work = wait(&self.shared.changed, work);
         }
-        // What failed ahead of time may succeed now: space may have come back.
+        // A segment that could not be created ahead of time may be created now: there may be space again.
         if matches!(work.ready, Some((_, Err(_)))) {
             work.ready = None;
         }
@@ -216,7 +217,7 @@ impl<S: Storage> Background<S> {
                 _ => {}
             }
             if work.stop || self.shared.core.options.segment_bytes_first.is_some() {
-                // How large it must be is known here only.
+                // Only this call knows how large the segment must be.
                 work.wanted = None;
                 drop(work);
                 return self.shared.prepare(number, frame_bytes);
@@ -260,7 +261,7 @@ impl<S: Storage> Background<S> {
         }
     }
 
-    /// What the thread would do now, where there is none.
+    /// Does what the thread would do now, where there is none.
     #[cfg(feature = "simulation")]
     pub fn turn(&self) {
         let mut from = Some((0, 0));
@@ -286,7 +287,7 @@ impl<S: Storage> Shared<S> {
             if work.has_some() {
                 work = self.run_one(work);
             } else {
-                // A directory that is removed is noticed soon also when nobody syncs.
+                // A removed directory is noticed soon, also without syncs.
                 let look = self.core.until_presence_check();
                 let left = work.syncs.left(&self.core).unwrap_or(look).min(look);
                 work = self.idle(work, left);
@@ -303,7 +304,7 @@ impl<S: Storage> Shared<S> {
 
     /// Do one piece of work, the most pressing one.
     fn run_one<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
-        // A writer that never rests keeps no more memory than one that does.
+        // A writer without pauses keeps no more memory than others.
         if work.retired.len() > RETIRED_MAX {
             return self.unmap(work);
         }
@@ -368,7 +369,7 @@ impl<S: Storage> Shared<S> {
                 let to = (from + RELEASE_STEP).min(segment.bytes());
                 work.released = to;
                 drop(work);
-                // A reader may hold it still, and then it is that reader who unmaps it, at once: little must be left to do.
+                // A reader may still hold the segment, and then unmaps it at once itself: little must be left to do.
                 segment.region().release(from, to);
                 drop(segment);
                 return self.pause(lock(&self.work));
@@ -410,7 +411,7 @@ impl<S: Storage> Shared<S> {
         work
     }
 
-    /// Wait for work, or until the next sync or look is due.
+    /// Wait for work, or until the next sync or presence check is due.
     fn idle<'a>(
         &'a self,
         work: MutexGuard<'a, Work<S>>,
@@ -428,7 +429,7 @@ impl<S: Storage> Shared<S> {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Remove what may go. What fails now is tried again at the next roll, and reported to who prunes by hand.
+    /// Remove what retention allows. A failure is retried at the next roll, and reported by a manual prune.
     fn prune(&self) {
         let options = &self.core.options;
         if options.retention != Retention::default() {
@@ -441,7 +442,7 @@ impl<S: Storage> Shared<S> {
         match self.adopt(number) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             Ok(segment) if !segment.holds(frame_bytes) => {
-                // Made ahead before it was known what comes; only an exclusive opening has segments that small.
+                // It was created ahead, before the size of the record was known; only an exclusive opening has segments that small.
                 drop(segment);
                 grow::remove(core, number)?;
             }
@@ -479,11 +480,11 @@ struct Syncs {
     lead: Duration,
 }
 
-/// The least lead: an 8th of T, up to so much.
+/// The smallest lead: an 8th of T, and at most this.
 const LEAD_MIN: Duration = Duration::from_millis(2);
 
 impl Syncs {
-    /// The first is due at once: who has appended what is there may have died, and that must not wait for another whole time.
+    /// The first sync is due at once: the process that appended the existing records may have died, and they must not wait for another T.
     fn new<S: Storage>(core: &Core<S>) -> Self {
         let every = match core.options.sync {
             Sync::Every(time) => Some(time),
@@ -530,7 +531,7 @@ mod tests {
         };
         syncs.ended(ms(1_000), ms(1_000));
         assert_eq!(syncs.due, ms(1_098));
-        // A slow one: the next is due so much earlier.
+        // After a slow sync the next one is due earlier by as much.
         syncs.ended(ms(1_098), ms(1_128));
         assert_eq!(syncs.due, ms(1_098 + 70));
         // One that begins late is no better.

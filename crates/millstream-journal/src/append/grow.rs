@@ -4,8 +4,8 @@
 //! Besides, a journal can have a *spare*: a small segment in reserve that has its room on the disk already. It takes what frees room when there is
 //! no room for another segment.
 //!
-//! The invariant: only an exclusive opening makes segments of several sizes. So a segment that was made and not begun is nobody else's, and can be
-//! removed when it is too small for the next record.
+//! The invariant: only an exclusive opening creates segments of several sizes. A segment that was created and not begun therefore belongs
+//! to this opening, and can be removed when it is too small for the next record.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::format::files::SPARE;
 use crate::format::segment::{self, SMALL_BYTES_MIN, Segment, Size};
 use crate::storage::{Access, Region, Storage};
 
-/// What it is called until it is complete.
+/// Its name until it is complete.
 const DRAFT: &str = "draft-spare";
 const SPARE_BYTES: u64 = SMALL_BYTES_MIN;
 

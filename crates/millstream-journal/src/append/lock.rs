@@ -1,9 +1,9 @@
 //! The append lock: one word of the control page, for all threads of all processes.
 //!
-//! Its value names the holder's *slot*. A slot belongs to one opening of the journal and is held with a lock on a small file, which
-//! the system lets go when the process dies, however it dies. So a waiter can tell a holder that is dead from one that is slow:
-//! from a dead one it inherits the lock, and repairs the tail before it goes on. A lock on a file outlives its process
-//! in the children that it forked; then the [process](crate::process) itself is looked at.
+//! Its value names the holder's *slot*. A slot belongs to one opening of the journal and is held with a lock on a small file, which the
+//! system releases when the process dies. A waiter can therefore distinguish a dead holder from a slow one: it inherits the lock of a dead
+//! one, and repairs the tail before it continues. A lock on a file outlives its process in forked children; then the waiter examines the
+//! [process](crate::process) itself.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct Slot<S: Storage> {
     lock: Mutex<Option<S::Lock>>,
 }
 
-/// How the lock was come by.
+/// How the lock was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// It was free.
@@ -48,7 +48,7 @@ impl<S: Storage> Slot<S> {
             };
             if let Some(lock) = core.storage.lock(&name, Hold::Exclusive).map_err(failed)? {
                 let namespace = core.options.host.namespace();
-                // A simulated host has no processes to look at.
+                // A simulated host has no processes to examine.
                 let started = match namespace {
                     0 => Started::UNKNOWN,
                     _ => Started::own(),
@@ -67,12 +67,12 @@ impl<S: Storage> Slot<S> {
         })
     }
 
-    /// The lock, if it is still held by a process that had this slot before and died.
+    /// The lock, if a dead process that had this slot before still holds it.
     pub fn was_left_locked(&self, control: &Control<S::Region>) -> Option<u64> {
         control.holder().filter(|holder| *holder == self.number)
     }
 
-    /// Leave the append lock to others without letting it go, as a writer that dies: they repair the tail before they go on.
+    /// Leave the append lock to others without letting it go, as a writer that dies: they repair the tail before they continue.
     #[cold]
     pub fn abandon(&self) {
         drop(mutex::lock(&self.lock).take());
@@ -110,8 +110,8 @@ impl<S: Storage> Slot<S> {
 
     #[cold]
     fn lock_slowly(&self, control: &Control<S::Region>) -> Result<Taken> {
-        // A holder needs about 50 ns. Growing pauses let it make several appends in a row, for which its cache lines stay where
-        // they are; after these it has lost its processor, and needs ours.
+        // A holder needs about 50 ns. Growing pauses let it make several appends in a row, during which its cache lines stay in its core;
+        // after these it has lost its processor, and needs this one.
         for round in 0..64 {
             for _ in 0..1 << (round / 4).min(7) {
                 std::hint::spin_loop();
@@ -149,7 +149,7 @@ impl<S: Storage> Slot<S> {
         }
     }
 
-    /// Take the lock from `holder` if that is dead. While its slot is ours nobody else can be `holder`.
+    /// Take the lock from `holder` if that is dead. While this opening has its slot, no other one can become `holder`.
     fn inherit(&self, control: &Control<S::Region>, holder: u64) -> Result<bool> {
         let name = file(holder);
         let failed = |source| Error::Io {

@@ -13,18 +13,18 @@ use crate::options::Sync;
 use crate::storage::{Mapped, Storage};
 use crate::sync::bound::Bound;
 
-/// So many records take so long to append that the clock is read again.
+/// Appending this many records takes so long that the clock is read again.
 const LONG: u64 = 256;
 
 /// Appends to a journal, from any thread.
 ///
-/// A record that was appended survives the death of this process. When it also survives a loss of power is said by
-/// [`Options::sync`](crate::Options::sync): with [`Sync::Always`], [`append`](Self::append) waits for that, with [`Sync::Every`] only when a sync is late, while
-/// [`write`](Self::write) leaves all waiting to [`sync`](Self::sync) or [`wait_durable`](Self::wait_durable).
+/// An appended record survives the death of this process. [`Options::sync`](crate::Options::sync) says when it also survives a loss of
+/// power: with [`Sync::Always`], [`append`](Self::append) waits for that, with [`Sync::Every`] only when a sync is late.
+/// [`write`](Self::write) never waits; [`sync`](Self::sync) and [`wait_durable`](Self::wait_durable) do.
 pub struct Writer<S: Storage = Mapped> {
     appender: Arc<Appender<S>>,
     journal: Journal<S>,
-    /// When an append may return without a look at syncs.
+    /// When an append may return without waiting for a sync.
     bound: Arc<Bound>,
 }
 
@@ -53,7 +53,7 @@ impl<S: Storage> Writer<S> {
         &self.journal
     }
 
-    /// Append a record with the time of now, and wait for durability as `sync` says. Gives its sequence number.
+    /// Append a record with the current time, and wait for durability as `sync` says. Returns its sequence number.
     ///
     /// # Errors
     /// [`Error::RecordTooLarge`], [`Error::DiskFull`] (nothing was appended; it works again when there is room),
@@ -67,8 +67,9 @@ impl<S: Storage> Writer<S> {
         Ok(sequence)
     }
 
-    /// [`append`](Self::append) if that needs no waiting. `None` while another writer is at it, when a segment is full, always with
-    /// [`Sync::Always`], and while a sync is late with [`Sync::Every`]: then nothing was appended. For callers who hold a lock of their own, which they let go before they wait.
+    /// [`append`](Self::append) without waiting. Returns `None`, and appends nothing, while another writer holds the append lock, when the
+    /// segment is full, always with [`Sync::Always`], and while a sync is late with [`Sync::Every`]. For callers that hold a lock of their
+    /// own and release it before they wait.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -81,8 +82,7 @@ impl<S: Storage> Writer<S> {
         self.appender.try_append(now_ns, body)
     }
 
-    /// Append a record with a time of your own, in ns since 1970. Times do not fall: one that is earlier than the last record's is
-    /// replaced by that.
+    /// Append a record with the given time, in ns since 1970. Times never decrease: an earlier time is replaced by the last record's.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -97,10 +97,10 @@ impl<S: Storage> Writer<S> {
     /// or none of them. Returns their sequence numbers.
     ///
     /// # Errors
-    /// As [`append`](Self::append). A record that is too large, and a disk without room for the next segment, leave nothing of the batch
+    /// As [`append`](Self::append). After a record that is too large, or without room for the next segment, nothing of the batch is
     /// appended. A batch that is longer than a segment is the exception: when the disk is full for its third segment or a later one, the
-    /// records of the segments before stay, and [`Journal::next`] tells how many they are. After a failed sync all of them are there,
-    /// and none is acknowledged.
+    /// records of the segments before stay, and [`Journal::next`] returns how many they are. After a failed sync all of them are there, and
+    /// none is acknowledged.
     pub fn append_many<B: AsRef<[u8]>>(
         &self,
         bodies: impl IntoIterator<Item = B>,
@@ -153,7 +153,7 @@ impl<S: Storage> Writer<S> {
     /// [`segment_bytes_first`](crate::Options::segment_bytes_first) has one.
     ///
     /// # Errors
-    /// [`Error::DiskFull`]; [`Error::NotExclusive`]; what the system says.
+    /// [`Error::DiskFull`]; [`Error::NotExclusive`]; an error of the system.
     ///
     /// ```
     /// # use millstream_journal::{Journal, Options};
@@ -176,8 +176,8 @@ impl<S: Storage> Writer<S> {
         grow::has_spare(self.growing()?)
     }
 
-    /// End the segment that is appended to, and go on in one of the smallest size, so that [`prune`](crate::Journal::prune) can remove
-    /// records that nobody needs although they are the last. Takes the one in [reserve](Self::reserve) when the disk is full.
+    /// End the segment that is appended to, and continue in one of the smallest size, so that [`prune`](crate::Journal::prune) can remove
+    /// records that are no longer needed although they are the last. Takes the one in [reserve](Self::reserve) when the disk is full.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
@@ -213,16 +213,16 @@ impl<S: Storage> Writer<S> {
         })
     }
 
-    /// Make all that is appended survive a loss of power. Gives the sequence number before which all does.
+    /// Make all that is appended survive a loss of power. Returns the sequence number before which all does.
     ///
     /// # Errors
-    /// What the system says, and [`Error::Poisoned`] ever after.
+    /// An error of the system, and [`Error::Poisoned`] from then on.
     pub fn sync(&self) -> Result<u64> {
         self.appender.core.check_fork()?;
         self.appender.durable.sync()
     }
 
-    /// Wait until the record `sequence` survives a loss of power; syncs if nobody else does.
+    /// Wait until the record `sequence` survives a loss of power; syncs if no other thread does.
     ///
     /// # Errors
     /// As [`sync`](Self::sync); [`Error::NotYet`] when there is no such record.
@@ -251,7 +251,7 @@ impl<S: Storage> Writer<S> {
         self.appender.core.options.host.time_ns()
     }
 
-    /// The records from `first` to `next` were appended at this time or a little later: wait for what `sync` says.
+    /// Waits for the records from `first` to `next`, which were appended at this time or a little later, as `sync` says.
     #[inline]
     fn wait_until_acknowledged(&self, now_ns: u64, first: u64, next: u64) -> Result<()> {
         match self.bound.allows(now_ns) {
@@ -282,14 +282,14 @@ impl<S: Storage> Journal<S> {
     /// A handle to append with. All writers of an opening share its lock slot and background thread.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::TooManyWriters`]; what the system says.
+    /// [`Error::ReadOnly`]; [`Error::TooManyWriters`]; an error of the system.
     pub fn writer(&self) -> Result<Writer<S>> {
         let appender = self.core().checked(self.appender())?;
         Ok(Writer::new(self.clone(), appender))
     }
 }
 
-/// A record that is being filled. Dropping it is as if it had never been asked for.
+/// A record that is being filled. Dropping it leaves the journal as it was.
 pub struct Claim<'a, S: Storage = Mapped> {
     writer: &'a Writer<S>,
     room: Room<'a, S>,
@@ -302,14 +302,14 @@ impl<S: Storage> Claim<'_, S> {
         self.room.sequence()
     }
 
-    /// The sequence number of the first record of this record's segment. A writer that repeats in each segment what its records need
-    /// to be understood looks here, so that no retention takes that away.
+    /// The sequence number of the first record of this record's segment. A writer that repeats in each segment what its records need to be
+    /// decoded uses it, so that retention cannot remove that.
     #[must_use]
     pub fn segment_start(&self) -> u64 {
         self.room.sequence() - self.room.records_before()
     }
 
-    /// Append the first `length` bytes with the time of now. Gives the record's sequence number.
+    /// Append the first `length` bytes with the time of now. Returns the record's sequence number.
     ///
     /// # Errors
     /// [`Error::RecordTooLarge`] when more was filled than claimed; a failed sync.

@@ -26,7 +26,7 @@ const BYTES: u64 = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"MSIDENT\x01");
 const WORDS: usize = 4;
 
-/// Who a journal is.
+/// The identity of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The same for a journal and all that were copied from it, record by record.
@@ -49,7 +49,7 @@ impl Identity {
     /// The identity of the journal in a directory, which is not opened; `None` where there is no journal, or one of an earlier version.
     ///
     /// # Errors
-    /// [`Error::Damage`]; what the system says.
+    /// [`Error::Damage`]; an error of the system.
     pub fn of(path: impl AsRef<Path>) -> Result<Option<Self>> {
         read(&Mapped::new(path))
     }
@@ -89,13 +89,13 @@ pub(crate) fn replace<S: Storage>(storage: &S, identity: Identity) -> Result<()>
     }
 }
 
-/// Give the journal this identity, unless it has one; returns the one that it has then.
+/// Give the journal this identity, unless it has one; returns the one that it has afterwards.
 pub(crate) fn write<S: Storage>(storage: &S, identity: Identity) -> Result<Identity> {
     let draft = format!("draft-identity-{:016x}", identity.own);
     match sealed::write(storage, &draft, IDENTITY, BYTES, &identity.words()) {
         Ok(()) => Ok(identity),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            // Another process was faster. What is left of ours goes at the next recovery, if not now.
+            // Another process was faster. The draft is removed by the next recovery, if not now.
             let _removed = storage.remove(&draft);
             Ok(read(storage)?.unwrap_or(identity))
         }

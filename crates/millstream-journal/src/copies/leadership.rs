@@ -14,7 +14,7 @@ impl<S: Storage> Journal<S> {
     /// All terms, oldest first. Empty in term 0.
     ///
     /// # Errors
-    /// [`Error::Damage`]; what the system says.
+    /// [`Error::Damage`]; an error of the system.
     pub fn terms(&self) -> Result<Vec<Term>> {
         let storage = &self.core().storage;
         let names = names(storage)?.into_iter();
@@ -34,7 +34,7 @@ impl<S: Storage> Journal<S> {
         standing(&self.core().storage)
     }
 
-    /// Whether a newer term is known, by one look at the control page.
+    /// Whether a newer term is known, by one load from the control page.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         let control = self.core().live_control();
@@ -71,10 +71,10 @@ impl<S: Storage> Journal<S> {
     }
 
     /// Note that another copy leads in the term `number`. If that is newer than the journal's own, all processes that have the journal open
-    /// refuse appends at once, and so does who opens it later. Returns whether it is newer.
+    /// refuse appends at once, and so do later openings. Returns whether it is newer.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; what the system says.
+    /// [`Error::ReadOnly`]; an error of the system.
     pub fn supersede(&self, number: u64) -> Result<bool> {
         let core = self.core();
         let control = core.control()?;
@@ -124,7 +124,7 @@ impl<S: Storage> Journal<S> {
         write(self.core(), &file(term), &[TERM_MAGIC, number, start, id])
     }
 
-    /// Nobody else appends, while the writer that this takes is open.
+    /// No other process appends while the writer that this takes is open.
     fn sole(&self) -> Result<&Core<S>> {
         if !self.core().options.sole_writer {
             return Err(Error::NotSoleWriter { path: self.path() });

@@ -1,4 +1,4 @@
-//! Terms: who may append to a journal and its copies after one of the copies was promoted.
+//! Terms: which of a journal and its copies accepts appends after one of the copies was promoted.
 //!
 //! A journal begins in term 0. Promoting a copy begins a term with a greater number and notes the first sequence number that belongs to it,
 //! so that two histories can be compared. A journal that learns of a newer term than its own is *superseded*: it refuses appends, now and
@@ -14,7 +14,7 @@
 //! let path = folder.path().join("orders");
 //! let writer = Journal::open(&path, Options::default())?.writer()?;
 //! writer.append(b"buy 100")?;
-//! // Somebody reports that another copy leads in term 3:
+//! // A process reports that another copy leads in term 3:
 //! writer.journal().supersede(3)?;
 //! assert!(matches!(writer.append(b"sell 3"), Err(Error::Superseded { term: 0, by: 3, .. })));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,11 +40,11 @@ pub struct Term {
     pub number: u64,
     /// The first sequence number that belongs to it.
     pub start: u64,
-    /// A random number that tells two promotions to one number apart.
+    /// A random number that distinguishes two promotions to one number.
     pub id: u64,
 }
 
-/// Who may append to a journal.
+/// Whether a journal accepts appends, and from which openings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// The journal's term.
@@ -55,7 +55,7 @@ pub struct Standing {
     pub is_copy: bool,
 }
 
-/// What the files say.
+/// Reads the standing from the files.
 pub(crate) fn standing<S: Storage>(storage: &S) -> Result<Standing> {
     let mut standing = Standing::default();
     let mut newest = 0;
@@ -135,7 +135,7 @@ pub(super) fn write<S: Storage>(core: &Core<S>, name: &str, words: &[u64]) -> Re
     let draft = format!("draft-{name}-{:016x}", core.options.host.random());
     match sealed::write(storage, &draft, name, BYTES, words) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // It says the same. What is left of ours goes at the next recovery, if not now.
+            // The file that is there says the same. The draft is removed by the next recovery, if not now.
             let _removed = storage.remove(&draft);
             Ok(())
         }

@@ -3,7 +3,7 @@
 //! Frames are short: the call, the detection and the alignment of a general function cost as much as the checksum of 64 bytes. Long
 //! inputs go to the `crc32c` crate, which computes three parts of them at once.
 
-/// The checksum of `bytes`, going on from that of what came before (0 for nothing).
+/// The checksum of `bytes`, continued from `crc`, the checksum of the bytes before (0 for none).
 #[inline]
 pub(crate) fn append(crc: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -15,7 +15,7 @@ pub(crate) fn append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// The checksum of three words and a half, little-endian, going on from `crc`.
+/// The checksum of three words and a half, little-endian, starting from `crc`.
 #[inline]
 pub(crate) fn append_words(crc: u32, words: [u64; 3], half: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]

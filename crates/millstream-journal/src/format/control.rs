@@ -1,7 +1,7 @@
 //! The control page: what processes that have the journal open must agree on at every moment.
 //!
-//! None of it has to survive: the first opener makes it anew from the segments. The words that writers change for each record, the
-//! ones that readers look at, and those that change at syncs stand on cache lines of their own.
+//! The page need not survive: the first opener makes it anew from the segments. The words that writers change for each record, the words
+//! that readers poll, and the words that change at syncs have cache lines of their own.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -51,10 +51,10 @@ pub(crate) struct Control<R> {
 }
 
 impl<R: Region> Control<R> {
-    /// Open the page that another opener keeps, or has left behind. `None` when there is none, or it was never finished.
+    /// Open the page that another opener uses, or has left. `None` when there is none, or it was never completed.
     ///
     /// # Errors
-    /// What the system says, and a fault of the page; that it is not there, or not for this reader, is no error.
+    /// An error of the system, and a fault of the page. A missing page, or one that this reader may not open, is no error.
     pub fn open<S: Storage<Region = R>>(storage: &S, access: Access) -> Result<Option<Self>> {
         let region = match storage.open(CONTROL, access) {
             Err(error)
@@ -77,12 +77,12 @@ impl<R: Region> Control<R> {
         }
     }
 
-    /// What the file system has failed to load or store of the page.
+    /// The fault of the page, if the file system has failed to load or store any of it.
     pub fn fault(&self) -> Option<Fault> {
         self.region.fault()
     }
 
-    /// Make the page, or take the one that is there; the caller holds the lock on it.
+    /// Create the page, or open the existing one; the caller holds the lock on it.
     pub fn create<S: Storage<Region = R>>(storage: &S) -> Result<Self> {
         let region = storage
             .create(CONTROL, BYTES)
@@ -98,7 +98,7 @@ impl<R: Region> Control<R> {
                 },
             })?;
         if region.load(0) != MAGIC {
-            // It holds nothing that has to be kept.
+            // Nothing of it has to be kept.
             for at in (0..BYTES).step_by(8) {
                 region.publish(at, 0);
             }
@@ -113,33 +113,33 @@ impl<R: Region> Control<R> {
         self.region.load(READY) == 1 && found == boot
     }
 
-    /// Whether the segments are still in the memory of the kernel that wrote them: the file system has not been mounted anew since. A disk that was
-    /// pulled, or lost its power without the machine, had to be.
+    /// Whether the segments are still in the memory of the kernel that wrote them: the file system has not been mounted again since. A disk
+    /// that was pulled, or lost its power without the machine, had to be mounted again.
     pub fn is_mounted(&self, mount: u64) -> bool {
         let then = self.region.load(MOUNT);
         then == mount || then == 0 || mount == 0
     }
 
-    /// Whether this page tells the truth to a reader that takes no part: it was made in this boot, and either on this mount, or somebody has
-    /// the journal open now, by another mount of the same file system.
+    /// Whether a reader may trust this page: it was made in this boot, and either on this mount, or a process has the journal open now by
+    /// another mount of the same file system.
     pub fn is_live<S: Storage>(&self, storage: &S, boot: u128) -> bool {
         self.is_ready(boot)
             && (self.is_mounted(storage.mount()) || storage.is_locked(CONTROL).unwrap_or(true))
     }
 
-    /// Whether the last recovery ended, in whatever boot: then there was a segment.
+    /// Whether the last recovery ended, in any boot: then there was a segment.
     pub fn has_recovered(&self) -> bool {
         self.region.load(READY) == 1
     }
 
-    /// Recovery begins: until it has ended, nobody else may use the journal.
+    /// Recovery begins: until it has ended, no other process may use the journal.
     pub fn begin_recovery(&self) {
         // It syncs as well, and may be killed in the middle of that.
         self.begin_sync();
         self.region.publish(READY, 0);
     }
 
-    /// Recovery has ended with these facts; nobody writes yet.
+    /// Recovery has ended with these facts; no process writes yet.
     pub fn end_recovery(&self, facts: &Facts, mount: u64) {
         let words = [
             (SEGMENT_BYTES, facts.segment_bytes),
@@ -192,7 +192,7 @@ impl<R: Region> Control<R> {
         self.region.load(POISON) == NEWER_TERM
     }
 
-    /// A newer term is known. A failed sync stays the graver word.
+    /// A newer term is known. A failed sync keeps precedence.
     pub fn supersede(&self) {
         let _stopped_already = self.region.exchange(POISON, 0, NEWER_TERM);
     }
@@ -202,7 +202,7 @@ impl<R: Region> Control<R> {
         let _stopped_otherwise = self.region.exchange(POISON, NEWER_TERM, 0);
     }
 
-    /// A sync begins. Whoever dies before [`end_sync`](Self::end_sync) has perhaps been told that it failed, and told nobody.
+    /// A sync begins. A process that dies before [`end_sync`](Self::end_sync) may have learned that it failed without reporting it.
     pub fn begin_sync(&self) {
         self.add(SYNCING, 1);
     }
@@ -212,7 +212,7 @@ impl<R: Region> Control<R> {
         self.add(SYNCING, u64::MAX);
     }
 
-    /// Whether a sync has failed, or somebody died before saying how it went. Asked by who has the journal for itself.
+    /// Whether a sync has failed, or a process died during one. Only the owner of the journal calls this.
     pub fn may_have_failed(&self) -> bool {
         self.is_poisoned() || self.region.load(SYNCING) != 0
     }
@@ -224,7 +224,7 @@ impl<R: Region> Control<R> {
         }
     }
 
-    /// The process that has the journal for itself, or 0.
+    /// The process that has the journal open exclusively, or 0.
     pub fn owner(&self) -> u32 {
         self.region.load(OWNER) as u32
     }
@@ -233,12 +233,12 @@ impl<R: Region> Control<R> {
         self.region.publish(OWNER, pid.into());
     }
 
-    /// How often records were cut off the end on purpose.
+    /// How often records were cut off the end.
     pub fn cuts(&self) -> u64 {
         self.region.load(CUTS)
     }
 
-    /// Records were cut off the end; nobody else has the journal open.
+    /// Records were cut off the end; no other process has the journal open.
     pub fn move_back(&self, facts: &Facts) {
         self.region.publish(TAIL_SEGMENT, facts.tail_segment);
         self.region.publish(DURABLE, facts.durable);
@@ -276,7 +276,7 @@ impl<R: Region> Control<R> {
         }
     }
 
-    /// Behind the tail there may be frames that look whole, and nobody was to see them yet.
+    /// Whether frames after the tail may look valid although they were not published.
     pub fn has_unpublished(&self) -> bool {
         self.region.load(UNPUBLISHED) != 0
     }
@@ -292,7 +292,7 @@ impl<R: Region> Control<R> {
         self.region.wake(WAKE);
     }
 
-    /// Sleep until a record may have come. `came` is asked after the wish to be woken is known to writers.
+    /// Sleep until a record may have come. `came` is called after writers can see that this reader sleeps.
     pub fn sleep_until(&self, limit: Duration, came: impl Fn() -> bool) {
         let seen = self.region.load(WAKE);
         let mut waiting = self.region.load(WAITING);
@@ -388,7 +388,7 @@ impl<R: Region> Control<R> {
         let at = STARTS + slot * 16;
         let has_starts = at + 16 <= self.region.bytes_len();
         if has_starts {
-            // Until the last store the start is unknown, whoever dies in between.
+            // The start is unknown until the last store, also if the process dies before it.
             self.region.publish(at, 0);
         }
         self.region.publish(PIDS + slot * 8, word);

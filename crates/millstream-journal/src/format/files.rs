@@ -11,7 +11,7 @@ use crate::storage::Storage;
 pub(crate) const CONTROL: &str = "control";
 /// The identity of the journal.
 pub(crate) const IDENTITY: &str = "identity";
-/// Where the journal starts. It sorts after the segments: a tool that copies in the order of names copies it last, while a prune goes on.
+/// Where the journal starts. It sorts after the segments: a tool that copies in the order of names copies it last, while a prune continues.
 pub(crate) const START: &str = "start";
 /// The intent of a cut that has begun and not ended.
 pub(crate) const CUT: &str = "cut";

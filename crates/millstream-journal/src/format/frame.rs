@@ -9,9 +9,9 @@
 //!    `----- word 0 ---' `--- word 1 ---'
 //! ```
 //!
-//! Word 0 is stored last and at once. Until then it is zero, so that a reader sees a frame whole or not at all. The checksum
-//! covers the body, then the segment's epoch, the sequence number, the time, and the length with its kind: a frame from an
-//! earlier life of the file, or in the wrong place, does not fit.
+//! Word 0 is stored last, by one store. Until then it is zero, so that a reader sees a complete frame or none. The checksum covers the
+//! body, then the segment's epoch, the sequence number, the time, and the length with its kind: a frame from an earlier use of the file, or
+//! at the wrong offset, does not match.
 
 use crate::format::checksum;
 
@@ -25,7 +25,7 @@ const KIND: u32 = 0b11 << 29;
 const END: u32 = 1 << 29;
 const LENGTH: u32 = (1 << 29) - 1;
 
-/// What stands in a frame.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A record.
@@ -79,7 +79,7 @@ pub(crate) fn frame_bytes(length: u32) -> u64 {
     HEADER + u64::from(length).next_multiple_of(8)
 }
 
-/// What a frame's checksum covers beside its body.
+/// The values that a frame's checksum covers beside its body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub epoch: u64,
@@ -88,8 +88,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The head of a frame at this place, given its body's own checksum. Taking that one apart lets it be computed before the
-    /// place is known.
+    /// The head of a frame with these values, given the checksum of its body. The body's checksum is separate so that it can be computed
+    /// before the values are known.
     #[inline]
     pub fn head(&self, kind: Kind, length: u32, body_crc: u32) -> Head {
         let words = [self.epoch, self.sequence, self.time_ns];

@@ -1,4 +1,4 @@
-//! The sparse index: for each block of 64 KiB of a segment, the first frame in or behind it.
+//! The sparse index: for each block of 64 KiB of a segment, the first frame in or after it.
 //!
 //! Writers note a block when they cross into it. An entry that is missing, or that no frame answers to, is found by hopping from
 //! the one before and noted again: the index speeds up, and is never needed.
@@ -7,7 +7,7 @@ use crate::format::frame::{Head, Kind};
 use crate::format::segment::{BLOCK, Mark, Segment};
 use crate::storage::Region;
 
-/// So many frames are looked at to see with which record a segment begins.
+/// How many frames are examined to find with which record a segment begins.
 const FEW: u32 = 8;
 
 /// Note the blocks that begin between two frames.
@@ -34,7 +34,7 @@ pub(crate) fn find<R: Region>(
 /// The first frame of the segment with a time of `time_ns` or later; the end of its frames when there is none. `tail` is that of a segment
 /// that has not ended.
 ///
-/// Times do not fall. So the last frame that is passed decides, and its checksum tells whether it has the time that it shows.
+/// Times never decrease. The last frame that is skipped decides, and its checksum confirms its time.
 ///
 /// # Errors
 /// The offset of the frame that is damaged.
@@ -87,8 +87,8 @@ fn sound_from<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> Mark {
 }
 
 /// The time of the last record before `mark`, if there is one, when the frames from the nearest index entry on lead to `mark`, and the last
-/// of them is sound. Its checksum covers its number and its length, so the mark is right even if a record before it is damaged: who reads
-/// that one learns of it.
+/// of them is sound. Its checksum covers its number and its length, so the mark is right even if a record before it is damaged: the reader
+/// of that record gets the error.
 pub(crate) fn trace<R: Region>(segment: &Segment<R>, base: u64, mark: Mark) -> Option<Option<u64>> {
     let mut at = nearest(segment, base, mark, first(segment), |known| {
         known.records <= mark.records && known.offset <= mark.offset
@@ -137,19 +137,19 @@ pub(crate) fn ended<R: Region>(segment: &Segment<R>, base: u64) -> Option<(Mark,
     is_end.then(|| (end, segment.time_ns(end.offset)))
 }
 
-/// Where the frames stop being sound records. The index does not help: it may know frames of a batch that was never published.
+/// Where the frames stop being sound records. The index is not used: it may refer to frames of a batch that was never published.
 #[cold]
 pub(crate) fn sound_end<R: Region>(segment: &Segment<R>, base: u64) -> Mark {
     sound_from(segment, base, first(segment))
 }
 
-/// Whether the first frame is that of the record `base`. A long one is not looked at.
+/// Whether the first frame is that of the record `base`. A long one is not examined.
 pub(crate) fn begins_with<R: Region>(segment: &Segment<R>, base: u64) -> bool {
     let start = first(segment);
     matches!(segment.head(start.offset), Ok(Some(head)) if head.bytes() <= BLOCK && is_sound(segment, base, start, head))
 }
 
-/// Whether some frame shows that the segment begins with the record `base`: one of the first few, or one that the index knows.
+/// Whether some frame confirms that the segment begins with the record `base`: one of the first few, or one in the index.
 pub(crate) fn shows_base<R: Region>(segment: &Segment<R>, base: u64) -> bool {
     let mut at = first(segment);
     for _ in 0..FEW {
@@ -174,7 +174,7 @@ fn first<R: Region>(segment: &Segment<R>) -> Mark {
     }
 }
 
-/// Behind all that a segment can hold, where its end is not known.
+/// A mark after all that a segment can hold, for a segment whose end is not known.
 pub(crate) fn unknown_end<R: Region>(segment: &Segment<R>) -> Mark {
     Mark {
         offset: segment.bytes(),
@@ -186,7 +186,7 @@ fn is_sound<R: Region>(segment: &Segment<R>, base: u64, mark: Mark, head: Head) 
     segment.is_sound(mark.offset, head, base.wrapping_add(mark.records))
 }
 
-/// The last index entry that is `early` and sound. Entries rise, so that halving finds it; unknown ones are passed over downwards.
+/// The last index entry that is `early` and sound. Entries rise, so that halving finds it; unknown ones are skipped downwards.
 fn nearest<R: Region>(
     segment: &Segment<R>,
     base: u64,
@@ -244,7 +244,7 @@ fn hop<R: Region>(
     Some(at)
 }
 
-/// The mark behind a frame; a block between the two that the index lacks is noted.
+/// The mark after a frame; a block between the two that the index lacks is noted.
 fn step<R: Region>(segment: &Segment<R>, at: Mark, head: Head) -> Mark {
     let next = Mark {
         offset: at.offset + head.bytes(),

@@ -8,9 +8,9 @@
 //!      .  frames, the last one of a full segment is an end frame
 //! ```
 //!
-//! `tail` and `durable` are *marks*: an offset and the number of records before it, in one word, so that they are never torn.
-//! The tail is stored after the frame that it counts: all before it is written, and something may be behind it. That of a segment
-//! which has ended stands before the end frame.
+//! `tail` and `durable` are *marks*: an offset and the number of records before it, in one word, so that they are never torn. The tail is
+//! stored after the frame that it counts: all frames before it are complete, and there may be another one after it. The tail of a segment
+//! that has ended is before the end frame.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,12 +19,12 @@ use crate::format::frame::{self, Head, Kind, Place};
 use crate::planted::{self, Bug};
 use crate::storage::{Access, Region, Storage};
 
-/// The newest format that is written and read: of a segment that is smaller than those of its journal can be.
-/// Tests have used 2 for a format that nobody knows, and it stays that.
+/// The newest format, used for a segment that is smaller than the journal's full size. Tests use 2 as an unknown format, so it is not
+/// assigned.
 pub(crate) const VERSION: u32 = 3;
 /// The format of all other segments.
 const VERSION_FULL: u32 = 1;
-/// The index knows a frame for each block of this many bytes.
+/// The index has an entry for each block of this many bytes.
 pub(crate) const BLOCK: u64 = 64 << 10;
 /// The smallest size that the segments of a journal can have.
 pub(crate) const BYTES_MIN: u64 = BLOCK;
@@ -103,7 +103,7 @@ impl Size {
         }
     }
 
-    /// Whether a frame of this many bytes has room in an empty segment, with an end frame behind it.
+    /// Whether a frame of this many bytes has room in an empty segment, with an end frame after it.
     pub fn holds(self, frame_bytes: u64) -> bool {
         data_start(self.bytes) + frame_bytes + frame::HEADER <= self.bytes
     }
@@ -173,7 +173,7 @@ impl<R: Region> Segment<R> {
         })
     }
 
-    /// A region of zeros becomes a segment that nobody has begun.
+    /// Turns a region of zeros into a segment that is not begun.
     pub fn headed(
         region: R,
         number: u64,
@@ -310,7 +310,7 @@ impl<R: Region> Segment<R> {
         data_start(self.bytes)
     }
 
-    /// Whether a frame of `bytes` fits at `offset`, with an end frame behind it.
+    /// Whether a frame of `bytes` fits at `offset`, with an end frame after it.
     #[inline]
     pub fn fits(&self, offset: u64, bytes: u64) -> bool {
         offset + bytes + frame::HEADER <= self.bytes
@@ -328,7 +328,7 @@ impl<R: Region> Segment<R> {
         Some(self.region.load(BASE)).filter(|base| *base != NOT_BEGUN)
     }
 
-    /// Whether somebody has found the base to be right.
+    /// Whether a process has found the base to be right.
     #[inline]
     pub fn is_base_checked(&self) -> bool {
         self.base_checked.load(Ordering::Relaxed)
@@ -338,7 +338,7 @@ impl<R: Region> Segment<R> {
         self.base_checked.store(true, Ordering::Relaxed);
     }
 
-    /// Begin the segment: its first record, when it comes, is `base`.
+    /// Begin the segment: its first record will be `base`.
     pub fn begin(&self, base: u64, last_time_ns: u64) {
         self.set_tail(
             Mark {
@@ -366,7 +366,7 @@ impl<R: Region> Segment<R> {
         self.region.publish(TAIL, tail.word());
     }
 
-    /// Everything before it has been synced, at the latest when the sync before the last one had ended.
+    /// The durable watermark: all before it was synced before the mark was stored.
     pub fn durable(&self) -> Mark {
         Mark::parse(self.region.load(DURABLE))
     }
@@ -394,7 +394,7 @@ impl<R: Region> Segment<R> {
     /// The head of the frame at `offset`; `None` while nothing was published there.
     ///
     /// # Errors
-    /// What is wrong with a word that no frame begins with, or that reaches beyond the segment.
+    /// The fault of a word that begins no frame, or whose frame extends beyond the segment.
     #[inline]
     pub fn head(&self, offset: u64) -> std::result::Result<Option<Head>, &'static str> {
         if offset + frame::HEADER > self.bytes {
@@ -548,7 +548,7 @@ impl<R: Region> Segment<R> {
         unsafe { self.region.store(offset + frame::HEADER, body) }
     }
 
-    /// Everything of a frame but its first word, and a zero where the next frame will begin. Gives the first word.
+    /// Everything of a frame but its first word, and a zero where the next frame will begin. Returns the first word.
     #[inline]
     pub fn complete(
         &self,
@@ -564,7 +564,7 @@ impl<R: Region> Segment<R> {
         if !length.is_multiple_of(8) {
             self.pad(offset + frame::HEADER + u64::from(length));
         }
-        // An append that was given up may have left anything there, and readers look there next.
+        // An append that was given up may have left any bytes there, and readers look there next.
         if kind == Kind::Record {
             self.region.publish(end, 0);
         }
@@ -584,8 +584,8 @@ impl<R: Region> Segment<R> {
         self.region.publish(word, self.region.load(word) & kept);
     }
 
-    /// Another frame of about `bytes` will follow at `offset`: fetch its cache lines now, before a record waits for them. All but the
-    /// first one, at which readers look all the time.
+    /// Prefetches the cache lines of the next frame of about `bytes` at `offset`, before a record waits for them; not the first line, which
+    /// readers poll.
     #[inline]
     pub fn expect(&self, offset: u64, bytes: u64) {
         let from = (offset & !(LINE - 1)) + LINE;
@@ -666,7 +666,7 @@ fn mended(fixed: [u8; FIXED], number: u64) -> [u8; FIXED] {
     mended.filter(|_| !is_sound(&fixed)).unwrap_or(fixed)
 }
 
-/// What is wrong with a fixed header, and where.
+/// The fault of a fixed header, and its offset.
 fn header_fault<R: Region>(region: &R, number: u64) -> Option<(u64, String)> {
     let fixed = fixed_of(region);
     if fixed[..8] != MAGIC {

@@ -1,8 +1,8 @@
-//! Named cursors: positions that outlive the readers that keep them.
+//! Named cursors: positions that outlive their readers.
 //!
-//! A cursor is a small file with two slots, each a generation, a sequence number and a checksum. Moving it fills the older slot, so that
-//! the newer one stands whatever happens in between. It survives the death of processes at once, and a loss of power after
-//! [`Cursor::sync`]; without, a cursor may be found further back, never at a place it was not at.
+//! The position survives the death of processes at once, and a loss of power after [`Cursor::sync`]. Without a sync, a loss of power may
+//! leave an earlier position, never one that the cursor did not have. The [file](super::cursor_file) of a cursor has two slots, so that a
+//! move that is interrupted leaves the position before it.
 
 use std::fmt;
 
@@ -70,7 +70,7 @@ impl<S: Storage> Cursor<S> {
         Ok(cursor)
     }
 
-    /// A new cursor stands at the first record.
+    /// A new cursor begins at the first record.
     fn begin(&self, first: u64) -> std::io::Result<()> {
         self.store(first);
         self.region.publish(0, MAGIC);
@@ -95,7 +95,7 @@ impl<S: Storage> Cursor<S> {
         core.checked(core.published().and_then(|next| Ok(position?.min(next))))
     }
 
-    /// An error if the file system has failed the cursor's own file. Its journal may be as good as ever.
+    /// An error if the file system has failed the cursor's own file; the journal may be unaffected.
     fn check(&self) -> Result<()> {
         match self.region.fault() {
             Some(fault) => Err(fault.into()),
@@ -106,7 +106,7 @@ impl<S: Storage> Cursor<S> {
     /// Move the cursor, in any direction.
     ///
     /// # Errors
-    /// [`Error::NotYet`] behind the end of the journal.
+    /// [`Error::NotYet`] after the end of the journal.
     pub fn set(&self, sequence: u64) -> Result<()> {
         let core = self.journal.core();
         core.check_fork()?;
@@ -125,7 +125,7 @@ impl<S: Storage> Cursor<S> {
     /// Make the position survive a loss of power.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn sync(&self) -> Result<()> {
         let core = self.journal.core();
         let path = || core.storage.path(&format!("cursors/{}", self.name));
@@ -145,7 +145,7 @@ impl<S: Storage> Journal<S> {
     /// The cursor of that name, at the first record when it is new.
     ///
     /// # Errors
-    /// [`Error::CursorName`]; [`Error::CursorTaken`] unless all who have it open share it; [`Error::Damage`].
+    /// [`Error::CursorName`]; [`Error::CursorTaken`] unless all openings of the cursor share it; [`Error::Damage`].
     pub fn cursor(&self, name: &str, share: Share) -> Result<Cursor<S>> {
         Cursor::open(self.clone(), name, share)
     }
@@ -153,15 +153,15 @@ impl<S: Storage> Journal<S> {
     /// All cursors, by name.
     ///
     /// # Errors
-    /// [`Error::Damage`] in one of them; what the system says.
+    /// [`Error::Damage`] in one of them; an error of the system.
     pub fn cursors(&self) -> Result<Vec<CursorInfo>> {
         self.core().checked(cursor_file::list(self.core()))
     }
 
-    /// Remove a cursor, so that it no longer keeps records from being pruned.
+    /// Remove a cursor, so that it no longer prevents pruning.
     ///
     /// # Errors
-    /// [`Error::CursorTaken`] while anybody has it open; what the system says.
+    /// [`Error::CursorTaken`] while the cursor is open; an error of the system.
     pub fn remove_cursor(&self, name: &str) -> Result<()> {
         cursor_file::remove(self.core(), name)
     }

@@ -1,7 +1,7 @@
 //! The files of cursors: a position that survives the death of its process, and a loss of power after a sync.
 //!
-//! A cursor is a small file with two slots, each a generation, a sequence number and a checksum. A move fills the older slot, so the
-//! newer one is complete whatever happens meanwhile.
+//! A cursor is a small file with two slots, each a generation, a sequence number and a checksum. A move fills the older slot, so that the
+//! newer one is complete at every moment.
 
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ const SLOTS: [u64; 2] = [64, 128];
 /// Looks at the turn of another mover before it is taken for dead; moving takes a few ns.
 const LOOKS: u32 = 1 << 16;
 
-/// A cursor and where it stands.
+/// A cursor and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CursorInfo {
     /// Its name.
@@ -33,11 +33,12 @@ pub(super) fn store<R: Region>(region: &R, sequence: u64) {
     region.publish(at, generation);
     region.publish(at + 8, sequence);
     region.publish(at + 16, check(generation, sequence));
-    // Only our own turn: one that was taken from us is another's to end.
+    // Ends only this turn: one that was taken over belongs to another mover.
     let _mine = region.exchange(TURN, turn, turn + 1);
 }
 
-/// Movers take turns; an odd number is one that is moving. One that does not end is dead, and its slot is filled again.
+/// Takes the turn to move. An odd number is a move in progress. A move that does not end belongs to a dead process, and its slot is filled
+/// again.
 fn take_turn<R: Region>(region: &R) -> u64 {
     let mut found = region.load(TURN);
     let mut looks = 0;
@@ -61,8 +62,8 @@ fn take_turn<R: Region>(region: &R) -> u64 {
     }
 }
 
-/// Records were taken off the end, by a loss of power or a cut. A cursor behind it would pass over those that get their numbers next, so
-/// it is moved to the end. Nobody has the journal open; `tail` is the last segment.
+/// Moves cursors that are after the end to the end. Records were removed from the end, by a loss of power or a cut, and such a cursor would
+/// skip the records that get their numbers next. No process has the journal open; `tail` is the last segment.
 pub(crate) fn roll_back<S: Storage>(storage: &S, tail: u64) -> Result<()> {
     let names = match storage.list(files::CURSORS) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -82,7 +83,7 @@ pub(crate) fn roll_back<S: Storage>(storage: &S, tail: u64) -> Result<()> {
         let Some(region) = open_found(storage, &file, Access::Write)? else {
             continue;
         };
-        // One that is damaged is an error for who asks for it.
+        // A damaged cursor is an error for the caller that opens it.
         if region.bytes_len() >= BYTES && newest(&region).is_some_and(|slot| slot.sequence > next) {
             store(&region, next);
             region.sync(0, BYTES).map_err(|source| Error::Io {
@@ -128,8 +129,8 @@ pub(crate) fn list<S: Storage>(core: &Core<S>) -> Result<Vec<CursorInfo>> {
     Ok(cursors)
 }
 
-/// The file of a cursor that was listed; `None` when it has been removed meanwhile, or is still empty. Any other error is one: who
-/// prunes for the cursors must know all of them.
+/// The file of a cursor that was listed; `None` when it has been removed meanwhile, or is still empty. Any other error is returned: a prune
+/// that keeps records for cursors must know all of them.
 fn open_found<S: Storage>(storage: &S, file: &str, access: Access) -> Result<Option<S::Region>> {
     match storage.open(file, access) {
         Ok(region) => Ok(Some(region)),
@@ -149,7 +150,7 @@ fn open_found<S: Storage>(storage: &S, file: &str, access: Access) -> Result<Opt
     }
 }
 
-/// What is wrong with each cursor, if anything is.
+/// The damage of each cursor, if any.
 pub(crate) fn check_all<S: Storage>(storage: &S) -> Result<Vec<Result<()>>> {
     let names = match storage.list(files::CURSORS) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -178,7 +179,7 @@ pub(crate) fn check_all<S: Storage>(storage: &S) -> Result<Vec<Result<()>>> {
     Ok(names.iter().filter_map(check).collect())
 }
 
-/// Remove a cursor that nobody has open.
+/// Remove a cursor that is not open.
 pub(crate) fn remove<S: Storage>(core: &Core<S>, name: &str) -> Result<()> {
     if core.options.read_only {
         return Err(Error::ReadOnly { path: core.path() });
@@ -200,7 +201,7 @@ pub(crate) fn remove<S: Storage>(core: &Core<S>, name: &str) -> Result<()> {
 }
 
 pub(super) fn read<S: Storage>(core: &Core<S>, name: &str, region: &S::Region) -> Result<u64> {
-    // A mover may be filling one slot while the other is read: then the next look finds it whole.
+    // A mover may be filling one slot while the other is read: then the next attempt finds it complete.
     let position = (0..LOOKS).find_map(|_| newest(region));
     position
         .map(|slot| slot.sequence)

@@ -1,4 +1,4 @@
-//! What can be said about a journal at a glance.
+//! A summary of a journal.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::format::control;
 use crate::read::cursor_file::{self, CursorInfo};
 use crate::storage::Storage;
 
-/// A journal at a glance.
+/// A summary of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// The directory.

@@ -1,6 +1,6 @@
-//! Records that may be kept: each holds on to the segment that it lies in.
+//! Records that may be kept: each keeps its segment mapped.
 //!
-//! The body is not copied. A segment stays mapped while any record of it is kept, also when it has been pruned.
+//! The body is not copied. A segment stays mapped while any record of it is kept, also after it has been pruned.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::format::frame::{self, Head};
 use crate::format::segment;
 use crate::storage::{Mapped, Region, Storage, fault};
 
-/// A record that was found sound, in a segment that the finder knows.
+/// A record that was found sound, in a segment that the caller knows.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub sequence: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Found {
     pub head: Head,
 }
 
-/// A record that keeps the memory it lies in mapped. A clone is another hold on the same memory.
+/// A record that keeps its memory mapped. A clone keeps the same memory.
 ///
 /// ```
 /// use millstream_journal::{Journal, Options};
@@ -57,7 +57,7 @@ impl<S: Storage> PinnedRecord<S> {
         self.segment.time_ns(self.found.at)
     }
 
-    /// What was appended. [`check`](Self::check) tells whether it still is.
+    /// The body. [`check`](Self::check) returns an error if it may have changed since.
     #[inline]
     #[must_use]
     #[expect(unsafe_code, reason = "the body of a published frame does not change")]
@@ -66,8 +66,8 @@ impl<S: Storage> PinnedRecord<S> {
         unsafe { self.segment.body(self.found.at, self.found.head) }
     }
 
-    /// Whether what was read of this record so far is what was appended. It was when the record was found; but its memory is a file, which may be
-    /// truncated, or on a device that fails. Then zeros are read, and this says so.
+    /// Checks that the bytes read so far are those of the record. They were when the record was found; but the memory is a file, which may
+    /// be truncated, or on a device that fails. Then the bytes read as zeros, and this returns an error.
     ///
     /// # Errors
     /// [`Error::Fault`](crate::Error::Fault).
@@ -88,7 +88,7 @@ impl<S: Storage> PinnedRecord<S> {
         self.segment.region().bytes_len()
     }
 
-    /// The file that it lies in, within the journal's directory.
+    /// The name of its file within the journal's directory.
     #[must_use]
     pub fn file(&self) -> String {
         segment::name(self.segment.number())

@@ -1,4 +1,4 @@
-//! Reading and tailing: whole records only, in order, across segments, where they lie.
+//! Reading and tailing: complete records, in order, across segments, without a copy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::storage::{Mapped, Region, Storage, fault};
 
 /// How much is brought into memory at once, ahead of a reader.
 const STEP: u64 = 2 << 20;
-/// How often, in looks at a record that is not there, it is made sure that it should not be.
+/// How many polls pass between checks that a missing record should not be there.
 const LOOKS: u32 = 256;
-/// A record that comes within so many looks comes right behind the one before.
+/// A record that comes within this many polls came soon after the one before.
 const SOON: u32 = 32;
-/// How long to look away from a record that is to come soon, in pauses of a spinning processor, some 20 ns each.
+/// How long to back off from a record that is expected soon, in pauses of a spinning processor, some 20 ns each.
 const BACKOFF_MIN: u32 = 4;
 const BACKOFF_MAX: u32 = 64;
 /// How long the first and the longest pause of a back-off are.
@@ -27,19 +27,19 @@ const PAUSE_MIN: Duration = Duration::from_micros(1);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// The longest sleep. A wake-up that got lost costs no more than this.
 const SLEEP: Duration = Duration::from_millis(100);
-/// How long a reader sleeps that no writer can wake: so long up to this many looks after the last record, and longer later.
+/// How long a reader sleeps that no writer can wake: the shorter time up to this many polls after the last record, then the longer one.
 const POLL_MIN: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(10);
 const POLLS: u32 = 8 * LOOKS;
 
-/// A record, where it lies in the mapped segment.
+/// A record in the mapped segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its number: dense, from 0, never used twice.
     pub sequence: u64,
     /// When it was appended, in ns since 1970. Never earlier than the record before.
     pub time_ns: u64,
-    /// What was appended.
+    /// The body.
     pub body: &'a [u8],
 }
 
@@ -50,8 +50,8 @@ pub enum Wait {
     Spin,
     /// Look often, then less and less often, down to once a millisecond.
     BackOff,
-    /// Look for a few microseconds, then sleep until a writer wakes this reader. A reader that may not store to the file `control` of
-    /// the journal is not woken: it looks every millisecond, and every 10 ms when no record has come for a second or two.
+    /// Poll for a few microseconds, then sleep until a writer wakes this reader. A reader that may not store to the file `control` of the
+    /// journal is not woken: it polls every millisecond, and every 10 ms after a second or two without a record.
     Block,
 }
 
@@ -62,14 +62,14 @@ pub struct Reader<S: Storage = Mapped> {
     /// The next frame: where it begins, and the record's number.
     at: u64,
     sequence: u64,
-    /// Frames from here on are not there, though they may look so: a recovery would cut them.
+    /// Frames from here on do not count, though they may look valid: a recovery would clear them.
     limit: u64,
     /// Pages up to here were asked for.
     populated: u64,
     looks: u32,
-    /// How long to look away from the end, while records come right behind each other; 0 when they do not.
+    /// How long to back off at the end, while records come in quick succession; 0 when they do not.
     backoff: u32,
-    /// How often the journal had been cut when this reader came to its segment.
+    /// The journal's number of cuts when this reader came to its segment.
     cuts: u64,
 }
 
@@ -97,7 +97,7 @@ impl<S: Storage> Reader<S> {
         Ok(reader)
     }
 
-    /// The sequence number of the record that comes next.
+    /// The sequence number of the next record.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.sequence
@@ -182,7 +182,7 @@ impl<S: Storage> Reader<S> {
         }))
     }
 
-    /// The next record, in a form that may be kept for as long as one likes.
+    /// The next record, in a form that may be kept.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -192,7 +192,7 @@ impl<S: Storage> Reader<S> {
         Ok(found.map(|found| PinnedRecord::new(Arc::clone(&self.segment), found)))
     }
 
-    /// Pass over the next record, once it is found sound, and tell where it is.
+    /// Find the next record, check it, and skip it.
     #[inline(always)]
     fn advance(&mut self) -> Result<Option<Found>> {
         match self.next_in_memory() {
@@ -243,7 +243,7 @@ impl<S: Storage> Reader<S> {
         Ok(None)
     }
 
-    /// Come to the next record, past the ends of segments. Gives its head, whose checksum is not looked at yet.
+    /// Come to the next record, past the ends of segments. Returns its head, whose checksum is not examined yet.
     #[inline]
     fn next_head(&mut self) -> Result<Option<Head>> {
         loop {
@@ -267,9 +267,9 @@ impl<S: Storage> Reader<S> {
         }
     }
 
-    /// This reader has caught up with a writer that does not rest. Each look at the place where that writes next takes the cache line
-    /// away from it, and it waits for the line before it goes on: who looks less often gets more. So look away until there are
-    /// some records, for longer each time, up to about a microsecond.
+    /// This reader has caught up with a writer that appends without pauses. Each poll of the next word takes its cache line away from the
+    /// writer, which waits for the line: a reader that polls less often gets more records. So back off until there are some records, for
+    /// longer each time, up to about a microsecond.
     #[cold]
     fn back_off(&mut self) {
         for _ in 0..self.backoff {
@@ -295,7 +295,7 @@ impl<S: Storage> Reader<S> {
         Ok(Some(time_ns))
     }
 
-    /// The sequence number of the first record of the segment in which this reader stands: as far as retention ever cuts.
+    /// The sequence number of the first record of this reader's segment. Retention removes no part of a segment.
     ///
     /// # Errors
     /// A segment that has no header.
@@ -303,7 +303,7 @@ impl<S: Storage> Reader<S> {
         self.journal.core().base(&self.segment)
     }
 
-    /// Read one record, wherever this reader stands. It goes on behind that record.
+    /// Read one record, at any position. The reader continues after that record.
     ///
     /// # Errors
     /// As [`seek`](Self::seek) and [`next`](Self::next).
@@ -319,7 +319,7 @@ impl<S: Storage> Reader<S> {
         })
     }
 
-    /// Wait until there is a record, for `limit` at most. Gives whether there is one.
+    /// Wait until there is a record, for `limit` at most. Returns whether there is one.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -359,15 +359,15 @@ impl<S: Storage> Reader<S> {
         Ok(true)
     }
 
-    /// Whether the torn end, in front of which this reader stands, has been cut by a recovery, so that records may follow.
+    /// Whether a recovery has cleared the torn end at this position, so that records may follow.
     #[cold]
     fn is_limit_lifted(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
         self.looks % LOOKS == 1 && self.journal.core().is_recovered()
     }
 
-    /// Nothing is at this position: is that the end, so far? Looking further takes cache lines away from writers, so that it is done at
-    /// the first look and rarely afterwards.
+    /// Whether the missing record is the end, so far. A closer check takes cache lines away from writers, so it happens at the first poll
+    /// and rarely afterwards.
     #[inline]
     fn is_end(&mut self) -> Result<bool> {
         self.looks = self.looks.wrapping_add(1);
@@ -399,14 +399,14 @@ impl<S: Storage> Reader<S> {
         if !behind && self.cuts == self.cuts_now() {
             return Ok(true);
         }
-        // What moved the tail came after the frame: it is there now, or it is gone.
+        // The tail moved after the frame was published: it is there now, or it is lost.
         if self.segment.region().load(self.at) == 0 {
             self.report_damage("a frame that was written is not there")?;
         }
         Ok(false)
     }
 
-    /// What is here cannot be read: because it is damaged, or because it was cut off and something else is there now.
+    /// The frame here cannot be read, because it is damaged, or because it was cut and replaced.
     #[cold]
     fn report_damage(&mut self, what: &str) -> Result<()> {
         self.check()?;
@@ -433,7 +433,7 @@ impl<S: Storage> Reader<S> {
         if let Some(control) = core.waking_control() {
             control.sleep_until(limit, || self.segment.region().load(self.at) != 0);
         } else if core.live_control().is_some() {
-            // Without permission to say that it sleeps, a reader is not woken.
+            // Without permission to announce that it sleeps, a reader is not woken.
             let poll = if self.looks < POLLS {
                 POLL_MIN
             } else {
@@ -441,13 +441,13 @@ impl<S: Storage> Reader<S> {
             };
             self.pause(limit.min(poll));
         } else {
-            // Nothing comes before another process recovers the journal: look for that next.
+            // No record comes before another process recovers the journal: check for that next.
             self.pause(limit.min(POLL_MAX));
             self.looks = 0;
         }
     }
 
-    /// Go on in the next segment.
+    /// Continue in the next segment.
     #[cold]
     fn follow(&mut self) -> Result<()> {
         let core = Arc::clone(self.journal.core());
@@ -493,7 +493,7 @@ impl<S: Storage> Reader<S> {
 }
 
 impl<S: Storage> Journal<S> {
-    /// A reader that stands at the first record.
+    /// A reader at the first record.
     ///
     /// # Errors
     /// A segment that cannot be opened.

@@ -1,11 +1,11 @@
 //! A set of records of a journal, in a file that has room for each of them: adding one to the set needs no room on the disk.
 //!
-//! Each record has a bit, at its number modulo the number of bits. A set says what became of a record, where a record that says so would need
-//! room that a full disk does not have.
+//! Each record has a bit, at its number modulo the number of bits. A set stores a fact about a record where another record that states it
+//! would need room that a full disk does not have.
 //!
-//! The invariant: only bits of records from the first to the last one of the journal are set. A number that a record gets again, after a loss of
-//! power has cut the end, is not in the set, nor is one that has the bit of a record which was pruned. A record that was added is in the
-//! set after the death of any process, and after a loss of power when the system has written it.
+//! The invariant: only bits of records from the first to the last one of the journal are set. A number that is used again, after a loss of
+//! power has removed the end, is not in the set, nor is a number that has the bit of a pruned record. An added record is in the set after
+//! the death of any process, and after a loss of power once the system has written it.
 
 use std::fmt;
 use std::io;
@@ -90,7 +90,7 @@ impl<S: Storage> RecordSet<S> {
     /// Have room for the record `sequence`, which is the next one.
     ///
     /// # Errors
-    /// [`Error::DiskFull`]; what the system says.
+    /// [`Error::DiskFull`]; an error of the system.
     pub fn make_room(&mut self, sequence: u64) -> Result<()> {
         if self.has_room(sequence) {
             return Ok(());
@@ -160,7 +160,7 @@ impl<S: Storage> RecordSet<S> {
         Ok(())
     }
 
-    /// What the file takes on the disk, in bytes.
+    /// The size of the file on the disk, in bytes.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.region.bytes_len()
@@ -229,7 +229,7 @@ impl<S: Storage> Journal<S> {
     /// The set of records of that name, empty when it is new. It has room on the disk for each record from the first to the next one.
     ///
     /// # Errors
-    /// [`Error::NotExclusive`]; [`Error::CursorName`]; [`Error::DiskFull`]; [`Error::Damage`]; what the system says.
+    /// [`Error::NotExclusive`]; [`Error::CursorName`]; [`Error::DiskFull`]; [`Error::Damage`]; an error of the system.
     pub fn record_set(&self, name: &str) -> Result<RecordSet<S>> {
         if !self.core().options.exclusive {
             return Err(Error::NotExclusive { path: self.path() });
@@ -240,7 +240,7 @@ impl<S: Storage> Journal<S> {
     /// The records of the set of that name, in order. Works for every opening, and changes nothing.
     ///
     /// # Errors
-    /// [`Error::CursorName`]; [`Error::Damage`] in the set; what the system says.
+    /// [`Error::CursorName`]; [`Error::Damage`] in the set; an error of the system.
     ///
     /// ```
     /// # use millstream_journal::{Journal, Options};

@@ -12,7 +12,7 @@ const BYTES: u64 = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"MSCUT\0\0\x01");
 const WORDS: usize = 6;
 
-/// A cut that was begun: what is to be the end of the journal.
+/// A cut that was begun: the new end of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CutIntent {
     pub number: u64,
@@ -60,7 +60,7 @@ impl CutIntent {
         })
     }
 
-    /// What has to be done, given the segments that there are. `refresh` says that a sync may have failed before.
+    /// The plan that completes the cut, given the existing segments. `refresh` says that a sync may have failed before.
     pub fn plan(
         &self,
         first: u64,

@@ -100,8 +100,8 @@ impl Listing {
     }
 }
 
-/// What is there of a journal that has no segment; `None` for one that was never made. The first segment is there before the start and all
-/// cursors, and before the control page is ready; an identity may be written earlier, under the lock on the control page.
+/// The trace of a journal that has lost all its segments; `None` for one that was never created. The first segment exists before the start
+/// and all cursors, and before the control page is ready; an identity may be written earlier, under the lock on the control page.
 fn remains<S: Storage>(
     storage: &S,
     names: &[String],

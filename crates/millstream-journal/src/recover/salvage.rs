@@ -1,9 +1,9 @@
 //! Reading what can be read of a journal that is damaged, even where it cannot be opened.
 //!
-//! Nothing is believed but frames whose checksums fit. Segments are taken as their files are named; missing ones are skipped. After a damaged
-//! frame the next sound one is looked for word by word. A damaged header is mended where one bit of it differs from its checksum. Otherwise the
-//! frames themselves tell the epoch: a checksum depends on 32 bits of it, which one frame gives and the next one confirms. Only a damage that reaches
-//! from the header to the frames costs all of its segment.
+//! Only frames whose checksums match are accepted. Segments are numbered by the names of their files; missing ones are skipped. After a
+//! damaged frame the next sound one is searched word by word. A damaged header is corrected where one bit of it differs from its checksum.
+//! Otherwise the frames determine the epoch: a checksum depends on 32 bits of it, which one frame yields and the next one confirms. Only
+//! damage that extends from the header to the frames loses the segment.
 //!
 //! The invariant: the files are only read, and each record that is returned has a checksum that fits its body, number and time.
 //!
@@ -59,7 +59,7 @@ pub struct Salvage<S: Storage = Mapped> {
     /// Those that were opened.
     parts: BTreeMap<u64, SalvagedSegment<S::Region>>,
     at: Option<Position>,
-    /// The number of the next record, where what comes before tells it.
+    /// The number of the next record, where the frames before it determine it.
     expected: Option<u64>,
     /// Where the frames of the segment before ended, without an end frame.
     ended: Option<Position>,
@@ -86,10 +86,10 @@ impl<S: Storage> fmt::Debug for Salvage<S> {
 }
 
 impl Salvage {
-    /// The journal in the directory `path`, which nobody should have open to write.
+    /// The journal in the directory `path`, which no process should have open to write.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no segment; what the system says. Damage is no error here.
+    /// [`Error::NotFound`] when there is no segment; an error of the system. Damage is no error here.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_in(Mapped::new(path))
     }
@@ -215,7 +215,7 @@ impl<S: Storage> Salvage<S> {
         Some(())
     }
 
-    /// What was lost before a segment ends where that begins.
+    /// Ends the loss before a segment at the base of the segment.
     fn know_base(&mut self, base: u64) {
         let last = self.lost.last_mut().and_then(|lost| lost.records.as_mut());
         if let Some(records) = last.filter(|records| records.end == u64::MAX) {
@@ -276,7 +276,7 @@ impl<S: Storage> Salvage<S> {
                 });
             }
             None => {
-                // How many they were is known where the next segment begins.
+                // Their number is known where the next segment begins.
                 let records = (!is_last).then_some(at.sequence..u64::MAX);
                 self.note(at.segment, at.offset, what, records);
                 self.end_segment(None);

@@ -5,12 +5,12 @@ use crate::format::files;
 use crate::format::segment::Mark;
 use crate::retain::start::Start;
 
-/// What is to be done, in this order.
+/// A step of a recovery; they are executed in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Remove a file that is no segment: a draft that nobody finished, a cut that has ended.
+    /// Remove a file that is no segment: a draft that was not completed, a cut that has ended.
     RemoveFile(String),
-    /// Remove a segment behind the end; the last one comes first.
+    /// Remove a segment after the end; the last one comes first.
     Remove(u64),
     /// Make the first segment.
     Create,
@@ -26,7 +26,7 @@ pub(crate) enum Step {
     },
     /// Nothing but zeros from here to the end of the segment.
     Clear { number: u64, from: u64 },
-    /// Store all of a segment once more and sync it: a sync has failed, and the kernel may think that it is on disk.
+    /// Store all of a segment once more and sync it: a sync has failed, and the kernel may take the pages for clean.
     Refresh(u64),
     /// All that the segment holds is durable.
     Durable { number: u64, mark: Mark },
@@ -45,7 +45,7 @@ impl Plan {
         self.steps.contains(&Step::Create)
     }
 
-    /// Whether this is the end of a cut that somebody has begun.
+    /// Whether this completes a cut that a process has begun.
     pub fn ends_cut(&self) -> bool {
         let cut = |step: &Step| matches!(step, Step::RemoveFile(name) if name == files::CUT);
         self.steps.iter().any(cut)

@@ -29,7 +29,7 @@ pub(crate) fn plan<S: Storage>(
     let drafts = listing.drafts.iter().cloned().map(Step::RemoveFile);
     // What an interrupted prune has left, in its order.
     let pruned = listing.pruned.iter().copied().map(Step::Remove);
-    // Whoever moved the start may have died before that was on disk.
+    // The process that moved the start may have died before that was on disk.
     let start = listing.start.filter(|_| !listing.pruned.is_empty());
     let start = start.map(Step::Start);
     let steps: Vec<Step> = drafts.chain(start).chain(pruned).collect();
@@ -70,7 +70,7 @@ pub(crate) fn plan<S: Storage>(
         start: listing.start,
         boot,
         steps,
-        // Without a finished control page nothing is known of earlier syncs.
+        // Without a complete control page nothing is known of earlier syncs.
         refresh: control.is_none(),
     };
     if let Some(control) = control {
@@ -86,7 +86,7 @@ pub(crate) fn plan<S: Storage>(
     survey.after_power_loss()
 }
 
-/// The segments while they are looked at.
+/// The segments while they are examined.
 struct Survey<'a, S> {
     storage: &'a S,
     first: u64,
@@ -137,7 +137,7 @@ impl<S: Storage> Survey<'_, S> {
         let time_ns = self.last_time_ns(&segment, base, traced);
         let end = match self.scan(segment, base, mark, time_ns)? {
             (end, None) => end,
-            // A copy made while the journal was in use, or damage: the long way tells.
+            // A copy made while the journal was in use, or damage: the complete scan decides.
             (_, Some(_)) => {
                 self.steps.truncate(planned);
                 return Ok(None);
@@ -171,7 +171,7 @@ impl<S: Storage> Survey<'_, S> {
         }))
     }
 
-    /// The machine may have lost power: find the watermark, scan what is above it, cut the torn end.
+    /// The machine may have lost power: find the watermark, scan the frames after it, clear the torn end.
     fn after_power_loss(mut self) -> Result<Plan> {
         let (segment, base, mark, time_ns) = self.watermark()?;
         let (from, segment_bytes) = (segment.number(), segment.bytes_max());
@@ -239,9 +239,9 @@ impl<S: Storage> Survey<'_, S> {
         Ok(())
     }
 
-    /// The tail of a segment whose frames no loss of power has touched, and the time of the last record before it. Nothing guards it but the
-    /// frames. Where they contradict it, its halves tell which of the two is damaged: the frames end where one half says, or behind the mark,
-    /// when the mark is wrong; frames that are not there any more contradict both halves.
+    /// The tail of a segment whose frames no loss of power has touched, and the time of the last record before it. Only the frames confirm
+    /// it. Where they contradict it, its two halves decide which is damaged: when the mark is wrong, the frames end where one half says, or
+    /// after the mark; when frames are missing, they contradict both halves.
     fn tail(&self, segment: &Segment<S::Region>, base: u64) -> Result<(Mark, Option<u64>)> {
         let mark = segment.tail();
         if let Some(traced) = index::trace(segment, base, mark) {
@@ -275,7 +275,7 @@ impl<S: Storage> Survey<'_, S> {
     /// A segment begins with the record that its base says.
     fn check_base(&self, segment: &Segment<S::Region>, base: u64) -> Result<()> {
         let number = segment.number();
-        // Nothing else tells with which record the journal of an older program begins.
+        // Nothing else says with which record the journal of an older program begins.
         let is_oldest = self.start.is_none() && number == self.first;
         match is_oldest || agree::is_base(self.storage, self.start, segment, base) {
             true => Ok(()),
@@ -347,7 +347,7 @@ impl<S: Storage> Survey<'_, S> {
         Ok((segment, base, mark, time_ns))
     }
 
-    /// Hop over sound frames from `mark` on. Gives the end, and what is wrong there if it is not zeros.
+    /// Hop over sound frames from `mark` on. Returns the end, and what is wrong there if it is not zeros.
     fn scan(
         &mut self,
         segment: Segment<S::Region>,

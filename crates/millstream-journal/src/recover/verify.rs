@@ -1,7 +1,6 @@
 //! Reading everything and naming every damage.
 //!
-//! Behind a damaged frame the index tells where sound ones go on, so that one flipped bit costs one report and not the rest of a
-//! segment.
+//! After a damaged frame the index yields the next sound one, so that one flipped bit costs one report and not the rest of a segment.
 
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
@@ -23,7 +22,7 @@ const STEP: u64 = 2 << 20;
 /// What [`Journal::verify`](crate::Journal::verify) found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Whether all was read: false when the caller had enough.
+    /// Whether all was read: false when the caller stopped it.
     pub complete: bool,
     /// How many segments were read.
     pub segments: u64,
@@ -33,7 +32,7 @@ pub struct Report {
     pub bytes: u64,
     /// Everything that is wrong, in the order of the files.
     pub damages: Vec<Damage>,
-    /// What the next opening to write will cut off the end: no damage.
+    /// The torn end that the next opening to write will clear: no damage.
     pub torn: Option<Torn>,
 }
 
@@ -44,7 +43,7 @@ pub struct Torn {
     pub path: PathBuf,
     /// The byte in the file at which it begins.
     pub offset: u64,
-    /// How many bytes will be cut, at most: up to the last one that is not zero, in all files.
+    /// How many bytes will be cleared, at most: up to the last one that is not zero, in all files.
     pub bytes: u64,
     /// How many records it may have been, at most.
     pub records_max: u64,
@@ -57,14 +56,14 @@ pub struct Damage {
     pub path: PathBuf,
     /// The byte in the file at which it begins.
     pub offset: u64,
-    /// What is wrong there.
+    /// What is wrong.
     pub what: String,
-    /// The records that cannot be read because of it, as far as that is known.
+    /// The records that cannot be read because of it, as far as known.
     pub records: Option<Range<u64>>,
 }
 
 impl Damage {
-    /// What is wrong with the file of that name, by the error of reading it.
+    /// The damage of the file of that name, from the error of reading it.
     pub(crate) fn of<S: Storage>(error: Error, storage: &S, file: &str) -> Self {
         match error {
             Error::Damage { path, offset, what } => Damage {
@@ -83,7 +82,7 @@ impl Damage {
     }
 }
 
-/// How far a verification has come.
+/// The progress of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Segments that were read.
@@ -137,7 +136,7 @@ fn read_all<S: Storage>(
             check.report.segments += 1;
         }
     }
-    // What the plan objected to is found again by reading, with more about it.
+    // The damage that the plan reported is found again by reading, with more detail.
     let mut seen = std::collections::BTreeSet::new();
     check
         .report
@@ -158,7 +157,7 @@ struct Check<'a, S> {
 }
 
 impl<S: Storage> Check<'_, S> {
-    /// What was asked for, unless damage was in the way, which is noted.
+    /// The value, or `None` after noting the damage that prevented it.
     fn sound<T>(&mut self, found: Result<T>) -> Result<Option<T>> {
         match found {
             Ok(found) => Ok(Some(found)),
@@ -196,7 +195,7 @@ impl<S: Storage> Check<'_, S> {
         Ok((found.numbers, start))
     }
 
-    /// Find out where the records end: the control page tells while the segments agree with it, otherwise the plan of a recovery.
+    /// Find out where the records end: from the control page if the segments agree with it, otherwise from the plan of a recovery.
     fn end(&mut self, options: &Options) -> Result<()> {
         let control = Control::open(self.storage, Access::Read)?
             .filter(|control| control.is_live(self.storage, options.host.boot()));
@@ -220,7 +219,7 @@ impl<S: Storage> Check<'_, S> {
         Ok(())
     }
 
-    /// What a recovery would cut. A cut that somebody has begun is no torn end.
+    /// The torn end that a recovery would clear. A cut that a process has begun is no torn end.
     fn torn(&self, plan: &Plan) -> Result<Option<Torn>> {
         if plan.ends_cut() {
             return Ok(None);
@@ -270,7 +269,7 @@ impl<S: Storage> Check<'_, S> {
         });
     }
 
-    /// Read a segment; gives the sequence number with which the next one should begin.
+    /// Read a segment; returns the sequence number with which the next one should begin.
     fn segment(&mut self, number: u64, expected: Option<u64>) -> Result<Option<u64>> {
         let segment = match Segment::open(self.storage, number, Access::Read) {
             // Pruned meanwhile.
@@ -314,7 +313,7 @@ impl<S: Storage> Check<'_, S> {
                 segment.region().populate(at.offset, populated);
             }
             let sequence = base + at.records;
-            // What a recovery would cut is no damage, whatever it looks like.
+            // Frames that a recovery would clear are no damage.
             if planned == Some(at) && number == self.tail_segment {
                 return Some(sequence);
             }
@@ -368,7 +367,7 @@ fn used<R: Region>(segment: &Segment<R>, from: u64) -> u64 {
     used
 }
 
-/// The first sound frame that the index knows behind a damaged one.
+/// The first sound frame that the index knows after a damaged one.
 fn after<R: Region>(segment: &Segment<R>, base: u64, at: Mark) -> Option<Mark> {
     let blocks = at.offset / BLOCK + 1..segment.bytes().div_ceil(BLOCK);
     blocks.filter_map(|block| segment.slot(block)).find(|mark| {

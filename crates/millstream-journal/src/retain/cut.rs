@@ -1,7 +1,7 @@
 //! Taking back records from the end, as a sink does when its flow resumes from an earlier position.
 //!
-//! A cut can touch several files, and a loss of power between two of them must not leave a journal with a hole. So the intention is
-//! written first, in a file of its own; a recovery that finds it does the same cut again.
+//! A cut can change several files, and a loss of power between two of them must not leave a journal with a gap. So the intent is written
+//! first, in a file of its own; a recovery that finds it repeats the cut.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn intent<S: Storage>(core: &Core<S>, sequence: u64) -> Result<CutIntent> {
     let segment = core.locate(sequence)?;
     let (number, base) = (segment.number(), core.base(&segment)?);
     let mark = core.find(&segment, sequence)?;
-    // What is cut is gone: not by a word that may be damaged.
+    // A cut cannot be undone, so it must not depend on a word that may be damaged.
     let traced = index::trace(&segment, base, mark).ok_or_else(|| {
         let what = "the frames before the cut do not match their checksums";
         core.damage(&segment, segment.data_start(), what)

@@ -1,4 +1,4 @@
-//! Removing old records: whole segments, from the front, never the one that is appended to.
+//! Removing old records: complete segments, from the front, never the one that is appended to.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub struct Pruned {
     pub first: u64,
 }
 
-/// Remove what `retention` lets go.
+/// Remove what `retention` allows.
 pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result<Pruned> {
     if core.options.read_only {
         return Err(Error::ReadOnly { path: core.path() });
@@ -37,7 +37,7 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
             ..Pruned::default()
         });
     }
-    // Somebody else may be pruning too.
+    // Another process may be pruning too.
     let (mut bytes, mut frame_bytes) = (0, 0);
     for segment in (from..to).filter_map(|number| core.segment(number).ok()) {
         let end = core.ended(&segment).map_or(0, |(end, _)| end.offset);
@@ -46,14 +46,14 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
     }
     // On the disk before any file goes: what is missing from there on is lost, not pruned.
     start::raise(&core.storage, &core.options, start(core, to)?)?;
-    // Readers are told first, so that a file which is gone is never taken for damage.
+    // Readers are notified first, so that a missing file is never taken for damage.
     control.raise_first_segment(to);
     // From the oldest file on: a prune before this one may have been interrupted, and must leave no gap.
     let oldest = files::segments(&core.storage)?;
     for number in oldest.into_iter().take_while(|number| *number < to) {
         remove(core, number)?;
     }
-    // Not before: an interrupted prune leaves segments that the next sync must not pass over.
+    // Not before: an interrupted prune leaves segments that the next sync must not skip.
     control.raise_durable_segment(to);
     Ok(Pruned {
         segments: to - from,
@@ -80,7 +80,7 @@ fn remove<S: Storage>(core: &Core<S>, number: u64) -> Result<()> {
     // The number of the first record that is left must not follow only from those that go.
     if number + 1 >= core.control()?.durable_segment() {
         match core.segment(number + 1) {
-            // Somebody else is pruning too, and has come further.
+            // Another process is pruning too, and is ahead.
             Err(Error::Io { source, .. }) if gone(&source) => {}
             next => {
                 let next = next?;

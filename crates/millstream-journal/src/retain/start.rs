@@ -1,8 +1,8 @@
-//! Where a journal starts: the oldest segment that retention has left, kept in a file of its own.
+//! The start of a journal: the oldest segment that retention has left, stored in a file of its own.
 //!
-//! The file is what tells a pruned segment from a lost one. It is made after the first segment, and moved, on the disk too, before any
-//! segment is removed. So each segment from the one that it names on must be there. It has two slots, as a cursor has: moving fills the
-//! older one, and the newer one counts until that is complete.
+//! The file distinguishes a pruned segment from a lost one. It is created after the first segment, and moved, on the disk too, before any
+//! segment is removed. So each segment from the one that it names on must exist. It has two slots, as a cursor has: a move fills the older
+//! one, and the newer one counts until that is complete.
 //!
 //! A journal of an older program has no such file. It starts with the first segment that is there, and gets its file when it is opened to write.
 
@@ -14,7 +14,7 @@ use crate::format::files::START;
 use crate::options::Options;
 use crate::storage::{Access, Hold, Region, Storage};
 
-/// What it is called until it is complete.
+/// Its name until it is complete.
 const DRAFT: &str = "draft-start";
 /// Locked by the process that makes or moves the start.
 const LOCK: &str = "writers/start";
@@ -75,7 +75,7 @@ pub(crate) fn raise<S: Storage>(storage: &S, options: &Options, start: Start) ->
     let (generation, found) = newest(storage, &region)?;
     match found.segment < start.segment {
         true => start.store(&region, generation + 1),
-        // Stored once more: a sync of it may have failed, and the kernel may think that it is on disk.
+        // Stored once more: a sync of it may have failed, and the kernel may take the page for clean.
         false => found.store(&region, generation),
     }
     region
@@ -101,7 +101,7 @@ fn make<S: Storage>(storage: &S, start: Start) -> Result<()> {
     }
 }
 
-/// The slot that counts: its generation and what it says.
+/// The slot that counts: its generation and its contents.
 fn newest<S: Storage>(storage: &S, region: &S::Region) -> Result<(u64, Start)> {
     if region.bytes_len() < BYTES || region.load(0) != MAGIC {
         return Err(damaged(storage));

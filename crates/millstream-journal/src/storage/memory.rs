@@ -42,7 +42,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Map the first `len` bytes of a file, shared with all who map it.
+    /// Map the first `len` bytes of a file, shared by all processes that map it.
     pub fn map(file: &File, len: u64, access: Access) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(io::Error::other)?;
         let prot = match access {
@@ -109,16 +109,16 @@ impl Memory {
     }
 
     /// # Safety
-    /// Nobody stores into these bytes while the slice lives.
+    /// No thread or process stores into these bytes while the slice lives.
     #[inline]
     pub unsafe fn bytes(&self, at: u64, length: u64) -> &[u8] {
         let at = checked(at, length, self.len);
-        // SAFETY: within the mapping, as just checked; at rest, as the caller vouches.
+        // SAFETY: within the mapping, as just checked; no stores meanwhile, as the caller vouches.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), length as usize) }
     }
 
     /// # Safety
-    /// Nobody else reads or stores these bytes while the slice lives.
+    /// No other thread or process reads or stores these bytes while the slice lives.
     #[inline]
     #[expect(
         clippy::mut_from_ref,
@@ -126,7 +126,7 @@ impl Memory {
     )]
     pub unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8] {
         let at = checked(at, length, self.writable_len);
-        // SAFETY: within the writable mapping, as just checked; nobody else's, as the caller vouches.
+        // SAFETY: within the writable mapping, as just checked; exclusive, as the caller vouches.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), length as usize) }
     }
 
@@ -156,7 +156,8 @@ impl Memory {
     #[cfg(not(target_os = "linux"))]
     pub fn populate(&self, _from: u64, _to: u64) {}
 
-    /// Let these pages of a file go; they stay in it, and in the kernel's memory as long as it likes. Pages of no file stay as they are.
+    /// Release these pages of a file; they stay in the file, and in the page cache as long as the kernel keeps them. Pages of no file stay
+    /// as they are.
     #[cfg(target_os = "linux")]
     pub fn release(&self, from: u64, to: u64) {
         if self.watch.is_none() {
@@ -196,11 +197,11 @@ impl Memory {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: limit.subsec_nanos().into(),
         };
-        // A word that has changed, a signal, the end of the time: the caller looks again in each case.
+        // A word that has changed, a signal, the end of the time: the caller checks again in each case.
         let _reason = wait(self.half(at), Flags::empty(), seen, Some(&limit));
     }
 
-    /// Wake all who sleep on a word.
+    /// Wake all threads that sleep on a word.
     #[cfg(target_os = "linux")]
     pub fn wake(&self, at: u64) {
         let _woken = rustix::thread::futex::wake(
@@ -210,14 +211,14 @@ impl Memory {
         );
     }
 
-    /// The lower half of a word, as the kernel looks at it.
+    /// The lower half of a word, for the kernel.
     #[cfg(target_os = "linux")]
     fn half(&self, at: u64) -> &std::sync::atomic::AtomicU32 {
         // SAFETY: within the word; only the kernel reads through it.
         unsafe { std::sync::atomic::AtomicU32::from_ptr(self.word(at).as_ptr().cast()) }
     }
 
-    /// Without a futex: look again soon.
+    /// Without a futex: check again soon.
     #[cfg(not(target_os = "linux"))]
     #[expect(
         clippy::disallowed_methods,
@@ -227,7 +228,7 @@ impl Memory {
         std::thread::sleep(limit.min(Duration::from_millis(1)));
     }
 
-    /// Without a futex nobody sleeps for long.
+    /// Without a futex no thread sleeps for long.
     #[cfg(not(target_os = "linux"))]
     pub fn wake(&self, _at: u64) {}
 
@@ -250,7 +251,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // Somebody else may get these addresses next.
+        // Another process may get these addresses next.
         self.watch = None;
         // SAFETY: mapped in `map` or `anonymous`, and no slice outlives `self`.
         let _mapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
@@ -269,7 +270,7 @@ fn checked(at: u64, length: u64, len: usize) -> usize {
 /// A process has one page that its children find wiped. The first mark of a child stores a number there that no mark of its parents has.
 #[cfg(target_os = "linux")]
 pub(crate) struct ForkMark {
-    /// A kernel before 4.14 cannot wipe; there a child is not told apart.
+    /// A kernel before 4.14 cannot wipe; there a child is not recognised.
     of_process: Option<&'static AtomicU64>,
     number: u64,
 }

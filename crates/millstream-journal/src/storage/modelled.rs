@@ -1,9 +1,9 @@
 //! A storage whose shared words are those of `loom`, so that the real writer and reader run in every interleaving, and every load
 //! gives each value that its ordering allows.
 //!
-//! It stands on a simulated storage, which holds the bytes. Which words are modelled is told for each file; the others behave as on a machine
-//! that does one thing after the other. Beside each of them stands a cell that knows who has read and stored it: bytes that are
-//! used while another stores to them, or without an order between the two, end the run.
+//! It is built on a simulated storage, which holds the bytes. A function decides for each file which words are modelled; the others behave
+//! as on a machine that executes one instruction after the other. Each modelled word has a cell that records which threads have read and
+//! stored it: bytes that are used while another thread stores to them, or without an order between the two, fail the run.
 
 #![expect(
     unsafe_code,
@@ -24,12 +24,12 @@ use loom::sync::atomic::{AtomicU64, fence};
 use super::{Access, Hold, Region, Simulated, SimulatedLock, SimulatedRegion, Storage};
 use crate::mutex::lock;
 
-/// How the stores of this machine are ordered. What is weaker than the default must be found out.
+/// The orderings of the stores of this machine. A weaker ordering than the default must be found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Orders {
     /// Of [`Region::publish`].
     pub publish: Ordering,
-    /// Whether an exchange orders what comes before it and what comes after.
+    /// Whether an exchange orders the accesses before and after it.
     pub fences: bool,
 }
 
@@ -76,7 +76,7 @@ struct Words(OnceLock<BTreeMap<u64, Word>>);
 
 struct Word {
     value: AtomicU64,
-    /// Who uses the bytes of this word.
+    /// Records which threads use the bytes of this word.
     bytes: UnsafeCell<()>,
 }
 
@@ -129,7 +129,7 @@ impl Modelled {
             .get_or_init(|| offsets.map(|at| (at, word(at))).collect());
     }
 
-    /// What follows comes after all calls before it, as in a kernel that has one lock.
+    /// All accesses that follow come after all calls before, as in a kernel that has one lock.
     fn enter(&self) -> Option<loom::sync::MutexGuard<'_, ()>> {
         self.shared.kernel()?.lock.lock().ok()
     }
@@ -261,7 +261,7 @@ impl Region for ModelledRegion {
             let exchanged = word.value.compare_exchange(current, new, done, failed);
             return exchanged.map(drop);
         }
-        // Loom takes an exchange for a release and an acquire; what the processor does is said by the fences.
+        // Loom takes an exchange for a release and an acquire; the fences model the processor.
         fence(Ordering::SeqCst);
         let exchanged =
             word.value
@@ -290,7 +290,7 @@ impl Region for ModelledRegion {
         // SAFETY: the same contract.
         unsafe { self.inner.claimed(at, length) };
         for (at, word) in self.touched(at, length) {
-            // Bytes have no order of their own: another who takes them for a word may see them at any time.
+            // Bytes have no order of their own: another thread that loads them as a word may see them at any time.
             word.value.store(self.inner.load(at), Ordering::Relaxed);
         }
     }
@@ -301,7 +301,7 @@ impl Region for ModelledRegion {
 
     fn populate(&self, _from: u64, _to: u64) {}
 
-    /// Sleeps without a limit: that nobody wakes it is found as a deadlock.
+    /// Sleeps without a limit: a missing wake-up is found as a deadlock.
     fn wait(&self, at: u64, seen: u32, _limit: Duration) {
         if let Some(kernel) = self.shared.kernel()
             && let Ok(asleep) = kernel.lock.lock()

@@ -1,11 +1,11 @@
 //! How much may be acknowledged and not durable yet, when `sync` is a time T.
 //!
-//! The rule: no append returns later than T after the beginning of the last sync that has ended, unless all before it is durable. So
-//! the acknowledged records that a loss of power takes were acknowledged within one span of T, however long a sync takes and whether or
-//! not the background gets a processor. An append that comes too late waits, and syncs if nobody else does.
+//! The rule: no append returns later than T after the beginning of the last sync that has ended, unless all before it is durable. So the
+//! acknowledged records that a loss of power takes were acknowledged within one span of T, however long a sync takes and whether or not the
+//! background thread gets a processor. An append that is too late waits, and syncs if no other thread does.
 //!
-//! An append reads the wall clock anyway, for the time of its record, and compares that. The wall clock can be set: what looks too
-//! late, or comes from before the last sync, is judged again by the clock that nobody sets.
+//! An append reads the wall clock anyway, for the time of its record, and compares that. The wall clock can be set: a time that looks too
+//! late, or is before the last sync, is compared again by the monotonic clock.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::mutex::lock;
 use crate::options::Sync;
 use crate::planted::{self, Bug};
 
-/// No wall clock shows a time close behind this one, in ns.
+/// No wall clock shows a time close after this one, in ns.
 const NEVER: u64 = 1 << 63;
 
 /// A moment by both clocks.
@@ -59,7 +59,7 @@ impl Bound {
         }
     }
 
-    /// Whether an append that read this time may return at once. If not, it is to be asked [again](Self::allows_at).
+    /// Whether an append that read this time may return at once. If not, the caller must call [`allows_at`](Self::allows_at).
     #[inline]
     pub fn allows(&self, time_ns: u64) -> bool {
         // A time before that moment is a huge one after it.
@@ -102,7 +102,7 @@ mod tests {
         bound.raise(at(1_000, 5));
         assert!(bound.allows(1_000) && bound.allows(1_099) && !bound.allows(1_100));
         assert!(bound.allows_at(at(0, 104)) && !bound.allows_at(at(0, 105)));
-        // The wall clock was set back: only the other one knows.
+        // The wall clock was set back: only the monotonic clock decides.
         assert!(!bound.allows(999));
         bound.raise(at(500, 50));
         bound.raise(at(1_100, 40));

@@ -1,8 +1,8 @@
-//! Making appended records survive a loss of power, with one sync for all who wait at the same time.
+//! Making appended records survive a loss of power, with one sync for all threads that wait at the same time.
 //!
-//! Whoever needs a sync and finds none running becomes the leader: it syncs everything that is appended by then, in this process or
-//! another, and wakes the others. A sync that fails poisons the journal: the kernel may have dropped what it could not write, so
-//! that a second try would succeed and mean nothing.
+//! A thread that needs a sync and finds none in progress becomes the leader: it syncs all records that are appended by then, in this
+//! process or another, and wakes the others. A sync that fails poisons the journal: the kernel may have dropped what it could not write, so
+//! that a second attempt would succeed and prove nothing.
 //!
 //! To put a thread to sleep and to wake it takes some microseconds, for many of them longer than the sync. So a crowd does not sleep,
 //! as long as syncs are short: each lets the others go first until the sync is done, as RocksDB's writers do (adaptive yield).
@@ -22,9 +22,9 @@ use crate::storage::Storage;
 use crate::sync::bound::{Bound, Moment};
 use crate::sync::gate::Gate;
 
-/// So many who wait are a crowd.
+/// From this many waiting threads on, they are a crowd.
 const CROWD: u32 = 16;
-/// What a short sync takes at most; for so long a crowd stays awake.
+/// The longest time of a short sync; a crowd spins for this time.
 const PATIENCE: Duration = Duration::from_micros(500);
 
 /// The syncs of one opening.
@@ -52,7 +52,7 @@ impl<S: Storage> Durable<S> {
         }
     }
 
-    /// Sync all that is appended; gives the sequence number before which all is durable.
+    /// Sync all that is appended; returns the sequence number before which all is durable.
     pub fn sync(&self) -> Result<u64> {
         let begun = self.now_if_timed();
         let next = self.core.checked(self.core.next())?;
@@ -66,7 +66,7 @@ impl<S: Storage> Durable<S> {
     }
 
     /// The records from `first` to `next` were appended too late to be acknowledged at once: wait until the [bound](crate::sync::bound) allows
-    /// it, or they are durable themselves; sync if nobody else does.
+    /// it, or they are durable themselves; sync if no other thread does.
     #[cold]
     pub fn wait_in_bound(&self, first: u64, next: u64) -> Result<()> {
         let host = &self.core.options.host;
@@ -85,7 +85,7 @@ impl<S: Storage> Durable<S> {
         })
     }
 
-    /// Wait until all records before `next` are durable, and sync if nobody else does.
+    /// Wait until all records before `next` are durable, and sync if no other thread does.
     pub fn wait(&self, next: u64) -> Result<()> {
         self.wait_until(|control| control.durable() >= next)
     }
@@ -117,7 +117,7 @@ impl<S: Storage> Durable<S> {
                 self.follow(round);
                 continue;
             }
-            // The one who led before may have done it between the two looks.
+            // The leader before may have done it between the two checks.
             let result = if done(control) { Ok(()) } else { self.lead() };
             self.leading.store(false, Ordering::SeqCst);
             self.gate.open();
@@ -145,7 +145,7 @@ impl<S: Storage> Durable<S> {
             self.crowded.store(false, Ordering::Relaxed);
             return self.sync_segments();
         }
-        // Who has waited for the last sync is about to append again, and belongs to this one then.
+        // The threads that have waited for the last sync are about to append again, and should join this one.
         std::thread::yield_now();
         let host = &self.core.options.host;
         let begun = host.monotonic();
@@ -193,7 +193,7 @@ impl<S: Storage> Durable<S> {
     }
 
     /// Sync the next bytes of the oldest segment that was ended and is not durable, `bytes` at most. `from` is the segment and the
-    /// offset up to which that was done. Gives where to go on, or `None` when there is nothing to do.
+    /// offset up to which that was done. Returns where to continue, or `None` when there is nothing to do.
     pub fn sync_ended(&self, from: (u64, u64), bytes: u64) -> Result<Option<(u64, u64)>> {
         let core = &self.core;
         let control = core.control()?;
@@ -207,7 +207,7 @@ impl<S: Storage> Durable<S> {
         };
         let mark = core.ended(&segment)?.0;
         let end = mark.offset + frame::HEADER;
-        // Somebody else may have synced that segment to its end meanwhile, and this is the one behind it.
+        // Another process may have synced that segment to its end meanwhile, and this is the one after it.
         let from = if from.0 == number { from.1 } else { 0 };
         let to = end.min(from + bytes);
         core.sync(&segment, from, to)?;
@@ -223,7 +223,7 @@ impl<S: Storage> Durable<S> {
         let core = &self.core;
         match core.segment(number) {
             Err(Error::Io { .. }) if core.control()?.first_segment() > number => {
-                // Who has removed it may have died before that was on disk.
+                // The process that removed it may have died before that was on disk.
                 core.sync_names()?;
                 Ok(None)
             }

@@ -1,7 +1,7 @@
-//! Waiting for a number to change, and waking all who wait at once.
+//! Waiting for a number to change, and waking all waiters at once.
 //!
-//! A condition variable hands its mutex from one waiter to the next; with many waiters that is what a group commit would spend its time
-//! on. Here a waiter that wakes looks at the number and goes on.
+//! A condition variable passes its mutex from one waiter to the next; with many waiters a group commit would spend its time on that. Here a
+//! waiter that wakes loads the number and continues.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,7 +12,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// The number now. What is looked at after this and before [`wait`](Self::wait) cannot change unnoticed.
+    /// The current number. A change between this call and [`wait`](Self::wait) is not missed.
     pub fn round(&self) -> u32 {
         self.round.load(Ordering::SeqCst)
     }
@@ -21,7 +21,7 @@ impl Gate {
     #[cfg(target_os = "linux")]
     pub fn wait(&self, round: u32) {
         use rustix::thread::futex::{Flags, wait};
-        // A number that has changed, a signal: the caller looks again in each case.
+        // A number that has changed, a signal: the caller checks again in each case.
         let _reason = wait(&self.round, Flags::PRIVATE, round, None);
     }
 
@@ -33,7 +33,7 @@ impl Gate {
         let _woken = wake(&self.round, Flags::PRIVATE, i32::MAX as u32);
     }
 
-    /// Without a futex: give others the processor, and look again.
+    /// Without a futex: yield the processor, and check again.
     #[cfg(not(target_os = "linux"))]
     pub fn wait(&self, _round: u32) {
         std::thread::yield_now();

@@ -208,7 +208,7 @@ impl Model {
     pub fn check_cursor(&self, position: u64) -> Judged<()> {
         let is_known = match self.moved {
             Some(moved) => position == moved,
-            // A new cursor is at the first record; one that lost its way behind the end is at the end.
+            // A new cursor is at the first record; one that lost its way after the end is at the end.
             None => {
                 self.cursor.is_empty()
                     || self.cursor.contains(&position)
@@ -247,7 +247,7 @@ impl Model {
         self.orphans = 0;
         self.moved = None;
         if self.cursor.iter().any(|position| *position > next) {
-            // The recovery takes back a cursor that is behind the end, so that it misses nothing that comes there.
+            // The recovery moves back a cursor that is after the end, so that it misses nothing that comes there.
             self.cursor.push(next);
         }
         self.keep(next)

@@ -51,7 +51,7 @@ pub struct World {
     now_ns: u64,
 }
 
-/// The clocks of a world: one that somebody may set, one that nobody can.
+/// The clocks of a world: one that a process may set, one that nobody can.
 pub struct Clock {
     wall_ns: AtomicU64,
     steady_ns: AtomicU64,
@@ -118,7 +118,7 @@ impl World {
         Ok(())
     }
 
-    /// Something happens, as a process that is killed after so many steps. Gives whether it was.
+    /// Something happens, as a process that is killed after so many steps. Returns whether it was.
     fn turn(&mut self, steps: u64) -> Judged<bool> {
         let room = self.processes.len() < PROCESSES as usize;
         if self.processes.is_empty() || room && self.random.below(16) == 0 {
@@ -401,7 +401,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody sets the wall clock.
+    /// A process sets the wall clock.
     fn set_clock(&mut self) -> Judged<()> {
         const HOUR_NS: u64 = 3_600_000_000_000;
         let now = self.clock.wall_ns.load(Ordering::Relaxed);
@@ -462,7 +462,7 @@ impl World {
     }
 }
 
-/// Read to the end; gives the position.
+/// Read to the end; returns the position.
 pub fn read_on(reader: &mut Reader<Simulated>, model: &mut Model) -> Judged<u64> {
     loop {
         match reader.next() {

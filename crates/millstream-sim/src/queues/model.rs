@@ -232,7 +232,7 @@ impl Model {
 }
 
 impl QueueModel {
-    /// Gives how many items came back that had left.
+    /// Returns how many items came back that had left.
     fn judge(
         &mut self,
         queue: &str,

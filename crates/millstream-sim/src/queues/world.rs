@@ -309,7 +309,7 @@ impl World {
         server.send(client, &request.as_bytes()[cut..], self.now);
     }
 
-    /// So many requests at once that logs roll, and are given up behind what is left.
+    /// So many requests at once that logs roll, and are given up after what is left.
     fn burst(&mut self, server: &mut Server, client: u8) {
         let queue = QUEUES[self.random.below(QUEUES.len() as u64) as usize];
         let now_ms = self.now.steady_us / 1_000;
@@ -344,7 +344,7 @@ impl World {
         Ok(())
     }
 
-    /// Judge the disks that could be left, and let the world go on with the last of them.
+    /// Judge the disks that could be left, and let the world continue with the last of them.
     fn judge_images(&mut self) -> Judged<()> {
         let (machine, model) = (self.machine.clone(), self.model.clone());
         for _ in 0..IMAGES {

@@ -1,4 +1,4 @@
-//! Opening a segment whatever its header says.
+//! Opening a segment with any header.
 
 use super::frames::{sound_from, sound_head};
 use crate::format::frame;
@@ -7,12 +7,12 @@ use crate::recover::verify::Damage;
 use crate::retain::start::Start;
 use crate::storage::{Access, Region, Storage};
 
-/// The first frames, two of which tell the epoch.
+/// The number of first frames, two of which determine the epoch.
 const FEW: u32 = 64;
 /// The shortest file that can hold a frame.
 const BYTES_MIN: u64 = 4096 + frame::HEADER;
 
-/// A segment that was opened, whatever its header says.
+/// A segment that was opened with any header.
 pub(super) struct SalvagedSegment<R> {
     pub segment: Segment<R>,
     /// The offset of the first frame.
@@ -21,14 +21,14 @@ pub(super) struct SalvagedSegment<R> {
     pub base: u64,
 }
 
-/// What came of opening a segment.
+/// The result of opening a segment.
 pub(super) struct Opened<R> {
     /// `None` when no frame in it can be read, or none was written.
     pub part: Option<SalvagedSegment<R>>,
     pub damages: Vec<Damage>,
 }
 
-/// Open the segment `number`. Its first record is `expected`, or what it says itself, or what the start of the journal says.
+/// Open the segment `number`. Its first record is `expected`, or the one in its header, or the one in the start of the journal.
 pub(super) fn open<S: Storage>(
     storage: &S,
     number: u64,
@@ -120,7 +120,7 @@ fn first_base<R: Region>(segment: &Segment<R>, from: u64, bases: &[u64]) -> Opti
     first.or_else(|| bases.iter().find(follows)).copied()
 }
 
-/// [`first_base`], and the epoch, where the header does not tell it.
+/// [`first_base`], and the epoch, where the header does not say it.
 fn base_and_epoch<R: Region>(
     segment: Segment<R>,
     from: u64,
@@ -135,7 +135,7 @@ fn base_and_epoch<R: Region>(
     }
 }
 
-/// The epoch that two frames in a row have been made with, or one that has the same effect on checksums.
+/// The epoch of two consecutive frames, or one that has the same effect on checksums.
 fn epoch_of_frames<R: Region>(segment: &Segment<R>, from: u64, base: u64) -> Option<u64> {
     let (mut at, mut sequence) = (from, base);
     for _ in 0..FEW {

@@ -430,7 +430,7 @@ impl<S: Storage> Core<S> {
             self.damage(
                 segment,
                 128,
-                "neither the tail nor the frames lead to the end of the segment",
+                "neither the tail nor the frames show the end of the segment",
             )
         })
     }

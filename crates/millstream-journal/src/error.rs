@@ -22,7 +22,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// There is a journal already, and a new one was asked for.
-    #[error("{}: there is a journal here already", path.display())]
+    #[error("{}: a journal exists here already", path.display())]
     Exists {
         /// The directory.
         path: PathBuf,
@@ -119,7 +119,7 @@ pub enum Error {
         limit: u64,
     },
     /// Another writer has been in the middle of an append for too long.
-    #[error("{}: process {pid} is in the middle of an append and has not ended it within {waited:?}", path.display())]
+    #[error("{}: process {pid} holds the append lock and has not released it within {waited:?}", path.display())]
     Busy {
         /// The journal.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! What a run of a proof gives: one JSON line for each promise, the same in CI and by hand.
+//! The report of a proof: one JSON line for each promise, the same in CI and by hand.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct ReportLine {
     /// The promise, by its number.
     pub promise: u32,
-    /// What was tried.
+    /// The test.
     pub test: &'static str,
     /// How often.
     pub runs: u64,

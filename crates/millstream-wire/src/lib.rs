@@ -1,13 +1,13 @@
 //! Typed values and method calls as compact bytes and as YAML, both ways.
 //!
-//! A record of a service's journal is a method call. It holds values by position ([MessagePack](https://msgpack.org));
-//! the names are in a [`Schema`], a record too, so that a journal can be read by eye and by programs that lack the types.
-//! Nothing here does any I/O, and nothing panics, whatever the bytes or the text.
+//! A record of a service's journal is a method call. It holds values by position ([MessagePack](https://msgpack.org)); the names are in a
+//! [`Schema`], a record too, so that a journal can be read by people and by programs that lack the types. Nothing here does any I/O, and
+//! nothing panics for any bytes or text.
 //!
 //! - [`macro@interface`], [`Publisher`], [`Dispatch`]: a trait whose calls are records.
 //! - [`derive@Wire`], which is [`Encode`], [`Decode`], [`Typed`]: Rust values, without a copy where the type borrows.
 //! - [`Value`]: any value with the names of its fields, from bytes, from YAML and back.
-//! - [`Call`], [`Record`], [`Catalog`]: what is in a record.
+//! - [`Call`], [`Record`], [`Catalog`]: the contents of a record.
 //! - [`Adapter`]: records of another version of the interface.
 //! - [`Document`]: the calls of a YAML file, whose comments survive when it is rewritten.
 

@@ -135,7 +135,9 @@ pub(crate) fn take_spare<S: Storage>(core: &Core<S>, number: u64) -> Result<Segm
                 io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
             );
             let source = match is_missing {
-                true => io::Error::new(io::ErrorKind::StorageFull, "and nothing is in reserve"),
+                true => {
+                    io::Error::new(io::ErrorKind::StorageFull, "there is no segment in reserve")
+                }
                 false => source,
             };
             return Err(failed(core, "open", SPARE, source));

@@ -398,7 +398,7 @@ impl<R: Region> Segment<R> {
     #[inline]
     pub fn head(&self, offset: u64) -> std::result::Result<Option<Head>, &'static str> {
         if offset + frame::HEADER > self.bytes {
-            return Err("a frame begins behind the end of the segment");
+            return Err("a frame begins after the end of the segment");
         }
         match self.region.load(offset) {
             0 => Ok(None),
@@ -688,10 +688,10 @@ fn header_fault<R: Region>(region: &R, number: u64) -> Option<(u64, String)> {
         _ => (SMALL_BYTES_MIN, SMALL_STEP, region.load(BYTES_FULL)),
     };
     if !bytes.is_multiple_of(step) || !(least..=most.min(BYTES_MAX)).contains(&bytes) {
-        return Some((32, format!("a segment of {bytes} bytes cannot be")));
+        return Some((32, format!("a segment cannot have {bytes} bytes")));
     }
     if region.bytes_len() < bytes {
-        let what = format!("the file is cut short, it had {bytes} bytes");
+        let what = format!("the file is truncated, it had {bytes} bytes");
         return Some((region.bytes_len(), what));
     }
     None

@@ -401,7 +401,7 @@ impl<S: Storage> Reader<S> {
         }
         // The tail moved after the frame was published: it is there now, or it is lost.
         if self.segment.region().load(self.at) == 0 {
-            self.report_damage("a frame that was written is not there")?;
+            self.report_damage("a frame that was written is missing")?;
         }
         Ok(false)
     }

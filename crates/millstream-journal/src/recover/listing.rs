@@ -79,10 +79,7 @@ impl Listing {
             return missing(start.segment, what);
         }
         match self.numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
-            Some(gap) => missing(
-                gap[0] + 1,
-                "the segment is missing, and later ones are there",
-            ),
+            Some(gap) => missing(gap[0] + 1, "the segment is missing, and later ones exist"),
             None => Ok(()),
         }
     }
@@ -93,7 +90,7 @@ impl Listing {
             Some(what) if self.numbers.is_empty() => Err(Error::Damage {
                 path: storage.path(&segment::name(self.start.map_or(0, |start| start.segment))),
                 offset: 0,
-                what: format!("the segment is missing, and so are all others: {what}"),
+                what: format!("the segment and all others are missing: {what}"),
             }),
             _ => Ok(()),
         }

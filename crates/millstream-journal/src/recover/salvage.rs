@@ -261,7 +261,9 @@ impl<S: Storage> Salvage<S> {
         }
         let next = next_sound(segment, at.offset, at.sequence);
         let what = match segment.head(at.offset) {
-            Ok(None) => "a frame that was written is not there, or what tells of it is damaged",
+            Ok(None) => {
+                "a frame that was written is missing, or the mark that counts it is damaged"
+            }
             Ok(Some(_)) => "a frame does not match its checksum",
             Err(what) => what,
         };

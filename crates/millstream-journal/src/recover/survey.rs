@@ -282,7 +282,7 @@ impl<S: Storage> Survey<'_, S> {
             false => Err(self.damage(
                 number,
                 64,
-                "the segment does not begin with the record that follows what comes before it",
+                "the segment does not begin with the record that follows the segment before it",
             )),
         }
     }
@@ -316,7 +316,7 @@ impl<S: Storage> Survey<'_, S> {
                 return Err(self.damage(
                     number,
                     72,
-                    "no frame begins where the durable watermark stands, or it is damaged before",
+                    "no frame begins at the durable watermark, or a frame before it is damaged",
                 ));
             };
             if mark.records == 0 {
@@ -388,7 +388,7 @@ impl<S: Storage> Survey<'_, S> {
                         return Err(self.damage(
                             next,
                             0,
-                            "the segment is missing: the one before it says that it follows",
+                            "the segment is missing: the segment before it has ended",
                         ));
                     }
                     segment = self.open(next)?;

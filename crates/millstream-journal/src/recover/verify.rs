@@ -284,8 +284,9 @@ impl<S: Storage> Check<'_, S> {
         let planned = self.plan.as_ref().and_then(|plan| plan.base(number));
         let base = match (planned.or_else(|| segment.base()), expected) {
             (Some(base), Some(expected)) if base != expected => {
-                let what =
-                    format!("the segment begins with record {base}, and {expected} should follow");
+                let what = format!(
+                    "the segment begins with record {base}, and record {expected} is expected"
+                );
                 self.damage(number, 64, what, None);
                 expected
             }
@@ -321,7 +322,7 @@ impl<S: Storage> Check<'_, S> {
                 Ok(None) if at.offset >= tail.offset && number == self.tail_segment => {
                     return Some(sequence);
                 }
-                Ok(None) => "a frame that was written is not there",
+                Ok(None) => "a frame that was written is missing",
                 Err(what) => what,
                 Ok(Some(head)) if segment.is_sound(at.offset, head, sequence) => {
                     self.report.bytes += head.bytes();

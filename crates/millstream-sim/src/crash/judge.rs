@@ -1,4 +1,4 @@
-//! What a disk must hold after a loss of power, judged for many of the disks that could be left.
+//! The check of a disk after a loss of power, for many of the disks that could be left.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

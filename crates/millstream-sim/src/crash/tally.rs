@@ -1,10 +1,10 @@
-//! What a world plays, and what came of it.
+//! The kinds of worlds, and the counts of a run.
 
 use millstream_journal::planted::Bug;
 
 use super::model::Broken;
 
-/// What is played.
+/// The kind of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The journal as it is, which must hold.
@@ -17,22 +17,22 @@ pub enum Kind {
     Planted(Bug),
 }
 
-/// What was played, and the first promise that was broken.
+/// The counts of a run, and the first promise that was broken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Disks that a loss of power has left, also one during a recovery. Each is recovered; what an interrupted recovery has lost is
-    /// missing from the disk that is read in the end.
+    /// Disks that a loss of power has left, also one during a recovery. Each is recovered; records that an interrupted recovery has lost
+    /// are missing from the disk that is read in the end.
     pub images: u64,
     /// Recoveries in which the power went.
     pub relapses: u64,
     /// Processes killed inside a call.
     pub kills: u64,
-    /// What was broken.
+    /// The broken promise.
     pub failure: Option<Broken>,
 }
 
 impl Tally {
-    /// Add what another world has played; the first failure stays.
+    /// Add the counts of another world; the first failure stays.
     pub fn add(&mut self, other: &Tally) {
         self.images += other.images;
         self.relapses += other.relapses;

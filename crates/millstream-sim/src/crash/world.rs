@@ -32,7 +32,7 @@ struct Process {
     tail: Reader<Simulated>,
 }
 
-/// Processes, a machine, and what must be true of it.
+/// Processes, a machine, and the model of its journal.
 pub struct World {
     pub random: Random,
     pub machine: Simulated,
@@ -51,7 +51,7 @@ pub struct World {
     now_ns: u64,
 }
 
-/// The clocks of a world: one that a process may set, one that nobody can.
+/// The clocks of a world: a wall clock, which may be set, and a monotonic one.
 pub struct Clock {
     wall_ns: AtomicU64,
     steady_ns: AtomicU64,
@@ -118,7 +118,7 @@ impl World {
         Ok(())
     }
 
-    /// Something happens, as a process that is killed after so many steps. Returns whether it was.
+    /// One action by a process that is killed after this many steps. Returns whether it was killed.
     fn turn(&mut self, steps: u64) -> Judged<bool> {
         let room = self.processes.len() < PROCESSES as usize;
         if self.processes.is_empty() || room && self.random.below(16) == 0 {
@@ -134,7 +134,7 @@ impl World {
         Ok(was_killed)
     }
 
-    /// Do something as a process. What one that was killed gives, or suffers, means nothing.
+    /// Act as a process. The result of a process that was killed is ignored, and so is its panic.
     fn guard(
         &mut self,
         storage: &Simulated,
@@ -160,10 +160,10 @@ impl World {
         }
     }
 
-    /// A process was killed: what it had published is there for all others, or for the next one.
+    /// A process was killed: the records that it had published are there for the other processes, or for the next one.
     fn after_kill(&mut self) -> Judged<()> {
         if self.processes.is_empty() {
-            // The next turn starts one, and settles what is there.
+            // The next turn starts one, and checks the records that are there.
             self.attended_ns = 0;
             return Ok(());
         }
@@ -267,7 +267,7 @@ impl World {
             .claim(room)
             .map_err(|error| failed("claim", &error))?;
         if !is_committed {
-            // Garbage, from the header on, as it may lie there when a claim is given up.
+            // Garbage, from the header on, as an abandoned claim may leave it.
             claim[..filled].fill(0xFF);
             drop(claim);
             self.alive(index)?;
@@ -284,7 +284,7 @@ impl World {
         Ok(())
     }
 
-    /// What a process has done after it was killed is not to be judged.
+    /// The calls of a process after it was killed are not checked.
     fn alive(&self, index: usize) -> Judged<()> {
         if self.processes[index].storage.is_dead() {
             broken(1, "killed")
@@ -305,7 +305,7 @@ impl World {
     fn promise_older_than(&mut self, time: Duration) {
         let time_ns = time.as_nanos() as u64;
         if let Some(before_ns) = self.now_ns.checked_sub(time_ns + 1) {
-            // What a dead writer has published, and nobody has acknowledged, counts with the next append.
+            // Records that a dead writer has published without acknowledging them count with the next append.
             let appended = self.model.appended_by(before_ns);
             self.model.promise(appended.min(self.model.known()));
         }
@@ -336,7 +336,7 @@ impl World {
         let first = self.processes[index].writer.journal().first();
         let first = first.map_err(|error| failed("ask", &error))?;
         self.model.check_first(first)?;
-        // What a dead writer has published may have been pruned already.
+        // Records that a dead writer has published may have been pruned already.
         let end = self.model.known().max(first);
         let sequence = first + self.random.below(end - first + 1);
         let tail = &mut self.processes[index].tail;
@@ -437,7 +437,7 @@ impl World {
             {
                 return Ok(());
             }
-            // A sync of the background that fails is told to the next append.
+            // The next append returns the error of a background sync that failed.
             if let Sync::Every(every) = self.sync
                 && !self.may_fail
             {

@@ -1,7 +1,7 @@
 //! What queues must do and hold, as plain lists.
 //!
-//! While a server runs, its answers are known to the byte. After a crash an item is one of three: it *must* be there (it was
-//! acknowledged and nobody has it), it *may* (the server died over it, or its removal was not durable yet), or it must not.
+//! While a server runs, its answers are known to the byte. After a crash an item is one of three: it *must* be there (it was acknowledged
+//! and no client has it), it *may* be (the server died during its request, or its removal was not durable yet), or it must not be.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,11 +14,11 @@ const UNSYNCED: &str = "unsynced";
 /// An item, by its number, of which its body is made.
 pub type Number = u64;
 
-/// What can be known of a queue.
+/// The state of a queue, as far as it can be known.
 #[derive(Clone, Default)]
 struct QueueModel {
     ready: VecDeque<Number>,
-    /// Who waits, for what key, until when.
+    /// Waiting clients, each with its key and the end of its time.
     waiters: VecDeque<(u8, String, u64)>,
     /// Items that are there and were never acknowledged: the server died before it could.
     unsure: BTreeSet<Number>,
@@ -41,7 +41,7 @@ pub struct Model {
     queues: BTreeMap<&'static str, QueueModel>,
     open: BTreeMap<(u8, &'static str), Number>,
     expected: BTreeMap<u8, String>,
-    /// What has been done since the last answers: items that came, and items that left for good.
+    /// Changes since the last answers: items that were added, and items that were removed.
     came: Vec<(&'static str, Number)>,
     left: Vec<(&'static str, Number)>,
     pub numbers: Number,
@@ -64,7 +64,7 @@ impl Model {
         self.expected.entry(client).or_default().push_str(words);
     }
 
-    /// What a client must have got since it was last asked.
+    /// The bytes that a client must have received since the last call.
     pub fn expected(&mut self, client: u8) -> String {
         self.expected.remove(&client).unwrap_or_default()
     }
@@ -75,7 +75,7 @@ impl Model {
             .any(|state| state.waiters.iter().any(|(waiter, ..)| *waiter == client))
     }
 
-    /// The next item comes in; the request.
+    /// Adds the next item; returns the request.
     pub fn set(&mut self, client: u8, queue: &'static str) -> String {
         let number = self.numbers;
         self.numbers += 1;
@@ -173,7 +173,7 @@ impl Model {
         }
     }
 
-    /// The time has come to this moment.
+    /// The clock has reached this time.
     pub fn pass(&mut self, now_ms: u64) {
         for queue in QUEUES {
             let state = self.queue(queue);
@@ -187,7 +187,7 @@ impl Model {
         }
     }
 
-    /// All answers were seen: what was done is acknowledged, and what was acknowledged as durable is.
+    /// All answers were seen: all changes are acknowledged, and those acknowledged as durable are durable.
     pub fn acknowledge_all(&mut self) {
         self.acknowledged += self.came.len() as u64;
         for (queue, _) in std::mem::take(&mut self.came) {
@@ -200,7 +200,7 @@ impl Model {
         }
     }
 
-    /// The server has died, or power was lost as well, and this is what its queues hold now.
+    /// Checks the contents of the queues after the server has died, or power was lost as well.
     pub fn judge(
         &mut self,
         found: &BTreeMap<&'static str, Vec<Number>>,
@@ -232,7 +232,7 @@ impl Model {
 }
 
 impl QueueModel {
-    /// Returns how many items came back that had left.
+    /// Returns how many removed items came back.
     fn judge(
         &mut self,
         queue: &str,

@@ -1,11 +1,11 @@
-//! What a world plays, and what came of it.
+//! The kinds of worlds, and the counts of a run.
 
 use millstream_journal::planted::Bug;
 
 use super::disks::Fault;
 use crate::crash::Broken;
 
-/// What is played.
+/// The kind of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Everything as it is, which must hold.
@@ -21,8 +21,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Everything that must be found out. The bugs of the journal are those that a single writer can suffer from. A torn end that is left
-    /// shows too rarely here: what comes over it must end exactly where an old frame begins. The worlds of journals find it.
+    /// Every fault that must be found. The bugs of the journal are those that affect a single writer. A torn end that is not cleared shows
+    /// too rarely here: a new record must end exactly where an old frame begins. The worlds of journals find it.
     pub const WRONG: [Kind; 13] = [
         Kind::Lying,
         Kind::Faulty(Fault::AnswerBeforeSync),
@@ -40,7 +40,7 @@ impl Kind {
     ];
 }
 
-/// What was played, and the first promise that was broken.
+/// The counts of a run, and the first promise that was broken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Servers killed inside a request.
@@ -53,12 +53,12 @@ pub struct Tally {
     pub acknowledged: u64,
     /// Items that came again after a loss of power: they had been delivered, and no later item of their queue was acknowledged.
     pub repeated: u64,
-    /// What was broken.
+    /// The broken promise.
     pub failure: Option<Broken>,
 }
 
 impl Tally {
-    /// Add what another world has played; the first failure stays.
+    /// Add the counts of another world; the first failure stays.
     pub fn add(&mut self, other: &Tally) {
         self.kills += other.kills;
         self.images += other.images;

@@ -92,7 +92,7 @@ pub(super) fn open<S: Storage>(
     if !is_empty {
         note(from, "no record of the segment can be read");
     } else if was_begun && segment.tail().records > 0 {
-        note(from, "the frames that were written are not there");
+        note(from, "the frames that were written are missing");
     }
     Opened {
         part: None,

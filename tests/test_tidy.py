@@ -215,7 +215,6 @@ CYCLIC = {
     "millstream-cli",
     "millstream-flow",
     "millstream-python",
-    "millstream-queue",
     "millstream-service",
     "python",
 }

@@ -205,8 +205,13 @@ impl World {
         Ok(server)
     }
 
-    /// All items, which stay where they are.
+    /// All items, which stay in their queues. A server that panics breaks its promise, as one does that [acts](Self::act).
     fn look(&mut self, server: &mut Server) -> Judged<BTreeMap<&'static str, Vec<Number>>> {
+        catch_unwind(AssertUnwindSafe(|| self.items(server)))
+            .unwrap_or_else(|_| broken(8, "the server panicked"))
+    }
+
+    fn items(&mut self, server: &mut Server) -> Judged<BTreeMap<&'static str, Vec<Number>>> {
         server.configure(&self.configs[1], self.now);
         let mut found = BTreeMap::new();
         for queue in QUEUES {

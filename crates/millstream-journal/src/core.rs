@@ -1,23 +1,25 @@
 //! What all handles on one opening share: the storage, the options, the control page and the segments that are mapped.
 //!
-//! A segment is mapped once and stays so while anybody uses it.
+//! A segment is mapped once and stays mapped while it is in use.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use crate::control::{self, Control};
 use crate::error::{Error, Result};
-use crate::frame::Kind;
-use crate::index;
+use crate::format::control::Control;
+use crate::format::files;
+use crate::format::frame::Kind;
+use crate::format::index;
+use crate::format::segment::{self, Mark, Segment};
+use crate::mutex::lock;
 use crate::options::Options;
 use crate::planted::{self, Bug};
-use crate::recover::{self, Known, Plan};
-use crate::segment::{self, Mark, Segment};
-use crate::start;
+use crate::recover::{self, Confirmed, Plan};
+use crate::retain::start;
 use crate::storage::memory::ForkMark;
 use crate::storage::{Access, Fault, Presence, Region, Storage, fault};
 
@@ -25,29 +27,29 @@ use crate::storage::{Access, Fault, Presence, Region, Storage, fault};
 pub(crate) struct Core<S: Storage> {
     pub storage: S,
     pub options: Options,
-    /// Not there while a journal is read that no process has had open since the machine started.
+    /// Empty while a journal is read that no process has opened since the machine started.
     control: OnceLock<Control<S::Region>>,
-    /// The control page once more, for a reader to say that it sleeps, where that is permitted.
-    bell: OnceLock<Option<Control<S::Region>>>,
-    /// What a recovery would do, for a reader that may not do it and that comes before all others.
+    /// The control page mapped for writing, where that is permitted, so that a reader can say that it sleeps.
+    waking: OnceLock<Option<Control<S::Region>>>,
+    /// The plan of a recovery, for a reader that may not recover and opens the journal before all writers.
     plan: Option<Plan>,
-    /// What the segments themselves said when a reader believed the control page.
-    known: OnceLock<Known>,
+    /// What the segments confirmed when a reader accepted the control page.
+    confirmed: OnceLock<Confirmed>,
     pub segment_bytes: u64,
     pub fork_mark: ForkMark,
     segments: Mutex<BTreeMap<u64, Weak<Segment<S::Region>>>>,
-    /// What was at the path when the journal was opened.
+    /// The directory at the path when the journal was opened.
     presence: Presence,
-    /// When the path was looked at last, in ns of the host's clock.
-    looked_ns: AtomicU64,
+    /// When the path was examined last, in ns of the host's clock.
+    presence_checked_ns: AtomicU64,
     /// Why nothing is read or appended any more.
     failure: OnceLock<Failure>,
-    /// How many faults this process had had when those of this opening were looked for and none was found.
+    /// The count of faults of this process when this opening last searched its own and found none.
     faults_elsewhere: AtomicU64,
 }
 
-/// How often it is made sure that the directory is still there.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval between checks that the directory is still there.
+const PRESENCE_CHECK: Duration = Duration::from_secs(1);
 
 /// Why an opening is of no use any more.
 enum Failure {
@@ -90,7 +92,7 @@ impl<S: Storage> Core<S> {
             source,
         })?;
         let presence = storage
-            .presence(control::NAME)
+            .presence(files::CONTROL)
             .map_err(|source| match source.kind() {
                 io::ErrorKind::NotFound => Error::Gone {
                     path: storage.path(""),
@@ -101,21 +103,21 @@ impl<S: Storage> Core<S> {
                     source,
                 },
             })?;
-        let looked_ns = match options.host.has_threads() {
+        let presence_checked_ns = match options.host.has_threads() {
             true => options.host.monotonic().as_nanos() as u64,
             false => 0,
         };
         Ok(Core {
             presence,
-            looked_ns: AtomicU64::new(looked_ns),
+            presence_checked_ns: AtomicU64::new(presence_checked_ns),
             failure: OnceLock::new(),
             faults_elsewhere: AtomicU64::new(0),
             storage,
             options,
             control: control.map_or_else(OnceLock::new, OnceLock::from),
-            bell: OnceLock::new(),
+            waking: OnceLock::new(),
             plan,
-            known: OnceLock::new(),
+            confirmed: OnceLock::new(),
             segment_bytes,
             fork_mark,
             segments: Mutex::default(),
@@ -123,9 +125,9 @@ impl<S: Storage> Core<S> {
     }
 
     /// A reader that has compared the control page with the segments.
-    pub fn knowing(self, known: Known) -> Self {
+    pub fn with_confirmed(self, known: Confirmed) -> Self {
         // It is set once, here or in `is_recovered`.
-        let _set = self.known.set(known);
+        let _set = self.confirmed.set(known);
         self
     }
 
@@ -142,21 +144,21 @@ impl<S: Storage> Core<S> {
     }
 
     /// The control page, if there is one by now.
-    pub fn live(&self) -> Option<&Control<S::Region>> {
+    pub fn live_control(&self) -> Option<&Control<S::Region>> {
         self.control.get()
     }
 
     /// The control page through which writers wake this opening. `None` where it may not be stored to, or is not there yet.
-    pub fn bell(&self) -> Option<&Control<S::Region>> {
-        let live = self.live()?;
+    pub fn waking_control(&self) -> Option<&Control<S::Region>> {
+        let live = self.live_control()?;
         if !self.options.read_only {
             return Some(live);
         }
         let open = || Control::open(&self.storage, Access::Write).ok().flatten();
-        self.bell.get_or_init(open).as_ref()
+        self.waking.get_or_init(open).as_ref()
     }
 
-    /// What a recovery would do, while nobody has done it.
+    /// The plan of a recovery, until a process has recovered.
     pub fn plan(&self) -> Option<&Plan> {
         if self.control.get().is_none() {
             self.plan.as_ref()
@@ -173,7 +175,7 @@ impl<S: Storage> Core<S> {
             && let Ok(Some(known)) = recover::agree(&self.storage, &control)
         {
             // Another reader of this opening may have been faster.
-            let _same = (self.known.set(known), self.control.set(control));
+            let _same = (self.confirmed.set(known), self.control.set(control));
         }
         self.control.get().is_some()
     }
@@ -187,7 +189,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// [`check`](Self::check), and of a segment that may be open beside those that this opening knows of.
+    /// [`check`](Self::check), also for a segment that this opening may not have listed.
     #[inline(always)]
     pub fn check_with(&self, segment: &Segment<S::Region>) -> Result<()> {
         match fault::any() {
@@ -255,32 +257,33 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The time until the next [`look`](Self::look) that does something. Nobody removes what is simulated, whose clock counts the looks at it.
-    pub fn until_look(&self) -> Duration {
+    /// The time until [`check_presence`](Self::check_presence) checks again. No process removes a simulated directory, and a simulated
+    /// clock counts its readings.
+    pub fn until_presence_check(&self) -> Duration {
         if !self.options.host.has_threads() {
-            return LOOK;
+            return PRESENCE_CHECK;
         }
-        let last = Duration::from_nanos(self.looked_ns.load(Ordering::Relaxed));
-        LOOK.saturating_sub(self.options.host.monotonic().saturating_sub(last))
+        let last = Duration::from_nanos(self.presence_checked_ns.load(Ordering::Relaxed));
+        PRESENCE_CHECK.saturating_sub(self.options.host.monotonic().saturating_sub(last))
     }
 
-    /// Make sure that the directory is still at its path; if it was looked at lately, that must do.
-    pub fn look(&self) -> Result<()> {
-        match self.until_look().is_zero() {
-            true => self.look_now(),
+    /// Make sure that the directory is still at its path; if it was examined lately, that must do.
+    pub fn check_presence(&self) -> Result<()> {
+        match self.until_presence_check().is_zero() {
+            true => self.check_presence_now(),
             false => self.check(),
         }
     }
 
     /// Make sure that the directory is still at its path.
-    pub fn look_now(&self) -> Result<()> {
+    pub fn check_presence_now(&self) -> Result<()> {
         if self.options.host.has_threads() {
             let now = self.options.host.monotonic().as_nanos() as u64;
-            self.looked_ns.store(now, Ordering::Relaxed);
+            self.presence_checked_ns.store(now, Ordering::Relaxed);
         }
-        let gone = match self.storage.presence(control::NAME) {
+        let gone = match self.storage.presence(files::CONTROL) {
             Ok(presence) => !presence.is_same(&self.presence),
-            // Another error, as of a permission that was taken away, tells nothing about the directory.
+            // Another error, such as a withdrawn permission, says nothing about the directory.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         match gone {
@@ -314,11 +317,11 @@ impl<S: Storage> Core<S> {
                 ),
             });
         }
-        Ok(self.keep(segment))
+        Ok(self.share_segment(segment))
     }
 
-    /// Remember an open segment, or take the one that another thread has opened meanwhile.
-    pub fn keep(&self, segment: Segment<S::Region>) -> SegmentOf<S> {
+    /// Adds an open segment to the table, or returns the one that another thread has opened meanwhile.
+    pub fn share_segment(&self, segment: Segment<S::Region>) -> SegmentOf<S> {
         let mut segments = lock(&self.segments);
         segments.retain(|_, segment| segment.strong_count() > 0);
         if let Some(other) = segments.get(&segment.number()).and_then(Weak::upgrade) {
@@ -337,7 +340,7 @@ impl<S: Storage> Core<S> {
     /// The number of the segment that is appended to.
     #[inline]
     pub fn tail_segment(&self) -> u64 {
-        match (self.plan(), self.live()) {
+        match (self.plan(), self.live_control()) {
             (Some(plan), _) => plan.facts.tail_segment,
             (None, Some(control)) => control.tail_segment(),
             (None, None) => 0,
@@ -345,9 +348,9 @@ impl<S: Storage> Core<S> {
     }
 
     pub fn first_segment(&self) -> u64 {
-        match (self.plan(), self.live()) {
+        match (self.plan(), self.live_control()) {
             (Some(plan), _) => plan.facts.first_segment,
-            (None, Some(control)) => match self.known.get() {
+            (None, Some(control)) => match self.confirmed.get() {
                 Some(known) => control.first_segment().max(known.first_segment),
                 None => control.first_segment(),
             },
@@ -373,8 +376,8 @@ impl<S: Storage> Core<S> {
         Ok(base)
     }
 
-    /// No checksum covers the base of a segment. Its frames do not fit another one, nor does the end frame of the segment before; that of
-    /// the first segment is known from the start of the journal.
+    /// Checks the base of a segment, which no checksum covers. Its frames match no other base, nor does the end frame of the segment
+    /// before; the base of the first segment is known from the start of the journal.
     #[cold]
     fn check_base(&self, segment: &Segment<S::Region>, base: u64) -> Result<()> {
         let number = segment.number();
@@ -401,7 +404,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The time of the last record before a segment, or a later one that no record before it has. `None` when the segment has no record
+    /// The time of the last record before a segment, or a later time that no record before it has. `None` when the segment has no record
     /// and none before it is known.
     pub fn time_before(&self, segment: &Segment<S::Region>, base: u64) -> Result<Option<u64>> {
         let before = segment.number().checked_sub(1);
@@ -427,12 +430,12 @@ impl<S: Storage> Core<S> {
             self.damage(
                 segment,
                 128,
-                "neither the tail nor the frames lead to the end of the segment",
+                "neither the tail nor the frames show the end of the segment",
             )
         })
     }
 
-    /// The end of a segment, as far as it is known.
+    /// The end of a segment, as far as known.
     pub fn tail(&self, segment: &Segment<S::Region>) -> Mark {
         let planned = self.plan().and_then(|plan| plan.tail(segment.number()));
         planned.unwrap_or_else(|| segment.tail())
@@ -453,6 +456,12 @@ impl<S: Storage> Core<S> {
     /// The sequence number of the oldest record.
     pub fn first(&self) -> Result<u64> {
         self.base(&*self.first_open()?)
+    }
+
+    /// The lineage of a journal that has no identity: an earlier version has made it. Copies of its files have the same.
+    pub fn derived_lineage(&self) -> Result<u128> {
+        let oldest = self.segment(self.first_segment())?;
+        Ok(u128::from(oldest.epoch()) << 64 | u128::from(oldest.number()))
     }
 
     /// The segment that holds the record `sequence`, or would.
@@ -478,13 +487,13 @@ impl<S: Storage> Core<S> {
         self.segment(low)
     }
 
-    /// The sequence number behind the tail.
+    /// The sequence number after the tail.
     pub fn next(&self) -> Result<u64> {
         let segment = self.segment(self.tail_segment())?;
         Ok(self.base(&segment)? + self.tail(&segment).records)
     }
 
-    /// The sequence number behind all that readers may have seen.
+    /// The sequence number after all that readers may have seen.
     pub fn published(&self) -> Result<u64> {
         let segment = self.segment(self.tail_segment())?;
         Ok(self.base(&segment)? + self.end(&segment).records)
@@ -529,10 +538,10 @@ impl<S: Storage> Core<S> {
     pub fn find(&self, segment: &Segment<S::Region>, sequence: u64) -> Result<Mark> {
         let base = self.base(segment)?;
         let end = match segment.number() < self.tail_segment() {
-            true => index::unknown(segment),
+            true => index::unknown_end(segment),
             false => self.end(segment),
         };
-        // Retention may have taken its segment since somebody found the record to be there.
+        // Retention may have taken its segment since a process found the record to be there.
         let records = sequence.checked_sub(base).ok_or_else(|| Error::Pruned {
             path: self.path(),
             sequence,
@@ -544,7 +553,7 @@ impl<S: Storage> Core<S> {
         })
     }
 
-    /// The time of the last record that was pruned, as far as it is known, or 0.
+    /// The time of the last pruned record, as far as known, or 0.
     pub fn start_time_ns(&self) -> Result<u64> {
         Ok(start::read(&self.storage)?.map_or(0, |start| start.time_ns))
     }
@@ -564,9 +573,9 @@ impl<S: Storage> Core<S> {
 
     /// All records before this sequence number survive a loss of power.
     pub fn durable(&self) -> u64 {
-        match (self.plan(), self.live()) {
+        match (self.plan(), self.live_control()) {
             (Some(plan), _) => plan.facts.durable,
-            (None, Some(control)) => match self.known.get() {
+            (None, Some(control)) => match self.confirmed.get() {
                 Some(known) if known.cuts == control.cuts() => control.durable().max(known.durable),
                 _ => control.durable(),
             },
@@ -583,7 +592,7 @@ impl<S: Storage> Core<S> {
         })
     }
 
-    /// Sync a part of a segment. If that fails the journal is poisoned: nothing is known of these bytes any more.
+    /// Sync a part of a segment. If that fails the journal is poisoned: the state of these bytes is unknown.
     pub fn sync(&self, segment: &Segment<S::Region>, from: u64, to: u64) -> Result<()> {
         self.attempt_sync(segment, || segment.region().sync(from, to))
     }
@@ -633,9 +642,4 @@ impl<S: Storage> Core<S> {
             Ok(())
         }
     }
-}
-
-/// Take a mutex. What it guards is sound after a panic: nothing is half done in between.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

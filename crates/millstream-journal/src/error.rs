@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a journal, worded for the person who reads it.
+//! The errors of the crate, worded for the user.
 //!
 //! Each error names the file or the record that it is about, so that one line is enough to act on.
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::storage::Fault;
 
-/// What the calls of this crate give.
+/// The result of the calls of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a journal could not do what it was asked to.
@@ -22,7 +22,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// There is a journal already, and a new one was asked for.
-    #[error("{}: there is a journal here already", path.display())]
+    #[error("{}: a journal exists here already", path.display())]
     Exists {
         /// The directory.
         path: PathBuf,
@@ -48,11 +48,11 @@ pub enum Error {
     /// The system refused.
     #[error("{}: cannot {verb}: {source}", path.display())]
     Io {
-        /// What was tried: `open`, `sync`.
+        /// The operation: `open`, `sync`.
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// No room for the next segment. Appending works again as soon as there is.
@@ -64,7 +64,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The file system could not load or store a page of a file that is mapped: a disk that is full where preallocation guarantees nothing, a
-    /// device that fails, a file that somebody truncated. Nothing more is read or appended through this opening.
+    /// device that fails, a file that a process truncated. Nothing more is read or appended through this opening.
     #[error("{}: the file system failed at offset {offset}: {source}; close the journal and open it again", path.display())]
     Fault {
         /// The file.
@@ -87,7 +87,7 @@ pub enum Error {
         path: PathBuf,
         /// The byte in the file at which the damaged part begins.
         offset: u64,
-        /// What is wrong there.
+        /// What is wrong.
         what: String,
     },
     /// The record has been removed by retention.
@@ -119,7 +119,7 @@ pub enum Error {
         limit: u64,
     },
     /// Another writer has been in the middle of an append for too long.
-    #[error("{}: process {pid} is in the middle of an append and has not ended it within {waited:?}", path.display())]
+    #[error("{}: process {pid} holds the append lock and has not released it within {waited:?}", path.display())]
     Busy {
         /// The journal.
         path: PathBuf,
@@ -133,10 +133,10 @@ pub enum Error {
     Locked {
         /// The journal.
         path: PathBuf,
-        /// Who has it open, and how.
+        /// Which process has it open, and how.
         why: String,
     },
-    /// A sync has failed. What the kernel held back is lost for good, so that nothing more is acknowledged.
+    /// A sync has failed. The data that the kernel held back is lost, so that nothing more is acknowledged.
     #[error("{}: a sync has failed; close the journal in all processes and open it again to recover", path.display())]
     Poisoned {
         /// The journal.
@@ -158,7 +158,7 @@ pub enum Error {
         /// The journal.
         path: PathBuf,
     },
-    /// What changes terms must be the only one that appends.
+    /// Only the sole writer changes terms.
     #[error("{}: terms are changed only by an opening that is the sole writer", path.display())]
     NotSoleWriter {
         /// The journal.
@@ -170,7 +170,7 @@ pub enum Error {
         /// The journal.
         path: PathBuf,
     },
-    /// Cutting needs the journal for itself.
+    /// A cut needs an exclusive opening.
     #[error("{}: records can be cut only from a journal that was opened exclusively", path.display())]
     NotExclusive {
         /// The journal.
@@ -197,7 +197,7 @@ pub enum Error {
         name: &'static str,
         /// Its value.
         value: u64,
-        /// What it can be.
+        /// The allowed values.
         expected: String,
     },
     /// A cursor's name is not one.

@@ -1,6 +1,6 @@
-//! What the machine hands in: its clocks, its randomness, the identity of this boot, and background threads.
+//! The interface to the machine: clocks, randomness, the identity of this boot, and background threads.
 //!
-//! Nothing else in this crate asks the system for any of them, so that a simulation can give its own and repeat a run from a seed.
+//! Nothing else in this crate asks the system for any of them, so that a simulation can replace them and repeat a run from a seed.
 //!
 //! ```
 //! use millstream_journal::{Host, Options};

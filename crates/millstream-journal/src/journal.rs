@@ -4,21 +4,18 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::append::Appender;
-use crate::core::{Core, lock};
-use crate::cursor::{self, Cursor, CursorInfo, Share};
-use crate::durable::Durable;
+use crate::append::appender::Appender;
+use crate::copies::identity::{self, Identity};
+use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::identity::{self, Identity};
-use crate::info::{self, Info};
+use crate::mutex::lock;
 use crate::open;
 use crate::options::{Options, Retention, Sync};
-use crate::reader::Reader;
-use crate::record_set::{self, RecordSet};
-use crate::retention::{self, Pruned};
+use crate::read::info::{self, Info};
+use crate::recover::verify::{self, Progress, Report};
+use crate::retain::prune::{self, Pruned};
 use crate::storage::{Mapped, Storage};
-use crate::verify::{self, Progress, Report};
-use crate::writer::Writer;
+use crate::sync::durable::Durable;
 
 /// An open journal. Clones are handles on the same opening; all threads may use them.
 ///
@@ -50,7 +47,7 @@ struct Opening<S: Storage> {
 
 impl<S: Storage> Drop for Opening<S> {
     fn drop(&mut self) {
-        // A failure has poisoned the journal, and nobody is left to be told.
+        // A failure has poisoned the journal; the next opening reports it.
         if !self.core.options.read_only {
             let _told_next_time = self.durable.close();
         }
@@ -68,19 +65,19 @@ impl<S: Storage> Clone for Journal<S> {
 impl Journal {
     /// Open the journal in the directory `path`, and make it if there is none and `create` is set.
     ///
-    /// The first opening of all processes recovers: what a loss of power has torn off the end is cut.
+    /// The first opening of all processes recovers: it truncates a torn end that a loss of power has left.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], [`Error::Locked`], [`Error::Damage`] in what was
-    /// synced, an option out of range, or what the system says.
+    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], [`Error::Locked`], [`Error::Damage`] in synced data, an option out
+    /// of range, or an error of the system.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_in(Mapped::new(path), options)
     }
 
-    /// Read all of the journal in the directory `path` and name every damage. Nothing is written; writers may go on meanwhile.
+    /// Read all of the journal in the directory `path` and name every damage. Nothing is written; writers may continue meanwhile.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], what the system says. Damage is no error here.
+    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], an error of the system. Damage is no error here.
     pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
         Self::verify_in(&Mapped::new(path), &Options::default(), |_| {
             ControlFlow::Continue(())
@@ -98,7 +95,7 @@ impl<S: Storage> Journal<S> {
         let core = Arc::new(opened.core);
         let durable = Arc::new(Durable::new(Arc::clone(&core)));
         if !core.options.read_only && core.options.sync != Sync::Never {
-            // Whoever appended it may have died before it was synced.
+            // The process that appended the records may have died before they were synced.
             durable.sync()?;
         }
         let opening = Opening {
@@ -112,7 +109,7 @@ impl<S: Storage> Journal<S> {
         })
     }
 
-    /// [`verify`](Journal::verify) for any storage, telling before each segment how far it has come, and asking whether to go on.
+    /// [`verify`](Journal::verify) for any storage. Calls `progress` before each segment, and stops when that breaks.
     ///
     /// # Errors
     /// As [`Journal::verify`].
@@ -130,7 +127,7 @@ impl<S: Storage> Journal<S> {
         self.core().path()
     }
 
-    /// The sequence number of the oldest record that is kept.
+    /// The sequence number of the oldest record.
     ///
     /// # Errors
     /// A segment that cannot be opened.
@@ -152,11 +149,11 @@ impl<S: Storage> Journal<S> {
         self.core().durable()
     }
 
-    /// Whether nothing can be appended any more: a sync has failed, or a newer term is known.
+    /// Whether the journal refuses appends: a sync has failed, or a newer term is known.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.core()
-            .live()
+            .live_control()
             .is_some_and(|control| control.is_stopped())
     }
 
@@ -166,16 +163,7 @@ impl<S: Storage> Journal<S> {
         self.core().options.sync
     }
 
-    /// A handle to append with. All writers of an opening share its lock slot and background thread.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::TooManyWriters`]; what the system says.
-    pub fn writer(&self) -> Result<Writer<S>> {
-        let appender = self.core().checked(self.appender())?;
-        Ok(Writer::new(self.clone(), appender))
-    }
-
-    fn appender(&self) -> Result<Arc<Appender<S>>> {
+    pub(crate) fn appender(&self) -> Result<Arc<Appender<S>>> {
         if self.core().options.read_only {
             return Err(Error::ReadOnly { path: self.path() });
         }
@@ -187,53 +175,6 @@ impl<S: Storage> Journal<S> {
         Ok(Arc::clone(appender.insert(Arc::new(made))))
     }
 
-    /// A reader that stands at the first record.
-    ///
-    /// # Errors
-    /// A segment that cannot be opened.
-    pub fn reader(&self) -> Result<Reader<S>> {
-        self.core().checked(Reader::new(self.clone()))
-    }
-
-    /// The cursor of that name, at the first record when it is new.
-    ///
-    /// # Errors
-    /// [`Error::CursorName`]; [`Error::CursorTaken`] unless all who have it open share it; [`Error::Damage`].
-    pub fn cursor(&self, name: &str, share: Share) -> Result<Cursor<S>> {
-        Cursor::open(self.clone(), name, share)
-    }
-
-    /// The set of records of that name, empty when it is new. It has room on the disk for each record from the first to the next one.
-    ///
-    /// # Errors
-    /// [`Error::NotExclusive`]; [`Error::CursorName`]; [`Error::DiskFull`]; [`Error::Damage`]; what the system says.
-    pub fn record_set(&self, name: &str) -> Result<RecordSet<S>> {
-        if !self.core().options.exclusive {
-            return Err(Error::NotExclusive { path: self.path() });
-        }
-        RecordSet::open(self.clone(), name)
-    }
-
-    /// The records of the set of that name, in order. Works for every opening, and changes nothing.
-    ///
-    /// # Errors
-    /// [`Error::CursorName`]; [`Error::Damage`] in the set; what the system says.
-    ///
-    /// ```
-    /// # use millstream_journal::{Journal, Options};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let options = Options { exclusive: true, ..Options::default() };
-    /// let journal = Journal::open(folder.path().join("j"), options)?;
-    /// journal.writer()?.append(b"a record")?;
-    /// journal.record_set("struck")?.insert(0)?;
-    /// let reading = Journal::open(folder.path().join("j"), Options::read_only())?;
-    /// assert_eq!(reading.records_in_set("struck")?, [0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn records_in_set(&self, name: &str) -> Result<Vec<u64>> {
-        self.core().checked(record_set::members(self, name))
-    }
-
     /// How often this opening has made or removed files. While the number stays, so does what the journal takes on the disk, where no other
     /// process has it open to write.
     #[must_use]
@@ -241,37 +182,20 @@ impl<S: Storage> Journal<S> {
         self.core().storage.changes()
     }
 
-    /// All cursors, by name.
-    ///
-    /// # Errors
-    /// [`Error::Damage`] in one of them; what the system says.
-    pub fn cursors(&self) -> Result<Vec<CursorInfo>> {
-        self.core().checked(cursor::list(self.core()))
-    }
-
-    /// Remove a cursor, so that it no longer keeps records from being pruned.
-    ///
-    /// # Errors
-    /// [`Error::CursorTaken`] while anybody has it open; what the system says.
-    pub fn remove_cursor(&self, name: &str) -> Result<()> {
-        cursor::remove(self.core(), name)
-    }
-
     /// Remove old records, whole segments at a time.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; what the system says.
+    /// [`Error::ReadOnly`]; an error of the system.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned> {
-        self.core()
-            .checked(retention::prune(self.core(), retention))
+        self.core().checked(prune::prune(self.core(), retention))
     }
 
-    /// Drop the records from `sequence` on, so that the next one gets this number. What is left is durable afterwards. Other readers of
-    /// this journal that stand behind the cut get [`Error::NotYet`].
+    /// Drop the records from `sequence` on, so that the next record gets this number. The remaining records are durable afterwards. Other
+    /// readers of this journal whose position is after the cut get [`Error::NotYet`].
     ///
     /// # Errors
-    /// [`Error::NotExclusive`]; [`Error::Pruned`]; [`Error::NotYet`]; what the system says. On a full disk nothing is dropped: what says that a
-    /// cut was begun needs a block.
+    /// [`Error::NotExclusive`]; [`Error::Pruned`]; [`Error::NotYet`]; an error of the system. On a full disk nothing is dropped: the intent
+    /// of a cut needs a block.
     pub fn cut(&self, sequence: u64) -> Result<()> {
         if !self.core().options.exclusive {
             return Err(Error::NotExclusive { path: self.path() });
@@ -279,7 +203,7 @@ impl<S: Storage> Journal<S> {
         self.appender()?.cut(sequence)
     }
 
-    /// What can be said at a glance.
+    /// A summary of the journal.
     ///
     /// # Errors
     /// A segment or cursor that cannot be opened.
@@ -287,23 +211,23 @@ impl<S: Storage> Journal<S> {
         self.core().checked(info::info(self.core()))
     }
 
-    /// The identity of this journal; `None` for one of an earlier version that nobody has opened to write since.
+    /// The identity of this journal; `None` for one of an earlier version that was not opened to write since.
     ///
     /// # Errors
-    /// [`Error::Damage`]; what the system says.
+    /// [`Error::Damage`]; an error of the system.
     pub fn identity(&self) -> Result<Option<Identity>> {
         identity::read(&self.core().storage)
     }
 
-    /// What this journal shares with its copies, under whatever path and on whatever machine. A journal that nothing was ever appended to
-    /// takes over another lineage when it [becomes a copy](Self::become_copy), so ask when there is a record.
+    /// The identity that this journal shares with its copies, at any path and on any machine. An empty journal gets another lineage when it
+    /// [becomes a copy](Self::become_copy), so ask when there is a record.
     ///
     /// # Errors
     /// As [`identity`](Self::identity).
     pub fn lineage(&self) -> Result<u128> {
         match self.identity()? {
             Some(identity) => Ok(identity.lineage),
-            None => identity::derived(self.core()),
+            None => self.core().derived_lineage(),
         }
     }
 
@@ -326,11 +250,11 @@ impl<S: Storage> Journal<S> {
         identity::write(&self.core().storage, identity)
     }
 
-    /// Make this journal a copy in another lineage. The caller knows that nothing was ever in it, or that its records are those of the
+    /// Make this journal a copy in another lineage. The caller knows that it never had a record, or that its records are those of the
     /// original. Its own number stays.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; what the system says.
+    /// [`Error::ReadOnly`]; an error of the system.
     pub fn become_copy(&self, lineage: u128) -> Result<Identity> {
         let core = self.core();
         if core.options.read_only {
@@ -345,10 +269,10 @@ impl<S: Storage> Journal<S> {
         Ok(identity)
     }
 
-    /// Make all that is appended survive a loss of power. Gives the sequence number before which all does.
+    /// Make all that is appended survive a loss of power. Returns the sequence number before which all does.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; what the system says, and [`Error::Poisoned`] ever after.
+    /// [`Error::ReadOnly`]; an error of the system, and [`Error::Poisoned`] from then on.
     pub fn sync(&self) -> Result<u64> {
         if self.core().options.read_only {
             return Err(Error::ReadOnly { path: self.path() });

@@ -1,9 +1,8 @@
 //! A durable, memory-mapped log of records that any process of the machine may append to and tail.
 //!
-//! A journal is a directory. Records have dense sequence numbers from 0 and times that do not fall. A reader in any
-//! process sees a record whole or not at all; a writer that dies in the middle of an append harms nobody. What is
-//! acknowledged survives the death of processes, and with [`Sync::Always`] a loss of power; what is damaged is an error that names
-//! file and offset, never a quiet end.
+//! A journal is a directory. Records have dense sequence numbers from 0 and times that never decrease. A reader in any process sees a
+//! complete record or none; a writer that dies during an append does not affect others. An acknowledged record survives the death of
+//! processes, and with [`Sync::Always`] a loss of power. Damage is an error that names file and offset, never a silent end.
 //!
 //! ```
 //! use millstream_journal::{Journal, Options, Wait};
@@ -29,62 +28,44 @@
 #[cfg(target_endian = "big")]
 compile_error!("the format is little-endian, and words are mapped as they are");
 
-mod ahead;
 mod append;
-mod bound;
-mod checksum;
 pub mod clock;
-mod control;
+mod copies;
 mod core;
-mod cursor;
-mod cut;
-mod durable;
 mod error;
-mod frame;
-mod gate;
-mod grow;
+mod format;
 mod host;
-mod identity;
-mod index;
-mod info;
 mod journal;
-mod lock;
 #[cfg(test)]
 mod models;
+mod mutex;
 mod open;
 mod options;
-mod pinned;
 #[cfg(feature = "simulation")]
 pub mod planted;
 #[cfg(not(feature = "simulation"))]
 mod planted;
 mod process;
-mod reader;
-mod record_set;
+mod read;
 mod recover;
-mod retention;
-mod salvage;
-mod sealed;
-mod segment;
-mod start;
+mod retain;
 pub mod storage;
-mod term;
-mod verify;
-mod writer;
+mod sync;
 
-pub use cursor::{Cursor, CursorInfo, Share};
+pub use append::writer::{Claim, Writer};
+pub use copies::identity::Identity;
+pub use copies::term::{Standing, Term};
 pub use error::{Error, Result};
 pub use host::Host;
-pub use identity::Identity;
-pub use info::Info;
 pub use journal::Journal;
 pub use options::{Options, Retention, Sync};
-pub use pinned::PinnedRecord;
-pub use reader::{Reader, Record, Wait};
-pub use record_set::RecordSet;
-pub use retention::Pruned;
-pub use salvage::{RecordPlace, Salvage};
+pub use read::cursor::{Cursor, Share};
+pub use read::cursor_file::CursorInfo;
+pub use read::info::Info;
+pub use read::pinned::PinnedRecord;
+pub use read::reader::{Reader, Record, Wait};
+pub use read::record_set::RecordSet;
+pub use recover::salvage::{RecordPlace, Salvage};
+pub use recover::verify::{Damage, Progress, Report, Torn};
+pub use retain::prune::Pruned;
 pub use storage::Mapped;
-pub use term::{Standing, Term};
-pub use verify::{Damage, Progress, Report, Torn};
-pub use writer::{Claim, Writer};

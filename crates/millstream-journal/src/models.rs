@@ -7,9 +7,10 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use crate::format::{files, segment};
 use crate::planted::{self, Bug};
 use crate::storage::modelled::{Modelled, Orders};
-use crate::{Host, Journal, Options, Reader, control, segment};
+use crate::{Host, Journal, Options, Reader};
 
 /// More of them find nothing new in most programs, and take much longer (Musuvathi and Qadeer, PLDI 2007).
 const PREEMPTIONS: usize = 3;
@@ -30,7 +31,7 @@ fn options() -> Options {
 fn modelled(name: &str) -> &'static [Range<u64>] {
     match name {
         // What may poison or change hands, and what appends change.
-        control::NAME => &[40..64, 64..256],
+        files::CONTROL => &[40..64, 64..256],
         _ if name.starts_with("writers/") => &[],
         _ => &[64..144, DATA..DATA + 160, SEGMENT - 96..SEGMENT],
     }
@@ -90,7 +91,7 @@ fn body(sequence: u64) -> Vec<u8> {
     vec![sequence as u8 + 1; 13 + sequence as usize]
 }
 
-/// Look for records `looks` times; those that are there must be whole, and in order.
+/// Look for records `looks` times; those that are there must be complete and in order.
 fn look(reader: &mut Reader<Modelled>, looks: usize) {
     for _ in 0..looks {
         let sequence = reader.position();
@@ -246,14 +247,14 @@ fn two_writers_never_have_the_lock_at_once() {
     });
 }
 
-/// A reader says that it sleeps, and looks once more; a writer publishes, and looks whether anybody sleeps.
+/// A reader announces that it sleeps, and looks once more; a writer publishes, and checks whether a reader sleeps.
 fn sleep(orders: Orders, read_only: bool) {
     check(move || {
         let [one, other] = two_openings(orders, &[], read_only);
         let tail = loom::thread::spawn(move || {
             let core = other.core();
             let segment = core.segment(0).expect("it is there");
-            let control = core.bell().expect("the journal is open");
+            let control = core.waking_control().expect("the journal is open");
             let came = || matches!(segment.head(DATA), Ok(Some(_)));
             while !came() {
                 control.sleep_until(std::time::Duration::MAX, came);

@@ -1,22 +1,23 @@
-//! Opening: find out who else has the journal open, recover if nobody has, and take part.
+//! Opening: find out which processes have the journal open, recover if there are none, and join.
 //!
-//! Every opening that may write shares a lock on the control file. Who can have that lock alone is the first one, and recovers. An
-//! exclusive opening keeps it. Readers take no lock: nothing that writers do to each other concerns them.
+//! Every opening that may write shares a lock on the control file. The opening that can have that lock exclusively is the first one, and
+//! recovers. An exclusive opening keeps it. Readers take no lock, since what writers do does not conflict with reading.
 
 use std::io;
 use std::time::Duration;
 
-use crate::control::{self, Control};
+use crate::copies::identity::{self, Identity};
+use crate::copies::term;
 use crate::core::Core;
-use crate::cursor;
 use crate::error::{Error, Result};
-use crate::identity::{self, Identity};
+use crate::format::control::Control;
+use crate::format::files;
 use crate::options::Options;
+use crate::read::cursor_file;
 use crate::recover;
 use crate::storage::{Access, Hold, Storage};
-use crate::term;
 
-/// An opening and the lock that keeps others from recovering meanwhile.
+/// An opening and the lock that prevents a recovery by others.
 pub(crate) struct Opened<S: Storage> {
     pub core: Core<S>,
     pub lock: Option<S::Lock>,
@@ -25,7 +26,7 @@ pub(crate) struct Opened<S: Storage> {
 /// Open the journal in `storage`.
 pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
     let opened = take_part(storage.clone(), options);
-    // Whatever was found is worth nothing if a file could not be read, or a store did not come to it.
+    // The result is worthless if a file could not be read, or a store failed.
     if let Some(fault) = storage.fault() {
         return Err(fault.into());
     }
@@ -41,7 +42,7 @@ fn take_part<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
         return read(storage, options);
     }
     let opened = open_to_write(storage, options)?;
-    identity::ensure(&opened.core)?;
+    ensure_identity(&opened.core)?;
     Ok(opened)
 }
 
@@ -52,21 +53,21 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opened<
     loop {
         let lock = |hold| {
             storage
-                .lock(control::NAME, hold)
+                .lock(files::CONTROL, hold)
                 .map_err(|source| failed("lock", &storage, source))
         };
         if let Some(alone) = lock(Hold::Exclusive)? {
             recover(&storage, &options)?;
-            // It is new, and the next look would find it.
+            // The journal exists now, and the next round would refuse it.
             options.create_new = false;
             if options.exclusive {
                 return taken_over(storage, options, alone);
             }
-            // Whoever comes in between recovers again, which changes nothing.
+            // A process that opens the journal in between recovers again, which changes nothing.
             drop(alone);
         }
         if options.create_new {
-            // Who has it open has made it.
+            // The process that has it open has created it.
             return Err(Error::Exists {
                 path: storage.path(""),
             });
@@ -90,11 +91,24 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opened<
     }
 }
 
-/// How long a lock may be held by mistake: a process that starts another one shares its locks with it until that runs its program,
-/// and whoever has just closed the journal may still seem to have it.
+/// Returns a journal of an earlier version its identity. One that cannot be stored, on a full disk, is derived again at the next opening.
+fn ensure_identity<S: Storage>(core: &Core<S>) -> Result<()> {
+    // A damaged one is an error for those that ask for it.
+    if !matches!(identity::read(&core.storage), Ok(None)) {
+        return Ok(());
+    }
+    let identity = Identity::new(Some(core.derived_lineage()?), &core.options.host);
+    match identity::write(&core.storage, identity) {
+        Err(Error::DiskFull { .. } | Error::Io { .. }) => Ok(()),
+        written => written.map(|_| ()),
+    }
+}
+
+/// How long a lock may be held by mistake: a process that starts another one shares its locks with it until that executes its program, and
+/// a process that has just closed the journal may still seem to have it open.
 const FORKING: Duration = Duration::from_secs(1);
 
-/// Another opening excludes this one: say so once it is sure to last.
+/// Reports that another opening excludes this one, once that is certain to last.
 fn refuse<S: Storage>(storage: &S, options: &Options, waited: Duration) -> Result<()> {
     let owner = Control::open(storage, Access::Read)?.map_or(0, |control| control.owner());
     let why = match (options.exclusive, owner) {
@@ -124,7 +138,7 @@ fn prepare<S: Storage>(storage: &S, options: &Options) -> Result<()> {
         && !options.create
         && !names
             .iter()
-            .any(|name| crate::segment::number(name).is_some())
+            .any(|name| crate::format::segment::number(name).is_some())
     {
         return Err(Error::NotFound {
             path: storage.path(""),
@@ -174,7 +188,7 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
     }
     // A sync that fails now must be known to the next recovery.
     recover::act(storage, &plan, options)
-        .and_then(|()| cursor::take_back(storage, plan.facts.tail_segment))
+        .and_then(|()| cursor_file::roll_back(storage, plan.facts.tail_segment))
         .and_then(|()| check(storage, &control))
         .inspect_err(|_| control.poison())?;
     control.end_recovery(&plan.facts, storage.mount());
@@ -201,8 +215,9 @@ fn read<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
             return planned(storage, options, Some(&control));
         };
         let segment_bytes = control.segment_bytes();
-        let core = Core::new(storage, options, Some(control), None, segment_bytes)?.knowing(known);
-        // A format that is too new, or a tail that is not there, is told now and not at the first record.
+        let core =
+            Core::new(storage, options, Some(control), None, segment_bytes)?.with_confirmed(known);
+        // A format that is too new, or a tail that is missing, is an error now and not at the first record.
         core.segment(core.tail_segment())?;
         return Ok(Opened { core, lock: None });
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use crate::copies::identity::Identity;
 use crate::error::{Error, Result};
-use crate::frame;
+use crate::format::frame;
+use crate::format::segment::{self, Size};
 use crate::host::Host;
-use crate::identity::Identity;
-use crate::segment::{self, Size};
 
 /// Half of all numbers: what is counted from there does not overflow.
 const FIRST_SEQUENCE_MAX: u64 = 1 << 63;
@@ -77,7 +77,7 @@ pub struct Retention {
 pub struct Options {
     /// When appended records survive a loss of power.
     pub sync: Sync,
-    /// The size of a segment in bytes. A journal that exists keeps the size that it was made with.
+    /// The size of a segment in bytes. An existing journal keeps the size that it was created with.
     pub segment_bytes: u64,
     /// The size in bytes of the first segment, for a journal whose segments grow: each has twice the size of the one before, up to
     /// `segment_bytes`, so that a journal with few records takes little room. A multiple of 4096 from 16,384 on. Only an `exclusive`
@@ -85,23 +85,23 @@ pub struct Options {
     pub segment_bytes_first: Option<u64>,
     /// The longest record that this opening appends, in bytes.
     pub record_bytes_max: u32,
-    /// What the background removes at each new segment.
+    /// What the background thread removes at each new segment.
     pub retention: Retention,
     /// Refuse other openings that could write, and be refused by them.
     pub exclusive: bool,
-    /// Refuse other writers, and be refused by them. Others may still read, keep cursors and prune: what a copy of a journal needs,
-    /// to which only the follower may append.
+    /// Refuse other writers, and be refused by them. Others may still read, keep cursors and prune. A copy of a journal needs this, since
+    /// only its follower may append.
     pub sole_writer: bool,
     /// Make the journal when there is none.
     pub create: bool,
-    /// Make the journal, and refuse one that is there already.
+    /// Create the journal, and refuse an existing one.
     pub create_new: bool,
-    /// The sequence number of the first record of a journal that is made: a copy goes on with the numbers of the original.
+    /// The sequence number of the first record of a journal that is made: a copy continues with the numbers of the original.
     pub first_sequence: u64,
     /// The identity of a journal that is made, for a copy. Without, it begins a lineage of its own.
     pub identity: Option<Identity>,
-    /// Only read: nothing is created, locked or repaired, and a torn end is skipped, not cut. Nothing is written but one word in the
-    /// file `control`, where that is permitted: that a reader sleeps and is to be woken.
+    /// Only read: nothing is created, locked or repaired, and a torn end is skipped, not truncated. The only store is one word in the file
+    /// `control`, where that is permitted: the reader asks to be woken.
     pub read_only: bool,
     /// How long an append waits for another that does not end.
     pub busy_timeout: Duration,

@@ -2,24 +2,24 @@
 //!
 //! A bug is planted for one thread, which is where a simulated world lives.
 
-/// What is done wrong.
+/// A bug to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(any(test, feature = "simulation")),
     allow(dead_code, reason = "named, and never planted")
 )]
 pub enum Bug {
-    /// Checksums are not looked at.
+    /// Checksums are not examined.
     NoChecksum,
     /// `append` does not wait for its sync.
     AcknowledgeBeforeSync,
-    /// Recovery believes the tail of the last segment, and scans nothing.
+    /// Recovery trusts the tail of the last segment, and scans nothing.
     TrustTail,
     /// The durable watermark is stored before the sync that makes it true.
     WatermarkBeforeSync,
     /// A new segment's name is not synced.
     NamesNotSynced,
-    /// What is torn is left behind the end.
+    /// A torn end is not cleared.
     KeepTorn,
     /// A frame's first word is stored before its body.
     PublishFirst,

@@ -1,8 +1,8 @@
-//! Whether the process that had a writer's slot is gone, though something still holds the lock of the slot: a child that it forked.
+//! Whether the process that had a writer's slot is gone, although a child that it forked still holds the lock of the slot.
 //!
-//! A number alone does not tell. A process that was killed keeps its number until its parent has waited for it, and afterwards another
-//! process may get it. So a slot also holds when its process started. Nothing is concluded from what cannot be read: where `/proc` is
-//! missing, hides other users' processes or shows those of another namespace, a process is gone only when its number is free.
+//! A number alone does not say. A killed process keeps its number until its parent has waited for it, and afterwards another process may
+//! get it. So a slot also holds the start time of its process. Nothing is concluded from what cannot be read: where `/proc` is missing,
+//! hides other users' processes or shows those of another namespace, a process is gone only when its number is free.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -83,7 +83,7 @@ fn parse(stat: &str, clock: u64) -> Option<Found> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let state = *fields.first()?;
-    // The first thread of a process can end before the others: then they are counted.
+    // The first thread of a process can end before the others: then the threads are counted.
     let threads: u64 = fields.get(17)?.parse().ok()?;
     let ticks = fields.get(19)?.parse().ok()?;
     Some(Found {

@@ -1,8 +1,8 @@
-//! The one seam to the outside: files of fixed length that are memory, and the directory that they stand in.
+//! The seam to external systems: files of fixed length that are mapped memory, in one directory.
 //!
-//! Every byte and word that this crate puts into a file goes through [`Region::store`], [`Region::publish`],
-//! [`Region::exchange`] or a claimed slice, so that a simulation sees each of them in order and can say what a disk would
-//! hold had the power failed in between. Names are relative to the journal's directory.
+//! Every byte and word that this crate stores into a file goes through [`Region::store`], [`Region::publish`], [`Region::exchange`] or a
+//! claimed slice, so that a simulation sees each of them in order and can compute what a disk would hold if the power failed in between.
+//! Names are relative to the journal's directory.
 //!
 //! [`Mapped`] is real, [`Simulated`] lives in memory and can lose power, [`Failing`] refuses on purpose.
 
@@ -22,7 +22,7 @@ pub use failing::{Failing, FailingRegion};
 pub use mapped::{FileLock, Mapped, MappedRegion};
 pub use simulated::{Simulated, SimulatedLock, SimulatedRegion};
 
-/// What a region is opened for.
+/// The access to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Only reading: the region refuses every store.
@@ -47,11 +47,11 @@ pub struct Fault {
     pub path: PathBuf,
     /// Where the page begins in it, in bytes.
     pub offset: u64,
-    /// What was found out about the cause.
+    /// The cause, as far as it was found.
     pub source: io::Error,
 }
 
-/// What tells a directory from another one that gets its name later.
+/// Numbers that distinguish a directory from another one that gets its name later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
     /// The directory: its device, inode, time of birth and mount, of which none else has all four.
@@ -76,7 +76,7 @@ impl Presence {
 pub trait Storage: Clone + Send + Sync + 'static {
     /// An open file.
     type Region: Region;
-    /// A lock that is let go when dropped, and when its process dies.
+    /// A lock that is released when dropped, and when its process dies.
     type Lock: Send + Sync + 'static;
 
     /// Where `name` is, for messages.
@@ -84,14 +84,14 @@ pub trait Storage: Clone + Send + Sync + 'static {
     /// Make the directory and its folders (`writers`, `cursors`).
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn prepare(&self) -> io::Result<()>;
     /// The names of the files in `folder`, in any order; `""` is the directory itself.
     ///
     /// # Errors
-    /// What the system says; `NotFound` when there is no such folder.
+    /// An error of the system; `NotFound` when there is no such folder.
     fn list(&self, folder: &str) -> io::Result<Vec<String>>;
-    /// Make a file of `bytes` zeros, with room on the disk for all of them; one that is shorter grows.
+    /// Create a file of `bytes` zeros, with room on the disk for all of them; a shorter file grows.
     ///
     /// # Errors
     /// `StorageFull` when there is no room.
@@ -99,7 +99,7 @@ pub trait Storage: Clone + Send + Sync + 'static {
     /// Open a file as it is.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn open(&self, name: &str, access: Access) -> io::Result<Self::Region>;
     /// Give a file its name, and never replace one.
     ///
@@ -109,29 +109,29 @@ pub trait Storage: Clone + Send + Sync + 'static {
     /// Remove a file. Regions that are open stay as they are.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Make names that were made, given and removed survive a loss of power.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn sync_names(&self) -> io::Result<()>;
     /// Lock the file `name`, made when there is none. `None` when another holds it.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn lock(&self, name: &str, hold: Hold) -> io::Result<Option<Self::Lock>>;
     /// Make the name of the directory itself survive a loss of power. Its first file comes after that.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn sync_entry(&self) -> io::Result<()> {
         Ok(())
     }
     /// Whether another opening, of this process or another, holds a lock on the file `name`. Nothing is made.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn is_locked(&self, _name: &str) -> io::Result<bool> {
         Ok(true)
     }
@@ -146,8 +146,8 @@ pub trait Storage: Clone + Send + Sync + 'static {
     fn mount(&self) -> u64 {
         0
     }
-    /// How often this storage, or a clone of it, has made, named or removed a file. While the number stays, so do the files and their sizes, where
-    /// nobody else changes them.
+    /// How often this storage, or a clone of it, has created, named or removed a file. While the number stays, so do the files and their
+    /// sizes, unless another process changes them.
     fn changes(&self) -> u64 {
         0
     }
@@ -157,7 +157,7 @@ pub trait Storage: Clone + Send + Sync + 'static {
     }
 }
 
-/// The contents of an open file, shared with all who have it open. Offsets of words are multiples of 8.
+/// The contents of an open file, shared by all processes that have it open. Offsets of words are multiples of 8.
 pub trait Region: Send + Sync + 'static {
     /// The length in bytes.
     fn bytes_len(&self) -> u64;
@@ -167,7 +167,7 @@ pub trait Region: Send + Sync + 'static {
     fn load(&self, at: u64) -> u64;
     /// Store a word after all that was stored before it.
     fn publish(&self, at: u64, word: u64);
-    /// Replace a word if it is `current`, with full ordering before and after; otherwise give the one that is there.
+    /// Replace a word if it is `current`, with full ordering before and after; otherwise return the word that is there.
     ///
     /// # Errors
     /// The word that is there.
@@ -175,7 +175,7 @@ pub trait Region: Send + Sync + 'static {
     /// The bytes from `at` on.
     ///
     /// # Safety
-    /// Nobody stores into them while the slice lives.
+    /// No thread or process stores into them while the slice lives.
     #[expect(
         unsafe_code,
         reason = "the caller knows which bytes are at rest, the region cannot"
@@ -184,7 +184,7 @@ pub trait Region: Send + Sync + 'static {
     /// The bytes from `at` on, to be filled. [`claimed`](Self::claimed) follows.
     ///
     /// # Safety
-    /// Nobody else reads or stores them while the slice lives.
+    /// No other thread or process reads or stores them while the slice lives.
     #[expect(
         unsafe_code,
         reason = "the caller holds the append lock, the region cannot know"
@@ -195,22 +195,26 @@ pub trait Region: Send + Sync + 'static {
     )]
     unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8];
     /// A claimed slice has been filled. A simulation takes note.
-    fn claimed(&self, at: u64, length: u64);
+    ///
+    /// # Safety
+    /// The caller has [claimed](Self::claim) these bytes and has no slice of them any more, and no other thread or process stores to them.
+    #[expect(unsafe_code, reason = "as for `claim`")]
+    unsafe fn claimed(&self, at: u64, length: u64);
     /// Wait until all that was stored in these bytes survives a loss of power.
     ///
     /// # Errors
-    /// What the system says. What was to be synced must be taken for lost.
+    /// An error of the system. The bytes must then be taken for lost.
     fn sync(&self, from: u64, to: u64) -> io::Result<()>;
     /// Have the pages of these bytes in memory, so that touching them does not fault; a hint.
     fn populate(&self, from: u64, to: u64);
-    /// These bytes will hardly be touched again by this process: let their pages go. Who touches them finds them as they were; a hint.
+    /// Release the pages of these bytes, which this process will hardly touch again; they are loaded again when it does. A hint.
     fn release(&self, _from: u64, _to: u64) {}
     /// Have these bytes in the processor's cache, ready to be stored to; a hint.
     #[inline]
     fn prefetch(&self, _from: u64, _to: u64) {}
-    /// Sleep until the word's lower half is no longer `seen`, somebody [wakes](Self::wake), or the time is over. May return early.
+    /// Sleep until the word's lower half is no longer `seen`, a process [wakes](Self::wake), or the time is over. May return early.
     fn wait(&self, at: u64, seen: u32, limit: Duration);
-    /// Wake all who wait for this word.
+    /// Wake all that wait for this word.
     fn wake(&self, at: u64);
     /// The first page that the file system could not load or store. From then on loads from this region may give zeros, and stores may be
     /// lost; a sync fails.
@@ -221,12 +225,14 @@ pub trait Region: Send + Sync + 'static {
     /// Store bytes.
     ///
     /// # Safety
-    /// Nobody else reads or stores them meanwhile.
+    /// No other thread or process reads or stores them meanwhile.
     #[inline]
     #[expect(unsafe_code, reason = "as for `claim`")]
     unsafe fn store(&self, at: u64, bytes: &[u8]) {
-        // SAFETY: the caller vouches for the same range.
-        unsafe { self.claim(at, bytes.len() as u64) }.copy_from_slice(bytes);
-        self.claimed(at, bytes.len() as u64);
+        // SAFETY: the caller vouches for the same range, and the slice ends with the statement.
+        unsafe {
+            self.claim(at, bytes.len() as u64).copy_from_slice(bytes);
+            self.claimed(at, bytes.len() as u64);
+        }
     }
 }

@@ -178,15 +178,15 @@ impl Method {
                 ::core::result::Result::Ok(())
             });
         };
-        let settle = match self.fails {
+        let store_error = match self.fails {
             true => quote!(__published.map_err(::core::convert::From::from)),
-            false => quote!(self.settle(__published)),
+            false => quote!(self.store_error(__published)),
         };
         quote! {
             #[inline]
             #signature {
                 #publish
-                #settle
+                #store_error
             }
         }
     }

@@ -8,49 +8,16 @@
 mod bodies;
 mod judge;
 pub(crate) mod model;
+mod tally;
 mod world;
 
-use millstream_journal::planted::{self, Bug};
+use millstream_journal::planted;
+
 pub use model::Broken;
+pub use tally::{Kind, Tally};
 
-/// What is played.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The journal as it is, which must hold.
-    Sound,
-    /// On a disk of which now and then a sync fails, and says so.
-    FailingSyncs,
-    /// On a disk whose syncs do nothing, which must be found out.
-    Lying,
-    /// With a bug, which must be found.
-    Planted(Bug),
-}
-
-/// What was played, and the first promise that was broken.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Disks that a loss of power has left, also one during a recovery. Each is recovered; what an interrupted recovery has lost is
-    /// missing from the disk that is read in the end.
-    pub images: u64,
-    /// Recoveries in which the power went.
-    pub relapses: u64,
-    /// Processes killed inside a call.
-    pub kills: u64,
-    /// What was broken.
-    pub failure: Option<Broken>,
-}
-
-impl Tally {
-    /// Add what another world has played; the first failure stays.
-    pub fn add(&mut self, other: &Tally) {
-        self.images += other.images;
-        self.relapses += other.relapses;
-        self.kills += other.kills;
-        if self.failure.is_none() {
-            self.failure.clone_from(&other.failure);
-        }
-    }
-}
+use self::model::Judged;
+use self::world::World;
 
 /// Play the world of a seed.
 #[must_use]
@@ -59,13 +26,23 @@ pub fn world(seed: u64, kind: Kind) -> Tally {
         Kind::Planted(bug) => Some(bug),
         Kind::Sound | Kind::FailingSyncs | Kind::Lying => None,
     });
-    let mut world = world::World::new(seed, kind);
-    let failure = world.play().err();
+    let mut world = World::new(seed, kind);
+    let failure = play(&mut world).err();
     planted::plant(None);
     Tally {
         failure,
         ..world.tally
     }
+}
+
+/// Play all lives, and judge the disks after each.
+fn play(world: &mut World) -> Judged<()> {
+    for _ in 0..=world.random.below(3) {
+        world.live()?;
+        judge::images(world)?;
+        world.attended_ns = 0;
+    }
+    Ok(())
 }
 
 /// The first seed from `from` on, of `limit`, whose world finds the fault.

@@ -1,7 +1,7 @@
-//! Seeded worlds that crash, damage and starve a journal or a server of queues, and judge what is left of it.
+//! Seeded worlds that crash, damage and starve a journal or a server of queues, and check the result.
 //!
-//! Everything here is repeated by its seed: the machine, its disk, its clock and its random numbers are simulated
-//! (`millstream_journal::storage::simulated`), and one thread plays all processes. What is judged is the journal's own code.
+//! A seed repeats a world exactly: the machine, its disk, its clock and its random numbers are simulated
+//! (`millstream_journal::storage::simulated`), and one thread plays all processes. The code under test is the journal's own.
 //!
 //! ```
 //! use millstream_sim::crash::{self, Kind};

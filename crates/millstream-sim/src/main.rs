@@ -1,6 +1,6 @@
 //! Runs proofs for as long as one likes: `cargo run --release -p millstream-sim -- crash --seed 1 --seconds 60`.
 //!
-//! Each proof prints JSON lines, one for each promise, and the seed that repeats a failure; it exits 1 when there was one.
+//! Each proof prints JSON lines, one for each promise, and the seed that repeats a failure; the exit status is 1 after a failure.
 
 use std::fmt::Debug;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use millstream_journal::planted::Bug;
 use millstream_sim::crash::{self, Broken, Kind, Tally};
 use millstream_sim::queues;
-use millstream_sim::report::{Line, commit};
+use millstream_sim::report::{ReportLine, commit};
 
 /// Seeded worlds that crash and damage a journal, or crash a server of queues.
 #[derive(Parser)]
@@ -23,7 +23,7 @@ struct Arguments {
 enum Proof {
     /// Crashes of processes and losses of power; then the lying disk and the planted bugs, which must be found.
     Crash(Worlds),
-    /// A server of queues that is killed, on a machine that loses power; then what is done wrong on purpose, which must be found.
+    /// A server of queues that is killed, on a machine that loses power; then planted faults, which must be found.
     Queues(Worlds),
 }
 
@@ -36,7 +36,7 @@ struct Worlds {
     /// For how long.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Play so many worlds, however long it takes.
+    /// Play this many worlds, however long it takes.
     #[arg(long)]
     worlds: Option<u64>,
     /// Let syncs fail now and then.
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The end of a run by hand. What a world does never depends on it.
+/// The end of a manual run. Nothing in a world depends on it.
 struct Deadline(Instant);
 
 #[expect(
@@ -121,7 +121,7 @@ fn sound(worlds: &Worlds) -> bool {
         (3, "disks after a loss of power", total.images),
     ] {
         let mut seeds = failed.iter().filter(|(_, broken)| *broken == promise);
-        let line = Line {
+        let line = ReportLine {
             promise,
             test,
             runs,
@@ -150,7 +150,7 @@ fn queues_hold(worlds: &Worlds) -> bool {
         ("servers killed between two stores", total.kills),
         ("disks of queues after a loss of power", total.images),
     ] {
-        let line = Line {
+        let line = ReportLine {
             promise: 8,
             test,
             runs,
@@ -204,7 +204,7 @@ fn found_out<K: Copy + Debug>(
             }
         }
     }
-    let line = Line {
+    let line = ReportLine {
         promise,
         test: "planted bugs found",
         runs: kinds.len() as u64,

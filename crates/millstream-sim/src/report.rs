@@ -1,13 +1,13 @@
-//! What a run of a proof gives: one JSON line for each promise, the same in CI and by hand.
+//! The report of a proof: one JSON line for each promise, the same in CI and by hand.
 
 use serde::Serialize;
 
 /// A promise of `docs/promises.md` and how often it was put to the test.
 #[derive(Clone, Debug, Serialize)]
-pub struct Line {
+pub struct ReportLine {
     /// The promise, by its number.
     pub promise: u32,
-    /// What was tried.
+    /// The test.
     pub test: &'static str,
     /// How often.
     pub runs: u64,
@@ -19,7 +19,7 @@ pub struct Line {
     pub commit: String,
 }
 
-impl Line {
+impl ReportLine {
     /// The line without an end.
     #[must_use]
     pub fn json(&self) -> String {

@@ -1,8 +1,8 @@
 //! Records of one version of an interface as those of another.
 //!
-//! Names are what two versions share. A field that the reader has and the writer had not takes its default, one that only the
-//! writer had is passed over, a renamed one is found by its alias; a number may grow wider, a value optional. Whatever else
-//! differs is an error when the adapter is made, before any record is read, and names method and field.
+//! Fields and methods of two versions are matched by name. A field that the reader has and the writer had not takes its default, one that
+//! only the writer had is skipped, a renamed one is found by its alias; a number may become wider, a value optional. Any other difference
+//! is an error when the adapter is created, before any record is read, and names method and field.
 //!
 //! The adapter rewrites the arguments of a call in the reader's layout, so that decoders know one layout only. Calls that look
 //! the same in both versions pass untouched.
@@ -36,7 +36,7 @@ enum Plan {
     Map(Box<Plan>, Box<Plan>),
 }
 
-/// Where a field of the reader comes from.
+/// The source of a field of the reader.
 #[derive(Debug, Clone, PartialEq)]
 enum Slot {
     From(usize, Plan),
@@ -87,7 +87,7 @@ impl Adapter {
     /// reader's number and a reader of the arguments in its own layout. `None` where the reader has no such method.
     ///
     /// # Errors
-    /// The arguments are not what the writer's schema says.
+    /// The arguments do not match the writer's schema.
     pub fn adapt<'a>(
         &'a mut self,
         number: u64,
@@ -239,7 +239,7 @@ impl Compare<'_> {
                 Some(number) => {
                     let place = format!("{place}.{}", variant.name);
                     let plan = self.fields(&variant.fields, &ours[number].fields, &place)?;
-                    // The number stands in one array with the fields, so these are never copied whole.
+                    // The number is in one array with the fields, so these are never copied as a group.
                     Some((number as u64, plan))
                 }
                 None => None,

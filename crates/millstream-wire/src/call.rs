@@ -25,7 +25,7 @@ use crate::value::{Value, pack_fields, unpack_fields};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// When it came, in nanoseconds since 1970, where that matters.
+    /// The time of the call, in nanoseconds since 1970, where it matters.
     pub at: Option<i64>,
     /// The name of the method.
     pub method: String,
@@ -37,7 +37,7 @@ impl Call {
     /// Reads the arguments of a call.
     ///
     /// # Errors
-    /// They are not what the schema says; the error names the method.
+    /// The arguments do not match the schema; the error names the method.
     pub fn unpack(method: &Method, mut values: Unpacker<'_>, schema: &Schema) -> Result<Self> {
         let arguments = unpack_fields(&mut values, &method.arguments, schema)
             .and_then(|arguments| values.end().map(|()| arguments))
@@ -132,7 +132,7 @@ impl Call {
         })
     }
 
-    /// The moment that a document gives.
+    /// The time in a document.
     pub(crate) fn read_time(node: &Node) -> Result<Option<i64>> {
         let bare = Schema::new("time", 1, Vec::new(), Vec::new())?;
         Ok(match read(node, &Type::Timestamp, &bare)? {
@@ -162,7 +162,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Takes in what a note says.
+    /// Adds the contents of a note.
     ///
     /// # Errors
     /// Two schemas have one id: one of a pair in four thousand million.
@@ -184,7 +184,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Takes in what was told before all that is known: what has been told again since then stays as it is.
+    /// Adds notes from before those that are known: a newer note of the same kind stays.
     pub fn learn_older(&mut self, older: Self) {
         for (id, schema) in older.schemas {
             self.schemas.entry(id).or_insert(schema);
@@ -220,7 +220,7 @@ impl Catalog {
     /// Reads the body of a record: learns from a note, returns a call.
     ///
     /// # Errors
-    /// The record is of a schema that no note told, or not what its schema says.
+    /// No note holds the schema of the record, or the record does not match it.
     pub fn read(&mut self, body: &[u8]) -> Result<Option<(Option<Lineage>, Call)>> {
         match Record::read(body)? {
             Record::Note(note) => self.learn(Note::from_bytes(note)?).map(|()| None),

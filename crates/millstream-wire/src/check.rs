@@ -1,15 +1,14 @@
-//! Whether a schema makes sense. What passes here needs no further look by those who read records.
+//! The check of a schema. A schema that passes needs no further checks when records are read.
 
 use std::collections::HashSet;
 
 use crate::error::{Result, WireError};
-use crate::schema::{
-    Definition, Field, Method, NAME_LEN_MAX, NAMES_MAX, Parts, Schema, Shape, Type,
-};
-use crate::unpack::{DEPTH_MAX, Unpacker};
+use crate::limits::{DEPTH_MAX, NAME_LEN_MAX, NAMES_MAX};
+use crate::schema::{Definition, Field, Method, Parts, Schema, Shape, Type};
+use crate::unpack::Unpacker;
 use crate::value::Value;
 
-/// Keys of a document that are no methods: when the call came.
+/// Keys of a document that are no methods: the time of the call.
 pub(crate) const RESERVED: &str = "at";
 
 impl Schema {
@@ -32,10 +31,10 @@ impl Schema {
         })
     }
 
-    /// Reads a schema, whatever the bytes.
+    /// Reads a schema from any bytes.
     ///
     /// # Errors
-    /// The bytes are no schema, one of a newer format, or one that makes no sense.
+    /// The bytes are no schema, one of a newer format, or one that contradicts itself.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut values = Unpacker::new(bytes);
         let schema = Self::unpack(&mut values)?;
@@ -104,7 +103,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Names and aliases that stand beside each other: each may be there once.
+    /// Names and aliases of one level: each may occur once.
     fn names<'n>(
         &self,
         what: &str,
@@ -153,7 +152,9 @@ impl Check<'_> {
 
     fn ty(&self, ty: &Type, depth: usize) -> Result<()> {
         if depth == DEPTH_MAX {
-            return self.fault(format!("more than {DEPTH_MAX} types within each other"));
+            return self.fault(format!(
+                "types are nested more than {DEPTH_MAX} levels deep"
+            ));
         }
         match ty {
             Type::Option(inner) if matches!(**inner, Type::Option(_)) => {

@@ -1,7 +1,7 @@
-//! The documents of a YAML file as text with their comments, for those who read calls from it and rewrite it.
+//! The documents of a YAML file as text with their comments, for programs that read calls from it and rewrite it.
 //!
-//! A document that stays the same is written back as it stood. In one that changes, [`carry_comments`] puts each comment
-//! where its field is now; a comment whose field is gone moves to the end, so that none is ever lost.
+//! An unchanged document is written back as it was. In a changed one, [`carry_comments`] puts each comment where its field is now; a
+//! comment whose field is gone moves to the end, so that none is ever lost.
 //!
 //! ```
 //! use millstream_wire::{carry_comments, documents};
@@ -65,7 +65,7 @@ fn with_one_kind_of_break(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
-/// What stands on the line of a `---` behind it.
+/// The rest of the line after a `---`.
 fn after_marker(line: &str) -> &str {
     line.strip_prefix("---").unwrap_or(line).trim_start()
 }
@@ -151,9 +151,9 @@ pub fn carry_comments(old: &Document, new: &str) -> Result<String> {
     for document in parse(new)? {
         places.walk("", &document.root);
     }
-    // From the last line to the first, so that what is inserted moves nothing that is still to come.
+    // From the last line to the first, so that an insertion does not move the lines that follow in the loop.
     for (path, line) in places.keys.iter().rev() {
-        // A key of nothing may stand behind the last line.
+        // A key without a value may come after the last line.
         let line = (line - 1).min(lines.len().saturating_sub(1));
         let mut taken = |trailing| {
             let mut taken = Vec::new();
@@ -183,15 +183,15 @@ pub fn carry_comments(old: &Document, new: &str) -> Result<String> {
 }
 
 struct Comment {
-    /// The key behind which or before which it stands; none at the end.
+    /// The key after which or before which it is; none at the end.
     path: Option<String>,
-    /// Behind its key, on the same line.
+    /// After its key, on the same line.
     trailing: bool,
     text: String,
 }
 
-/// Finds the comments of a document. A `#` may also stand in a string; it begins a comment if the document means the same
-/// without what follows it on its line.
+/// Finds the comments of a document. A `#` may also be in a string; it begins a comment if the document means the same without the rest of
+/// the line.
 fn comments(document: &Document) -> Result<Vec<Comment>> {
     let mut layout = Layout::default();
     let parsed = parse(&document.text)?;
@@ -233,7 +233,7 @@ fn comments(document: &Document) -> Result<Vec<Comment>> {
     Ok(comments)
 }
 
-/// Where the keys of a document stand.
+/// The lines of the keys of a document.
 #[derive(Default)]
 struct Layout {
     /// Path and line of each key and list item, in order of the text.

@@ -1,6 +1,6 @@
 //! From Rust values to bytes.
 //!
-//! There is no way for a `HashMap`: its order differs from run to run, and the same calls are to give the same bytes.
+//! `HashMap` is not supported: its order differs from run to run, and the same calls must have the same bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use crate::scalars::{Decimal, Timestamp};
     note = "structs and enums of your own need `#[derive(Wire)]`"
 )]
 pub trait Encode {
-    /// An upper bound of the bytes that [`encode`](Self::encode) writes: what has to be claimed.
+    /// An upper bound of the bytes that [`encode`](Self::encode) writes: the size to claim.
     fn size_max(&self) -> usize;
 
     /// Writes the value.
     ///
     /// # Errors
-    /// It does not fit into what was claimed.
+    /// The claimed space is too small.
     fn encode(&self, out: &mut Packer<'_>) -> Result<()>;
 
     /// [`size_max`](Self::size_max) of a list of such values.

@@ -1,25 +1,25 @@
-//! What can be wrong with a record, a schema or a text, and where.
+//! The errors of records, schemas and texts, with their place.
 //!
-//! Errors are boxed: the `Ok` path of a decoder then returns its value in registers, and the place
-//! (method, argument, field) is added on the way up, which costs only those who fail.
+//! Errors are boxed: the `Ok` path of a decoder then returns its value in registers, and the place (method, argument, field) is added on
+//! the way up, at a cost only for failures.
 
 use std::fmt;
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Box<WireError>>;
 
-/// An error with its place. The journal and the sequence are known to the caller, who adds them.
+/// An error with its place. The caller knows the journal and the sequence number, and adds them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// The bytes of a record are not what its schema says.
+    /// The bytes of a record do not match its schema.
     #[error("{}byte {offset}: {misfit}", place(path))]
     Decode {
         /// Method, argument and fields, outermost first, joined by points; empty at the top.
         path: String,
-        /// Bytes from the start of what was decoded.
+        /// Bytes from the start of the decoded bytes.
         offset: usize,
-        /// What was wrong.
+        /// The misfit.
         misfit: Misfit,
     },
     /// A value cannot be written as its type demands.
@@ -27,7 +27,7 @@ pub enum WireError {
     Encode {
         /// Method, argument and fields, outermost first.
         path: String,
-        /// What was wrong.
+        /// The misfit.
         misfit: Misfit,
     },
     /// The space claimed for a record is too small for it.
@@ -44,8 +44,8 @@ pub enum WireError {
         /// The number of the method in the record, or its name in a text.
         method: String,
     },
-    /// No note of the journal tells what the calls of a schema look like.
-    #[error("the journal does not tell the schema {id:#x}")]
+    /// No note of the journal holds this schema.
+    #[error("the journal has no schema {id:#x}")]
     UnknownSchema {
         /// The id of the schema.
         id: u32,
@@ -55,7 +55,7 @@ pub enum WireError {
     Schema {
         /// Name of the interface.
         interface: String,
-        /// What is wrong, with the name of the type, method or field.
+        /// The fault, with the name of the type, method or field.
         reason: String,
     },
     /// Records of one schema cannot be read with another.
@@ -68,19 +68,19 @@ pub enum WireError {
         /// Why not.
         reason: String,
     },
-    /// A text is not YAML, or not what its type demands.
+    /// A text is not YAML, or does not match its type.
     #[error("line {line}: {}{reason}", place(path))]
     Text {
         /// Line of the text, from 1.
         line: usize,
         /// Method, argument and fields, outermost first.
         path: String,
-        /// What was wrong.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What is wrong with a single value.
+/// The misfit of a single value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misfit {
@@ -90,9 +90,9 @@ pub enum Misfit {
     /// Another kind of value was expected.
     #[error("expected {expected}, found {found}")]
     Kind {
-        /// What the type demands.
+        /// The kind that the type demands.
         expected: &'static str,
-        /// What is there.
+        /// The kind that was found.
         found: String,
     },
     /// A number that the type cannot hold.
@@ -109,9 +109,9 @@ pub enum Misfit {
     /// An array of another length than the schema says.
     #[error("{found} values where the schema has {expected}")]
     Length {
-        /// What the schema says.
+        /// The length in the schema.
         expected: usize,
-        /// What is there.
+        /// The length that was found.
         found: usize,
     },
     /// A number that names no variant of an enum.
@@ -121,11 +121,11 @@ pub enum Misfit {
     #[error("the field is missing and has no default")]
     Missing,
     /// Values within values, deeper than [`DEPTH_MAX`](crate::DEPTH_MAX).
-    #[error("more than {} values within each other", crate::DEPTH_MAX)]
+    #[error("values are nested more than {} levels deep", crate::limits::DEPTH_MAX)]
     Deep,
-    /// Bytes behind the end of the call.
-    #[error("{0} bytes behind the end of the call")]
-    Behind(usize),
+    /// Bytes after the end of the call.
+    #[error("{0} bytes after the end of the call")]
+    TrailingBytes(usize),
     /// A text that is no decimal number.
     #[error("{0:?} is not a decimal number")]
     Decimal(String),
@@ -154,7 +154,7 @@ impl WireError {
         Box::new(Self::Text { line, path, reason })
     }
 
-    /// Adds the name of the method, argument or field in which the error came up.
+    /// Adds the name of the method, argument or field of the error.
     #[cold]
     #[must_use]
     pub fn within(mut self: Box<Self>, name: impl fmt::Display) -> Box<Self> {

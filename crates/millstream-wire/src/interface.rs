@@ -1,8 +1,8 @@
 //! A trait whose calls are records: publishing them and calling a component with them.
 //!
-//! [`macro@interface`](crate::interface) on a trait makes two things. [`Publisher`] implements the trait; each call is packed
-//! straight into what its [`Transport`] claims, and nothing is allocated. [`Dispatch`] reads the arguments of a record, strings where
-//! they lie, and calls whatever implements the trait.
+//! [`macro@interface`](crate::interface) on a trait generates two types. [`Publisher`] implements the trait; it packs each call straight
+//! into the space that its [`Transport`] claims, without allocation. [`Dispatch`] reads the arguments of a record, with strings borrowed
+//! from it, and calls an implementation of the trait.
 //!
 //! ```
 //! use millstream_wire::{Publisher, Recorder, Wire, interface};
@@ -61,7 +61,7 @@ use crate::record::{Head, Lineage, Note};
 use crate::schema::Schema;
 use crate::unpack::Unpacker;
 
-/// Why a call could not be published, or what a component failed with.
+/// Why a call could not be published, or why a component failed.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
 /// An interface: `dyn Trait` of a trait with the attribute [`macro@interface`](crate::interface).
@@ -78,7 +78,7 @@ pub trait Dispatch<C: ?Sized>: Interface {
     /// Reads the arguments of the method of this number and calls it.
     ///
     /// # Errors
-    /// The arguments are not what the schema of the interface says, or the component failed.
+    /// The arguments do not match the schema of the interface, or the component failed.
     fn dispatch(
         component: &mut C,
         method: u64,
@@ -90,7 +90,7 @@ pub trait Dispatch<C: ?Sized>: Interface {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The record is not what the schema says.
+    /// The record does not match the schema.
     #[error(transparent)]
     Record(#[from] Box<WireError>),
     /// The component returned an error.
@@ -98,7 +98,7 @@ pub enum CallError {
     Component {
         /// The method that failed.
         method: String,
-        /// What it returned.
+        /// The error that it returned.
         cause: Cause,
     },
     /// The component was interrupted, by a signal or from a debugger. That is no fault of the record, which is neither skipped nor set
@@ -137,14 +137,14 @@ impl CallError {
 
 /// Where published calls go: a journal, a list, a text.
 pub trait Transport {
-    /// Is told the schema of calls to come, before the first of them.
+    /// Receives the schema of calls to come, before the first of them.
     ///
     /// # Errors
     /// It cannot be stored.
     fn announce(&mut self, schema: &Arc<Schema>) -> std::result::Result<(), Cause>;
 
-    /// Takes one call: claims space for the [`Lineage`] and `size_max` bytes, writes the lineage, lets `write` write the
-    /// call behind it, and commits what was written.
+    /// Takes one call: claims space for the [`Lineage`] and `size_max` bytes, writes the lineage, lets `write` write the call after it, and
+    /// commits the bytes.
     ///
     /// # Errors
     /// The call is not stored.
@@ -157,8 +157,8 @@ pub trait Transport {
 
 /// Implements the interface `I`: each call becomes a record.
 ///
-/// Methods that return nothing cannot say that a call was lost. Then the publisher keeps the error, publishes nothing more, so
-/// that there is no gap, and [`check`](Self::check) returns it.
+/// Methods that return nothing cannot report a lost call. The publisher then keeps the error, publishes nothing more, so that there is no
+/// gap, and [`check`](Self::check) returns it.
 pub struct Publisher<I: ?Sized, T> {
     transport: T,
     schema: u32,
@@ -195,7 +195,7 @@ impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
         &mut self.transport
     }
 
-    /// Publishes a call of the method of this number; what the attribute writes calls this.
+    /// Publishes a call of the method of this number; the code that the attribute generates calls this.
     ///
     /// # Errors
     /// The transport fails.
@@ -225,7 +225,7 @@ impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
     /// Keeps the error of a method that cannot return one.
     #[doc(hidden)]
     #[inline]
-    pub fn settle(&mut self, published: std::result::Result<(), Cause>) {
+    pub fn store_error(&mut self, published: std::result::Result<(), Cause>) {
         if let Err(cause) = published {
             self.failure.get_or_insert(cause);
         }

@@ -1,13 +1,13 @@
 //! Typed values and method calls as compact bytes and as YAML, both ways.
 //!
-//! A record of a service's journal is a method call. It holds values by position ([MessagePack](https://msgpack.org));
-//! the names are in a [`Schema`], a record too, so that a journal can be read by eye and by programs that lack the types.
-//! Nothing here does any I/O, and nothing panics, whatever the bytes or the text.
+//! A record of a service's journal is a method call. It holds values by position ([MessagePack](https://msgpack.org)); the names are in a
+//! [`Schema`], a record too, so that a journal can be read by people and by programs that lack the types. Nothing here does any I/O, and
+//! nothing panics for any bytes or text.
 //!
 //! - [`macro@interface`], [`Publisher`], [`Dispatch`]: a trait whose calls are records.
 //! - [`derive@Wire`], which is [`Encode`], [`Decode`], [`Typed`]: Rust values, without a copy where the type borrows.
 //! - [`Value`]: any value with the names of its fields, from bytes, from YAML and back.
-//! - [`Call`], [`Record`], [`Catalog`]: what is in a record.
+//! - [`Call`], [`Record`], [`Catalog`]: the contents of a record.
 //! - [`Adapter`]: records of another version of the interface.
 //! - [`Document`]: the calls of a YAML file, whose comments survive when it is rewritten.
 
@@ -21,6 +21,7 @@ mod document;
 mod encode;
 mod error;
 mod interface;
+mod limits;
 mod node;
 mod pack;
 mod record;
@@ -39,14 +40,13 @@ pub use document::{Document, carry_comments, documents};
 pub use encode::{Encode, HEAD_SIZE_MAX, packed};
 pub use error::{Misfit, Result, WireError};
 pub use interface::{CallError, Cause, Dispatch, Interface, Publisher, Recorder, Transport};
+pub use limits::{DEPTH_MAX, NAME_LEN_MAX, NAMES_MAX};
 pub use millstream_macros::{Wire, interface};
 pub use pack::{Packer, pack};
 pub use record::{Head, InputName, Lineage, Note, Record, Take};
 pub use scalars::{Decimal, Timestamp};
-pub use schema::{
-    Definition, Field, Method, NAME_LEN_MAX, NAMES_MAX, Schema, Shape, Type, Variant,
-};
+pub use schema::{Definition, Field, Method, Schema, Shape, Type, Variant};
 pub use typed::Typed;
 pub use types::Types;
-pub use unpack::{DEPTH_MAX, Unpacker};
+pub use unpack::Unpacker;
 pub use value::Value;

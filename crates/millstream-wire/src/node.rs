@@ -6,7 +6,7 @@
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 use crate::error::{Result, WireError};
-use crate::unpack::DEPTH_MAX;
+use crate::limits::DEPTH_MAX;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
@@ -60,7 +60,7 @@ impl Node {
         }
     }
 
-    /// Whether both mean the same, wherever they stand.
+    /// Whether both mean the same, on whatever lines they are.
     pub fn same(&self, other: &Self) -> bool {
         match (&self.content, &other.content) {
             (
@@ -124,7 +124,7 @@ impl<'a> Events<'a> {
         let line = span.start.line();
         let fault = |reason| WireError::text(line, reason);
         if depth == DEPTH_MAX {
-            return Err(fault("too many values within each other"));
+            return Err(fault("values are nested too deep"));
         }
         let content = match event {
             Event::Scalar(text, style, 0, _) => Content::Scalar {

@@ -1,4 +1,4 @@
-//! What the body of a record is: two MessagePack values, one after the other.
+//! The body of a record: two MessagePack values, one after the other.
 //!
 //! 1. Where it comes from: nil, or `[input, sequence]` of the record that made the component make this call ([`Lineage`]). In some calls
 //!    `[input, sequence, after ns, calls]`, which also says when that record was taken ([`Take`]).
@@ -40,7 +40,7 @@ pub struct Lineage {
 pub struct Take {
     /// The time from the record's own to the call of the component, in ns.
     pub after_ns: u64,
-    /// How many calls this measurement stands for: not each one is measured.
+    /// How many calls this measurement represents: not each one is measured.
     pub calls: u32,
 }
 
@@ -49,7 +49,7 @@ pub struct Take {
 pub struct InputName {
     /// The path under which it was opened: a hint for people.
     pub path: String,
-    /// What it shares with its copies, under any path and on any machine: the lineage of its identity.
+    /// The lineage of its identity, which it shares with its copies under any path and on any machine.
     pub identity: Option<u128>,
 }
 
@@ -81,7 +81,7 @@ pub enum Note {
     /// A record that a component could not take, set aside: `[0, "dead", path, sequence, error, body, identity, service]`. An earlier
     /// version wrote it without the last two.
     Dead {
-        /// The journal that it stands in.
+        /// The journal that holds it.
         input: InputName,
         /// The identity of the service's output journal, if it has one.
         service: Option<u128>,
@@ -89,7 +89,7 @@ pub enum Note {
         sequence: u64,
         /// Why it was not taken.
         error: String,
-        /// The record as it stood there.
+        /// The record in that journal.
         body: Vec<u8>,
     },
 }
@@ -97,7 +97,7 @@ pub enum Note {
 /// The body of a record.
 #[derive(Debug)]
 pub enum Record<'a> {
-    /// A call: what made the component make it (nothing when it came from outside), its method, its arguments.
+    /// A call: its cause (nothing when it came from an external system), its method, its arguments.
     Call(Option<Lineage>, Head, Unpacker<'a>),
     /// Something about the journal, for [`Note::from_bytes`].
     Note(&'a [u8]),
@@ -300,7 +300,7 @@ impl Note {
     /// Reads the second part of the body of a record.
     ///
     /// # Errors
-    /// It is no note that this version knows.
+    /// This version knows no such note.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let values = &mut Unpacker::new(bytes);
         let len = values.array()?;

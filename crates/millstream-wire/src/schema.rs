@@ -1,8 +1,8 @@
-//! What the calls of an interface look like: methods, arguments, types and the names of all of them.
+//! The calls of an interface: methods, arguments, types and the names of all of them.
 //!
-//! Records hold values by position only. Their [`Schema`] is a record itself, written once per journal and again
-//! when it changes, so that every journal can be read without the program that wrote it. Names are what stays the same
-//! between two versions of an interface, positions are not: see [`Adapter`](crate::Adapter).
+//! Records hold values by position only. Their [`Schema`] is a record itself, written once per journal and again when it changes, so that
+//! every journal can be read without the program that wrote it. Names stay the same between two versions of an interface, positions do not:
+//! see [`Adapter`](crate::Adapter).
 //!
 //! A schema that exists has been checked: names are unique, types refer to definitions that are there, defaults fit their
 //! types, and everything is within limits.
@@ -24,12 +24,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Result, WireError};
 
-/// How many methods an interface may have, fields a method or a type, and types a schema.
-pub const NAMES_MAX: usize = 4096;
-
-/// How long a name may be, in bytes.
-pub const NAME_LEN_MAX: usize = 255;
-
 /// The methods of an interface and the types of their arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
@@ -47,7 +41,7 @@ pub struct Method {
     pub name: String,
     /// Names under which earlier versions knew it.
     pub aliases: Vec<String>,
-    /// What it takes, in order.
+    /// Its arguments, in order.
     pub arguments: Vec<Field>,
 }
 
@@ -58,9 +52,9 @@ pub struct Field {
     pub name: String,
     /// Names under which earlier versions knew it.
     pub aliases: Vec<String>,
-    /// What it holds.
+    /// Its type.
     pub ty: Type,
-    /// What a reader takes where a record has no such field, encoded. An `Option` has nil without this.
+    /// The value for a record that has no such field, encoded. An `Option` is nil without this.
     pub default: Option<Vec<u8>>,
 }
 
@@ -114,11 +108,11 @@ pub enum Type {
 pub struct Definition {
     /// Its name, unique in the schema.
     pub name: String,
-    /// What it consists of.
+    /// Its parts.
     pub shape: Shape,
 }
 
-/// What a named type consists of.
+/// The parts of a named type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
     /// All of these fields.
@@ -134,11 +128,11 @@ pub struct Variant {
     pub name: String,
     /// Names under which earlier versions knew it.
     pub aliases: Vec<String>,
-    /// What it holds; often nothing.
+    /// Its fields; often none.
     pub fields: Vec<Field>,
 }
 
-/// What a schema is made of, not yet checked.
+/// The parts of a schema, not yet checked.
 pub(crate) struct Parts {
     pub interface: String,
     pub version: u32,
@@ -161,8 +155,8 @@ impl Schema {
         Ok(schema)
     }
 
-    /// What stands for this schema in each call: a hash of all of it, never 0. So publishers need not agree on
-    /// numbers, and a record means the same wherever it is copied.
+    /// The number of this schema in each call: a hash of all of it, never 0. So publishers need not agree on numbers, and a record means
+    /// the same wherever it is copied.
     #[inline]
     #[must_use]
     pub fn id(&self) -> u32 {
@@ -326,7 +320,7 @@ impl Type {
         Self::Decimal,
     ];
 
-    /// The name of a type that holds no others; of one that does, what kind it is.
+    /// The name of a type that holds no others; of one that does, its kind.
     #[must_use]
     pub fn scalar_name(&self) -> &'static str {
         match self {

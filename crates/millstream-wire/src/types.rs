@@ -4,12 +4,12 @@ use crate::encode::{Encode, packed};
 use crate::error::{Result, WireError};
 use crate::schema::{Definition, Field, Method, Schema, Shape, Type, Variant};
 
-/// The named types met so far. [`Typed`](crate::Typed) adds to it what it needs.
+/// The named types met so far. [`Typed`](crate::Typed) adds those that it needs.
 #[derive(Debug)]
 pub struct Types {
     interface: &'static str,
     definitions: Vec<Definition>,
-    /// The Rust type behind each definition, by its full path.
+    /// The Rust type of each definition, by its full path.
     paths: Vec<&'static str>,
 }
 
@@ -24,8 +24,8 @@ impl Types {
         }
     }
 
-    /// Adds a struct or enum unless it is there already. `path` is its name with that of its module,
-    /// so that two types of one name are told apart; a type may refer to itself within `shape`.
+    /// Adds a struct or enum unless it is there already. `path` is its name with that of its module, which distinguishes two types of one
+    /// name; a type may refer to itself within `shape`.
     ///
     /// # Errors
     /// Another type has the same name; what `shape` returns.
@@ -71,7 +71,7 @@ impl Field {
         self
     }
 
-    /// The same field with the value that stands in where there is none.
+    /// The same field with a default value.
     ///
     /// # Errors
     /// The value cannot be encoded.

@@ -1,7 +1,7 @@
 //! MessagePack bytes as values, strings and bytes borrowed from them.
 //!
-//! An [`Unpacker`] takes any form of a number that holds its value, so that a field may grow wider. It never panics,
-//! whatever the bytes, and reads within values at most [`DEPTH_MAX`] levels deep.
+//! An [`Unpacker`] takes any form of a number that holds its value, so that a field may become wider. It never panics for any bytes, and
+//! reads nested values at most [`DEPTH_MAX`] levels deep.
 //!
 //! Its methods are always inlined: then the fields of a record are read by straight code. An order of 28 fields takes 100 ns so,
 //! and 139 ns when the compiler decides.
@@ -17,9 +17,7 @@
 use rmp::Marker;
 
 use crate::error::{Misfit, Result, WireError};
-
-/// How many values may stand within each other.
-pub const DEPTH_MAX: usize = 64;
+use crate::limits::DEPTH_MAX;
 
 /// Reads values one after the other from a slice.
 #[derive(Debug, Clone)]
@@ -46,7 +44,7 @@ impl<'a> Unpacker<'a> {
         self.len - self.bytes.len()
     }
 
-    /// What has not been read.
+    /// The bytes that were not read yet.
     #[inline(always)]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
@@ -62,7 +60,7 @@ impl<'a> Unpacker<'a> {
         if self.bytes.is_empty() {
             return Ok(());
         }
-        Err(self.misfit(Misfit::Behind(self.bytes.len())))
+        Err(self.misfit(Misfit::TrailingBytes(self.bytes.len())))
     }
 
     /// An error at the place that was read last.
@@ -217,7 +215,7 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// A string, where it lies.
+    /// A string, borrowed from the record.
     #[inline(always)]
     pub fn str(&mut self) -> Result<&'a str> {
         let marker = self.marker()?;
@@ -338,7 +336,7 @@ impl<'a> Unpacker<'a> {
         self.misfit(Misfit::Variant(variant.to_string()))
     }
 
-    /// Reads something that may hold values of its own kind again, one level deeper.
+    /// Reads a value that may hold values of its own kind, one level deeper.
     ///
     /// # Errors
     /// More than [`DEPTH_MAX`] levels; what `read` returns.

@@ -199,7 +199,7 @@ fn pack(
     schema: &Schema,
     depth: usize,
 ) -> Result<()> {
-    if depth == crate::DEPTH_MAX {
+    if depth == crate::limits::DEPTH_MAX {
         return Err(WireError::encode(Misfit::Deep));
     }
     match (value, ty) {
@@ -218,7 +218,7 @@ fn pack(
             if let Some(misfit) = out_of_range(*value, ty) {
                 return Err(WireError::encode(misfit));
             }
-            // Whatever passed the range above is an i64 or a u64.
+            // A number within the range above is an i64 or a u64.
             match i64::try_from(*value) {
                 Ok(value) => out.int(value),
                 Err(_) => out.uint(*value as u64),

@@ -133,7 +133,7 @@ fn a_journal_without_its_schema_is_shown_as_it_is() {
     let said = stderr(&output);
     assert!(
         said.starts_with(
-            "millstream journal cat: record 3 could not be decoded: the journal does not tell the schema 0x"
+            "millstream journal cat: record 3 could not be decoded: the journal has no schema 0x"
         ) && said.ends_with(" (and 2 other records)\n"),
         "{said}"
     );

@@ -118,6 +118,6 @@ fn a_copy_is_the_same_and_never_replaces() {
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(
         stderr(&refused),
-        format!("millstream journal copy: {copy}: there is a journal here already\n")
+        format!("millstream journal copy: {copy}: a journal exists here already\n")
     );
 }

@@ -1,14 +1,14 @@
 //! The second half of a recovery: doing what was planned.
 //!
-//! Each step can be done again, and the plan made in between comes to the same end: a recovery may itself be interrupted.
+//! Each step can be repeated, and a plan made between two steps has the same result: a recovery may itself be interrupted.
 
 use std::collections::BTreeMap;
 
-use super::{Plan, Step};
+use super::steps::{Plan, Step};
 use crate::error::{Error, Result};
+use crate::format::segment::{self, Segment};
 use crate::options::Options;
-use crate::segment::{self, Segment};
-use crate::start;
+use crate::retain::start;
 use crate::storage::memory::PAGE;
 use crate::storage::{Access, Region, Storage};
 
@@ -17,7 +17,7 @@ pub(crate) fn act<S: Storage>(storage: &S, plan: &Plan, options: &Options) -> Re
     let mut recovery = Recovery {
         storage,
         options,
-        // Somebody may have died between removing a file and having that on disk.
+        // A process may have died between removing a file and having that on disk.
         names_changed: true,
         touched: BTreeMap::new(),
     };

@@ -1,26 +1,26 @@
 //! Whether the control page agrees with the segments.
 //!
-//! A process that opens to write finds out from the segments what the page must say, and writes it anew. A reader may not do that, and takes
-//! no lock: the page may be in use, or have been left by the last opening. So the reader believes the page only if the segments do not
-//! contradict it. Of two words that change one after the other, the one that changes last is read first.
+//! A process that opens to write computes the page from the segments and writes it anew. A reader may not do that, and takes no lock: the
+//! page may be in use, or have been left by the last opening. So the reader accepts the page only if the segments do not contradict it. Of
+//! two words that change one after the other, the one that changes last is read first.
 
 use super::listing::Listing;
-use crate::control::Control;
 use crate::error::{Error, Result};
-use crate::frame::Kind;
-use crate::index;
-use crate::segment::{Mark, Segment};
-use crate::start::Start;
+use crate::format::control::Control;
+use crate::format::frame::Kind;
+use crate::format::index;
+use crate::format::segment::{Mark, Segment};
+use crate::retain::start::Start;
 use crate::storage::{Access, Storage};
 
-/// What the segments say, whatever the control page does.
+/// What the segments confirm, independently of the control page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct Confirmed {
     /// Retention has left nothing before this segment.
     pub first_segment: u64,
     /// All records before this one survive a loss of power, unless records were cut since.
     pub durable: u64,
-    /// How often records had been cut.
+    /// The number of cuts so far.
     pub cuts: u64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Known {
 pub(crate) fn agree<S: Storage>(
     storage: &S,
     control: &Control<S::Region>,
-) -> Result<Option<Known>> {
+) -> Result<Option<Confirmed>> {
     let cuts = control.cuts();
     let claimed = (control.durable(), control.first_segment());
     let number = control.tail_segment();
@@ -52,7 +52,7 @@ pub(crate) fn agree<S: Storage>(
     let Some((durable, _)) = durable(storage, control, listing.start, first, number)? else {
         return Ok(None);
     };
-    let known = Known {
+    let known = Confirmed {
         first_segment: first,
         durable,
         cuts,
@@ -60,7 +60,7 @@ pub(crate) fn agree<S: Storage>(
     Ok((claimed.0 <= durable).then_some(known))
 }
 
-/// Whether the tail of the segment is at a frame, and the frames end there, but for those that come this moment.
+/// Whether the tail of the segment is at a frame, and the frames end there, except for those that are being appended now.
 fn ends_at_tail<S: Storage>(
     storage: &S,
     control: &Control<S::Region>,
@@ -80,7 +80,7 @@ fn ends_at_tail<S: Storage>(
             _ => return Ok(false),
         };
         if segment.tail().offset > mark.offset {
-            // A writer is at it.
+            // A writer is appending.
             return Ok(true);
         }
         if head.kind == Kind::End {
@@ -95,7 +95,7 @@ fn ends_at_tail<S: Storage>(
 
 /// The segment has ended, and the control page calls it the last one: that is so in the middle of a roll, before the next one has a record.
 fn is_rolling<S: Storage>(storage: &S, control: &Control<S::Region>, number: u64) -> bool {
-    // One that is missing is told by who follows the frames.
+    // A missing segment is reported when the frames are followed.
     let next = Segment::open(storage, number + 1, Access::Read);
     let is_empty = next.is_ok_and(|next| next.head(next.data_start()) == Ok(None));
     is_empty || control.tail_segment() > number

@@ -1,15 +1,11 @@
 //! What files there are, and whether any is missing.
 
-use crate::control::{self, Control};
-use crate::cut;
 use crate::error::{Error, Result};
-use crate::grow;
-use crate::identity;
-use crate::record_set;
-use crate::segment;
-use crate::start::{self, Start};
+use crate::format::control::Control;
+use crate::format::files;
+use crate::format::segment;
+use crate::retain::start::{self, Start};
 use crate::storage::{Access, Storage};
-use crate::term;
 
 /// The files of the directory.
 pub(super) struct Listing {
@@ -26,14 +22,14 @@ pub(super) struct Listing {
 
 impl Listing {
     pub fn read<S: Storage>(storage: &S) -> Result<Self> {
-        let names = names(storage)?;
-        let mut numbers = numbers(&names);
+        let names = files::list(storage)?;
+        let mut numbers = files::segments_among(&names);
         // Afterwards: a prune moves the start before it removes anything.
         let start = start::read(storage)?;
         let first = start.map_or(0, |start| start.segment);
         let mut lost = None;
         if numbers.is_empty() {
-            if let Some(other) = names.iter().find(|name| !is_ours(name)) {
+            if let Some(other) = names.iter().find(|name| !files::is_ours(name)) {
                 return Err(Error::NotAJournal {
                     path: storage.path(""),
                     why: format!("the directory holds \"{other}\""),
@@ -42,13 +38,16 @@ impl Listing {
             lost = remains(storage, &names, start)?;
             if lost.is_some() {
                 // Perhaps another process has made the journal since the first look. It makes the first segment before what remains.
-                numbers = self::numbers(&self::names(storage)?);
+                numbers = files::segments(storage)?;
             }
         }
         let has = |name: &str| names.iter().any(|found| found == name);
-        let is_cut = has(cut::NAME);
+        let is_cut = has(files::CUT);
         let pruned = numbers.extract_if(.., |number| *number < first).collect();
-        let drafts = names.into_iter().filter(|name| is_draft(name)).collect();
+        let drafts = names
+            .into_iter()
+            .filter(|name| files::is_draft(name))
+            .collect();
         Ok(Listing {
             numbers,
             pruned,
@@ -80,10 +79,7 @@ impl Listing {
             return missing(start.segment, what);
         }
         match self.numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
-            Some(gap) => missing(
-                gap[0] + 1,
-                "the segment is missing, and later ones are there",
-            ),
+            Some(gap) => missing(gap[0] + 1, "the segment is missing, and later ones exist"),
             None => Ok(()),
         }
     }
@@ -94,15 +90,15 @@ impl Listing {
             Some(what) if self.numbers.is_empty() => Err(Error::Damage {
                 path: storage.path(&segment::name(self.start.map_or(0, |start| start.segment))),
                 offset: 0,
-                what: format!("the segment is missing, and so are all others: {what}"),
+                what: format!("the segment and all others are missing: {what}"),
             }),
             _ => Ok(()),
         }
     }
 }
 
-/// What is there of a journal that has no segment; `None` for one that was never made. The first segment is there before the start and all
-/// cursors, and before the control page is ready; an identity may be written earlier, under the lock on the control page.
+/// The trace of a journal that has lost all its segments; `None` for one that was never created. The first segment exists before the start
+/// and all cursors, and before the control page is ready; an identity may be written earlier, under the lock on the control page.
 fn remains<S: Storage>(
     storage: &S,
     names: &[String],
@@ -115,7 +111,7 @@ fn remains<S: Storage>(
     if Control::open(storage, Access::Read)?.is_some_and(|control| control.has_recovered()) {
         return Ok(Some("the file \"control\" is that of a journal in use"));
     }
-    if has(identity::NAME) && !has(control::NAME) {
+    if has(files::IDENTITY) && !has(files::CONTROL) {
         return Ok(Some("the file \"identity\" is there"));
     }
     match storage.list("cursors") {
@@ -129,45 +125,37 @@ fn remains<S: Storage>(
     }
 }
 
-/// The numbers of all segments, pruned ones too.
-pub(crate) fn present<S: Storage>(storage: &S) -> Result<Vec<u64>> {
-    Ok(numbers(&names(storage)?))
+/// Refuse a directory that holds something else, or a journal without any segment.
+pub(crate) fn check_names<S: Storage>(storage: &S) -> Result<()> {
+    match Listing::read(storage) {
+        Err(error @ Error::NotAJournal { .. }) => Err(error),
+        Ok(listing) => listing.check_some(storage),
+        Err(_) => Ok(()),
+    }
 }
 
-fn names<S: Storage>(storage: &S) -> Result<Vec<String>> {
-    let path = storage.path("");
-    storage.list("").map_err(|source| match source.kind() {
-        std::io::ErrorKind::NotFound => Error::NotFound { path },
-        _ => Error::Io {
-            verb: "list",
-            path,
-            source,
-        },
+/// The segments that there are, and what is wrong with them.
+pub(crate) fn segments<S: Storage>(storage: &S) -> Result<SegmentList> {
+    let listing = Listing::read(storage)?;
+    let checked = listing.check(storage);
+    if listing.numbers.is_empty() && checked.is_ok() {
+        return Err(Error::NotFound {
+            path: storage.path(""),
+        });
+    }
+    Ok(SegmentList {
+        numbers: listing.numbers,
+        checked,
+        start: listing.start,
     })
 }
 
-fn numbers(names: &[String]) -> Vec<u64> {
-    let mut numbers: Vec<u64> = names
-        .iter()
-        .filter_map(|name| segment::number(name))
-        .collect();
-    numbers.sort_unstable();
-    numbers
-}
-
-fn is_draft(name: &str) -> bool {
-    name.starts_with("draft-")
-}
-
-fn is_ours(name: &str) -> bool {
-    let ours = [
-        control::NAME,
-        cut::NAME,
-        grow::SPARE,
-        identity::NAME,
-        start::NAME,
-        "writers",
-        "cursors",
-    ];
-    ours.contains(&name) || record_set::is_ours(name) || is_draft(name) || term::is_ours(name)
+/// The segments of a journal.
+#[derive(Debug)]
+pub(crate) struct SegmentList {
+    /// Those that there are, from the start of the journal on.
+    pub numbers: Vec<u64>,
+    /// Whether any is missing.
+    pub checked: Result<()>,
+    pub start: Option<Start>,
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Access, Fault, Hold, Presence, Region, Storage};
-use crate::core::lock;
+use crate::mutex::lock;
 
 /// Another storage, and the faults that it is made to have.
 #[derive(Clone)]
@@ -190,8 +190,10 @@ impl<R: Region> Region for FailingRegion<R> {
         unsafe { self.inner.claim(at, length) }
     }
 
-    fn claimed(&self, at: u64, length: u64) {
-        self.inner.claimed(at, length);
+    #[expect(unsafe_code, reason = "passes the contract on")]
+    unsafe fn claimed(&self, at: u64, length: u64) {
+        // SAFETY: the same contract.
+        unsafe { self.inner.claimed(at, length) };
     }
 
     fn sync(&self, from: u64, to: u64) -> io::Result<()> {

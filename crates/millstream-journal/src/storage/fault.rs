@@ -1,10 +1,10 @@
 //! Faults of mapped memory: a load or a store that the file system cannot serve is an error of the journal, not the death of the process.
 //!
-//! The kernel sends SIGBUS to a thread that touches a mapped page for which there is no room on the disk, which the device cannot read,
-//! or which another process has truncated away. The handler here finds the mapping in a table, puts a page of zeros in the place of the page, and notes
-//! the fault; the instruction is then repeated and succeeds. The invariant: a fault is noted before anything is read from or
-//! stored to the zeros. An operation that acknowledges asks [`any`] after its last store, and one that reads asks after its last
-//! load, so that neither takes the zeros for the file. A mapping that has had a fault is never good again.
+//! The kernel sends SIGBUS to a thread that touches a mapped page for which there is no room on the disk, which the device cannot read, or
+//! which another process has truncated. The handler here finds the mapping in a table, maps a page of zeros in its place, and records the
+//! fault; the instruction is then repeated and succeeds. The invariant: a fault is recorded before anything is read from or stored to the
+//! zeros. An operation that acknowledges calls [`any`] after its last store, and one that reads calls it after its last load, so that
+//! neither takes the zeros for the file. A mapping that has had a fault stays unusable.
 //!
 //! A signal for an address outside of these mappings goes to the handler that was there before.
 
@@ -38,10 +38,10 @@ static PREVIOUS_LEN: AtomicUsize = AtomicUsize::new(0);
 static INSTALLING: Mutex<()> = Mutex::new(());
 
 const SLOTS: usize = 128;
-/// After so many faults of one mapping all of it from there on is replaced at once: each page alone costs the kernel an area.
+/// After this many faults of one mapping all of it from there on is replaced at once: each page alone costs the kernel a memory area.
 const SINGLE_PAGES_MAX: usize = 512;
 
-/// Whether any journal of this process may have failed. What was loaded or stored before the call is covered by its answer.
+/// Whether any journal of this process may have failed. The answer covers all loads and stores before the call.
 #[inline(always)]
 pub(crate) fn any() -> bool {
     // The handler runs on the thread that has the fault, in the middle of its instructions: only the compiler must keep their order.
@@ -179,7 +179,7 @@ impl Chunk {
             // SAFETY: it was made above, and is never freed.
             Ok(_) => unsafe { &*new },
             Err(other) => {
-                // SAFETY: it was made above, and nobody has seen it.
+                // SAFETY: it was made above, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(new) });
                 // SAFETY: another thread has placed it, and it is never freed.
                 unsafe { &*other }
@@ -190,7 +190,7 @@ impl Chunk {
 
 /// Have the handler in place. Another library may have put its own over it meanwhile: then this one goes over that.
 fn install() -> io::Result<()> {
-    // In the child of a fork that happened meanwhile it would stay locked for ever, and the handler is there.
+    // In the child of a fork that happened meanwhile it would stay locked forever, and the handler is there.
     let Ok(_alone) = INSTALLING.try_lock() else {
         return Ok(());
     };
@@ -219,7 +219,7 @@ fn install() -> io::Result<()> {
     }
 }
 
-/// Put a handler on the stack of those that came before. What is above an earlier place of the same handler is gone.
+/// Push a handler onto the stack of earlier handlers. If the handler is on the stack already, those above it are dropped.
 fn remember(found: libc::sigaction) {
     let len = PREVIOUS_LEN.load(Ordering::SeqCst);
     let known = PREVIOUS.iter().take(len).position(|previous| {
@@ -272,7 +272,7 @@ fn zeros(page: usize, length: usize) -> bool {
     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
     let at = ptr::with_exposed_provenance_mut(page);
     // SAFETY: the pages belong to a mapping of this crate that is in use by the thread which had the fault, so that it cannot be unmapped
-    // meanwhile. Whoever reads or stores there is told by the fault that was noted.
+    // meanwhile. The recorded fault makes every reader and writer of the zeros return an error.
     unsafe { mmap_anonymous(at, length, prot, flags) }.is_ok()
 }
 
@@ -290,7 +290,7 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, code: 
         return;
     }
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-        // SAFETY: the default action; both calls may be made in a handler. An instruction that is repeated dies of it where it stands.
+        // SAFETY: the default action; both calls may be made in a handler. An instruction that is repeated then ends the process.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             if code <= 0 {

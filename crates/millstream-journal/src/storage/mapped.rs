@@ -18,7 +18,7 @@ use super::{Access, Fault, Hold, Presence, Region, Storage, fault};
 #[derive(Clone, Debug)]
 pub struct Mapped {
     root: Arc<Path>,
-    /// The fault of a region that was closed before anybody asked it.
+    /// The fault of a region that was closed before the fault was read.
     fault: Arc<Mutex<Option<Fault>>>,
     /// How often a file was made, named or removed.
     changes: Arc<AtomicU64>,
@@ -49,7 +49,8 @@ impl Mapped {
         })
     }
 
-    /// Changes the files in the directory, or their sizes. The change is counted after it is made, so that a reader that looked in between looks again.
+    /// Changes the files in the directory, or their sizes. The change is counted after it is made, so that a reader that looked in between
+    /// looks again.
     fn change<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let outcome = act();
         self.changes.fetch_add(1, Ordering::Release);
@@ -73,8 +74,8 @@ pub struct FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // A forked child shares the lock: closing the file alone leaves it locked until the child runs another program. What the child drops is
-        // still its parent's.
+        // A forked child shares the lock: closing the file alone leaves it locked until the child executes another program. A lock that the
+        // child drops still belongs to its parent.
         if std::process::id() == self.process {
             // Closing the file unlocks it too, where no child has it.
             let _closed_next = flock(&self.file, FlockOperation::Unlock);
@@ -188,7 +189,7 @@ impl Storage for Mapped {
     }
 
     fn is_locked(&self, name: &str) -> io::Result<bool> {
-        // Not made, and not opened to write: whoever only reads may ask too.
+        // The file is not created, and not opened to write: a process that only reads may call this.
         let file = File::open(self.path(name))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
@@ -290,7 +291,7 @@ fn no_names() -> io::Error {
 #[cfg(target_os = "linux")]
 const UNIQUE_MOUNT: u32 = 0x4000;
 
-/// What tells a file from another that gets its name, and perhaps its inode, later.
+/// Numbers that distinguish a file from another that gets its name, and perhaps its inode, later.
 #[cfg(target_os = "linux")]
 fn numbers(path: &Path) -> io::Result<[u64; 4]> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -305,7 +306,7 @@ fn numbers(path: &Path) -> io::Result<[u64; 4]> {
     Ok([device, found.stx_ino, born, mount])
 }
 
-/// What tells a file from another that gets its name later.
+/// Numbers that distinguish a file from another that gets its name later.
 #[cfg(not(target_os = "linux"))]
 fn numbers(path: &Path) -> io::Result<[u64; 4]> {
     use std::os::unix::fs::MetadataExt;
@@ -351,7 +352,7 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
 pub struct MappedRegion {
     memory: Memory,
     path: Box<Path>,
-    /// Somebody was told that there was a fault.
+    /// The fault was returned to a caller.
     is_reported: AtomicBool,
     storage_fault: Arc<Mutex<Option<Fault>>>,
 }
@@ -424,7 +425,7 @@ impl Region for MappedRegion {
     fn exchange(&self, at: u64, current: u64, new: u64) -> Result<(), u64> {
         let word = self.memory.word_to_store(at);
         let exchanged = word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst);
-        // On x86-64 the exchange is a fence; elsewhere a load behind it could still come first.
+        // On x86-64 the exchange is a fence; elsewhere a load after it could still come first.
         #[cfg(not(target_arch = "x86_64"))]
         std::sync::atomic::fence(Ordering::SeqCst);
         exchanged.map(drop)
@@ -445,7 +446,8 @@ impl Region for MappedRegion {
     }
 
     #[inline]
-    fn claimed(&self, _at: u64, _length: u64) {}
+    #[expect(unsafe_code, reason = "asks less than the contract")]
+    unsafe fn claimed(&self, _at: u64, _length: u64) {}
 
     fn sync(&self, from: u64, to: u64) -> io::Result<()> {
         self.memory.sync(from, to)?;

@@ -34,13 +34,15 @@ pub(crate) struct Memory {
     watch: Option<Watch>,
 }
 
-// SAFETY: the memory belongs to no thread; words are accessed atomically, and slices only under the contracts of `bytes` and `claim`.
+// SAFETY: `start` is an address that belongs to no thread: the memory stays mapped there until the last owner drops it, in whatever thread.
+// The other fields are `Send` by themselves.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: threads that share `start` access words atomically, and bytes under the contracts of `bytes` and `claim`, which are `unsafe`
+// for that reason. `len` and `writable_len` never change. `watch` is `Sync` by itself: an entry of a table of atomics.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Map the first `len` bytes of a file, shared with all who map it.
+    /// Map the first `len` bytes of a file, shared by all processes that map it.
     pub fn map(file: &File, len: u64, access: Access) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(io::Error::other)?;
         let prot = match access {
@@ -107,16 +109,16 @@ impl Memory {
     }
 
     /// # Safety
-    /// Nobody stores into these bytes while the slice lives.
+    /// No thread or process stores into these bytes while the slice lives.
     #[inline]
     pub unsafe fn bytes(&self, at: u64, length: u64) -> &[u8] {
         let at = checked(at, length, self.len);
-        // SAFETY: within the mapping, as just checked; at rest, as the caller vouches.
+        // SAFETY: within the mapping, as just checked; no stores meanwhile, as the caller vouches.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), length as usize) }
     }
 
     /// # Safety
-    /// Nobody else reads or stores these bytes while the slice lives.
+    /// No other thread or process reads or stores these bytes while the slice lives.
     #[inline]
     #[expect(
         clippy::mut_from_ref,
@@ -124,7 +126,7 @@ impl Memory {
     )]
     pub unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8] {
         let at = checked(at, length, self.writable_len);
-        // SAFETY: within the writable mapping, as just checked; nobody else's, as the caller vouches.
+        // SAFETY: within the writable mapping, as just checked; exclusive, as the caller vouches.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), length as usize) }
     }
 
@@ -154,11 +156,15 @@ impl Memory {
     #[cfg(not(target_os = "linux"))]
     pub fn populate(&self, _from: u64, _to: u64) {}
 
-    /// Let these pages of a file go; they stay in it, and in the kernel's memory as long as it likes. Pages of no file would be lost.
+    /// Release these pages of a file; they stay in the file, and in the page cache as long as the kernel keeps them. Pages of no file stay
+    /// as they are.
     #[cfg(target_os = "linux")]
     pub fn release(&self, from: u64, to: u64) {
+        if self.watch.is_none() {
+            return;
+        }
         let (start, length) = self.pages(from, to);
-        // SAFETY: whole pages of a mapping of a file, by the word of `MappedRegion`: they come back as they were when they are touched.
+        // SAFETY: whole pages of a shared mapping of a file, since it is watched: they come back as they were when they are touched.
         let _hint = unsafe { madvise(start, length, rustix::mm::Advice::LinuxDontNeed) };
     }
 
@@ -191,11 +197,11 @@ impl Memory {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: limit.subsec_nanos().into(),
         };
-        // A word that has changed, a signal, the end of the time: the caller looks again in each case.
+        // A word that has changed, a signal, the end of the time: the caller checks again in each case.
         let _reason = wait(self.half(at), Flags::empty(), seen, Some(&limit));
     }
 
-    /// Wake all who sleep on a word.
+    /// Wake all threads that sleep on a word.
     #[cfg(target_os = "linux")]
     pub fn wake(&self, at: u64) {
         let _woken = rustix::thread::futex::wake(
@@ -205,14 +211,14 @@ impl Memory {
         );
     }
 
-    /// The lower half of a word, as the kernel looks at it.
+    /// The lower half of a word, for the kernel.
     #[cfg(target_os = "linux")]
     fn half(&self, at: u64) -> &std::sync::atomic::AtomicU32 {
         // SAFETY: within the word; only the kernel reads through it.
         unsafe { std::sync::atomic::AtomicU32::from_ptr(self.word(at).as_ptr().cast()) }
     }
 
-    /// Without a futex: look again soon.
+    /// Without a futex: check again soon.
     #[cfg(not(target_os = "linux"))]
     #[expect(
         clippy::disallowed_methods,
@@ -222,7 +228,7 @@ impl Memory {
         std::thread::sleep(limit.min(Duration::from_millis(1)));
     }
 
-    /// Without a futex nobody sleeps for long.
+    /// Without a futex no thread sleeps for long.
     #[cfg(not(target_os = "linux"))]
     pub fn wake(&self, _at: u64) {}
 
@@ -230,7 +236,7 @@ impl Memory {
     #[cfg(target_os = "linux")]
     pub fn wipe_on_fork(&self) -> io::Result<()> {
         let start = self.start.as_ptr().cast();
-        // SAFETY: the mapping is anonymous and private, and the wipe happens in another process.
+        // SAFETY: the wipe happens in another process. The kernel refuses it for a mapping that is not anonymous and private.
         let advised = unsafe { madvise(start, self.len, rustix::mm::Advice::LinuxWipeOnFork) };
         Ok(advised?)
     }
@@ -245,7 +251,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // Somebody else may get these addresses next.
+        // Another process may get these addresses next.
         self.watch = None;
         // SAFETY: mapped in `map` or `anonymous`, and no slice outlives `self`.
         let _mapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
@@ -264,7 +270,7 @@ fn checked(at: u64, length: u64, len: usize) -> usize {
 /// A process has one page that its children find wiped. The first mark of a child stores a number there that no mark of its parents has.
 #[cfg(target_os = "linux")]
 pub(crate) struct ForkMark {
-    /// A kernel before 4.14 cannot wipe; there a child is not told apart.
+    /// A kernel before 4.14 cannot wipe; there a child is not recognised.
     of_process: Option<&'static AtomicU64>,
     number: u64,
 }
@@ -310,5 +316,19 @@ impl ForkMark {
 
     pub fn is_child(&self) -> bool {
         std::process::id() != self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn memory_of_no_file_keeps_its_contents_when_it_is_released() {
+        let memory = Memory::anonymous(PAGE as u64).expect("there is memory");
+        memory.word_to_store(8).store(7, Ordering::Relaxed);
+        memory.release(0, PAGE as u64);
+        assert_eq!(memory.word(8).load(Ordering::Relaxed), 7);
     }
 }

@@ -1,9 +1,9 @@
 //! A storage whose shared words are those of `loom`, so that the real writer and reader run in every interleaving, and every load
 //! gives each value that its ordering allows.
 //!
-//! It stands on a simulated storage, which holds the bytes. Which words are modelled is told for each file; the others behave as on a machine
-//! that does one thing after the other. Beside each of them stands a cell that knows who has read and stored it: bytes that are
-//! used while another stores to them, or without an order between the two, end the run.
+//! It is built on a simulated storage, which holds the bytes. A function decides for each file which words are modelled; the others behave
+//! as on a machine that executes one instruction after the other. Each modelled word has a cell that records which threads have read and
+//! stored it: bytes that are used while another thread stores to them, or without an order between the two, fail the run.
 
 #![expect(
     unsafe_code,
@@ -22,14 +22,14 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, fence};
 
 use super::{Access, Hold, Region, Simulated, SimulatedLock, SimulatedRegion, Storage};
-use crate::core::lock;
+use crate::mutex::lock;
 
-/// How the stores of this machine are ordered. What is weaker than the default must be found out.
+/// The orderings of the stores of this machine. A weaker ordering than the default must be found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Orders {
     /// Of [`Region::publish`].
     pub publish: Ordering,
-    /// Whether an exchange orders what comes before it and what comes after.
+    /// Whether an exchange orders the accesses before and after it.
     pub fences: bool,
 }
 
@@ -76,11 +76,12 @@ struct Words(OnceLock<BTreeMap<u64, Word>>);
 
 struct Word {
     value: AtomicU64,
-    /// Who uses the bytes of this word.
+    /// Records which threads use the bytes of this word.
     bytes: UnsafeCell<()>,
 }
 
-// SAFETY: loom runs one thread at a time, and the cell, which holds nothing, is there for it to object to what is unordered.
+// SAFETY: `value` is loom's atomic, which threads may share. `bytes` is a cell of loom, which holds nothing and is not `Sync`: loom runs one
+// thread at a time, and fails the run when two threads use the cell without an order between them, which is what it is there for.
 unsafe impl Sync for Word {}
 
 impl Modelled {
@@ -128,7 +129,7 @@ impl Modelled {
             .get_or_init(|| offsets.map(|at| (at, word(at))).collect());
     }
 
-    /// What follows comes after all calls before it, as in a kernel that has one lock.
+    /// All accesses that follow come after all calls before, as in a kernel that has one lock.
     fn enter(&self) -> Option<loom::sync::MutexGuard<'_, ()>> {
         self.shared.kernel()?.lock.lock().ok()
     }
@@ -260,7 +261,7 @@ impl Region for ModelledRegion {
             let exchanged = word.value.compare_exchange(current, new, done, failed);
             return exchanged.map(drop);
         }
-        // Loom takes an exchange for a release and an acquire; what the processor does is said by the fences.
+        // Loom takes an exchange for a release and an acquire; the fences model the processor.
         fence(Ordering::SeqCst);
         let exchanged =
             word.value
@@ -285,10 +286,11 @@ impl Region for ModelledRegion {
         unsafe { self.inner.claim(at, length) }
     }
 
-    fn claimed(&self, at: u64, length: u64) {
-        self.inner.claimed(at, length);
+    unsafe fn claimed(&self, at: u64, length: u64) {
+        // SAFETY: the same contract.
+        unsafe { self.inner.claimed(at, length) };
         for (at, word) in self.touched(at, length) {
-            // Bytes have no order of their own: another who takes them for a word may see them at any time.
+            // Bytes have no order of their own: another thread that loads them as a word may see them at any time.
             word.value.store(self.inner.load(at), Ordering::Relaxed);
         }
     }
@@ -299,7 +301,7 @@ impl Region for ModelledRegion {
 
     fn populate(&self, _from: u64, _to: u64) {}
 
-    /// Sleeps without a limit: that nobody wakes it is found as a deadlock.
+    /// Sleeps without a limit: a missing wake-up is found as a deadlock.
     fn wait(&self, at: u64, seen: u32, _limit: Duration) {
         if let Some(kernel) = self.shared.kernel()
             && let Ok(asleep) = kernel.lock.lock()

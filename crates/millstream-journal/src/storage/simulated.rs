@@ -1,8 +1,8 @@
 //! A storage in memory whose disk can lose power, and whose processes can be killed between any two stores.
 //!
-//! Each file is memory, which all processes see, and a disk image, which holds what was synced. Between them stands a history: every
-//! store since the last sync, page by page. When the power goes, each page shows its own moment of that history, and the
-//! last store of it may be torn. Names that were made, given or removed since they were synced are kept up to some moment too.
+//! Each file is memory, which all processes see, and a disk image, which holds the synced contents. Between them is a history: every store
+//! since the last sync, page by page. When the power fails, each page has the contents of its own moment of that history, and the last
+//! store of it may be torn. Changes of names since they were synced are kept up to some moment too.
 //!
 //! ```
 //! use millstream_journal::{Host, Journal, Options, storage::Simulated};
@@ -36,7 +36,7 @@ use std::time::Duration;
 use self::history::{History, PAGE};
 use super::memory::Memory;
 use super::{Access, Hold, Region, Storage};
-use crate::core::lock;
+use crate::mutex::lock;
 
 /// A machine, or one process on it: see [`process`](Self::process).
 #[derive(Clone)]
@@ -50,9 +50,9 @@ pub struct Simulated {
 #[derive(Default)]
 struct Machine {
     names: Mutex<Names>,
-    locks: Mutex<Vec<Held>>,
+    locks: Mutex<Vec<LockEntry>>,
     locks_taken: AtomicU64,
-    /// The disk says that it has synced, and has not.
+    /// The disk reports syncs that it has not done.
     lies: AtomicBool,
     /// Syncs until one fails; 0 and less is never.
     syncs_left: AtomicI64,
@@ -99,7 +99,7 @@ fn apply(names: &mut BTreeMap<String, Arc<File>>, name: &str, file: Option<Arc<F
     };
 }
 
-struct Held {
+struct LockEntry {
     name: String,
     process: Arc<Process>,
     hold: Hold,
@@ -117,7 +117,7 @@ impl Process {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// Count a store; gives whether it still happens.
+    /// Count a store; returns whether it still happens.
     fn may_store(&self) -> bool {
         if !self.is_dead()
             && self.stores_left.load(Ordering::SeqCst) >= 0
@@ -201,7 +201,7 @@ impl Simulated {
         Self::on(Arc::clone(&self.machine))
     }
 
-    /// Kill this process after so many more stores. What it does from then on reaches nobody, and its locks are free.
+    /// Kill this process after this many more stores. Its later stores reach no other process, and its locks are free.
     pub fn kill_after(&self, stores: u64) {
         self.process
             .stores_left
@@ -224,8 +224,9 @@ impl Simulated {
         self.machine.lies.store(true, Ordering::SeqCst);
     }
 
-    /// Let the `nth` sync of a file from now on fail (1 is the next). As kernels do, it takes what it could not write for written: a
-    /// later sync succeeds without it, unless the page was stored to again. Everybody who has the file open is told, at their next sync.
+    /// Let the `nth` sync of a file from now on fail (1 is the next). As kernels do, it takes the pages that it could not write for clean:
+    /// a later sync succeeds without them, unless the page was stored to again. Every process that has the file open gets the error at its
+    /// next sync.
     pub fn fail_sync(&self, nth: u32) {
         self.machine.syncs_left.store(nth.into(), Ordering::SeqCst);
     }
@@ -242,7 +243,7 @@ impl Simulated {
     }
 
     /// The machine after a loss of power, with one of the states that its disk may be in; `random` gives a number below
-    /// its argument. This machine goes on as if nothing had happened.
+    /// its argument. This machine continues as if nothing had happened.
     #[must_use]
     pub fn lose_power(&self, random: &mut dyn FnMut(u64) -> u64) -> Self {
         let names = lock(&self.machine.names);
@@ -275,7 +276,7 @@ impl Simulated {
         Self::on(Arc::new(machine))
     }
 
-    /// Change a byte of a file on the disk and in memory, as a failing disk does. Gives whether the file is that long.
+    /// Change a byte of a file on the disk and in memory, as a failing disk does. Returns whether the file is that long.
     pub fn damage(&self, name: &str, at: u64, change: impl FnOnce(u8) -> u8) -> bool {
         let names = lock(&self.machine.names);
         let Some(file) = names.seen.get(name) else {
@@ -306,7 +307,7 @@ impl File {
         }
     }
 
-    /// Not to be asked for the first time by who holds the history.
+    /// The caller must not hold the lock on the history when it calls this for the first time.
     fn memory(&self) -> &Memory {
         self.memory
             .get_or_init(|| Reused::filled(&lock(&self.history).disk))
@@ -325,7 +326,7 @@ impl Reused {
     /// How many of one length are kept.
     const KEPT: usize = 256;
 
-    /// What is in it is to be overwritten.
+    /// Its contents are to be overwritten.
     fn of(len: u64) -> Self {
         let free = FREE.with_borrow_mut(|free| free.get_mut(&len)?.pop());
         Reused(free.unwrap_or_else(|| {
@@ -337,7 +338,7 @@ impl Reused {
     #[expect(unsafe_code, reason = "memory of one's own is filled")]
     fn filled(disk: &[u8]) -> Self {
         let memory = Self::of((disk.len() as u64).max(PAGE));
-        // SAFETY: nobody else has this memory.
+        // SAFETY: no other thread has this memory.
         let bytes = unsafe { memory.claim(0, memory.len()) };
         bytes[..disk.len()].copy_from_slice(disk);
         bytes[disk.len()..].fill(0);
@@ -499,7 +500,7 @@ impl Storage for Simulated {
         }
         let id = self.machine.locks_taken.fetch_add(1, Ordering::SeqCst);
         let process = Arc::clone(&self.process);
-        locks.push(Held {
+        locks.push(LockEntry {
             name: name.to_owned(),
             process,
             hold,
@@ -544,7 +545,7 @@ pub struct SimulatedRegion {
     /// Where a process that was killed writes.
     scratch: OnceLock<Reused>,
     access: Access,
-    /// Syncs that have failed and of which this opening was told, or that failed before it.
+    /// The number of failed syncs that this opening has returned, or that failed before it.
     failures_told: AtomicU64,
 }
 
@@ -553,7 +554,7 @@ impl SimulatedRegion {
         assert!(self.is_writable(), "the region is for reading");
         if self.process.may_store() {
             let stored = self.file.memory().word_to_store(at);
-            // To store what is there changes no disk that could be left, unless the page was given up.
+            // Storing the value that is there changes no possible disk, unless a sync of the page has failed.
             if stored.load(Ordering::SeqCst) == word
                 && !self.machine.sync_failed.load(Ordering::SeqCst)
             {
@@ -584,7 +585,7 @@ impl Region for SimulatedRegion {
     }
 
     fn exchange(&self, at: u64, current: u64, new: u64) -> Result<(), u64> {
-        // A process that was killed is told what lets it go on: it reaches nobody.
+        // A killed process gets the answer with which it continues: its stores reach no other process.
         if !self.process.may_store() {
             return Ok(());
         }
@@ -610,14 +611,14 @@ impl Region for SimulatedRegion {
             self.scratch
                 .get_or_init(|| Reused::of(self.file.memory().len()))
         };
-        // SAFETY: the same contract; what a killed process writes into is read by nobody else.
+        // SAFETY: the same contract; no other process reads what a killed process writes.
         unsafe { memory.claim(at, length) }
     }
 
-    #[expect(unsafe_code, reason = "what was filled a moment ago is at rest")]
-    fn claimed(&self, at: u64, length: u64) {
+    #[expect(unsafe_code, reason = "reads what the caller has filled")]
+    unsafe fn claimed(&self, at: u64, length: u64) {
         if !self.process.is_dead() {
-            // SAFETY: the caller has filled it and has not published it yet.
+            // SAFETY: nobody stores to the bytes, as the caller vouches.
             let bytes = unsafe { self.file.memory().bytes(at, length) };
             lock(&self.file.history).note(at, bytes, false);
         }
@@ -638,7 +639,7 @@ impl Region for SimulatedRegion {
         } else if !lies {
             history.sync(from, to);
         }
-        // A failure is told once to each who had the file open at that time, as Linux does it.
+        // A failure is returned once to each opening of the file at that time, as Linux does.
         if self.failures_told.swap(history.failures, Ordering::SeqCst) < history.failures {
             return Err(io::Error::other("the disk failed"));
         }

@@ -1,4 +1,4 @@
-//! Real file systems on devices that fail, or that lose what they had not written while the machine goes on.
+//! Real file systems on devices that fail, or that lose what they had not written while the machine continues.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -31,7 +31,7 @@ fn forget(directory: &Path) {
     }
 }
 
-/// Read all there is. Gives how many records there were before the end or the error.
+/// Read all there is. Returns how many records there were before the end or the error.
 fn read(journal: &Journal) -> (u64, Option<Error>) {
     let mut reader = match journal.reader() {
         Ok(reader) => reader,
@@ -107,7 +107,7 @@ fn a_device_that_fails_is_an_error_and_not_damage() {
     assert!(failed > 0, "the device never failed");
 }
 
-/// The disk as it is found after it was pulled: of the last segment the header is written, with its tail, and the frames behind the
+/// The disk as it is found after it was pulled: of the last segment the header is written, with its tail, and the frames after the
 /// durable watermark are not.
 fn lose_frames(journal: &Path) {
     let path = journal.join("segment-0000000000.log");

@@ -73,7 +73,7 @@ impl Disk {
         self.root.join("journal")
     }
 
-    /// Take all room but about this many bytes, and all of it for 0. Gives the file to remove.
+    /// Take all room but about this many bytes, and all of it for 0. Returns the file to remove.
     pub fn fill(&self, but: u64) -> PathBuf {
         let path = self.root.join(format!("ballast-{but}"));
         let free = rustix::fs::statvfs(&self.root).unwrap();

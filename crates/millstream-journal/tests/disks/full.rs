@@ -15,7 +15,7 @@ fn body(sequence: u64) -> Vec<u8> {
     sequence.to_le_bytes().repeat(64 + sequence as usize % 64)
 }
 
-/// Append until there is no room. Gives how many records there are, and why it ended.
+/// Append until there is no room. Returns how many records there are, and why it ended.
 fn append_until_full(writer: &Writer, from: u64) -> (u64, Error) {
     let mut next = from;
     loop {
@@ -27,7 +27,7 @@ fn append_until_full(writer: &Writer, from: u64) -> (u64, Error) {
     }
 }
 
-/// All that was acknowledged is there, and at most the record that was not as well. Gives how many there are.
+/// All that was acknowledged is there, and at most the record that was not as well. Returns how many there are.
 fn check(journal: &Journal, acknowledged: u64) -> u64 {
     let mut reader = journal.reader().unwrap();
     while let Some(record) = reader.next().unwrap() {
@@ -45,8 +45,8 @@ fn options() -> Options {
     small().with_segment_bytes(MIB)
 }
 
-/// Fill a file system to the end under a writer and readers, free it, go on; three times. `share` is called when the journal has
-/// some records, and before the disk is full. Gives how often the writer had to open the journal again.
+/// Fill a file system to the end under a writer and readers, free it, continue; three times. `share` is called when the journal has
+/// some records, and before the disk is full. Returns how often the writer had to open the journal again.
 fn fill_and_go_on(disk: &Disk, share: impl Fn(&Path)) -> u32 {
     let path = disk.journal();
     let mut journal = Journal::open(&path, options()).unwrap();

@@ -1,4 +1,4 @@
-//! A batch that fails leaves nothing behind: what is wrong is found before any of it is seen.
+//! A batch that fails leaves nothing: what is wrong is found before any of it is seen.
 
 use millstream_journal::storage::{Failing, Mapped, Simulated, Storage};
 use millstream_journal::{Error, Host, Journal, Options};
@@ -106,7 +106,7 @@ fn of_a_batch_over_many_segments_a_full_disk_leaves_the_segments_that_were_fille
     assert!(!found.is_empty() && found.len() < batch.len());
     assert_eq!(found, batch[..found.len()]);
     assert_eq!(journal.next().unwrap(), found.len() as u64);
-    // The rest goes behind it.
+    // The rest goes after it.
     writer.append_many(&batch[found.len()..]).unwrap();
     assert_eq!(contents(&storage), batch);
 }

@@ -233,7 +233,7 @@ fn outcomes(
     if !read_only {
         found.push(("append".to_owned(), append(&journal)));
         drop(journal);
-        // Whoever comes next finds it too.
+        // The next one finds it too.
         let again = Journal::open(path, options(true));
         let again = again.and_then(|journal| {
             let mut reader = journal.reader()?;
@@ -245,7 +245,7 @@ fn outcomes(
     found
 }
 
-/// Flip each bit, and compare. Gives how many flips were told, and how many did no harm.
+/// Flip each bit, and compare. Returns how many flips were told, and how many did no harm.
 fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> (u64, u64) {
     let (mut told, mut harmless) = (0, 0);
     for read_only in [true, false] {

@@ -118,7 +118,7 @@ const CASES: [Case; 8] = [
         change: |bytes| bytes[4_096..8_192].fill(0),
         outcome: Outcome::Records(RECORDS),
     },
-    // The watermark is at the end of the first segment; the frame behind it is torn.
+    // The watermark is at the end of the first segment; the frame after it is torn.
     Case {
         name: "torn-end",
         file: SECOND,

@@ -1,4 +1,4 @@
-//! A process is killed between any two stores of its appends: the others go on, and find all that was acknowledged.
+//! A process is killed between any two stores of its appends: the others continue, and find all that was acknowledged.
 
 use millstream_journal::storage::Simulated;
 use millstream_journal::{Host, Journal, Options};
@@ -15,7 +15,7 @@ fn options() -> Options {
     }
 }
 
-/// Kill a writer after `stores` stores, then let another one append. Gives how many records of the first are there.
+/// Kill a writer after `stores` stores, then let another one append. Returns how many records of the first are there.
 fn kill_after(stores: u64, body_bytes: usize) -> u64 {
     let machine = Simulated::new();
     let survivor = Journal::open_in(machine.process(), options()).unwrap();

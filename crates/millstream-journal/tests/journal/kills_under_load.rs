@@ -1,5 +1,5 @@
 //! `kill -9` of processes that write to and read from one journal, at random moments under load. Nothing that was acknowledged is lost,
-//! nobody reads half a record, and the living go on.
+//! nobody reads half a record, and the living continue.
 //!
 //! `MILLSTREAM_KILLS` says how many are killed (`make crash`), `MILLSTREAM_SEED` repeats the order of things, as far as processes do.
 //! The writers are slow inside their appends, so that many die there: they append single records, batches and claims, in each sync mode.
@@ -152,7 +152,7 @@ fn write(journal: &Journal, role: &str, life: u64, random: &mut Random, path: &P
     }
 }
 
-/// Read on for ever: each writer's records come whole, and in order.
+/// Read on forever: each writer's records come whole, and in order.
 fn read(journal: &Journal, wait: Wait) -> ! {
     let mut reader = journal.reader().unwrap();
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
@@ -198,7 +198,7 @@ impl Judge {
         }
     }
 
-    /// Read up to this sequence number, which somebody will come to.
+    /// Read up to this sequence number, which a process will come to.
     fn read_to(&mut self, sequence: u64) {
         while self.reader.position() < sequence {
             let came = self.reader.wait(Wait::Block, Some(LIMIT)).unwrap();
@@ -212,7 +212,7 @@ impl Judge {
         self.cursor.set(sequence).unwrap();
     }
 
-    /// A writer is dead. Gives how many records it had acknowledged, how many of them are lost, and whether it died inside an append.
+    /// A writer is dead. Returns how many records it had acknowledged, how many of them are lost, and whether it died inside an append.
     fn autopsy(&mut self, member: &Member) -> (u64, u64, bool) {
         self.read_to(self.journal.next().unwrap());
         let (acknowledged, inside) = Notes::read(&member.notes);
@@ -240,7 +240,7 @@ fn what_was_acknowledged_survives_and_the_living_go_on() {
         .collect();
     let (mut acknowledged, mut lost, mut insides) = (0, 0, 0);
     for life in 0..kills {
-        // Somebody appends, whoever died before.
+        // A process appends, whoever died before.
         judge.read_to(judge.reader.position() + 1 + random.below(800));
         let victim = random.below(members.len() as u64) as usize;
         members[victim].kill();

@@ -40,7 +40,7 @@ fn an_append_that_would_wait_appends_nothing() {
     let claim = writer.claim(10).unwrap();
     assert_eq!(writer.try_append(b"another has the lock").unwrap(), None);
     drop(claim);
-    // Until the segment is full, then not before somebody has begun the next one.
+    // Until the segment is full, then not before a process has begun the next one.
     let body = [7; 1_000];
     let mut appended = 1;
     while let Some(sequence) = writer.try_append(&body).unwrap() {

@@ -54,7 +54,7 @@ fn step(writer: &Writer<Simulated>, model: &mut Vec<Vec<u8>>, random: &mut Rando
     None
 }
 
-/// One seeded life: appends, batches and abandoned claims, several losses of power, each with several states of the disk. Gives how
+/// One seeded life: appends, batches and abandoned claims, several losses of power, each with several states of the disk. Returns how
 /// many records that were durable were missing, with a disk that tells the truth or one that lies.
 fn live(seed: u64, lying: bool) -> u64 {
     let mut random = Random(seed);

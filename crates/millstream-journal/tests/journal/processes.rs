@@ -25,7 +25,7 @@ fn start(role: &str, path: &Path) -> Child {
     command.spawn().unwrap()
 }
 
-/// Wait until a child has said something that begins so; gives the rest.
+/// Wait until a child has said something that begins so; returns the rest.
 fn hear(lines: &mut impl Iterator<Item = std::io::Result<String>>, word: &str) -> Option<String> {
     lines.find_map(|line| line.unwrap().strip_prefix(word).map(str::to_owned))
 }
@@ -231,7 +231,7 @@ fn what_was_acknowledged_survives_kills_under_load() {
                 .filter_map(|line| line.strip_prefix("acknowledged "));
             acknowledged.extend(lines.map(|line| line.parse::<u64>().unwrap()));
         }
-        // The living go on at once.
+        // The living continue at once.
         journal
             .writer()
             .unwrap()

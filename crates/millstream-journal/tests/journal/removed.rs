@@ -165,7 +165,7 @@ fn a_process_that_may_open_no_more_files_is_told_so() {
         .args(["-c", "ulimit -n 40; exec \"$0\" removed::child_that_may_open_no_more_files --exact --nocapture"])
         .arg(std::env::current_exe().unwrap())
         .env(PATH, journal.path());
-    // Somebody has it open, so that the other takes part and does not recover; then nobody has.
+    // A process has it open, so that the other takes part and does not recover; then nobody has.
     let path = journal.path();
     told_so(&mut command);
     drop(journal);

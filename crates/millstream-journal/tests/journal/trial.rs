@@ -86,7 +86,7 @@ impl Patient {
         files.map_while(Result::ok).collect()
     }
 
-    /// Do something to the files. Gives which of them are not what they were.
+    /// Do something to the files. Returns which of them are not what they were.
     fn damage(&self, kind: &str, random: &mut Random) -> Vec<usize> {
         let mut images = self.after.clone();
         let segment = random.below(3) as usize;
@@ -138,7 +138,7 @@ fn swap(images: &mut Images, one: (usize, u64), other: (usize, u64), length: u64
     part(&mut images[other.0], other.1, length).copy_from_slice(&first);
 }
 
-/// Read all; every record on the way must be right. Gives how many there are.
+/// Read all; every record on the way must be right. Returns how many there are.
 fn read_all(path: &Path, options: Options) -> Result<u64, Error> {
     let journal = Journal::open(path, options)?;
     let mut reader = journal.reader()?;

@@ -1,4 +1,4 @@
-//! Records to append: each unlike all others, in lengths that a world has its own taste for.
+//! Records to append: each differs from all others, and each world has its own lengths.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use millstream_cli::random::Random;
 /// How long records are.
 #[derive(Clone, Copy, Debug)]
 enum Lengths {
-    /// All the same: what was torn off fits exactly what comes in its place.
+    /// All the same: a new record fits exactly into the place of one that was torn off.
     Fixed(u64),
     /// Up to this.
     Mixed(u64),

@@ -1,4 +1,4 @@
-//! What a disk must hold after a loss of power, judged for many of the disks that could be left.
+//! The check of a disk after a loss of power, for many of the disks that could be left.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,7 +13,7 @@ const IMAGES: u64 = 16;
 /// How often power is lost again during a recovery, at most.
 const RELAPSES: u64 = 3;
 
-/// Judge the disks that could be left, and let the world go on with the last of them.
+/// Judge the disks that could be left, and let the world continue with the last of them.
 pub fn images(world: &mut World) -> Judged<()> {
     let (machine, model) = (world.machine.clone(), world.model.clone());
     for _ in 0..IMAGES {
@@ -31,7 +31,7 @@ fn after_power_loss(world: &mut World, machine: &Simulated) -> Simulated {
     machine.lose_power(&mut |limit| random.below(limit))
 }
 
-/// Recover from one disk, perhaps not at the first try, and compare with the model. Gives the machine as it was left.
+/// Recover from one disk, perhaps not at the first try, and compare with the model. Returns the machine as it was left.
 fn image(world: &mut World, before: &Simulated, model: &mut Model) -> Judged<Simulated> {
     let mut machine = after_power_loss(world, before);
     for _ in 0..world.random.below(RELAPSES + 1) {
@@ -65,8 +65,8 @@ fn image(world: &mut World, before: &Simulated, model: &mut Model) -> Judged<Sim
     if promised != next {
         return broken(3, format!("{promised} records should be there, {next} are"));
     }
-    model.settle_after_power_loss(next)?;
-    model.settle_first(first)?;
+    model.check_after_power_loss(next)?;
+    model.fix_first(first)?;
     if !model.is_cursor_lost() {
         check_cursor(&journal, model)?;
     }
@@ -83,7 +83,7 @@ fn check_cursor(journal: &Journal<Simulated>, model: &Model) -> Judged<()> {
     model.check_cursor(position)
 }
 
-/// Read without recovering; there may be no journal yet. Gives the first record and the end.
+/// Read without recovering; there may be no journal yet. Returns the first record and the end.
 fn look(world: &mut World, machine: &Simulated, model: &mut Model) -> Judged<Option<(u64, u64)>> {
     let options = Options {
         read_only: true,

@@ -1,7 +1,7 @@
-//! What a journal must hold, kept as plain vectors.
+//! The reference model of a journal: plain vectors.
 //!
-//! Records are appended, then acknowledged, then perhaps durable. What is in flight when a process or the power ends may be
-//! there afterwards, from its first record on, or not.
+//! Records are appended, then acknowledged, then perhaps durable. Records that are in flight when a process dies or the power fails may be
+//! there afterwards, from the first one on, or not.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use std::sync::Arc;
 pub struct Broken {
     /// The number of the promise.
     pub promise: u32,
-    /// What was found.
+    /// The difference that was found.
     pub what: String,
 }
 
-/// No promise: a sync was made to fail, and said so.
+/// No promise: a sync was made to fail, and returned its error.
 pub const SYNC_FAILED: u32 = 0;
 
 /// A result of playing or judging.
@@ -28,7 +28,7 @@ pub fn broken<T>(promise: u32, what: impl Into<String>) -> Judged<T> {
     })
 }
 
-/// A record and what is known of it.
+/// A record and the values that are known of it.
 #[derive(Clone, Debug)]
 struct Expected {
     body: Arc<[u8]>,
@@ -62,7 +62,7 @@ impl Model {
         self.records.len() as u64
     }
 
-    /// The end, as far as writers know: the next append counts what a dead one has published.
+    /// The end, as far as writers know: the next append counts the records that a dead writer has published.
     pub fn known(&self) -> u64 {
         self.len() - self.orphans
     }
@@ -77,7 +77,7 @@ impl Model {
         self.in_flight = expected.collect();
     }
 
-    /// The append was given up by its caller.
+    /// The caller gave the append up.
     pub fn give_up(&mut self) {
         self.in_flight.clear();
     }
@@ -91,7 +91,7 @@ impl Model {
             );
         }
         if let Some(next) = self.in_flight.first() {
-            // Nobody was told of them before: a loss of power could still take them until now.
+            // They were not acknowledged before: a loss of power could still take them until now.
             let (now_ns, first) = (next.appended_ns, self.records.len() - self.orphans as usize);
             for orphan in &mut self.records[first..] {
                 orphan.appended_ns = now_ns;
@@ -113,7 +113,7 @@ impl Model {
             .partition_point(|record| record.appended_ns <= now_ns) as u64
     }
 
-    /// A record was read: it must be one that was appended there.
+    /// A record was read: it must be the one that was appended at this number.
     pub fn check(&mut self, sequence: u64, time_ns: u64, body: &[u8]) -> Judged<()> {
         let acknowledged = self.records.len();
         let index = sequence as usize;
@@ -159,7 +159,7 @@ impl Model {
     }
 
     /// After a loss of power this is the oldest record.
-    pub fn settle_first(&mut self, first: u64) -> Judged<()> {
+    pub fn fix_first(&mut self, first: u64) -> Judged<()> {
         self.check_first(first)?;
         self.first = [first; 2];
         Ok(())
@@ -184,13 +184,13 @@ impl Model {
         self.moved = None;
     }
 
-    /// It has come there, for all processes to see.
+    /// The move has ended, and all processes see it.
     pub fn end_move(&mut self) {
         self.moved = self.cursor.last().copied();
     }
 
-    /// It will be found there after a loss of power, or at a place that it comes to later.
-    pub fn settle_cursor(&mut self, sequence: u64) {
+    /// The cursor will have this position after a loss of power, or one that it moves to later.
+    pub fn fix_cursor(&mut self, sequence: u64) {
         self.cursor = vec![sequence];
     }
 
@@ -208,7 +208,7 @@ impl Model {
     pub fn check_cursor(&self, position: u64) -> Judged<()> {
         let is_known = match self.moved {
             Some(moved) => position == moved,
-            // A new cursor is at the first record; one that lost its way behind the end is at the end.
+            // A new cursor is at the first record; one whose position was after the end is at the end.
             None => {
                 self.cursor.is_empty()
                     || self.cursor.contains(&position)
@@ -227,8 +227,8 @@ impl Model {
         }
     }
 
-    /// Processes have ended, the machine has not: all that was acknowledged is there, and of what was in flight a beginning.
-    pub fn settle(&mut self, next: u64) -> Judged<()> {
+    /// Processes have died, the machine has not: all acknowledged records are there, and of those in flight the first ones.
+    pub fn check_after_kill(&mut self, next: u64) -> Judged<()> {
         if next < self.len() {
             let what = format!("{} records were acknowledged, {next} are there", self.len());
             return broken(1, what);
@@ -237,8 +237,8 @@ impl Model {
         self.keep(next)
     }
 
-    /// Power was lost: what was durable is there.
-    pub fn settle_after_power_loss(&mut self, next: u64) -> Judged<()> {
+    /// Power was lost: the durable records are there.
+    pub fn check_after_power_loss(&mut self, next: u64) -> Judged<()> {
         if next < self.durable {
             let what = format!("{} records were durable, {next} are there", self.durable);
             return broken(2, what);
@@ -247,7 +247,7 @@ impl Model {
         self.orphans = 0;
         self.moved = None;
         if self.cursor.iter().any(|position| *position > next) {
-            // The recovery takes back a cursor that is behind the end, so that it misses nothing that comes there.
+            // The recovery moves a cursor that is after the end to the end, so that it skips no record that comes there.
             self.cursor.push(next);
         }
         self.keep(next)

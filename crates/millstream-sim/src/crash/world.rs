@@ -14,9 +14,8 @@ use millstream_journal::storage::Simulated;
 use millstream_journal::{Error, Host, Journal, Options, Reader, Retention, Share, Sync, Writer};
 
 use super::bodies::Bodies;
-use super::judge;
 use super::model::{Broken, Judged, Model, SYNC_FAILED, broken};
-use super::{Kind, Tally};
+use super::tally::{Kind, Tally};
 
 /// The smallest segments, so that everything rolls.
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -33,7 +32,7 @@ struct Process {
     tail: Reader<Simulated>,
 }
 
-/// Processes, a machine, and what must be true of it.
+/// Processes, a machine, and the model of its journal.
 pub struct World {
     pub random: Random,
     pub machine: Simulated,
@@ -48,11 +47,11 @@ pub struct World {
     /// A sync is going to fail.
     may_fail: bool,
     /// How long there has been a process, by the steady clock.
-    attended_ns: u64,
+    pub attended_ns: u64,
     now_ns: u64,
 }
 
-/// The clocks of a world: one that somebody may set, one that nobody can.
+/// The clocks of a world: a wall clock, which may be set, and a monotonic one.
 pub struct Clock {
     wall_ns: AtomicU64,
     steady_ns: AtomicU64,
@@ -87,30 +86,20 @@ impl World {
         }
     }
 
-    /// Play all lives.
-    pub fn play(&mut self) -> Judged<()> {
-        for _ in 0..=self.random.below(3) {
-            if self.kind == Kind::Lying {
-                self.machine.lie();
-            }
-            let fails = self.random.below(4) == 0;
-            self.may_fail = fails
-                && matches!(
-                    self.kind,
-                    Kind::FailingSyncs | Kind::Planted(Bug::ForgetFailedSync)
-                );
-            if self.may_fail {
-                self.machine.fail_sync(1 + self.random.below(30) as u32);
-            }
-            self.live()?;
-            judge::images(self)?;
-            self.attended_ns = 0;
-        }
-        Ok(())
-    }
-
     /// One life, from the start of the machine to a loss of power, which comes in the middle of the last turn.
-    fn live(&mut self) -> Judged<()> {
+    pub fn live(&mut self) -> Judged<()> {
+        if self.kind == Kind::Lying {
+            self.machine.lie();
+        }
+        let fails = self.random.below(4) == 0;
+        self.may_fail = fails
+            && matches!(
+                self.kind,
+                Kind::FailingSyncs | Kind::Planted(Bug::ForgetFailedSync)
+            );
+        if self.may_fail {
+            self.machine.fail_sync(1 + self.random.below(30) as u32);
+        }
         for _ in 0..self.random.below(60) {
             let kill = self.random.below(10) == 0;
             let steps = if kill { self.random.below(40) } else { NEVER };
@@ -129,7 +118,7 @@ impl World {
         Ok(())
     }
 
-    /// Something happens, as a process that is killed after so many steps. Gives whether it was.
+    /// One action by a process that is killed after this many steps. Returns whether it was killed.
     fn turn(&mut self, steps: u64) -> Judged<bool> {
         let room = self.processes.len() < PROCESSES as usize;
         if self.processes.is_empty() || room && self.random.below(16) == 0 {
@@ -145,7 +134,7 @@ impl World {
         Ok(was_killed)
     }
 
-    /// Do something as a process. What one that was killed gives, or suffers, means nothing.
+    /// Act as a process. The result of a process that was killed is ignored, and so is its panic.
     fn guard(
         &mut self,
         storage: &Simulated,
@@ -171,10 +160,10 @@ impl World {
         }
     }
 
-    /// A process was killed: what it had published is there for all others, or for the next one.
+    /// A process was killed: the records that it had published are there for the other processes, or for the next one.
     fn after_kill(&mut self) -> Judged<()> {
         if self.processes.is_empty() {
-            // The next turn starts one, and settles what is there.
+            // The next turn starts one, and checks the records that are there.
             self.attended_ns = 0;
             return Ok(());
         }
@@ -182,7 +171,7 @@ impl World {
             processes, model, ..
         } = self;
         let next = read_on(&mut processes[0].tail, model)?;
-        self.model.settle(next)
+        self.model.check_after_kill(next)
     }
 
     fn start(&mut self, storage: Simulated) -> Judged<()> {
@@ -196,7 +185,7 @@ impl World {
         if storage.is_dead() {
             return Ok(());
         }
-        self.model.settle(next)?;
+        self.model.check_after_kill(next)?;
         self.processes.push(Process {
             storage,
             writer,
@@ -278,7 +267,7 @@ impl World {
             .claim(room)
             .map_err(|error| failed("claim", &error))?;
         if !is_committed {
-            // Garbage, from the header on, as it may lie there when a claim is given up.
+            // Garbage, from the header on, as an abandoned claim may leave it.
             claim[..filled].fill(0xFF);
             drop(claim);
             self.alive(index)?;
@@ -295,7 +284,7 @@ impl World {
         Ok(())
     }
 
-    /// What a process has done after it was killed is not to be judged.
+    /// The calls of a process after it was killed are not checked.
     fn alive(&self, index: usize) -> Judged<()> {
         if self.processes[index].storage.is_dead() {
             broken(1, "killed")
@@ -316,7 +305,7 @@ impl World {
     fn promise_older_than(&mut self, time: Duration) {
         let time_ns = time.as_nanos() as u64;
         if let Some(before_ns) = self.now_ns.checked_sub(time_ns + 1) {
-            // What a dead writer has published, and nobody has acknowledged, counts with the next append.
+            // Records that a dead writer has published without acknowledging them count with the next append.
             let appended = self.model.appended_by(before_ns);
             self.model.promise(appended.min(self.model.known()));
         }
@@ -347,7 +336,7 @@ impl World {
         let first = self.processes[index].writer.journal().first();
         let first = first.map_err(|error| failed("ask", &error))?;
         self.model.check_first(first)?;
-        // What a dead writer has published may have been pruned already.
+        // Records that a dead writer has published may have been pruned already.
         let end = self.model.known().max(first);
         let sequence = first + self.random.below(end - first + 1);
         let tail = &mut self.processes[index].tail;
@@ -407,12 +396,12 @@ impl World {
                 .sync()
                 .map_err(|error| failed("sync a cursor", &error))?;
             self.alive(index)?;
-            self.model.settle_cursor(sequence);
+            self.model.fix_cursor(sequence);
         }
         Ok(())
     }
 
-    /// Somebody sets the wall clock.
+    /// A process sets the wall clock.
     fn set_clock(&mut self) -> Judged<()> {
         const HOUR_NS: u64 = 3_600_000_000_000;
         let now = self.clock.wall_ns.load(Ordering::Relaxed);
@@ -448,7 +437,7 @@ impl World {
             {
                 return Ok(());
             }
-            // A sync of the background that fails is told to the next append.
+            // The next append returns the error of a background sync that failed.
             if let Sync::Every(every) = self.sync
                 && !self.may_fail
             {
@@ -473,7 +462,7 @@ impl World {
     }
 }
 
-/// Read to the end; gives the position.
+/// Read to the end; returns the position.
 pub fn read_on(reader: &mut Reader<Simulated>, model: &mut Model) -> Judged<u64> {
     loop {
         match reader.next() {

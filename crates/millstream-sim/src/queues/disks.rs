@@ -9,7 +9,7 @@ use millstream_queue::storage::{JournalLog, JournalSyncing, Log, Storage, Syncin
 /// What may be done wrong between a queue and its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A sync is said to be done and is not.
+    /// A sync is reported as done and is not.
     AnswerBeforeSync,
     /// That an item has left is not written.
     ForgetRemovals,
@@ -17,13 +17,13 @@ pub enum Fault {
     LoseItems,
     /// Now and then an item is written twice.
     RepeatItems,
-    /// More of a log is given up than is no longer needed.
+    /// More of a log is removed than is no longer needed.
     PruneTooFar,
 }
 
-/// One item in so many is lost or doubled.
+/// One item in this many is lost or doubled.
 const SELDOM: u64 = 40;
-/// So many records too far.
+/// How many records too far it prunes.
 const TOO_FAR: u64 = 2_000;
 
 /// The disk as one process sees it.

@@ -1,7 +1,7 @@
 //! What queues must do and hold, as plain lists.
 //!
-//! While a server runs, its answers are known to the byte. After a crash an item is one of three: it *must* be there (it was
-//! acknowledged and nobody has it), it *may* (the server died over it, or its removal was not durable yet), or it must not.
+//! While a server runs, its answers are known to the byte. After a crash an item is one of three: it *must* be there (it was acknowledged
+//! and no client has it), it *may* be (the server died during its request, or its removal was not durable yet), or it must not be.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,11 +14,11 @@ const UNSYNCED: &str = "unsynced";
 /// An item, by its number, of which its body is made.
 pub type Number = u64;
 
-/// What can be known of a queue.
+/// The state of a queue, as far as it can be known.
 #[derive(Clone, Default)]
-struct Line {
+struct QueueModel {
     ready: VecDeque<Number>,
-    /// Who waits, for what key, until when.
+    /// Waiting clients, each with its key and the end of its time.
     waiters: VecDeque<(u8, String, u64)>,
     /// Items that are there and were never acknowledged: the server died before it could.
     unsure: BTreeSet<Number>,
@@ -28,7 +28,7 @@ struct Line {
     ever: BTreeSet<Number>,
 }
 
-impl Line {
+impl QueueModel {
     fn put_back(&mut self, number: Number) {
         let at = self.ready.partition_point(|other| *other < number);
         self.ready.insert(at, number);
@@ -38,10 +38,10 @@ impl Line {
 /// All queues and clients.
 #[derive(Clone, Default)]
 pub struct Model {
-    lines: BTreeMap<&'static str, Line>,
+    queues: BTreeMap<&'static str, QueueModel>,
     open: BTreeMap<(u8, &'static str), Number>,
     expected: BTreeMap<u8, String>,
-    /// What has been done since the last answers: items that came, and items that left for good.
+    /// Changes since the last answers: items that were added, and items that were removed.
     came: Vec<(&'static str, Number)>,
     left: Vec<(&'static str, Number)>,
     pub numbers: Number,
@@ -56,26 +56,26 @@ pub fn body(number: Number) -> String {
 }
 
 impl Model {
-    fn line(&mut self, queue: &'static str) -> &mut Line {
-        self.lines.entry(queue).or_default()
+    fn queue(&mut self, queue: &'static str) -> &mut QueueModel {
+        self.queues.entry(queue).or_default()
     }
 
-    fn say(&mut self, client: u8, words: &str) {
+    fn expect(&mut self, client: u8, words: &str) {
         self.expected.entry(client).or_default().push_str(words);
     }
 
-    /// What a client must have got since it was last asked.
+    /// The bytes that a client must have received since the last call.
     pub fn expected(&mut self, client: u8) -> String {
         self.expected.remove(&client).unwrap_or_default()
     }
 
     pub fn is_waiting(&self, client: u8) -> bool {
-        self.lines
+        self.queues
             .values()
-            .any(|line| line.waiters.iter().any(|(waiter, ..)| *waiter == client))
+            .any(|state| state.waiters.iter().any(|(waiter, ..)| *waiter == client))
     }
 
-    /// The next item comes in; the request.
+    /// Adds the next item; returns the request.
     pub fn set(&mut self, client: u8, queue: &'static str) -> String {
         let number = self.numbers;
         self.numbers += 1;
@@ -84,12 +84,12 @@ impl Model {
             _ => &[queue],
         };
         for &queue in copies {
-            let line = self.line(queue);
-            line.ready.push_back(number);
-            line.ever.insert(number);
+            let state = self.queue(queue);
+            state.ready.push_back(number);
+            state.ever.insert(number);
             self.came.push((queue, number));
         }
-        self.say(client, "STORED\r\n");
+        self.expect(client, "STORED\r\n");
         for queue in copies {
             self.serve(queue);
         }
@@ -100,7 +100,7 @@ impl Model {
     fn value(&mut self, client: u8, queue: &'static str, key: &str, number: Number) {
         let body = body(number);
         let words = format!("VALUE {key} 0 {}\r\n{body}\r\nEND\r\n", body.len());
-        self.say(client, &words);
+        self.expect(client, &words);
         if key.contains("/open") {
             self.open.insert((client, queue), number);
         } else if !key.contains("/peek") {
@@ -109,11 +109,11 @@ impl Model {
     }
 
     fn serve(&mut self, queue: &'static str) {
-        let line = self.line(queue);
-        if line.ready.is_empty() || line.waiters.is_empty() {
+        let state = self.queue(queue);
+        if state.ready.is_empty() || state.waiters.is_empty() {
             return;
         }
-        let (number, waiter) = (line.ready.pop_front(), line.waiters.pop_front());
+        let (number, waiter) = (state.ready.pop_front(), state.waiters.pop_front());
         if let (Some(number), Some((client, key, _))) = (number, waiter) {
             self.value(client, queue, &key, number);
         }
@@ -130,32 +130,32 @@ impl Model {
                 if has("/close") {
                     self.left.push((queue, number));
                 } else {
-                    self.line(queue).put_back(number);
+                    self.queue(queue).put_back(number);
                     self.serve(queue);
                 }
             }
             if !has("/open") {
-                self.say(client, "END\r\n");
+                self.expect(client, "END\r\n");
                 return request;
             }
         }
         if self.open.contains_key(&(client, queue)) && !has("/peek") {
-            self.say(client, "ERROR\r\n");
+            self.expect(client, "ERROR\r\n");
             return request;
         }
         let wait_ms = options
             .split_once("/t=")
             .and_then(|(_, ms)| ms.parse::<u64>().ok());
-        let line = self.line(queue);
-        match (line.ready.front().copied(), wait_ms) {
+        let state = self.queue(queue);
+        match (state.ready.front().copied(), wait_ms) {
             (Some(number), _) => {
                 if !has("/peek") {
-                    line.ready.pop_front();
+                    state.ready.pop_front();
                 }
                 self.value(client, queue, &key, number);
             }
-            (None, Some(ms)) => line.waiters.push_back((client, key, now_ms + ms)),
-            (None, None) => self.say(client, "END\r\n"),
+            (None, Some(ms)) => state.waiters.push_back((client, key, now_ms + ms)),
+            (None, None) => self.expect(client, "END\r\n"),
         }
         request
     }
@@ -163,51 +163,51 @@ impl Model {
     pub fn hang_up(&mut self, client: u8) {
         self.expected.remove(&client);
         for queue in QUEUES {
-            self.line(queue)
+            self.queue(queue)
                 .waiters
                 .retain(|(waiter, ..)| *waiter != client);
             if let Some(number) = self.open.remove(&(client, queue)) {
-                self.line(queue).put_back(number);
+                self.queue(queue).put_back(number);
                 self.serve(queue);
             }
         }
     }
 
-    /// The time has come to this moment.
+    /// The clock has reached this time.
     pub fn pass(&mut self, now_ms: u64) {
         for queue in QUEUES {
-            let line = self.line(queue);
-            let (over, waiting) = std::mem::take(&mut line.waiters)
+            let state = self.queue(queue);
+            let (over, waiting) = std::mem::take(&mut state.waiters)
                 .into_iter()
                 .partition::<VecDeque<_>, _>(|(.., until)| *until <= now_ms);
-            line.waiters = waiting;
+            state.waiters = waiting;
             for (client, ..) in over {
-                self.say(client, "END\r\n");
+                self.expect(client, "END\r\n");
             }
         }
     }
 
-    /// All answers were seen: what was done is acknowledged, and what was acknowledged as durable is.
-    pub fn settle(&mut self) {
+    /// All answers were seen: all changes are acknowledged, and those acknowledged as durable are durable.
+    pub fn acknowledge_all(&mut self) {
         self.acknowledged += self.came.len() as u64;
         for (queue, _) in std::mem::take(&mut self.came) {
-            let line = self.line(queue);
-            line.gone.clear();
-            line.unsure.clear();
+            let state = self.queue(queue);
+            state.gone.clear();
+            state.unsure.clear();
         }
         for (queue, number) in std::mem::take(&mut self.left) {
-            self.line(queue).gone.insert(number);
+            self.queue(queue).gone.insert(number);
         }
     }
 
-    /// The server has died, or power was lost as well, and this is what its queues hold now.
+    /// Checks the contents of the queues after the server has died, or power was lost as well.
     pub fn judge(
         &mut self,
         found: &BTreeMap<&'static str, Vec<Number>>,
         power: bool,
     ) -> Judged<()> {
         for ((_, queue), number) in std::mem::take(&mut self.open) {
-            self.line(queue).put_back(number);
+            self.queue(queue).put_back(number);
         }
         let (came, left) = (
             std::mem::take(&mut self.came),
@@ -223,16 +223,16 @@ impl Model {
             };
             let (came, left) = (of(&came), of(&left));
             let found = found.get(queue).map_or(&[][..], Vec::as_slice);
-            let line = self.lines.entry(queue).or_default();
-            line.waiters.clear();
-            self.repeated += line.judge(queue, found, &came, &left, power)?;
+            let state = self.queues.entry(queue).or_default();
+            state.waiters.clear();
+            self.repeated += state.judge(queue, found, &came, &left, power)?;
         }
         Ok(())
     }
 }
 
-impl Line {
-    /// Gives how many items came back that had left.
+impl QueueModel {
+    /// Returns how many removed items came back.
     fn judge(
         &mut self,
         queue: &str,

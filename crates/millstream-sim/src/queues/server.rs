@@ -1,4 +1,4 @@
-//! A server without sockets: sessions over queues on a disk, and what their clients have got.
+//! A server without sockets: sessions over queues on a disk, and the bytes that their clients have received.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ impl Server {
         self.queues.configure(config.clone(), now);
     }
 
-    /// A client sends bytes, and what comes of it reaches whom it may concern.
+    /// A client sends bytes, and each answer reaches its client.
     pub fn send(&mut self, client: u8, bytes: &[u8], now: Moment) {
         let Server { queues, clients } = self;
         let client = clients.entry(client).or_insert_with(|| Client {
@@ -54,7 +54,7 @@ impl Server {
         self.deliver(now);
     }
 
-    /// What a client has got since it was last asked.
+    /// The bytes that a client has received since the last call.
     pub fn received(&mut self, client: u8) -> Vec<u8> {
         self.clients
             .get_mut(&client)

@@ -15,26 +15,26 @@ use millstream_queue::config::Config;
 use super::disks::Disks;
 use super::model::{Model, Number, QUEUES, body};
 use super::server::Server;
-use super::{Kind, Tally};
+use super::tally::{Kind, Tally};
 use crate::crash::model::{Judged, broken};
 
 /// The smallest segments, so that everything rolls.
 const SEGMENT_BYTES: u64 = 64 << 10;
 const CLIENTS: u8 = 6;
-/// The client that looks into queues after a crash.
+/// The client that reads the queues after a crash.
 const JUDGE: u8 = u8::MAX;
 /// How many disks are judged for each loss of power.
 const IMAGES: u64 = 8;
 /// How often power is lost again during a restart, at most.
 const RELAPSES: u64 = 3;
-/// Requests of a burst: enough for a look at what a log no longer needs.
+/// Requests of a burst: enough for a log to check what it no longer needs.
 const BURST: u64 = 1_500;
 /// A process that is not to be killed.
 const NEVER: u64 = i64::MAX as u64;
 const CONFIG: &str = "[queue.unsynced]\nsync = \"never\"\n[queue.jobs]\nmemory_bytes = 2000\n";
 const JUDGING: &str = "[defaults]\nmax_opens = 1000000\n";
 
-/// Clients, their server, its machine, and what must be true of it.
+/// Clients, their server, its machine, and the model of its queues.
 pub struct World {
     random: Random,
     machine: Simulated,
@@ -46,7 +46,7 @@ pub struct World {
     kind: Kind,
     configs: [Config; 2],
     running: Option<(Simulated, Server)>,
-    /// The server was killed, and nobody has looked what it has left.
+    /// The server was killed, and its queues were not checked yet.
     unjudged: bool,
     /// A sync is going to fail.
     may_fail: bool,
@@ -130,7 +130,7 @@ impl World {
         Ok(())
     }
 
-    /// A server starts. One that is killed while it does is followed by one that is not, and looks what is left.
+    /// A server starts. If it is killed meanwhile, another one starts that is not, and its queues are checked.
     fn begin(&mut self, steps: u64) -> Judged<()> {
         if steps != NEVER {
             let process = self.machine.process();
@@ -151,7 +151,7 @@ impl World {
         Ok(())
     }
 
-    /// Do something in a process. What one that was killed gives, or suffers, means nothing.
+    /// Act in a process. The result of a process that was killed is ignored, and so is its panic.
     fn guard(
         &mut self,
         process: &Simulated,
@@ -179,7 +179,7 @@ impl World {
         started
     }
 
-    /// A sync has failed in this life, and no server was given up for it yet.
+    /// A sync has failed in this life, and the server was not restarted for it yet.
     fn has_failed(&self) -> bool {
         self.may_fail && self.machine.has_failed()
     }
@@ -205,8 +205,13 @@ impl World {
         Ok(server)
     }
 
-    /// All items, which stay where they are.
+    /// All items, which stay in their queues. A server that panics breaks its promise, as one does that [acts](Self::act).
     fn look(&mut self, server: &mut Server) -> Judged<BTreeMap<&'static str, Vec<Number>>> {
+        catch_unwind(AssertUnwindSafe(|| self.items(server)))
+            .unwrap_or_else(|_| broken(8, "the server panicked"))
+    }
+
+    fn items(&mut self, server: &mut Server) -> Judged<BTreeMap<&'static str, Vec<Number>>> {
         server.configure(&self.configs[1], self.now);
         let mut found = BTreeMap::new();
         for queue in QUEUES {
@@ -235,7 +240,7 @@ impl World {
         Ok(found)
     }
 
-    /// One thing that happens to a server that runs, and what clients get of it.
+    /// One event of a running server, and the answers of its clients.
     fn act(&mut self) -> Judged<()> {
         let Some((process, mut server)) = self.running.take() else {
             return Ok(());
@@ -272,12 +277,12 @@ impl World {
             }
         }
         if self.has_failed() {
-            // Nothing more is acknowledged by this server; the next one looks what is there.
+            // This server acknowledges nothing more; the next one is checked.
             self.may_fail = false;
             self.unjudged = true;
             return Ok(());
         }
-        self.model.settle();
+        self.model.acknowledge_all();
         self.running = Some((process, server));
         Ok(())
     }
@@ -309,7 +314,7 @@ impl World {
         server.send(client, &request.as_bytes()[cut..], self.now);
     }
 
-    /// So many requests at once that logs roll, and are given up behind what is left.
+    /// Enough requests at once that logs roll and remove segments, then a check of the remaining items.
     fn burst(&mut self, server: &mut Server, client: u8) {
         let queue = QUEUES[self.random.below(QUEUES.len() as u64) as usize];
         let now_ms = self.now.steady_us / 1_000;
@@ -344,7 +349,7 @@ impl World {
         Ok(())
     }
 
-    /// Judge the disks that could be left, and let the world go on with the last of them.
+    /// Judge the disks that could be left, and let the world continue with the last of them.
     fn judge_images(&mut self) -> Judged<()> {
         let (machine, model) = (self.machine.clone(), self.model.clone());
         for _ in 0..IMAGES {
@@ -390,8 +395,8 @@ impl World {
     }
 }
 
-/// A sync has failed: what a client got then is what it should have got, up to the first error, which may be of a segment that could not
-/// be made; and once it is one of a journal that does not know what is on its disk, nothing is acknowledged.
+/// A sync has failed: a client has received the expected bytes up to the first error, which may be of a segment that could not be created;
+/// once the error is that of a journal whose disk is in an unknown state, nothing is acknowledged.
 fn is_honest(got: &str, expected: &str) -> bool {
     let before = got.split("SERVER_ERROR").next();
     let behind = got.split_once("a sync has failed").map(|(_, rest)| rest);
@@ -399,7 +404,7 @@ fn is_honest(got: &str, expected: &str) -> bool {
         && behind.is_none_or(|rest| !rest.contains("STORED"))
 }
 
-/// Where what a client got is not what it should have got.
+/// Where the received bytes differ from the expected ones.
 fn difference(client: u8, got: &str, expected: &str) -> String {
     let same = got
         .bytes()

@@ -16,7 +16,7 @@ const MAP: u64 = 18;
 const NAMED: u64 = 19;
 
 impl Parts {
-    /// Reads the parts of a schema, whatever the bytes.
+    /// Reads the parts of a schema from any bytes.
     pub fn unpack(values: &mut Unpacker<'_>) -> Result<Self> {
         let len = values.array()?;
         let format = if len == 0 { 0 } else { values.uint()? };

@@ -108,7 +108,7 @@ fn a_record_says_method_field_and_byte() {
     let mut bytes = call.to_bytes(&schema, None).unwrap();
     let unknown = catalog.read(&bytes).unwrap_err().to_string();
     assert!(
-        unknown.contains("the journal does not tell the schema 0x"),
+        unknown.contains("the journal has no schema 0x"),
         "{unknown}"
     );
 

@@ -1,4 +1,4 @@
-//! What was stored into a file of the simulated disk since it was synced, and what a loss of power may leave of that.
+//! The stores into a file of the simulated disk since its last sync, and the contents that a loss of power may leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::storage::memory;
 pub(super) const PAGE: u64 = memory::PAGE as u64;
 const SECTOR: u64 = 512;
 
-/// What the disk holds of a file, and all stores since.
+/// The contents of a file on the disk, and all stores since.
 #[derive(Default)]
 pub(super) struct History {
     /// Shared by the machines that have seen no sync of it since one became the other.
@@ -102,8 +102,8 @@ impl History {
         self.given_up.extend(from / PAGE..to.div_ceil(PAGE));
     }
 
-    /// What the disk may hold: of each page some of its stores, and of the last one some bytes. A page that was being written when
-    /// the power went shows a moment for each of its sectors.
+    /// A possible state of the disk: of each page some of its stores, and of the last one some bytes. A page that was being written when
+    /// the power failed has a moment for each of its sectors.
     pub fn after_power_loss(&self, random: &mut dyn FnMut(u64) -> u64) -> Arc<Vec<u8>> {
         let mut shared = Arc::clone(&self.disk);
         for (page, stores) in &self.stores {

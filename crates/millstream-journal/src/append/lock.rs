@@ -1,0 +1,204 @@
+//! The append lock: one word of the control page, for all threads of all processes.
+//!
+//! Its value names the holder's *slot*. A slot belongs to one opening of the journal and is held with a lock on a small file, which the
+//! system releases when the process dies. A waiter can therefore distinguish a dead holder from a slow one: it inherits the lock of a dead
+//! one, and repairs the tail before it continues. A lock on a file outlives its process in forked children; then the waiter examines the
+//! [process](crate::process) itself.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::format::control::{self, Control};
+use crate::mutex;
+use crate::process::{self, Started};
+use crate::storage::{Hold, Storage, fault};
+
+/// The file whose lock is the permission to append.
+const PERMIT: &str = "writers/all";
+
+/// The slot of an opening that writes.
+pub(crate) struct Slot<S: Storage> {
+    pub core: Arc<Core<S>>,
+    number: u64,
+    /// Gone when the file system has failed this opening: for all others its writer is dead then.
+    lock: Mutex<Option<S::Lock>>,
+}
+
+/// How the lock was acquired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It was free.
+    Free,
+    /// It was held by this slot, whose writer died: the tail needs repair.
+    From(u64),
+}
+
+impl<S: Storage> Slot<S> {
+    /// Take the first slot that no living process has.
+    pub fn take(core: Arc<Core<S>>) -> Result<Self> {
+        let control = core.control()?;
+        for number in 0..control::WRITERS_MAX {
+            let name = file(number);
+            let failed = |source| Error::Io {
+                verb: "lock",
+                path: core.storage.path(&name),
+                source,
+            };
+            if let Some(lock) = core.storage.lock(&name, Hold::Exclusive).map_err(failed)? {
+                let namespace = core.options.host.namespace();
+                // A simulated host has no processes to examine.
+                let started = match namespace {
+                    0 => Started::UNKNOWN,
+                    _ => Started::own(),
+                };
+                control.set_process(number, std::process::id(), namespace, started);
+                return Ok(Slot {
+                    number,
+                    lock: Mutex::new(Some(lock)),
+                    core,
+                });
+            }
+        }
+        Err(Error::TooManyWriters {
+            path: core.path(),
+            limit: control::WRITERS_MAX,
+        })
+    }
+
+    /// The lock, if a dead process that had this slot before still holds it.
+    pub fn was_left_locked(&self, control: &Control<S::Region>) -> Option<u64> {
+        control.holder().filter(|holder| *holder == self.number)
+    }
+
+    /// Leave the append lock to others without letting it go, as a writer that dies: they repair the tail before they continue.
+    #[cold]
+    pub fn abandon(&self) {
+        drop(mutex::lock(&self.lock).take());
+    }
+
+    /// Leave the lock as it was when it was taken from `dead`.
+    pub fn give_back(&self, control: &Control<S::Region>, dead: u64) {
+        let held = control.inherit(self.number, dead);
+        debug_assert!(
+            held || fault::any(),
+            "the append lock was taken away from a living writer"
+        );
+    }
+
+    /// Take the append lock.
+    #[inline]
+    pub fn lock(&self, control: &Control<S::Region>) -> Result<Taken> {
+        if control.lock(self.number) {
+            Ok(Taken::Free)
+        } else {
+            self.lock_slowly(control)
+        }
+    }
+
+    /// Take the append lock if it is free.
+    #[inline]
+    pub fn try_lock(&self, control: &Control<S::Region>) -> bool {
+        control.lock(self.number)
+    }
+
+    #[inline]
+    pub fn unlock(&self, control: &Control<S::Region>) {
+        control.unlock(self.number);
+    }
+
+    #[cold]
+    fn lock_slowly(&self, control: &Control<S::Region>) -> Result<Taken> {
+        // A holder needs about 50 ns. Growing pauses let it make several appends in a row, during which its cache lines stay in its core;
+        // after these it has lost its processor, and needs this one.
+        for round in 0..64 {
+            for _ in 0..1 << (round / 4).min(7) {
+                std::hint::spin_loop();
+            }
+            if control.lock(self.number) {
+                return Ok(Taken::Free);
+            }
+            if round > 32 {
+                std::thread::yield_now();
+            }
+        }
+        let host = &self.core.options.host;
+        let start = host.monotonic();
+        let mut pause = Duration::from_micros(20);
+        loop {
+            self.core.check()?;
+            if control.lock(self.number) {
+                return Ok(Taken::Free);
+            }
+            if let Some(holder) = control.holder() {
+                if pause > Duration::from_micros(500) && self.inherit(control, holder)? {
+                    return Ok(Taken::From(holder));
+                }
+                let waited = host.monotonic().saturating_sub(start);
+                if waited >= self.core.options.busy_timeout {
+                    return Err(Error::Busy {
+                        path: self.core.path(),
+                        pid: control.pid(holder),
+                        waited,
+                    });
+                }
+            }
+            control.pause(pause);
+            pause = (pause * 2).min(Duration::from_millis(2));
+        }
+    }
+
+    /// Take the lock from `holder` if that is dead. While this opening has its slot, no other one can become `holder`.
+    fn inherit(&self, control: &Control<S::Region>, holder: u64) -> Result<bool> {
+        let name = file(holder);
+        let failed = |source| Error::Io {
+            verb: "lock",
+            path: self.core.storage.path(&name),
+            source,
+        };
+        let slot = self
+            .core
+            .storage
+            .lock(&name, Hold::Exclusive)
+            .map_err(failed)?;
+        let dead = slot.is_some() || self.is_gone(control, holder);
+        Ok(dead && control.inherit(holder, self.number))
+    }
+
+    /// Whether the process of a slot is gone although its lock is held: by a child that it forked, and that may not append.
+    fn is_gone(&self, control: &Control<S::Region>, holder: u64) -> bool {
+        let here = self.core.options.host.namespace();
+        here != 0
+            && control.namespace(holder) == here
+            && process::is_gone(control.pid(holder), control.started(holder))
+    }
+}
+
+/// The permission to append: shared by all writers, or held by the sole one.
+pub(crate) fn permit<S: Storage>(core: &Core<S>) -> Result<S::Lock> {
+    let (hold, why) = match core.options.sole_writer {
+        true => (
+            Hold::Exclusive,
+            "another process appends to it already, and there can be only one",
+        ),
+        false => (
+            Hold::Shared,
+            "another process is the only one that appends to it, as the follower of a copy is",
+        ),
+    };
+    let permit = core.storage.lock(PERMIT, hold);
+    let permit = permit.map_err(|source| Error::Io {
+        verb: "lock",
+        path: core.storage.path(PERMIT),
+        source,
+    })?;
+    permit.ok_or_else(|| Error::Locked {
+        path: core.path(),
+        why: why.to_owned(),
+    })
+}
+
+pub(crate) fn file(slot: u64) -> String {
+    format!("writers/{slot}")
+}

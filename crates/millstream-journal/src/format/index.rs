@@ -1,0 +1,257 @@
+//! The sparse index: for each block of 64 KiB of a segment, the first frame in or after it.
+//!
+//! Writers note a block when they cross into it. An entry that is missing, or that no frame answers to, is found by hopping from
+//! the one before and noted again: the index speeds up, and is never needed.
+
+use crate::format::frame::{Head, Kind};
+use crate::format::segment::{BLOCK, Mark, Segment};
+use crate::storage::Region;
+
+/// How many frames are examined to find with which record a segment begins.
+const FEW: u32 = 8;
+
+/// Note the blocks that begin between two frames.
+#[inline]
+pub(crate) fn note<R: Region>(segment: &Segment<R>, frame: u64, next: Mark) {
+    if frame / BLOCK != next.offset / BLOCK {
+        segment.set_slots(frame / BLOCK + 1..=next.offset / BLOCK, next);
+    }
+}
+
+/// The frame of the record with this index in the segment, which is before `tail`. `None` when the frames before it are damaged.
+pub(crate) fn find<R: Region>(
+    segment: &Segment<R>,
+    base: u64,
+    tail: Mark,
+    records: u64,
+) -> Option<Mark> {
+    let start = first(segment);
+    let known = nearest(segment, base, tail, start, |mark| mark.records <= records);
+    hop(segment, known, tail, |mark| mark.records == records)
+        .or_else(|| hop(segment, start, tail, |mark| mark.records == records))
+}
+
+/// The first frame of the segment with a time of `time_ns` or later; the end of its frames when there is none. `tail` is that of a segment
+/// that has not ended.
+///
+/// Times never decrease. The last frame that is skipped decides, and its checksum confirms its time.
+///
+/// # Errors
+/// The offset of the frame that is damaged.
+pub(crate) fn find_time<R: Region>(
+    segment: &Segment<R>,
+    base: u64,
+    tail: Option<Mark>,
+    time_ns: u64,
+) -> Result<Mark, u64> {
+    let (start, limit) = (first(segment), tail.unwrap_or(unknown_end(segment)));
+    let known = nearest(segment, base, limit, start, |mark| {
+        segment.time_ns(mark.offset) < time_ns
+    });
+    let (mut at, mut passed) = (known, None);
+    while Some(at) != tail {
+        let head = match segment.head(at.offset) {
+            Ok(Some(head)) if at.offset < limit.offset => head,
+            _ => return Err(first_fault(segment, base, known)),
+        };
+        if head.kind == Kind::End && tail.is_none() || segment.time_ns(at.offset) >= time_ns {
+            break;
+        }
+        passed = Some((at, head));
+        at = step(segment, at, head);
+    }
+    match passed {
+        Some((mark, head)) if !is_sound(segment, base, mark, head) => {
+            Err(first_fault(segment, base, known))
+        }
+        _ => Ok(at),
+    }
+}
+
+/// The offset at which the frames stop being sound records, from a mark on.
+#[cold]
+fn first_fault<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> u64 {
+    sound_from(segment, base, from).offset
+}
+
+fn sound_from<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> Mark {
+    let mut at = from;
+    while let Ok(Some(head)) = segment.head(at.offset)
+        && head.kind == Kind::Record
+        && is_sound(segment, base, at, head)
+    {
+        at.offset += head.bytes();
+        at.records += 1;
+    }
+    at
+}
+
+/// The time of the last record before `mark`, if there is one, when the frames from the nearest index entry on lead to `mark`, and the last
+/// of them is sound. Its checksum covers its number and its length, so the mark is right even if a record before it is damaged: the reader
+/// of that record gets the error.
+pub(crate) fn trace<R: Region>(segment: &Segment<R>, base: u64, mark: Mark) -> Option<Option<u64>> {
+    let mut at = nearest(segment, base, mark, first(segment), |known| {
+        known.records <= mark.records && known.offset <= mark.offset
+    });
+    let mut last = None;
+    while at.offset < mark.offset {
+        let head = segment.head(at.offset).ok()??;
+        if head.kind == Kind::End {
+            return None;
+        }
+        last = Some((at, head));
+        at.offset += head.bytes();
+        at.records += 1;
+    }
+    if at != mark {
+        return None;
+    }
+    match last {
+        None => Some(None),
+        Some((at, head)) => {
+            is_sound(segment, base, at, head).then(|| Some(segment.time_ns(at.offset)))
+        }
+    }
+}
+
+/// The time of a segment's last record, when its end frame says that `next` follows. The end frame's checksum covers both.
+pub(crate) fn end_time<R: Region>(segment: &Segment<R>, next: u64) -> Option<u64> {
+    let at = segment.tail().offset;
+    if at < segment.data_start() {
+        return None;
+    }
+    let head = segment.head(at).ok()??;
+    let is_end = head.kind == Kind::End && segment.is_sound(at, head, next);
+    is_end.then(|| segment.time_ns(at))
+}
+
+/// The end of a segment that has ended, and the time of its last record. `None` when it cannot be found.
+pub(crate) fn ended<R: Region>(segment: &Segment<R>, base: u64) -> Option<(Mark, u64)> {
+    let tail = segment.tail();
+    if let Some(time_ns) = end_time(segment, base.wrapping_add(tail.records)) {
+        return Some((tail, time_ns));
+    }
+    let end = sound_end(segment, base);
+    let head = segment.head(end.offset).ok()??;
+    let is_end = head.kind == Kind::End && is_sound(segment, base, end, head);
+    is_end.then(|| (end, segment.time_ns(end.offset)))
+}
+
+/// Where the frames stop being sound records. The index is not used: it may refer to frames of a batch that was never published.
+#[cold]
+pub(crate) fn sound_end<R: Region>(segment: &Segment<R>, base: u64) -> Mark {
+    sound_from(segment, base, first(segment))
+}
+
+/// Whether the first frame is that of the record `base`. A long one is not examined.
+pub(crate) fn begins_with<R: Region>(segment: &Segment<R>, base: u64) -> bool {
+    let start = first(segment);
+    matches!(segment.head(start.offset), Ok(Some(head)) if head.bytes() <= BLOCK && is_sound(segment, base, start, head))
+}
+
+/// Whether some frame confirms that the segment begins with the record `base`: one of the first few, or one in the index.
+pub(crate) fn shows_base<R: Region>(segment: &Segment<R>, base: u64) -> bool {
+    let mut at = first(segment);
+    for _ in 0..FEW {
+        match segment.head(at.offset) {
+            Ok(Some(head)) if is_sound(segment, base, at, head) => return true,
+            Ok(Some(head)) => {
+                at.offset += head.bytes();
+                at.records += 1;
+            }
+            _ => break,
+        }
+    }
+    let start = first(segment);
+    nearest(segment, base, unknown_end(segment), start, |_| true) != start
+}
+
+/// Before the first frame.
+fn first<R: Region>(segment: &Segment<R>) -> Mark {
+    Mark {
+        offset: segment.data_start(),
+        records: 0,
+    }
+}
+
+/// A mark after all that a segment can hold, for a segment whose end is not known.
+pub(crate) fn unknown_end<R: Region>(segment: &Segment<R>) -> Mark {
+    Mark {
+        offset: segment.bytes(),
+        records: u32::MAX.into(),
+    }
+}
+
+fn is_sound<R: Region>(segment: &Segment<R>, base: u64, mark: Mark, head: Head) -> bool {
+    segment.is_sound(mark.offset, head, base.wrapping_add(mark.records))
+}
+
+/// The last index entry that is `early` and sound. Entries rise, so that halving finds it; unknown ones are skipped downwards.
+fn nearest<R: Region>(
+    segment: &Segment<R>,
+    base: u64,
+    tail: Mark,
+    start: Mark,
+    early: impl Fn(Mark) -> bool,
+) -> Mark {
+    let sound = |mark: Mark| {
+        let within =
+            mark.offset >= start.offset && mark.offset < tail.offset && mark.records < tail.records;
+        let head = if within {
+            segment.head(mark.offset).ok().flatten()
+        } else {
+            None
+        };
+        head.is_some_and(|head| is_sound(segment, base, mark, head))
+    };
+    let (mut low, mut high) = (
+        start.offset / BLOCK,
+        tail.offset.min(segment.bytes() - 1) / BLOCK + 1,
+    );
+    let mut best = start;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let known = (low..=middle)
+            .rev()
+            .find_map(|block| segment.slot(block).filter(|mark| sound(*mark)));
+        match known {
+            Some(mark) if early(mark) => {
+                best = mark;
+                low = middle + 1;
+            }
+            Some(_) => high = middle,
+            None => low = middle + 1,
+        }
+    }
+    best
+}
+
+/// Hop from frame to frame until `found`, and note the blocks on the way that the index lacks.
+fn hop<R: Region>(
+    segment: &Segment<R>,
+    from: Mark,
+    tail: Mark,
+    found: impl Fn(Mark) -> bool,
+) -> Option<Mark> {
+    let mut at = from;
+    while !found(at) {
+        let head = segment.head(at.offset).ok().flatten()?;
+        if head.kind == Kind::End || at.offset + head.bytes() > tail.offset {
+            return None;
+        }
+        at = step(segment, at, head);
+    }
+    Some(at)
+}
+
+/// The mark after a frame; a block between the two that the index lacks is noted.
+fn step<R: Region>(segment: &Segment<R>, at: Mark, head: Head) -> Mark {
+    let next = Mark {
+        offset: at.offset + head.bytes(),
+        records: at.records + 1,
+    };
+    if segment.region().is_writable() && segment.slot(next.offset / BLOCK).is_none() {
+        note(segment, at.offset, next);
+    }
+    next
+}

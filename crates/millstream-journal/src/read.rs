@@ -1,0 +1,8 @@
+//! Reading: readers that tail, records that stay mapped, named cursors, sets of records, and a summary.
+
+pub(crate) mod cursor;
+pub(crate) mod cursor_file;
+pub(crate) mod info;
+pub(crate) mod pinned;
+pub(crate) mod reader;
+pub(crate) mod record_set;

@@ -1,0 +1,10 @@
+//! The limits of values and schemas. A decoder checks them before it allocates or recurses.
+
+/// The greatest depth of nested values.
+pub const DEPTH_MAX: usize = 64;
+
+/// How many methods an interface may have, fields a method or a type, and types a schema.
+pub const NAMES_MAX: usize = 4096;
+
+/// How long a name may be, in bytes.
+pub const NAME_LEN_MAX: usize = 255;

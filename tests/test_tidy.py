@@ -217,7 +217,6 @@ CYCLIC = {
     "millstream-journal",
     "millstream-python",
     "millstream-queue",
-    "millstream-service",
     "millstream-sim",
     "millstream-wire",
     "python",

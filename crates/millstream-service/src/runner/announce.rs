@@ -5,37 +5,16 @@
 
 use millstream_journal::{Error as JournalError, Share};
 
-use super::super::error::ServiceError;
-use super::super::names::{Names, name_of};
-use super::super::schedule::{Announcement, Place};
-use super::Runner;
+use super::needs::Needs;
+use super::state::Runner;
+use crate::error::ServiceError;
+use crate::names::{Names, name_of};
+use crate::schedule::{Announcement, Place};
 
 /// How many calls there are between two announcements of a service that is never idle; a power of two.
 pub(super) const CALLS: u64 = 1 << 16;
 /// The time between two announcements of a service that is idle now and then.
 const IDLE_NS: i64 = 10_000_000_000;
-
-/// Where a rebuild begins, and so what the cursors keep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needs {
-    /// All inputs that were ever taken.
-    All,
-    /// What comes after the last snapshot but one.
-    Snapshots,
-    /// What has not been taken yet.
-    New,
-}
-
-impl Needs {
-    /// What a service with or without snapshots, and with or without a state from its outputs, begins with.
-    pub fn of(snapshots: bool, outputs: bool, rebuild: bool) -> Self {
-        match (snapshots, outputs) {
-            (true, _) => Self::Snapshots,
-            (false, false) if rebuild => Self::All,
-            (false, _) => Self::New,
-        }
-    }
-}
 
 impl<C> Runner<C> {
     /// Writes how far the service has come; returns the number of the announcement in the schedule.

@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{LOOK, Runner, Taken};
+use super::state::{LOOK, Runner};
 use crate::error::ServiceError;
+use crate::inlet::Taken;
 use crate::settings::{Report, Stop};
 
 /// What a runner has done and which record of each input comes next. The runner's thread writes it, any other reads it.

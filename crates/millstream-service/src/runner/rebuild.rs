@@ -9,13 +9,13 @@ use std::path::Path;
 
 use millstream_wire::{InputName, Lineage};
 
-use super::super::error::ServiceError;
-use super::super::inlet::Taken;
-use super::super::names::Names;
-use super::super::resume::Resume;
-use super::super::schedule::{Announcement, Entries, Place, Step};
-use super::super::snapshot::Position;
-use super::{GONE, Runner};
+use super::state::{GONE, Runner};
+use crate::error::ServiceError;
+use crate::inlet::Taken;
+use crate::names::Names;
+use crate::resume::Resume;
+use crate::schedule::{Announcement, Entries, Place, Step};
+use crate::snapshot::Position;
 
 /// What a start knows by now.
 struct Past<'a> {

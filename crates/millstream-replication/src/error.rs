@@ -89,7 +89,8 @@ pub enum ReplicationError {
     },
     /// The other side speaks another version.
     #[error(
-        "the other side speaks version {theirs} of the protocol, this one {ours}; use the same Millstream on both"
+        "the other side speaks version {theirs} of the protocol, this one {ours}: update Millstream {}",
+        if theirs < ours { "on the other machine" } else { "on this machine" }
     )]
     Version {
         /// Theirs.

@@ -14,8 +14,10 @@ mod handshake;
 mod history;
 mod incoming;
 mod leader;
+mod limited;
 mod message;
 mod promote;
+mod raw_key;
 mod rejoin;
 mod secret;
 mod send;
@@ -39,7 +41,7 @@ pub use rejoin::{Part, Rejoin, RejoinOptions};
 pub use secret::Secret;
 pub use serve::{ServeOptions, serve};
 pub use served::with_companions;
-pub use tls::FollowerTls;
+pub use tls::{FollowerTls, LeaderTls};
 
 /// After so many heartbeats of silence the other side is taken for dead.
 const DEAD_AFTER: u32 = 10;

@@ -9,16 +9,16 @@ use super::error::ReplicationError;
 use super::handshake::Calling;
 use super::incoming::Incoming;
 use super::message::{Follow, Welcome};
-use super::secret::{Secret, nonce};
+use super::secret::Secret;
 use super::stream::Stream;
-use super::tls::{self, FollowerTls, GREETING, Verifier, deadline_ns};
+use super::tls::{self, FollowerSide, FollowerTls, GREETING, deadline_ns};
 
 /// Where a leader is, and how it is talked to.
 pub(super) struct Call {
     host: String,
     port: u16,
     secret: Option<Secret>,
-    tls: Option<Verifier>,
+    tls: Option<FollowerSide>,
 }
 
 impl fmt::Display for Call {
@@ -34,7 +34,7 @@ impl Call {
         tls: Option<&FollowerTls>,
     ) -> Result<Self, ReplicationError> {
         Ok(Call {
-            tls: tls.map(|tls| tls.read(host)).transpose()?,
+            tls: FollowerSide::new(host, tls, secret.is_some())?,
             host: host.clone(),
             port: *port,
             secret,
@@ -51,6 +51,11 @@ impl Call {
             .map_err(failed)?;
         let mut outcome = Err(std::io::ErrorKind::NotFound.into());
         for address in addresses {
+            if self.tls.is_none() && !address.ip().to_canonical().is_loopback() {
+                return Err(ReplicationError::Usage(format!(
+                    "{self} is not on this machine: following it takes a secret (--secret-file) or its certificate (--tls-ca)"
+                )));
+            }
             outcome = TcpStream::connect_timeout(&address, GREETING);
             if outcome.is_ok() {
                 break;
@@ -68,7 +73,8 @@ impl Call {
     ) -> Result<Option<Welcome>, ReplicationError> {
         let deadline_ns = deadline_ns();
         let mut out = Vec::new();
-        let calling = Calling::new(self.secret.clone(), nonce()?, &mut out);
+        let credential = incoming.stream.credential(self.secret.as_ref());
+        let calling = Calling::new(credential, &mut out);
         incoming.stream.write(&out)?;
         out.clear();
         let Some(frame) = incoming.expect(deadline_ns, stop)? else {

@@ -47,7 +47,7 @@ pub(super) fn run<'scope, 'env>(
     });
     match outcome {
         Err(error @ (ReplicationError::Journal(_) | ReplicationError::Refused { .. })) => {
-            Err(refuse(session.stream, error))
+            Err(refuse(session.stream, session.credential, error))
         }
         Err(error) => Err(error),
         Ok(()) => {

@@ -17,7 +17,7 @@ use super::leader::Leader;
 use super::secret::Secret;
 use super::served::{Served, list};
 use super::tell;
-use super::tls::{FollowerTls, LeaderTls};
+use super::tls::{FollowerTls, LeaderSide, LeaderTls};
 
 /// How long followers have to end when the leader stops.
 const STOP_TIME: Duration = Duration::from_secs(2);
@@ -31,8 +31,8 @@ pub struct ServeOptions {
     pub journals: Vec<(String, PathBuf)>,
     /// What followers must know.
     pub secret: Option<Secret>,
-    /// Certificates and key as PEM files: then all connections are TLS.
-    pub tls: Option<(PathBuf, PathBuf)>,
+    /// The leader's certificate, for followers that verify it. With a secret alone, the leader makes a key when it starts.
+    pub tls: Option<LeaderTls>,
     /// How often each side says something at least. Who is silent for ten times as long is taken for dead.
     pub heartbeat: Duration,
     /// How many connections there may be at once.
@@ -75,13 +75,11 @@ pub fn serve(
     stop: &AtomicBool,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ReplicationError> {
-    let tls = options.tls.as_ref();
+    check_authenticates(options)?;
     let leader = Leader {
         served: list(&options.journals)?,
         secret: options.secret.clone(),
-        tls: tls
-            .map(|(certificates, key)| LeaderTls::read(certificates, key))
-            .transpose()?,
+        tls: LeaderSide::new(options.tls.as_ref(), options.secret.is_some())?,
         heartbeat: options.heartbeat,
         stop,
     };
@@ -124,6 +122,21 @@ pub fn serve(
         connections.wind_up();
         outcome
     })
+}
+
+/// An address that other machines reach is served to followers that prove who they are.
+fn check_authenticates(options: &ServeOptions) -> Result<(), ReplicationError> {
+    let tls = options.tls.as_ref();
+    let authenticates =
+        options.secret.is_some() || tls.is_some_and(|tls| tls.client_authorities.is_some());
+    if authenticates || options.listen.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    let address = options.listen;
+    Err(ReplicationError::Usage(format!(
+        "{address} is reached from other machines: followers must prove a secret (--secret-file), or show a certificate (--tls-cert, \
+         --tls-key and --tls-client-ca)"
+    )))
 }
 
 /// A connection, if one comes in a moment.

@@ -11,9 +11,11 @@ use super::admit::refused;
 use super::error::{Reason, ReplicationError};
 use super::followers::PREFIX;
 use super::frames::Kind;
+use super::handshake::write_refused;
 use super::incoming::Incoming;
 use super::leader::Leader;
 use super::message::{self, Follow, Welcome};
+use super::secret::Credential;
 use super::served::{Opened, Served};
 use super::stream::Stream;
 use super::watch::Watch;
@@ -36,14 +38,18 @@ fn cursor(opened: &Opened, name: &str) -> Result<Cursor, ReplicationError> {
 }
 
 /// Tell the follower as well. It may have gone, which changes nothing.
-pub(super) fn refuse(stream: &Stream, error: ReplicationError) -> ReplicationError {
+pub(super) fn refuse(
+    stream: &Stream,
+    credential: Option<&Credential>,
+    error: ReplicationError,
+) -> ReplicationError {
     let (reason, text) = match &error {
         ReplicationError::Refused { reason, text } => (*reason, text.clone()),
         ReplicationError::Journal(Error::Pruned { .. }) => (Reason::Pruned, error.to_string()),
         _ => (Reason::Trouble, error.to_string()),
     };
     let mut out = Vec::new();
-    message::write_refused(reason, &text, &mut out);
+    write_refused(credential, reason, &text, &mut out);
     if let Err(error) = stream.write(&out) {
         debug!("a refusal was not heard: {error}");
     }
@@ -56,6 +62,7 @@ pub(super) struct Session<'a> {
     pub follower: &'a str,
     pub number: usize,
     pub stream: &'a Arc<Stream>,
+    pub credential: Option<&'a Credential>,
     /// The journals, those upstream first.
     pub links: Vec<Link<'a>>,
     pub ended: AtomicBool,

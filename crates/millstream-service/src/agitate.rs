@@ -5,7 +5,7 @@
 //! | `missing-N`, `doubled-N`, `swapped-N` | the N-th call is missing, comes twice, changes places with the next |
 //! | `VALUE-METHOD-FIELD` | in the first call of the method the field has the value |
 //! | `VALUE-METHOD` | in the first call of the method all fields that can have the value have it |
-//! | the same with `-N` behind it | in the N-th call, which is not the first of its method |
+//! | the same with `-N` after it | in the N-th call, which is not the first of its method |
 //!
 //! The values are `empty`, `nan`, `minus-1`, `largest` and `long`, each for the types that have it. Swapped calls keep the order of their times.
 //! The numbers of variants are limited ([`PLACED_MAX`], [`OVERRIDDEN_MAX`]); those that come first in the table come first.
@@ -46,7 +46,7 @@ impl Variant {
             Change::Doubled => calls.insert(at, input[at].clone()),
             Change::Swapped => {
                 calls.swap(at, at + 1);
-                // It is the calls that change places; time goes on as before.
+                // It is the calls that change places; time advances as before.
                 (calls[at].at, calls[at + 1].at) = (input[at].at, input[at + 1].at);
             }
             Change::Arguments(arguments) => calls[at].arguments = arguments.clone(),

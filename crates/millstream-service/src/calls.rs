@@ -1,6 +1,6 @@
-//! The calls in a journal, read by what the journal itself tells about them.
+//! The calls in a journal, read with the schemas that the journal itself holds.
 //!
-//! Notes in the journal tell the schemas of its calls and the names of its inputs. Records are handed over in order, from any one on.
+//! Notes in the journal hold the schemas of its calls and the names of its inputs. Records are read in order, from any one on.
 //! What was told before that one is looked for when a call needs it: a segment at a time towards the front, and each once. (A writer
 //! repeats its notes in each segment, but a copy of the journal may have its segments end elsewhere.)
 //!
@@ -20,7 +20,7 @@
 //!
 //! let mut calls = Calls::of(&orders);
 //! let mut reader = orders.reader()?;
-//! let record = reader.read(1)?; // record 0 tells the schema
+//! let record = reader.read(1)?; // record 0 holds the schema
 //! let Content::Call(call, _) = calls.read(record.sequence, record.body)? else { unreachable!() };
 //! assert_eq!((call.method.as_str(), call.arguments[1].0.as_str()), ("place", "quantity"));
 //! # Ok(())
@@ -62,7 +62,7 @@ impl Calls {
     /// Reads the body of the record `sequence`.
     ///
     /// # Errors
-    /// It is neither a call nor a note; a call does not fit its schema, or nothing tells the schema; what stands before it cannot be read.
+    /// It is neither a call nor a note; a call does not fit its schema, or no note holds the schema; the records before it cannot be read.
     pub fn read(&mut self, sequence: u64, body: &[u8]) -> Result<Content, Cause> {
         match Record::read(body)? {
             Record::Note(note) => Ok(Content::Note(self.learn(sequence, note)?)),
@@ -90,7 +90,7 @@ impl Calls {
         Ok(Some(format!("# record {}\n{text}", record.sequence)))
     }
 
-    /// Takes in a note, which stands in the record `sequence`.
+    /// Learns a note, which is the record `sequence`.
     ///
     /// # Errors
     /// It is none that this version knows; two schemas have one id.
@@ -101,7 +101,7 @@ impl Calls {
         Ok(note)
     }
 
-    /// Whether the journal has told a schema, as far as was looked.
+    /// Whether a note with a schema has been read so far.
     #[must_use]
     pub fn has_schemas(&self) -> bool {
         self.catalog.schemas().next().is_some()
@@ -110,9 +110,9 @@ impl Calls {
     /// The schema of an id in the record `sequence`.
     ///
     /// # Errors
-    /// Nothing tells it; what stands before the record cannot be read.
+    /// No note holds it; the records before it cannot be read.
     pub fn schema(&mut self, id: u32, sequence: u64) -> Result<&Schema, Cause> {
-        while self.catalog.schema(id).is_none() && self.look_behind(sequence)? {}
+        while self.catalog.schema(id).is_none() && self.search_back(sequence)? {}
         let unknown = || Box::new(WireError::UnknownSchema { id });
         Ok(self.catalog.schema(id).ok_or_else(unknown)?)
     }
@@ -120,10 +120,10 @@ impl Calls {
     /// The journal of an input in the lineage of the record `sequence`.
     ///
     /// # Errors
-    /// Nothing tells it; what stands before the record cannot be read.
+    /// No note holds it; the records before it cannot be read.
     pub fn input(&mut self, number: u32, sequence: u64) -> Result<&InputName, Cause> {
-        while self.catalog.input(number).is_none() && self.look_behind(sequence)? {}
-        let unknown = || format!("no note tells the name of input {number}");
+        while self.catalog.input(number).is_none() && self.search_back(sequence)? {}
+        let unknown = || format!("no note holds the name of input {number}");
         Ok(self.catalog.input(number).ok_or_else(unknown)?)
     }
 
@@ -134,7 +134,7 @@ impl Calls {
 
     /// Learns from the segment before what is known. False when there is none.
     #[cold]
-    fn look_behind(&mut self, sequence: u64) -> Result<bool, Cause> {
+    fn search_back(&mut self, sequence: u64) -> Result<bool, Cause> {
         let end = *self.known_from.get_or_insert(sequence);
         if end <= self.journal.first()? {
             return Ok(false);

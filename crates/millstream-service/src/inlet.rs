@@ -12,7 +12,7 @@ use super::calls::Calls;
 use super::error::ServiceError;
 use super::progress::Progress;
 
-/// How many notes are looked behind for a call.
+/// How many notes a call may be preceded by.
 const NOTES_MAX: usize = 64;
 
 /// Calls a component with the arguments of the method of this number.
@@ -49,7 +49,7 @@ pub(super) struct Inlet<C> {
     /// Whether records that were pruned are done without.
     pub skip_pruned: bool,
     faces: Vec<Face<C>>,
-    /// What the journal's writers have told.
+    /// The schemas and names that the journal's writers have noted.
     calls: Calls,
 }
 
@@ -140,7 +140,7 @@ impl<C> Inlet<C> {
 
     /// Goes to a record, or to the end if there is none yet. One that was pruned is [needed](Self::needs) then.
     pub fn go_to(&mut self, sequence: u64) -> Result<(), ServiceError> {
-        // What was told in between has not been heard.
+        // Notes in the records that were skipped have not been read.
         self.calls = Calls::of(&self.journal);
         let first = self.first()?;
         self.missing = (sequence < first && !self.skip_pruned).then_some(sequence);

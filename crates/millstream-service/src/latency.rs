@@ -3,7 +3,7 @@
 //! A record has the time at which it was appended, and a service's output the input that it is an effect of. So each hop is measured
 //! from an input's record to the output's, and has two parts, *publish to take* and *take to output*. A service with several inputs or
 //! timers records each input as it takes it, in its [schedule](super::schedule). One with one input and no timer measures the
-//! [take](Take) of some of its calls, each of which stands for as many as it says; there *publish to output* is that of all calls.
+//! [take](Take) of some of its calls, each of which counts for the number of calls that it holds; there *publish to output* is that of all calls.
 //!
 //! Times are those of the machine's clock, not of a monotonic one: an effect before its cause is counted, and taken as no time at all.
 
@@ -48,7 +48,7 @@ pub struct HopLatency {
     pub part: &'static str,
     /// How many messages this is about.
     pub count: u64,
-    /// How many of them were measured: each stands for itself, or for several that followed each other without a pause.
+    /// How many of them were measured: each counts once, or for several that followed each other without a pause.
     pub measured: u64,
     /// Percentiles, in microseconds.
     pub p50_us: f64,
@@ -163,14 +163,14 @@ struct Event {
 }
 
 /// Of a part of a hop: the distance from the journal, the two nodes, and what the part is called.
-type Place = (usize, usize, usize, &'static str);
+type InputPosition = (usize, usize, usize, &'static str);
 
 #[derive(Default)]
 struct Way<'a> {
     /// Where journals are looked for that are not where they were.
     folders: &'a [PathBuf],
     nodes: Vec<Node>,
-    histograms: Vec<(Place, Histogram<u64>, u64)>,
+    histograms: Vec<(InputPosition, Histogram<u64>, u64)>,
     calls: u64,
     origins: u64,
     pruned: u64,
@@ -276,7 +276,7 @@ impl Way<'_> {
         Ok(())
     }
 
-    /// Adds a measurement, which stands for so many messages.
+    /// Adds a measurement, which counts for so many messages.
     fn record(
         &mut self,
         distance: usize,
@@ -320,8 +320,8 @@ impl Way<'_> {
                 (true, lineage)
             }
             Ok(Record::Note(note)) => {
-                let told = node.calls.learn(sequence, note);
-                if let Ok(Note::Input { .. }) = told {
+                let note = node.calls.learn(sequence, note);
+                if let Ok(Note::Input { .. }) = note {
                     node.inputs.clear();
                 }
                 (false, None)

@@ -63,7 +63,7 @@ impl Outlet {
     }
 
     /// A call returns only when so many followers on other machines have acknowledged it, and fails with
-    /// [`NotFollowed`](millstream_replication::ReplicationError::NotFollowed) after `limit`: it is recorded all the same, and whoever makes it
+    /// [`NotFollowed`](millstream_replication::ReplicationError::NotFollowed) after `limit`: it is recorded all the same, and the caller that makes it
     /// again has it recorded twice.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Where a service goes on after a restart: read from the end of its output journal.
+//! The input from which a service resumes after a restart: read from the end of its output journal.
 
 use millstream_journal::Journal;
 use millstream_wire::{InputName, Lineage, Record};

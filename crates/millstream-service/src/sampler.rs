@@ -1,7 +1,7 @@
 //! Measures how long records wait until a component is called with them, for some of the calls.
 //!
 //! To read the clock for each call would take a third of the time of a small one. A service that has been idle has the time, so each call
-//! after a pause is measured and stands for itself. Of the calls that follow each other without a pause, one in [`PERIOD`] is measured and
+//! after a pause is measured and counts once. Of the calls that follow each other without a pause, one in [`PERIOD`] is measured and
 //! stands for all of these. So percentiles are those of all calls.
 
 use millstream_journal::Host;

@@ -1,7 +1,7 @@
 //! What a service was called with, and in which order: a journal beside the output journal.
 //!
 //! It holds *announcements* and *entries*. An announcement, at each start and end of the service and at each of its snapshots, says
-//! which inputs and timers the service has, by identity and by name, and how far it has come. With one input and no timer the order is
+//! which inputs and timers the service has, by identity and by name, and the position in each. With one input and no timer the order is
 //! that of the input, and nothing more is written. With several, an entry for each call says which one came next.
 //!
 //! - A record of an input: `[input, sequence]`. A tick of a timer: `[nil, timer, time in ns]`. The numbers are those of the last
@@ -40,21 +40,21 @@ pub(super) enum Entry {
     Timer { timer: u32, time_ns: i64 },
 }
 
-/// The inputs and timers of a service, and how far it has come.
+/// The inputs and timers of a service, and its positions in them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Announcement {
     /// The sequence number that the next output gets: all before are effects of what comes before the announcement.
     pub outputs: u64,
-    pub inputs: Vec<Place>,
-    /// Inputs that the service had before, and how far it came with them.
-    pub gone: Vec<Place>,
+    pub inputs: Vec<InputPosition>,
+    /// Inputs that the service had before, and the positions in them.
+    pub gone: Vec<InputPosition>,
     pub timers: Vec<String>,
     pub legacy: Legacy,
 }
 
-/// An input and how far a service has come with it.
+/// An input and the position of a service in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct InputPosition {
     pub input: InputName,
     /// The first record that the service ever took.
     pub start: u64,
@@ -256,9 +256,9 @@ impl Announcement {
     }
 }
 
-fn pack_places(places: &[Place], out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
+fn pack_places(places: &[InputPosition], out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
     out.array(places.len())?;
-    for Place { input, start, next } in places {
+    for InputPosition { input, start, next } in places {
         out.array(4)?;
         out.str(&input.path)?;
         InputName::pack_identity(input.identity, out)?;
@@ -268,13 +268,13 @@ fn pack_places(places: &[Place], out: &mut Packer<'_>) -> Result<(), Box<WireErr
     Ok(())
 }
 
-fn unpack_places(values: &mut Unpacker<'_>) -> Result<Vec<Place>, Box<WireError>> {
+fn unpack_places(values: &mut Unpacker<'_>) -> Result<Vec<InputPosition>, Box<WireError>> {
     let count = values.array()?;
     let place = |_| {
         values.array_of(4)?;
         let path = values.str()?.to_owned();
         let identity = InputName::unpack_identity(values)?;
-        Ok(Place {
+        Ok(InputPosition {
             input: InputName { path, identity },
             start: values.uint()?,
             next: values.uint()?,
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn an_announcement_is_these_bytes() {
-        let place = |path: &str, identity, start, next| Place {
+        let place = |path: &str, identity, start, next| InputPosition {
             input: InputName {
                 path: path.to_owned(),
                 identity,

@@ -1,6 +1,6 @@
 //! States of a component, kept so that a start need not repeat all inputs: a journal beside the output journal.
 //!
-//! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record behind them that makes it whole:
+//! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record after them that completes it:
 //! `[2, time in ns, outputs, schedule or nil, pieces, [[path, identity, position], ...]]`. Positions are the sequence numbers that come
 //! next, of the outputs, of the [schedule](super::schedule) and of each input, which is named by its identity. An earlier version wrote 1, and
 //! the inputs as `{path: position}`. The last two snapshots are kept, so that there is one left when
@@ -43,7 +43,7 @@ type Save<C> = Box<dyn FnMut(&mut C) -> Result<Vec<u8>, Cause> + Send>;
 type Restore<C> = Box<dyn FnMut(&mut C, &[u8]) -> Result<(), Cause> + Send>;
 
 /// How the state of a component is kept, and how often.
-pub(super) struct Keeper<C> {
+pub(super) struct Snapshotter<C> {
     /// Calls from one snapshot to the next.
     pub every: u64,
     /// Calls since the last one.
@@ -69,14 +69,14 @@ pub(super) struct Snapshots {
     writer: Writer,
     /// What comes before it may go.
     cursor: Cursor,
-    /// A snapshot survives a loss of power before it stands for earlier ones.
+    /// A snapshot survives a loss of power before it replaces earlier ones.
     durable: bool,
     /// The first record of the newest snapshot that was made since the start.
     last: Option<u64>,
 }
 
 impl Snapshots {
-    /// Opens the snapshots of the service that writes to `output`: its directory with `.snapshots` behind its name.
+    /// Opens the snapshots of the service that writes to `output`: its directory with `.snapshots` after its name.
     pub fn beside(output: &Journal) -> Result<Self, ServiceError> {
         let mut path = output.path().into_os_string();
         path.push(".snapshots");

@@ -1,4 +1,4 @@
-//! A component under test: time goes on as the test says, and timers that come due are called in between.
+//! A component under test: time advances as the test sets it, and timers that come due are called in between.
 
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ impl<C> Trial<C> {
         Ok(())
     }
 
-    /// Makes a call of a test at its time. One that gives only a time lets time go on.
+    /// Makes a call of a test at its time. One with only a time advances the time.
     ///
     /// # Errors
     /// The call is none of the interface; the component or a timer fails.
@@ -184,7 +184,7 @@ impl<C> std::fmt::Debug for Trial<C> {
     }
 }
 
-/// Makes a call of a test on a component, at the time that the test gives it. For a component with timers use a [`Trial`].
+/// Makes a call of a test on a component, at the time of the test. For a component with timers use a [`Trial`].
 ///
 /// # Errors
 /// The call is none of the interface; the component fails.
@@ -197,7 +197,7 @@ pub fn make<I: Dispatch<C> + ?Sized, C: ?Sized>(
         clock.set(at);
     }
     if call.method.is_empty() {
-        return Ok(()); // a document that gives only a time
+        return Ok(()); // a document with only a time
     }
     let body = call.to_bytes(&I::schema()?, None)?;
     if let Record::Call(_, head, arguments) = Record::read(&body)? {

@@ -70,11 +70,11 @@ impl Takes {
         }
     }
 
-    /// Goes to the entries of this time, and learns the names that were told before.
+    /// Moves to the entries of this time, and learns the names that were noted before.
     fn begin(&mut self, time_ns: u64) -> Result<(), ServiceError> {
         self.reader.seek_time(time_ns)?;
         let from = self.reader.position();
-        // Each start of the service tells the names of its inputs.
+        // Each start of the service notes the names of its inputs.
         let mut at = from;
         while at > 0 && self.names.is_empty() {
             at = at.saturating_sub(1_024);
@@ -88,7 +88,7 @@ impl Takes {
         Ok(self.reader.seek(from)?)
     }
 
-    /// The next entry of a record; names that are told are learned.
+    /// The next entry of a record; names that are noted are learned.
     fn read(&mut self) -> Result<Option<(u32, u64, u64)>, ServiceError> {
         while let Some(record) = self.reader.next()? {
             let time_ns = record.time_ns;

@@ -1,4 +1,4 @@
-//! Followers of the outputs: the service does not run away from them.
+//! Followers of the outputs: the number of inputs that the service may be ahead of them is limited.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use millstream_replication::{Followers, ReplicationError};
 /// How many inputs are taken before the followers must have the outputs of all of them.
 pub(super) const INPUTS_AHEAD_MAX: u32 = 256;
 
-/// The followers of the output journal, and how far the service is ahead of them.
+/// The followers of the output journal, and the number of inputs that the service is ahead of them.
 pub(super) struct Following {
     followers: Followers,
     count: usize,

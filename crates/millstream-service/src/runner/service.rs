@@ -17,7 +17,7 @@ use crate::schedule::Schedule;
 pub struct Service {
     pub(super) current: Arc<Current>,
     pub(super) output: Option<Output>,
-    /// What is done again, if that is all.
+    /// The recorded order, when this is a replay.
     pub(super) replay: Option<Replay>,
 }
 
@@ -72,7 +72,7 @@ impl Service {
         Ok(Outlet::new(&output.journal, Arc::clone(&self.current))?)
     }
 
-    /// The time that the component may see.
+    /// The recorded time, the only one that the component may use.
     #[must_use]
     pub fn clock(&self) -> Clock {
         Clock {

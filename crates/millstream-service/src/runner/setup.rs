@@ -11,7 +11,7 @@ use crate::admit;
 use crate::error::ServiceError;
 use crate::inlet::{self, Inlet};
 use crate::names::same_directory;
-use crate::snapshot::{Keeper, Snapshot};
+use crate::snapshot::{Snapshot, Snapshotter};
 use crate::timers::Timer;
 
 impl Service {
@@ -24,7 +24,7 @@ impl Service {
             timers: Vec::new(),
             renamed: Vec::new(),
             own: None,
-            keeper: None,
+            snapshotter: None,
         }
     }
 }
@@ -38,7 +38,7 @@ pub struct Setup<C> {
     /// Earlier names of timers, and those of today.
     pub(super) renamed: Vec<(String, String)>,
     pub(super) own: Option<Inlet<C>>,
-    pub(super) keeper: Option<Keeper<C>>,
+    pub(super) snapshotter: Option<Snapshotter<C>>,
 }
 
 impl<C: 'static> Setup<C> {
@@ -84,7 +84,7 @@ impl<C: 'static> Setup<C> {
     }
 
     /// Keeps the state of the component each time that it was called `every` times, and when the service is stopped, in a journal
-    /// beside the output journal (`replies.snapshots`). A start goes on from there and repeats only the inputs behind it.
+    /// beside the output journal (`replies.snapshots`). A start resumes from there and repeats only the inputs after it.
     #[must_use]
     pub fn snapshots(self, every: u64) -> Self
     where
@@ -101,7 +101,7 @@ impl<C: 'static> Setup<C> {
         save: impl FnMut(&mut C) -> Result<Vec<u8>, Cause> + Send + 'static,
         restore: impl FnMut(&mut C, &[u8]) -> Result<(), Cause> + Send + 'static,
     ) -> Self {
-        self.keeper = Some(Keeper {
+        self.snapshotter = Some(Snapshotter {
             every: every.max(1),
             since: 0,
             save: Box::new(save),
@@ -110,7 +110,7 @@ impl<C: 'static> Setup<C> {
         self
     }
 
-    /// Rebuilds the state from what the component has put out: at a start, whatever `listener` gives, the component itself or a part of
+    /// Rebuilds the state from the outputs of the component: at a start, the object that `listener` returns, the component itself or a part of
     /// it, is called with all recorded calls of the interface. Only the last input is repeated, as some of its outputs may be missing. For
     /// components whose outputs say all that their state is.
     ///

@@ -1,4 +1,4 @@
-//! The start of a runner: what is recorded of the service is read, and the component is brought to its last input.
+//! The start of a runner: it reads the records of the service and brings the component to its last input.
 
 use millstream_journal::{Host, Journal, Sync};
 
@@ -21,7 +21,7 @@ use crate::snapshot::Snapshots;
 use crate::timers::Timer;
 
 impl<C: 'static> Setup<C> {
-    /// Finds out how far the service had come, rebuilds the state of the component, and goes to the record after the last input.
+    /// Finds the position of the service, rebuilds the state of the component, and moves to the record after the last input.
     ///
     /// # Errors
     /// Inputs that are needed have been pruned; two inputs are one journal; the component fails, or does not do again what it did; what
@@ -34,7 +34,7 @@ impl<C: 'static> Setup<C> {
             timers,
             renamed,
             own,
-            keeper,
+            snapshotter,
         } = self;
         let Service {
             current,
@@ -60,9 +60,9 @@ impl<C: 'static> Setup<C> {
             inlet.skip_pruned = settings.skip_pruned;
         }
         // A state that is not brought back is not worth keeping.
-        let keeper = keeper.filter(|_| settings.rebuild);
-        let snapshots = snapshots_of(keeper.is_some(), written)?;
-        let needs = Needs::of(keeper.is_some(), own.is_some(), settings.rebuild);
+        let snapshotter = snapshotter.filter(|_| settings.rebuild);
+        let snapshots = snapshots_of(snapshotter.is_some(), written)?;
+        let needs = Needs::of(snapshotter.is_some(), own.is_some(), settings.rebuild);
         let dead = written.map(Journal::lineage).transpose()?;
         let dead = DeadLetters::new(&settings.on_error, dead)?;
         let following = Following::of(written, &settings)?;
@@ -80,13 +80,13 @@ impl<C: 'static> Setup<C> {
             host: Host::real(),
             output,
             own,
-            keeper,
+            snapshotter,
             snapshots,
             legacy,
             needs,
             announced: Vec::new(),
             announced_ns: 0,
-            kept: None,
+            last_snapshot: None,
             gone: Vec::new(),
             warnings: Vec::new(),
             replay,
@@ -98,7 +98,7 @@ impl<C: 'static> Setup<C> {
 }
 
 impl<C> Runner<C> {
-    /// Comes to where the service was, and writes down that it has started.
+    /// Brings the component to the position of the service, and records the start.
     fn begin(&mut self, resume: Option<&Resume>, mut names: Names) -> Result<(), ServiceError> {
         for timer in &mut self.timers {
             let now = self.host.time_ns() as i64;
@@ -108,8 +108,8 @@ impl<C> Runner<C> {
         self.catch_up(resume, &mut names)?;
         self.own = None;
         self.legacy.inputs = names.legacy;
-        if let Some(keeper) = &mut self.keeper {
-            keeper.since = self.progress.report.calls + self.progress.report.ticks;
+        if let Some(snapshotter) = &mut self.snapshotter {
+            snapshotter.since = self.progress.report.calls + self.progress.report.ticks;
         }
         self.announce()?;
         // With several inputs or timers the schedule says when each was taken.
@@ -153,7 +153,7 @@ impl Recorded {
         }
     }
 
-    /// Reads what stands beside an output journal, and its end.
+    /// Reads the schedule beside an output journal, and the end of that journal.
     fn beside<C>(
         output: &Journal,
         several: bool,

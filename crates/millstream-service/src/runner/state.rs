@@ -12,17 +12,17 @@ use super::replay::Replay;
 use crate::error::ServiceError;
 use crate::inlet::Inlet;
 use crate::progress::Progress;
-use crate::schedule::{Legacy, Place, Schedule};
+use crate::schedule::{InputPosition, Legacy, Schedule};
 use crate::settings::{Report, Settings};
-use crate::snapshot::{Keeper, Snapshots};
+use crate::snapshot::{Snapshots, Snapshotter};
 use crate::timers::Timer;
 
-/// The number of the output journal among the inputs: what is heard from there has no effects.
+/// The number of the output journal among the inputs: its calls have no effects.
 pub(super) const OWN: u32 = u32::MAX - 1;
-/// The number of an input that the service has no longer.
+/// The number of an input that the service no longer has.
 pub(super) const GONE: u32 = u32::MAX - 2;
-/// The longest wait before a runner looks whether it is to stop.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
+/// The longest wait of a runner before it checks whether it must stop.
+pub(super) const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// A service that runs.
 pub struct Runner<C> {
@@ -30,7 +30,7 @@ pub struct Runner<C> {
     pub(super) inlets: Vec<Inlet<C>>,
     pub(super) timers: Vec<Timer<C>>,
     pub(super) renamed: Vec<(String, String)>,
-    /// Where the order is recorded that several inputs and timers are taken in, and how far each has come.
+    /// The record of the order in which several inputs and timers are taken, and of the position of each.
     pub(super) schedule: Option<Schedule>,
     pub(super) progress: Progress,
     pub(super) settings: Settings,
@@ -41,20 +41,20 @@ pub struct Runner<C> {
     pub(super) output: Option<Output>,
     /// The component's own outputs, until its state has been rebuilt from them.
     pub(super) own: Option<Inlet<C>>,
-    pub(super) keeper: Option<Keeper<C>>,
+    pub(super) snapshotter: Option<Snapshotter<C>>,
     pub(super) snapshots: Option<Snapshots>,
     pub(super) legacy: Legacy,
     pub(super) needs: Needs,
-    /// What the last announcement said, and when it was made.
-    pub(super) announced: Vec<Place>,
+    /// The last announcement, and its time.
+    pub(super) announced: Vec<InputPosition>,
     pub(super) announced_ns: i64,
-    /// Where the inputs were at the last snapshot.
-    pub(super) kept: Option<Vec<Place>>,
+    /// The positions in the inputs at the last snapshot.
+    pub(super) last_snapshot: Option<Vec<InputPosition>>,
     /// Inputs that the service had before.
-    pub(super) gone: Vec<Place>,
+    pub(super) gone: Vec<InputPosition>,
     /// What the start found that users should know.
     pub(super) warnings: Vec<String>,
-    /// What is done again, if that is all.
+    /// The recorded order, when this is a replay.
     pub(super) replay: Option<Replay>,
     /// How often a runner that spins has found nothing.
     pub(super) spins: u32,

@@ -1,4 +1,4 @@
-//! One input after another: which is next, the call, and what follows it now and then.
+//! The loop of a runner: it takes the next input, calls the component, and now and then makes a snapshot or an announcement.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use millstream_wire::Lineage;
 
 use super::announce;
 use super::following::INPUTS_AHEAD_MAX;
-use super::state::{LOOK, Runner};
+use super::state::{Runner, STOP_CHECK};
 use crate::error::ServiceError;
 use crate::inlet::Taken;
 use crate::schedule::Entry;
@@ -42,10 +42,10 @@ impl<C> Runner<C> {
             if let Some(following) = &mut self.following {
                 following.took();
             }
-            if let Some(keeper) = &mut self.keeper {
-                keeper.since += 1;
-                if keeper.since >= keeper.every {
-                    self.keep()?;
+            if let Some(snapshotter) = &mut self.snapshotter {
+                snapshotter.since += 1;
+                if snapshotter.since >= snapshotter.every {
+                    self.take_snapshot()?;
                 }
             } else if self.progress.report.calls.is_multiple_of(announce::CALLS) {
                 self.announce()?;
@@ -56,15 +56,18 @@ impl<C> Runner<C> {
 
     /// Makes a snapshot, if the component has been called since the last one.
     #[cold]
-    fn keep(&mut self) -> Result<(), ServiceError> {
-        let since = self.keeper.as_mut().map(|keeper| &mut keeper.since);
+    fn take_snapshot(&mut self) -> Result<(), ServiceError> {
+        let since = self
+            .snapshotter
+            .as_mut()
+            .map(|snapshotter| &mut snapshotter.since);
         if since.map_or(0, std::mem::take) == 0 {
             return Ok(());
         }
         // A start from here finds the inputs and timers right there.
         let schedule = self.announce()?;
-        let (Some(keeper), Some(snapshots), Some(output)) =
-            (&mut self.keeper, &mut self.snapshots, &self.output)
+        let (Some(snapshotter), Some(snapshots), Some(output)) =
+            (&mut self.snapshotter, &mut self.snapshots, &self.output)
         else {
             return Ok(());
         };
@@ -77,13 +80,14 @@ impl<C> Runner<C> {
                 .map(|place| (place.input.clone(), place.next))
                 .collect(),
         };
-        let state = (keeper.save)(&mut self.component).map_err(|cause| ServiceError::Unkept {
-            output: output.journal.path().display().to_string(),
-            cause,
-        })?;
+        let state =
+            (snapshotter.save)(&mut self.component).map_err(|cause| ServiceError::Unkept {
+                output: output.journal.path().display().to_string(),
+                cause,
+            })?;
         snapshots.append(&position, &state)?;
         // The last but one is needed when a loss of power has taken outputs away that the last one has seen.
-        if let Some(before) = self.kept.replace(self.announced.clone()) {
+        if let Some(before) = self.last_snapshot.replace(self.announced.clone()) {
             for (inlet, place) in self.inlets.iter().zip(before) {
                 inlet.hold(place.next)?;
             }
@@ -150,7 +154,7 @@ impl<C> Runner<C> {
             }
         }
         self.follow(&Stop::default())?;
-        self.keep()?;
+        self.take_snapshot()?;
         self.announce_end()?;
         self.move_cursor()?;
         Ok(self.progress.report)
@@ -168,16 +172,16 @@ impl<C> Runner<C> {
                 self.follow(stop)?;
             }
             if taken == Taken::Nothing {
-                self.rest()?;
+                self.wait_for_input()?;
             }
         }
-        self.keep()?;
+        self.take_snapshot()?;
         self.announce_end()?;
         self.move_cursor()?;
         Ok(self.progress.report)
     }
 
-    /// Moves the cursor that stands for this service, so that it does not keep retention from removing old outputs.
+    /// Moves the cursor of this service to the end of its output, so that retention may remove old outputs.
     fn move_cursor(&mut self) -> Result<(), ServiceError> {
         if let (Some(output), true) = (&self.output, self.settings.wait != Wait::Spin) {
             let next = output.journal.next()?;
@@ -192,7 +196,7 @@ impl<C> Runner<C> {
     ///
     /// # Errors
     /// A journal cannot be read.
-    pub fn rest(&mut self) -> Result<(), ServiceError> {
+    pub fn wait_for_input(&mut self) -> Result<(), ServiceError> {
         self.move_cursor()?;
         self.spins = self.spins.wrapping_add(1);
         if self.settings.wait != Wait::Spin || self.spins.is_multiple_of(SPINS) {
@@ -200,7 +204,7 @@ impl<C> Runner<C> {
         }
         let due = timers::next_due(&self.timers).map(|(due, _)| due);
         let left = |due| Duration::from_nanos(i64::max(due - self.host.time_ns() as i64, 0) as u64);
-        let mut limit = due.map_or(LOOK, left).min(LOOK);
+        let mut limit = due.map_or(STOP_CHECK, left).min(STOP_CHECK);
         let mut wait = self.settings.wait;
         if self.inlets.len() > 1 && wait != Wait::Spin {
             (wait, limit) = (Wait::BackOff, limit.min(Duration::from_millis(1)));
@@ -242,7 +246,7 @@ impl<C> Runner<C> {
 
     /// Waits for the followers until the service is to stop.
     pub(super) fn follow(&mut self, stop: &Stop) -> Result<(), ServiceError> {
-        while !self.wait_followed(LOOK)? && !stop.is_set() {}
+        while !self.wait_followed(STOP_CHECK)? && !stop.is_set() {}
         Ok(())
     }
 }

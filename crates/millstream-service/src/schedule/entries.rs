@@ -27,7 +27,7 @@ pub(in super::super) struct Entries {
     is_old: bool,
     /// Whether the inputs of an earlier version have changed since the last step.
     renamed: bool,
-    /// An entry that was read before its announcement was handed over.
+    /// An entry that was read before its announcement was returned.
     held: Option<(u64, u64, Entry)>,
 }
 
@@ -108,7 +108,7 @@ impl Entries {
             self.announcement = Announcement::default();
         }
         (self.is_old, self.renamed) = (true, true);
-        self.announcement.inputs.push(super::Place {
+        self.announcement.inputs.push(super::InputPosition {
             input,
             start: 0,
             next: 0,

@@ -53,36 +53,24 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod admit;
-mod agitate;
-mod calls;
-mod current;
-mod dead;
 mod error;
-mod history;
-mod inlet;
-mod latency;
-mod names;
-mod outlet;
-mod progress;
-mod resume;
+mod inputs;
+mod outputs;
+mod recorded;
+mod reports;
 mod runner;
-mod sampler;
-mod schedule;
 mod settings;
-mod snapshot;
 pub mod system;
 pub mod testing;
 mod timers;
-mod trial;
 
-pub use calls::{Calls, Content};
-pub use current::Clock;
 pub use error::ServiceError;
-pub use history::{Hop, history};
-pub use inlet::Taken;
-pub use latency::{HopLatency, Latencies, latency};
-pub use outlet::{Outlet, publisher};
+pub use inputs::calls::{Calls, Content};
+pub use inputs::inlet::Taken;
+pub use outputs::current::Clock;
+pub use outputs::outlet::{Outlet, publisher};
+pub use recorded::snapshot::Snapshot;
+pub use reports::history::{Hop, history};
+pub use reports::latency::{HopLatency, Latencies, latency};
 pub use runner::{Meter, Runner, Service, Setup};
 pub use settings::{OnError, Report, Settings, Stop};
-pub use snapshot::Snapshot;

@@ -8,8 +8,8 @@ use millstream_journal::{Error as JournalError, Share};
 use super::needs::Needs;
 use super::state::Runner;
 use crate::error::ServiceError;
-use crate::names::{Names, name_of};
-use crate::schedule::{Announcement, InputPosition};
+use crate::inputs::names::{Names, name_of};
+use crate::recorded::schedule::{Announcement, InputPosition};
 
 /// How many calls there are between two announcements of a service that is never idle; a power of two.
 pub(super) const CALLS: u64 = 1 << 16;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::state::{Runner, STOP_CHECK};
 use crate::error::ServiceError;
-use crate::inlet::Taken;
+use crate::inputs::inlet::Taken;
 use crate::settings::{Report, Stop};
 
 /// What a runner has done and which record of each input comes next. The runner's thread writes it, any other reads it.

@@ -1,7 +1,7 @@
 //! A start: the component comes to where it was before, and the service to after the last input that has its effect.
 //!
 //! The state comes from a snapshot, if there are any; from there on from the component's own outputs, if it is called with them, else from the
-//! inputs, whose outputs are held back where they are there already. The [schedule](super::super::schedule) says in which order. Inputs
+//! inputs, whose outputs are held back where they are there already. The [schedule](crate::recorded::schedule) says in which order. Inputs
 //! and timers that the service has no longer are skipped: their outputs stay.
 
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use millstream_wire::{InputName, Lineage};
 
 use super::state::{GONE, Runner};
 use crate::error::ServiceError;
-use crate::inlet::Taken;
-use crate::names::Names;
-use crate::resume::Resume;
-use crate::schedule::{Announcement, Entries, InputPosition, Step};
-use crate::snapshot::Position;
+use crate::inputs::inlet::Taken;
+use crate::inputs::names::Names;
+use crate::recorded::resume::Resume;
+use crate::recorded::schedule::{Announcement, Entries, InputPosition, Step};
+use crate::recorded::snapshot::Position;
 
 /// What a start knows by now.
 struct Past<'a> {

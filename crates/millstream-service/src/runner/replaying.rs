@@ -4,8 +4,8 @@ use millstream_wire::Lineage;
 
 use super::state::Runner;
 use crate::error::ServiceError;
-use crate::inlet::Taken;
-use crate::schedule::Step;
+use crate::inputs::inlet::Taken;
+use crate::recorded::schedule::Step;
 use crate::timers::{Timer, next_due};
 
 impl<C> Runner<C> {

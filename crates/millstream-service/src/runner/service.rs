@@ -8,10 +8,10 @@ use millstream_wire::{Cause, Interface, Publisher};
 
 use super::output::Output;
 use super::replay::Replay;
-use crate::current::{Clock, Current};
 use crate::error::ServiceError;
-use crate::outlet::Outlet;
-use crate::schedule::Schedule;
+use crate::outputs::current::{Clock, Current};
+use crate::outputs::outlet::Outlet;
+use crate::recorded::schedule::Schedule;
 
 /// A service before it has a component: the outputs that the component is made with.
 pub struct Service {

@@ -7,11 +7,11 @@ use millstream_wire::{Cause, Dispatch, Schema, Unpacker};
 
 use super::service::Service;
 use super::state::OWN;
-use crate::admit;
 use crate::error::ServiceError;
-use crate::inlet::{self, Inlet};
-use crate::names::same_directory;
-use crate::snapshot::{Snapshot, Snapshotter};
+use crate::inputs::admit;
+use crate::inputs::inlet::{self, Inlet};
+use crate::inputs::names::same_directory;
+use crate::recorded::snapshot::{Snapshot, Snapshotter};
 use crate::timers::Timer;
 
 impl Service {

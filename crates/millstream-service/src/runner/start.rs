@@ -7,17 +7,17 @@ use super::needs::Needs;
 use super::service::Service;
 use super::setup::Setup;
 use super::state::{GONE, Runner};
-use crate::admit;
-use crate::dead::DeadLetters;
 use crate::error::ServiceError;
-use crate::inlet::Inlet;
-use crate::names::Names;
-use crate::progress::Progress;
-use crate::resume::{self, Resume};
-use crate::sampler::Sampler;
-use crate::schedule::{Legacy, Schedule, old_timers};
+use crate::inputs::admit;
+use crate::inputs::inlet::Inlet;
+use crate::inputs::names::Names;
+use crate::inputs::sampler::Sampler;
+use crate::outputs::dead::DeadLetters;
+use crate::outputs::progress::Progress;
+use crate::recorded::resume::{self, Resume};
+use crate::recorded::schedule::{Legacy, Schedule, old_timers};
+use crate::recorded::snapshot::Snapshots;
 use crate::settings::Settings;
-use crate::snapshot::Snapshots;
 use crate::timers::Timer;
 
 impl<C: 'static> Setup<C> {

@@ -10,11 +10,11 @@ use super::needs::Needs;
 use super::output::Output;
 use super::replay::Replay;
 use crate::error::ServiceError;
-use crate::inlet::Inlet;
-use crate::progress::Progress;
-use crate::schedule::{InputPosition, Legacy, Schedule};
+use crate::inputs::inlet::Inlet;
+use crate::outputs::progress::Progress;
+use crate::recorded::schedule::{InputPosition, Legacy, Schedule};
+use crate::recorded::snapshot::{Snapshots, Snapshotter};
 use crate::settings::{Report, Settings};
-use crate::snapshot::{Snapshots, Snapshotter};
 use crate::timers::Timer;
 
 /// The number of the output journal among the inputs: its calls have no effects.

@@ -9,10 +9,10 @@ use super::announce;
 use super::following::INPUTS_AHEAD_MAX;
 use super::state::{Runner, STOP_CHECK};
 use crate::error::ServiceError;
-use crate::inlet::Taken;
-use crate::schedule::Entry;
+use crate::inputs::inlet::Taken;
+use crate::recorded::schedule::Entry;
+use crate::recorded::snapshot::Position;
 use crate::settings::{Report, Stop};
-use crate::snapshot::Position;
 use crate::timers;
 
 /// How often a runner that spins finds nothing before it looks at the clock.

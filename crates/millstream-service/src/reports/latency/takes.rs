@@ -6,7 +6,7 @@ use millstream_journal::{Error as JournalError, Journal, Options, Reader};
 use millstream_wire::{InputName, Note, Record};
 
 use crate::error::ServiceError;
-use crate::schedule::{Announcement, Entry, path_beside};
+use crate::recorded::schedule::{Announcement, Entry, path_beside};
 
 /// When a service took its inputs: the times of the entries of its schedule, read along with its outputs.
 pub(super) struct Takes {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use millstream_wire::{Call, Cause, Dispatch, Record, Timestamp};
 
-use super::current::Clock;
-use super::timers::{Timer, next_due};
+use crate::outputs::current::Clock;
+use crate::timers::{Timer, next_due};
 
 /// How often timers may be called on the way from one moment to the next.
 const TICKS_MAX: u64 = 100_000;

@@ -2,7 +2,7 @@
 //!
 //! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record after them that completes it:
 //! `[2, time in ns, outputs, schedule or nil, pieces, [[path, identity, position], ...]]`. Positions are the sequence numbers that come
-//! next, of the outputs, of the [schedule](super::schedule) and of each input, which is named by its identity. An earlier version wrote 1, and
+//! next, of the outputs, of the [schedule](crate::recorded::schedule) and of each input, which is named by its identity. An earlier version wrote 1, and
 //! the inputs as `{path: position}`. The last two snapshots are kept, so that there is one left when
 //! a loss of power has taken outputs away that the newest one has seen.
 
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use millstream_journal::{Cursor, Journal, Options, Retention, Share, Sync, Writer};
 use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
-use super::error::ServiceError;
+use crate::error::ServiceError;
 
 /// The version of the records.
 const VERSION: u64 = 2;
@@ -43,7 +43,7 @@ type Save<C> = Box<dyn FnMut(&mut C) -> Result<Vec<u8>, Cause> + Send>;
 type Restore<C> = Box<dyn FnMut(&mut C, &[u8]) -> Result<(), Cause> + Send>;
 
 /// How the state of a component is kept, and how often.
-pub(super) struct Snapshotter<C> {
+pub(crate) struct Snapshotter<C> {
     /// Calls from one snapshot to the next.
     pub every: u64,
     /// Calls since the last one.
@@ -54,7 +54,7 @@ pub(super) struct Snapshotter<C> {
 
 /// How far a service had come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Position {
+pub(crate) struct Position {
     /// The latest time that the component had seen.
     pub time_ns: i64,
     pub outputs: u64,
@@ -63,7 +63,7 @@ pub(super) struct Position {
 }
 
 /// The journal of the snapshots of a service.
-pub(super) struct Snapshots {
+pub(crate) struct Snapshots {
     pub name: String,
     journal: Journal,
     writer: Writer,

@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 use millstream_journal::{Error as JournalError, Journal, Options, Writer};
 use millstream_wire::{Cause, InputName, Packer, Record, Unpacker, WireError, pack};
 
-use super::error::ServiceError;
-pub(super) use entries::{Entries, Step};
-pub(super) use old::old_timers;
+use crate::error::ServiceError;
+pub(crate) use entries::{Entries, Step};
+pub(crate) use old::old_timers;
 
 /// The version of announcements.
 const VERSION: u64 = 1;
@@ -35,14 +35,14 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 
 /// What the component was called with; the numbers are those of the last announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(crate) enum Entry {
     Record { input: u32, sequence: u64 },
     Timer { timer: u32, time_ns: i64 },
 }
 
 /// The inputs and timers of a service, and its positions in them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Announcement {
+pub(crate) struct Announcement {
     /// The sequence number that the next output gets: all before are effects of what comes before the announcement.
     pub outputs: u64,
     pub inputs: Vec<InputPosition>,
@@ -54,7 +54,7 @@ pub(super) struct Announcement {
 
 /// An input and the position of a service in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct InputPosition {
+pub(crate) struct InputPosition {
     pub input: InputName,
     /// The first record that the service ever took.
     pub start: u64,
@@ -64,7 +64,7 @@ pub(super) struct InputPosition {
 
 /// What is written down by earlier versions means.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Legacy {
+pub(crate) struct Legacy {
     /// The identities of journals that are named by a path only.
     pub inputs: BTreeMap<String, u128>,
     /// The names of timers that are counted; nothing where none are.
@@ -79,14 +79,14 @@ impl Announcement {
 }
 
 /// The schedule of a service.
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     pub journal: Journal,
     pub name: String,
     writer: Option<Writer>,
 }
 
 /// Where the schedule of the service is that writes to `output`: its directory with `.schedule` after its name.
-pub(super) fn path_beside(output: &Path) -> PathBuf {
+pub(crate) fn path_beside(output: &Path) -> PathBuf {
     let mut path = output.as_os_str().to_owned();
     path.push(".schedule");
     path.into()

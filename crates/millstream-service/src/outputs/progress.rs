@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use millstream_wire::{CallError, Cause, InputName, Lineage};
 
-use super::current::Current;
-use super::dead::DeadLetters;
-use super::error::ServiceError;
-use super::resume::Resume;
-use super::sampler::Sampler;
-use super::settings::{OnError, Report};
+use crate::error::ServiceError;
+use crate::inputs::sampler::Sampler;
+use crate::outputs::current::Current;
+use crate::outputs::dead::DeadLetters;
+use crate::recorded::resume::Resume;
+use crate::settings::{OnError, Report};
 
-pub(super) struct Progress {
+pub(crate) struct Progress {
     pub current: Arc<Current>,
     /// Where the outputs ended before the restart, until the component has come there again.
     pub resume: Option<Resume>,

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use millstream_journal::{Identity, Journal, Options};
 use millstream_wire::{Call, InputName, Lineage, Record};
 
-use super::calls::{Calls, Content};
-use super::error::ServiceError;
-use super::resume::input_name;
+use crate::error::ServiceError;
+use crate::inputs::calls::{Calls, Content};
+use crate::recorded::resume::input_name;
 
 /// A record on the way of a message.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,7 +72,7 @@ pub fn history(
 }
 
 /// Where the journal is that a record of the journal `beside` names.
-pub(super) fn find(
+pub(crate) fn find(
     name: &InputName,
     beside: &Path,
     folders: &[PathBuf],

@@ -7,16 +7,16 @@ use std::time::Duration;
 use millstream_journal::{Cursor, Error as JournalError, Journal, Reader, Wait};
 use millstream_wire::{Adapter, CallError, Cause, Head, Lineage, Record, Schema, Unpacker};
 
-use super::admit;
-use super::calls::Calls;
-use super::error::ServiceError;
-use super::progress::Progress;
+use crate::error::ServiceError;
+use crate::inputs::admit;
+use crate::inputs::calls::Calls;
+use crate::outputs::progress::Progress;
 
 /// How many notes a call may be preceded by.
 const NOTES_MAX: usize = 64;
 
 /// Calls a component with the arguments of the method of this number.
-pub(super) type Dispatch<C> =
+pub(crate) type Dispatch<C> =
     Box<dyn FnMut(&mut C, u64, Unpacker<'_>) -> Result<(), CallError> + Send>;
 
 /// What came of looking for an input.
@@ -31,7 +31,7 @@ pub enum Taken {
 }
 
 /// A journal, and the interfaces of the component whose calls are in it.
-pub(super) struct Inlet<C> {
+pub(crate) struct Inlet<C> {
     pub number: u32,
     pub name: String,
     /// The first record that the service ever took.

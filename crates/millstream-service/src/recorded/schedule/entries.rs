@@ -3,12 +3,12 @@
 use millstream_journal::Reader;
 use millstream_wire::{Cause, InputName, Note, Record};
 
-use super::super::error::ServiceError;
 use super::{Announcement, Entry, Legacy};
+use crate::error::ServiceError;
 
 /// What a schedule says next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Step {
+pub(crate) enum Step {
     /// Inputs and timers have new numbers; see [`Entries::inputs`], [`Entries::timers`] and [`Entries::announced`].
     Announced,
     /// The component was called with a record.
@@ -18,7 +18,7 @@ pub(in super::super) enum Step {
 }
 
 /// Reads a schedule.
-pub(in super::super) struct Entries {
+pub(crate) struct Entries {
     reader: Reader,
     schedule: String,
     legacy: Legacy,

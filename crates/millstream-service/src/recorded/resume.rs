@@ -3,12 +3,12 @@
 use millstream_journal::Journal;
 use millstream_wire::{InputName, Lineage, Record};
 
-use super::calls::Calls;
-use super::error::ServiceError;
+use crate::error::ServiceError;
+use crate::inputs::calls::Calls;
 
 /// The last input that has outputs.
 #[derive(Debug, Clone)]
-pub(super) struct Resume {
+pub(crate) struct Resume {
     /// The input and the record.
     pub lineage: Lineage,
     /// How many outputs of that record are there. There may be more to come: the crash may have been between two of them.
@@ -34,7 +34,7 @@ impl Resume {
 }
 
 /// Looks for the last output that has a lineage, and counts those of the same lineage before it.
-pub(super) fn find(output: &Journal) -> Result<Option<Resume>, ServiceError> {
+pub(crate) fn find(output: &Journal) -> Result<Option<Resume>, ServiceError> {
     let mut reader = output.reader()?;
     // The lineage, how many outputs it has, the last and the first of them, and the time of the last.
     let mut found: Option<(Lineage, u64, u64, u64, u64)> = None;
@@ -68,7 +68,7 @@ pub(super) fn find(output: &Journal) -> Result<Option<Resume>, ServiceError> {
 }
 
 /// The journal of an input of a lineage in the record `sequence` of a journal.
-pub(super) fn input_name(
+pub(crate) fn input_name(
     journal: &Journal,
     sequence: u64,
     number: u32,

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millstream_journal::Journal;
 use millstream_wire::{InputName, Lineage, Take};
 
-use super::error::ServiceError;
-use super::names::name_of;
+use crate::error::ServiceError;
+use crate::inputs::names::name_of;
 
 /// The number of no input.
 const OUTSIDE: u32 = u32::MAX;
 
 /// The input that is being taken.
-pub(super) struct Current {
+pub(crate) struct Current {
     input: AtomicU32,
     sequence: AtomicU64,
     time_ns: AtomicI64,
@@ -133,7 +133,7 @@ impl Current {
 /// The time as a component may see it: that of the record that it is called with. A replay sees the same.
 #[derive(Clone)]
 pub struct Clock {
-    pub(super) current: Arc<Current>,
+    pub(crate) current: Arc<Current>,
 }
 
 impl Clock {

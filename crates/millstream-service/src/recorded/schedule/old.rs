@@ -1,14 +1,14 @@
 //! Timers that an earlier version has recorded by number.
 
-use super::super::error::ServiceError;
 use super::{Entry, Schedule};
+use crate::error::ServiceError;
 
 /// The names of the timers that a schedule counts, in the order of their numbers; nothing when it counts none.
 ///
 /// `timers` are those of the component, with their periods in ns, in the order in which that version counted them. They are taken for
 /// the same set if there are as many as were recorded and the ticks of each fall on multiples of its period. `given` are names that the
 /// user vouches for.
-pub(in super::super) fn old_timers(
+pub(crate) fn old_timers(
     schedule: &Schedule,
     timers: &[(&str, i64)],
     given: Option<&[String]>,

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use millstream_journal::Journal;
 use millstream_wire::{Note, Record, Schema};
 
-use super::error::ServiceError;
-use super::names::same_directory;
-use super::settings::OnError;
+use crate::error::ServiceError;
+use crate::inputs::names::same_directory;
+use crate::settings::OnError;
 
 /// Refuses an input that is the output journal, under whatever name.
-pub(super) fn not_own_output(input: &Journal, written: &Journal) -> Result<(), ServiceError> {
+pub(crate) fn not_own_output(input: &Journal, written: &Journal) -> Result<(), ServiceError> {
     let (input, written) = (input.path(), written.path());
     if same_directory(&input, &written) {
         return Err(ServiceError::SameJournal {
@@ -22,7 +22,7 @@ pub(super) fn not_own_output(input: &Journal, written: &Journal) -> Result<(), S
 }
 
 /// Refuses an input to which the service would write, its output or its dead letters.
-pub(super) fn not_written<'a>(
+pub(crate) fn not_written<'a>(
     inputs: impl Iterator<Item = &'a Journal> + Clone,
     output: Option<&Journal>,
     on_error: &OnError,
@@ -42,7 +42,7 @@ pub(super) fn not_written<'a>(
 /// Refuses a journal that holds records, none of which is a call of one of these interfaces. An empty journal may become anything.
 ///
 /// Usually the first record says that the journal is the right one. Only one that is going to be refused is read to its end.
-pub(super) fn has_calls_of(journal: &Journal, schemas: &[&Schema]) -> Result<(), ServiceError> {
+pub(crate) fn has_calls_of(journal: &Journal, schemas: &[&Schema]) -> Result<(), ServiceError> {
     let (mut reader, end) = (journal.reader()?, journal.next()?);
     let (mut foreign, mut no_call) = (BTreeSet::new(), None);
     while reader.position() < end

@@ -2,7 +2,7 @@
 //!
 //! Records of earlier versions have a path only. Such a path is looked for among the inputs as it is written, then by the directory that it
 //! leads to, then by its last part, and last by elimination, if one path and one input are left; what is found so must fit the record. What
-//! was found once is kept in the schedule ([`Legacy`](super::schedule::Legacy)), so that the journals can be moved afterwards.
+//! was found once is kept in the schedule ([`Legacy`](crate::recorded::schedule::Legacy)), so that the journals can be moved afterwards.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use millstream_journal::Journal;
 use millstream_wire::InputName;
 
-use super::error::ServiceError;
+use crate::error::ServiceError;
 
 /// How a journal is written down: without identity while it is empty, as it may still become a copy of another one.
-pub(super) fn name_of(journal: &Journal) -> Result<InputName, ServiceError> {
+pub(crate) fn name_of(journal: &Journal) -> Result<InputName, ServiceError> {
     let identity = match journal.next()? {
         0 => None,
         _ => Some(journal.lineage()?),
@@ -25,13 +25,13 @@ pub(super) fn name_of(journal: &Journal) -> Result<InputName, ServiceError> {
 }
 
 /// Whether both lead to one directory.
-pub(super) fn same_directory(one: &Path, other: &Path) -> bool {
+pub(crate) fn same_directory(one: &Path, other: &Path) -> bool {
     let found = |path: &Path| path.canonicalize().ok();
     one == other || found(one).is_some_and(|one| Some(one) == found(other))
 }
 
 /// The inputs of a service as they are now, and what older records call them.
-pub(super) struct Names {
+pub(crate) struct Names {
     known: Vec<Known>,
     /// What paths in records of earlier versions mean.
     pub legacy: BTreeMap<String, u128>,

@@ -94,7 +94,7 @@ impl Calls {
     ///
     /// # Errors
     /// It is none that this version knows; two schemas have one id.
-    pub(super) fn learn(&mut self, sequence: u64, note: &[u8]) -> Result<Note, Cause> {
+    pub(crate) fn learn(&mut self, sequence: u64, note: &[u8]) -> Result<Note, Cause> {
         self.known_from.get_or_insert(sequence);
         let note = Note::from_bytes(note)?;
         self.catalog.learn(note.clone())?;
@@ -128,7 +128,7 @@ impl Calls {
     }
 
     /// How many inputs have been named, as far as was looked.
-    pub(super) fn inputs(&self) -> usize {
+    pub(crate) fn inputs(&self) -> usize {
         self.catalog.inputs()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A record has the time at which it was appended, and a service's output the input that it is an effect of. So each hop is measured
 //! from an input's record to the output's, and has two parts, *publish to take* and *take to output*. A service with several inputs or
-//! timers records each input as it takes it, in its [schedule](super::schedule). One with one input and no timer measures the
+//! timers records each input as it takes it, in its [schedule](crate::recorded::schedule). One with one input and no timer measures the
 //! [take](Take) of some of its calls, each of which counts for the number of calls that it holds; there *publish to output* is that of all calls.
 //!
 //! Times are those of the machine's clock, not of a monotonic one: an effect before its cause is counted, and taken as no time at all.
@@ -18,9 +18,9 @@ use millstream_wire::{InputName, Lineage, Note, Record, Take};
 use serde::Serialize;
 
 use self::takes::Takes;
-use super::calls::Calls;
-use super::error::ServiceError;
-use super::history::find;
+use crate::error::ServiceError;
+use crate::inputs::calls::Calls;
+use crate::reports::history::find;
 
 /// How long messages took, by hop, and from their origin to the journal.
 #[derive(Debug, Serialize)]
@@ -63,7 +63,7 @@ pub struct HopLatency {
 }
 
 /// Measures the calls of the journal from the record `first` on, up to `last` with it. The journals that lead there are read along, each
-/// from front to back, so that memory does not grow with the range; they are looked for as by [`history`](super::history()), in `folders` too.
+/// from front to back, so that memory does not grow with the range; they are looked for as by [`history`](crate::history()), in `folders` too.
 ///
 /// ```
 /// use millstream_journal::{Journal, Options};

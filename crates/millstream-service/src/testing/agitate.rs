@@ -22,7 +22,7 @@ pub const OVERRIDDEN_MAX: usize = 400;
 const LONG: usize = 10_000;
 
 /// A variant of a test. Its name stays the same while the calls do.
-pub(super) struct Variant {
+pub(crate) struct Variant {
     pub name: String,
     at: usize,
     change: Change,
@@ -56,7 +56,7 @@ impl Variant {
 }
 
 /// The variants of a test, and how many there would be without a limit.
-pub(super) fn variants(input: &[Call], interfaces: &[Schema]) -> (Vec<Variant>, usize) {
+pub(crate) fn variants(input: &[Call], interfaces: &[Schema]) -> (Vec<Variant>, usize) {
     let mut placed = placed(input);
     let mut overridden = overridden(input, interfaces);
     let all = placed.len() + overridden.len();

@@ -10,7 +10,7 @@ use millstream_wire::Take;
 /// Of so many calls without a pause one is measured.
 const PERIOD: u32 = 16;
 
-pub(super) struct Sampler {
+pub(crate) struct Sampler {
     host: Host,
     /// Whether there was nothing to take before the next call.
     was_idle: bool,

@@ -11,8 +11,8 @@ use millstream_wire::{
     Cause, Interface, Lineage, Note, Packer, Publisher, Result as WireResult, Schema, Transport,
 };
 
-use super::current::Current;
-use super::error::ServiceError;
+use crate::error::ServiceError;
+use crate::outputs::current::Current;
 use millstream_replication::Followers;
 
 /// A publisher's end of a journal.
@@ -51,7 +51,7 @@ impl Outlet {
         Self::new(journal, Arc::default())
     }
 
-    pub(super) fn new(journal: &Journal, current: Arc<Current>) -> Result<Self, ServiceError> {
+    pub(crate) fn new(journal: &Journal, current: Arc<Current>) -> Result<Self, ServiceError> {
         Ok(Self {
             writer: journal.writer()?,
             current,

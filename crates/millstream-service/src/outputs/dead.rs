@@ -9,12 +9,12 @@ use std::path::Path;
 use millstream_journal::{Journal, Writer};
 use millstream_wire::{InputName, Note, Record};
 
-use super::error::ServiceError;
-use super::names::same_directory;
-use super::settings::OnError;
+use crate::error::ServiceError;
+use crate::inputs::names::same_directory;
+use crate::settings::OnError;
 
 /// The letters of one service.
-pub(super) struct DeadLetters {
+pub(crate) struct DeadLetters {
     journal: Journal,
     writer: Writer,
     /// The identity of the output journal; none for a service without output.

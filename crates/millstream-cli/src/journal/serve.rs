@@ -78,8 +78,8 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
         }),
         heartbeat: args.heartbeat,
         followers_max: args.followers_max,
-        tell: args.tell,
-        tell_tls: args.tls_ca.map(|authorities| FollowerTls {
+        notify: args.tell,
+        notify_tls: args.tls_ca.map(|authorities| FollowerTls {
             authorities,
             name: args.tls_name,
             certificate: own,

@@ -198,7 +198,7 @@ fn secrets_are_asked_for_and_proved_by_both() {
         (
             &open.address,
             &["--secret-file", right.as_str()],
-            "the leader does not know the secret, or was not told to ask for one",
+            "the leader does not know the secret, or was started without one",
         ),
     ] {
         let output = follow(address, secret);

@@ -66,7 +66,7 @@ fn converse(
         number,
         stream,
         credential,
-        links: Vec::new(),
+        members: Vec::new(),
         ended: AtomicBool::new(false),
         watch: Watch::default(),
     };
@@ -83,17 +83,21 @@ fn converse(
         follow_until_end(&session, incoming)
     });
     session.leave();
-    for link in session.links.iter().filter_map(|link| link.there.as_ref()) {
-        let at = link.cursor.position()?;
+    for member in session
+        .members
+        .iter()
+        .filter_map(|member| member.progress.as_ref())
+    {
+        let at = member.cursor.position()?;
         info!(
-            "{peer}: '{}' has gone; it has all before record {at} of '{}'",
-            session.follower, link.name
+            "{peer}: '{}' has disconnected; it has all before record {at} of '{}'",
+            session.follower, member.name
         );
     }
     outcome
 }
 
-/// Become known to each other; `None` when we are to stop first.
+/// Authenticate each other; `None` when `stop` is raised first.
 fn greet(
     leader: &Leader<'_>,
     incoming: &mut Incoming,
@@ -128,7 +132,7 @@ fn follow_until_end(session: &Session<'_>, incoming: Incoming) -> Result<(), Rep
             .spawn_scoped(scope, || {
                 let outcome = session.receive(incoming);
                 session.ended.store(true, Ordering::Relaxed);
-                // Who sees the end of this connection may come back under the same name at once.
+                // A follower that sees the end of this connection may connect again under the same name at once.
                 session.leave();
                 // Wakes the sender, should it wait in a write.
                 session.stream.close();

@@ -1,4 +1,4 @@
-//! A socket with a deadline: a peer that greets byte by byte, or not at all, holds nobody up.
+//! A socket with a deadline: a peer that sends its handshake byte by byte, or not at all, occupies a connection until then only.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use millstream_journal::clock::monotonic_ns;
 
 use super::error::ReplicationError;
-use super::{FAREWELL, LOOK};
+use super::{FAREWELL, STOP_CHECK};
 
 /// The first byte of a TLS connection: a record of the handshake. HELLO without TLS begins with another one.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -38,7 +38,7 @@ impl Limited<'_> {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let wait = self.left().map_err(broken)?.min(LOOK);
+            let wait = self.left().map_err(broken)?.min(STOP_CHECK);
             let peeked = self.socket.set_read_timeout(Some(wait));
             match peeked.and_then(|()| self.socket.peek(&mut first)) {
                 Ok(0) => {

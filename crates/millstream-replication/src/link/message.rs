@@ -28,7 +28,7 @@ pub(super) const RECORDS_MAX: usize = (1 << 28) + 64;
 pub(super) const NAME_MAX: usize = 100;
 /// How many journals a set has at most.
 pub(super) const MEMBERS_MAX: usize = 64;
-/// How many terms of a journal are told, the newest ones.
+/// How many terms of a journal are sent, the newest ones.
 pub(super) const TERMS_MAX: usize = 100;
 const TEXT_MAX: usize = 1_000;
 const MAGIC: &[u8; 8] = b"MSFOLLOW";
@@ -72,7 +72,7 @@ pub(super) struct Member {
     pub journal: String,
     /// The lineage of the copy, if there is one.
     pub lineage: Option<u128>,
-    /// The copy's own number, which tells two followers of one name apart.
+    /// The copy's own number, which distinguishes two followers of one name.
     pub own: u64,
     /// The record that it needs next.
     pub next: u64,
@@ -87,7 +87,7 @@ pub(super) struct Member {
 pub(super) struct Welcome {
     /// Each side says something at least this often.
     pub heartbeat_ms: u32,
-    /// For each journal that was asked for; `None` for one that is not there yet.
+    /// For each journal that was asked for; `None` for one that does not exist yet.
     pub members: Vec<Option<Offer>>,
 }
 

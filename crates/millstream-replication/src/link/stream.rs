@@ -43,7 +43,7 @@ struct Raw {
 
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ReadOutcome {
     Bytes(usize),
     Nothing,
     Closed,
@@ -83,7 +83,7 @@ impl Stream {
     }
 
     /// Wait no longer than this in a read.
-    pub fn look_every(&self, wait: Duration) -> Result<(), ReplicationError> {
+    pub fn limit_read_wait(&self, wait: Duration) -> Result<(), ReplicationError> {
         let wait = wait.clamp(Duration::from_millis(1), READ_WAIT);
         self.socket
             .set_read_timeout(Some(wait))
@@ -91,19 +91,19 @@ impl Stream {
     }
 
     /// Read what there is, or wait for a moment.
-    pub fn read(&self, into: &mut [u8]) -> Result<Heard, ReplicationError> {
+    pub fn read(&self, into: &mut [u8]) -> Result<ReadOutcome, ReplicationError> {
         let read = match &self.tls {
             None => (&self.socket).read(into),
             Some(tls) => self.read_sealed(tls, into),
         };
         match read {
-            Ok(0) => Ok(Heard::Closed),
-            Ok(count) => Ok(Heard::Bytes(count)),
+            Ok(0) => Ok(ReadOutcome::Closed),
+            Ok(count) => Ok(ReadOutcome::Bytes(count)),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {
-                    Ok(Heard::Nothing)
+                    Ok(ReadOutcome::Nothing)
                 }
-                ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => Ok(Heard::Closed),
+                ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => Ok(ReadOutcome::Closed),
                 _ => Err(read_failed(error)),
             },
         }
@@ -177,7 +177,7 @@ impl Stream {
     pub fn close(&self) {
         if let Some(tls) = &self.tls {
             lock(tls).send_close_notify();
-            // Who waits in a write would hold us up, and needs no farewell.
+            // A thread that is blocked in a write would block this one, and the peer needs no close_notify then.
             if self.sending.try_lock().is_ok() {
                 let _gone_already = self.send(&[]);
             }

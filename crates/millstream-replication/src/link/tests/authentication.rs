@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::super::error::ReplicationError;
 use super::super::frames::{self, Kind};
-use super::super::stream::{Heard, Stream};
+use super::super::stream::{ReadOutcome, Stream};
 use super::super::tls::{FollowerSide, LeaderSide, connect};
 use super::super::{FollowOptions, Followed, Secret, ServeOptions, follow, serve};
 
@@ -92,8 +92,8 @@ fn pass(from: &Stream, to: &Stream) -> usize {
     let (mut buffer, mut passed) = ([0; 4 << 10], 0);
     loop {
         match from.read(&mut buffer) {
-            Ok(Heard::Bytes(count)) if to.write(&buffer[..count]).is_ok() => passed += count,
-            Ok(Heard::Nothing) => {}
+            Ok(ReadOutcome::Bytes(count)) if to.write(&buffer[..count]).is_ok() => passed += count,
+            Ok(ReadOutcome::Nothing) => {}
             _ => {
                 to.close();
                 return passed;

@@ -1,7 +1,7 @@
-//! Telling old leaders that a journal is in a newer term, until each of them knows.
+//! Notifies old leaders that a journal is in a newer term, until each of them knows.
 //!
-//! An old leader may be cut off, stopped or without power when another copy is promoted. When it comes back, its writers go on where they
-//! were, so it has to be told, and it cannot know whom to ask. The new leader tells it.
+//! An old leader may be disconnected, stopped or without power when another copy is promoted. When it is back, its writers continue where they
+//! were. It cannot know which machine to ask for a newer term, so the new leader connects to it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope};
@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::call::Call;
+use super::connector::Connector;
 use super::error::{Reason, ReplicationError};
-use super::follow::rest;
+use super::follow::back_off;
 use super::history::{newest, recent};
 use super::leader::Leader;
 use super::message::{Follow, Member};
 use super::served::Served;
 use super::tls::FollowerTls;
 
-/// How long an old leader that does not answer is left alone.
+/// The pause before an old leader that did not answer is notified again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Who tells, in place of a follower's name.
+/// The sender of the notice, in place of a follower's name.
 const NAME: &str = "promoted";
 
-/// Tell each old leader on a thread of its own.
+/// Notify each old leader on a thread of its own.
 pub(super) fn begin<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     leader: &'env Leader<'_>,
@@ -32,10 +32,11 @@ pub(super) fn begin<'scope, 'env>(
 ) -> Result<(), ReplicationError> {
     let stop = leader.stop;
     for old in olds {
-        let call = Call::new(old, leader.secret.clone(), tls)?;
-        let thread = Builder::new().name("telling".to_owned());
-        let telling = thread.spawn_scoped(scope, move || until_it_knows(leader, &call, stop));
-        telling.map_err(|source| ReplicationError::Connection {
+        let connector = Connector::new(old, leader.secret.clone(), tls)?;
+        let thread = Builder::new().name("notifying".to_owned());
+        let notifying =
+            thread.spawn_scoped(scope, move || until_it_knows(leader, &connector, stop));
+        notifying.map_err(|source| ReplicationError::Connection {
             verb: "cannot start a thread".to_owned(),
             source,
         })?;
@@ -43,39 +44,48 @@ pub(super) fn begin<'scope, 'env>(
     Ok(())
 }
 
-fn until_it_knows(leader: &Leader<'_>, call: &Call, stop: &AtomicBool) {
+fn until_it_knows(leader: &Leader<'_>, connector: &Connector, stop: &AtomicBool) {
     let mut left: Vec<(&Served, String)> = Vec::new();
     left.extend(leader.served.iter().map(|served| (served, String::new())));
     while !left.is_empty() && !stop.load(Ordering::Relaxed) {
-        left.retain_mut(|(served, said)| !knows(served, call, stop, said));
+        left.retain_mut(|(served, last_warning)| !knows(served, connector, stop, last_warning));
         if !left.is_empty() {
-            rest(PAUSE, stop);
+            back_off(PAUSE, stop);
         }
     }
 }
 
-/// Tell once more; the same trouble again and again is said once.
-fn knows(served: &Served, call: &Call, stop: &AtomicBool, said: &mut String) -> bool {
+/// Notify once more; the same failure is logged once.
+fn knows(
+    served: &Served,
+    connector: &Connector,
+    stop: &AtomicBool,
+    last_warning: &mut String,
+) -> bool {
     let name = &served.name;
-    match tell(served, call, stop) {
+    match notify(served, connector, stop) {
         Ok(None) => true,
         Ok(Some(term)) => {
-            info!("{call} knows that '{name}' is in term {term}");
+            info!("{connector} knows that '{name}' is in term {term}");
             true
         }
         Err(error) => {
             let text = error.to_string();
-            if text != *said {
-                warn!("{call} does not know yet that '{name}' is in a newer term: {text}");
-                *said = text;
+            if text != *last_warning {
+                warn!("{connector} does not know yet that '{name}' is in a newer term: {text}");
+                *last_warning = text;
             }
             false
         }
     }
 }
 
-/// Tell once; `None` when there is nothing to tell.
-fn tell(served: &Served, call: &Call, stop: &AtomicBool) -> Result<Option<u64>, ReplicationError> {
+/// Notify once; `None` when there is no term to notify of.
+fn notify(
+    served: &Served,
+    connector: &Connector,
+    stop: &AtomicBool,
+) -> Result<Option<u64>, ReplicationError> {
     let Some(opened) = served.opened()? else {
         return Ok(None);
     };
@@ -97,7 +107,7 @@ fn tell(served: &Served, call: &Call, stop: &AtomicBool) -> Result<Option<u64>, 
             terms,
         }],
     };
-    match call.ask(&follow, stop) {
+    match connector.ask(&follow, stop) {
         // It knows, or is a copy in this term by now.
         Ok(_)
         | Err(ReplicationError::Refused {

@@ -1,4 +1,4 @@
-//! A connection to a leader, up to its answer: who asks, and what it gets.
+//! A connection to a leader, from its address to its WELCOME.
 
 use std::fmt;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -13,27 +13,27 @@ use super::secret::Secret;
 use super::stream::Stream;
 use super::tls::{self, FollowerSide, FollowerTls, GREETING, deadline_ns};
 
-/// Where a leader is, and how it is talked to.
-pub(super) struct Call {
+/// The address of a leader, and what authenticates both sides.
+pub(super) struct Connector {
     host: String,
     port: u16,
     secret: Option<Secret>,
     tls: Option<FollowerSide>,
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
 
-impl Call {
+impl Connector {
     pub fn new(
         (host, port): &(String, u16),
         secret: Option<Secret>,
         tls: Option<&FollowerTls>,
     ) -> Result<Self, ReplicationError> {
-        Ok(Call {
+        Ok(Connector {
             tls: FollowerSide::new(host, tls, secret.is_some())?,
             host: host.clone(),
             port: *port,
@@ -64,7 +64,7 @@ impl Call {
         tls::connect(outcome.map_err(failed)?, self.tls.as_ref(), GREETING)
     }
 
-    /// Become known to each other; `None` when we are to stop first.
+    /// Authenticate each other; `None` when `stop` is raised first.
     pub fn greet(
         &self,
         incoming: &mut Incoming,

@@ -45,13 +45,14 @@ test: build  ## run every test: Rust, types, docstrings, pytest, a minute of wor
 	$(TARGET)/checked/millstream-sim queues --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
 	fuzz/run $(SECONDS)
 
-lint: $(READY) docs  ## check format, lints, types and the documentation of the crates
+lint: $(READY) docs  ## check format, lints, types, prose and the documentation of the crates
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check $(PYSRC)
 	$(BIN)/ruff format --check $(PYSRC)
 	$(BIN)/mypy --strict python/millstream
+	$(BIN)/python tests/prose.py
 
 crash: build  ## kill processes of journals, queues, flows and services, hundreds of times
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} cargo test --profile checked -p millstream-journal --test journal kills_under_load -- --nocapture

@@ -215,8 +215,6 @@ CYCLIC = {
     "millstream-cli",
     "millstream-flow",
     "millstream-journal",
-    "millstream-python",
-    "millstream-queue",
     "millstream-sim",
     "millstream-wire",
     "python",

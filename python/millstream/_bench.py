@@ -14,8 +14,8 @@ from functools import partial
 from statistics import median
 from time import perf_counter, process_time
 
-from ._flow import Flow
 from ._run import run
+from ._streams.flow import Flow
 from .testing import collect, discard, items, pause
 from .windows import tumbling
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ._keyed import KeyedStream
+    from ._streams.streams import KeyedStream, Windows
     from ._types import AnySource
-    from ._windowed import Windows
 
 __all__ = ["bench_flow"]
 

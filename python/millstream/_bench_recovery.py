@@ -12,9 +12,9 @@ from time import perf_counter
 from . import _millstream
 from ._bench import chosen as chosen_keys
 from ._bench import join_of, readings_of, seconds, stateful_of, window_count_of, window_fold_of
-from ._flow import Flow
 from ._io import Source
 from ._run import Saving, run
+from ._streams.flow import Flow
 from .testing import discard
 
 TYPE_CHECKING = False

@@ -15,9 +15,9 @@ from contextlib import suppress
 from statistics import quantiles
 from time import perf_counter_ns, sleep
 
-from ._flow import Flow
 from ._io import Source
 from ._run import run
+from ._streams.flow import Flow
 from .testing import discard
 
 TYPE_CHECKING = False

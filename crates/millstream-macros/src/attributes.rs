@@ -72,7 +72,7 @@ impl Attributes {
         renamed.unwrap_or_else(|| name.trim_start_matches("r#").to_owned())
     }
 
-    /// `.aliases(...)` behind the expression that makes a field, variant or method.
+    /// `.aliases(...)` after the expression that makes a field, variant or method.
     pub fn aliases(&self) -> TokenStream {
         let aliases = &self.aliases;
         if aliases.is_empty() {
@@ -81,7 +81,7 @@ impl Attributes {
         quote!(.aliases(&[#(#aliases),*]))
     }
 
-    /// `.default_value(...)?` behind the expression that makes a field of type `ty`.
+    /// `.default_value(...)?` after the expression that makes a field of type `ty`.
     pub fn default_value(&self, ty: &impl ToTokens) -> TokenStream {
         match &self.default {
             None => TokenStream::new(),

@@ -91,7 +91,7 @@ pub fn interface(
     })
 }
 
-/// The version and the name that `#[interface(...)]` gives.
+/// The version and the name of `#[interface(...)]`.
 fn options(arguments: TokenStream) -> Result<(u32, Option<LitStr>)> {
     let (mut version, mut rename) = (None::<LitInt>, None::<LitStr>);
     let parser = syn::meta::parser(|meta| {
@@ -257,7 +257,7 @@ impl Argument {
         })
     }
 
-    /// What is behind the reference that the method takes, unless records lend that reference themselves.
+    /// The type to which the reference of the method points, unless records lend that reference themselves.
     fn referent(&self) -> Option<&Type> {
         let Type::Reference(reference) = &self.ty else {
             return None;

@@ -393,14 +393,14 @@ impl Step<PyBatch, PyBatch> for Kernel {
 
 impl Stateful for Kernel {
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
-        match &mut self.keeper {
-            Some(keeper) => keeper.save(&self.policy.step, changes, cx),
+        match &mut self.tracked {
+            Some(tracked) => tracked.save(&self.policy.step, changes, cx),
             None => Ok(()),
         }
     }
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         if let Some(states) = &self.states {
-            self.keeper = Some(Keeper::restore(states, from)?);
+            self.tracked = Some(KernelStates::restore(states, from)?);
         }
         Ok(())
     }

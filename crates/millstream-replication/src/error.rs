@@ -25,7 +25,7 @@ pub enum Reason {
     Name = 6,
     /// The leader cannot now, and may be able to later.
     Trouble = 7,
-    /// Another follower has the name, or had it a moment ago.
+    /// Another follower is connected under the name.
     Taken = 8,
     /// The leader is superseded: another copy was promoted.
     Superseded = 9,
@@ -66,7 +66,7 @@ pub enum ReplicationError {
     Connection {
         /// What was tried: `cannot connect to 10.0.0.7:7600`.
         verb: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The other side has closed the connection.
@@ -75,8 +75,8 @@ pub enum ReplicationError {
         /// What it may mean.
         hint: &'static str,
     },
-    /// Nothing has come for too long.
-    #[error("nothing has come for {waited:?}")]
+    /// Nothing was received for too long.
+    #[error("nothing was received for {waited:?}")]
     Silent {
         /// How long.
         waited: Duration,
@@ -89,7 +89,8 @@ pub enum ReplicationError {
     },
     /// The other side speaks another version.
     #[error(
-        "the other side speaks version {theirs} of the protocol, this one {ours}; use the same Millstream on both"
+        "the other side speaks version {theirs} of the protocol, this one {ours}: update Millstream {}",
+        if theirs < ours { "on the other machine" } else { "on this machine" }
     )]
     Version {
         /// Theirs.
@@ -102,11 +103,11 @@ pub enum ReplicationError {
     Refused {
         /// Why.
         reason: Reason,
-        /// In the leader's words.
+        /// The text of the leader.
         text: String,
     },
-    /// The leader could not show that it knows the secret.
-    #[error("the leader does not know the secret, or was not told to ask for one")]
+    /// The leader has not proved that it knows the secret.
+    #[error("the leader does not know the secret, or was started without one")]
     LeaderSecret,
     /// The directory holds a journal that is no copy of the leader's.
     #[error("{}: this journal is no copy of the leader's; follow into a new directory{hint}", path.display())]

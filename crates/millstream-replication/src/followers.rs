@@ -1,6 +1,6 @@
 //! Waiting until followers have a record, in any process of the leader's machine.
 //!
-//! The serving process keeps how far each follower has come in a cursor of the journal, `follower.NAME`. So a writer needs no connection
+//! The serving process keeps the position of each follower in a cursor of the journal, `follower.NAME`. So a writer needs no connection
 //! to it, a follower's position survives restarts, and retention by cursors keeps what a follower has not got.
 //!
 //! ```
@@ -152,7 +152,7 @@ pub(super) fn forget(journal: &Journal) -> Result<(), ReplicationError> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a cursor is moved by another process, which wakes nobody"
+    reason = "a cursor is moved by another process, which cannot wake this one"
 )]
 fn rest(pause: Duration) {
     std::thread::sleep(pause);

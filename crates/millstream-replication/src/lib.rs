@@ -1,9 +1,9 @@
 //! Journals between machines: a leader serves its journals, followers keep live copies of them.
 //!
-//! A copy has the records of the original with their sequence numbers and times, and goes on where it was after any break. What a
+//! A copy has the records of the original with their sequence numbers and times, and resumes at its position after any break. A
 //! follower has acknowledged is known to every process of the leader's machine, which may wait for it ([`Followers`]).
 //!
-//! The connections are behind the feature `link`, which is on by default. Without it there is only [`Followers`], and no TLS.
+//! The connections need the feature `link`, which is on by default. Without it there is only [`Followers`], and no TLS.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@
 //!
 //! let stop = AtomicBool::new(false);
 //! let options = ServeOptions::new(([127, 0, 0, 1], 0).into(), [orders]);
-//! let (tell, told) = std::sync::mpsc::channel();
+//! let (ready, address) = std::sync::mpsc::channel();
 //! std::thread::scope(|scope| {
-//!     let leader = scope.spawn(|| serve(&options, &stop, |address| tell.send(address).unwrap()));
-//!     let mut options = FollowOptions::new("127.0.0.1", told.recv()?.port(), &copy);
+//!     let leader = scope.spawn(|| serve(&options, &stop, |address| ready.send(address).unwrap()));
+//!     let mut options = FollowOptions::new("127.0.0.1", address.recv()?.port(), &copy);
 //!     options.once = true;
 //!     let followed = follow(&options, &AtomicBool::new(false))?;
 //!     assert_eq!((followed[0].records, followed[0].acknowledged), (1, 1));
@@ -42,6 +42,6 @@ pub use error::{Reason, ReplicationError};
 pub use followers::Followers;
 #[cfg(feature = "link")]
 pub use link::{
-    FollowOptions, Followed, FollowerTls, Part, Promoted, Rejoin, RejoinOptions, Secret,
+    FollowOptions, Followed, FollowerTls, LeaderTls, Part, Promoted, Rejoin, RejoinOptions, Secret,
     ServeOptions, follow, promote, serve, with_companions,
 };

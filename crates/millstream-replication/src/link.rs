@@ -1,11 +1,11 @@
 //! The link between a leader and its followers.
 //!
-//! The protocol (`message.rs`, `frames.rs`, `handshake.rs`) has no I/O in it; it is drawn in `docs/journal-replication.md`. Around it stand a
-//! thread for each direction of each connection at the leader, and one thread at the follower.
+//! The protocol (`message.rs`, `frames.rs`, `handshake.rs`, `secret.rs`) does no I/O; `docs/journal-replication.md` draws its bytes. The leader has
+//! a thread for each direction of each connection, the follower has one thread. `tls.rs` encrypts the connections.
 
 mod admit;
-mod call;
 mod certificate;
+mod connector;
 mod conversation;
 mod copy;
 mod follow;
@@ -14,8 +14,11 @@ mod handshake;
 mod history;
 mod incoming;
 mod leader;
+mod limited;
 mod message;
+mod notify;
 mod promote;
+mod raw_key;
 mod rejoin;
 mod secret;
 mod send;
@@ -23,7 +26,6 @@ mod serve;
 mod served;
 mod session;
 mod stream;
-mod tell;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -39,11 +41,11 @@ pub use rejoin::{Part, Rejoin, RejoinOptions};
 pub use secret::Secret;
 pub use serve::{ServeOptions, serve};
 pub use served::with_companions;
-pub use tls::FollowerTls;
+pub use tls::{FollowerTls, LeaderTls};
 
 /// After so many heartbeats of silence the other side is taken for dead.
 const DEAD_AFTER: u32 = 10;
-/// How long the other side may take to say goodbye.
+/// How long the other side may take to end a connection.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How often a thread that waits looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often a waiting thread checks whether it must stop.
+const STOP_CHECK: Duration = Duration::from_millis(100);

@@ -172,7 +172,7 @@ pub enum ServiceError {
         "snapshots, a state from outputs, and followers need an output journal, and this service has none"
     )]
     NoOutput,
-    /// It cannot be told how far the followers of the outputs are.
+    /// The positions of the followers of the outputs cannot be read.
     #[error("{output}: its followers: {cause}")]
     Followers {
         /// The output journal of the service.

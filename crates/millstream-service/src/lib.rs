@@ -4,7 +4,7 @@
 //! [`Service`] reads the calls from journals and records what the component calls in another journal, each with its *lineage*: the
 //! input that it is an effect of.
 //!
-//! - Each input has its effect once. After a crash, the lineage of the last output says how far the component had come. Its state is
+//! - Each input has its effect once. After a crash, the lineage of the last output holds the position of the component. Its state is
 //!   rebuilt by calling it again with all inputs up to there, while its outputs, which are there already, are held back. A
 //!   [`Snapshot`] makes that short; a component that can, is rebuilt from its outputs ([`Setup::rebuild_from`]).
 //! - The component sees the recorded time only ([`Clock`]), so that the same inputs give the same outputs whenever they are run.
@@ -46,43 +46,31 @@
 //! let service = Service::new(&replies)?;
 //! let desk = Desk { replies: service.publisher::<dyn Replies>()?, total: 0 };
 //! let mut runner = service.component(desk).input::<dyn Orders>(&orders)?.start(Settings::default())?;
-//! runner.drain()?; // until all inputs have been taken; `run` goes on until it is stopped
+//! runner.drain()?; // until all inputs have been taken; `run` continues until it is stopped
 //! # Ok(())
 //! # }
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod admit;
-mod agitate;
-mod calls;
-mod current;
-mod dead;
 mod error;
-mod history;
-mod inlet;
-mod latency;
-mod names;
-mod outlet;
-mod progress;
-mod resume;
+mod inputs;
+mod outputs;
+mod recorded;
+mod reports;
 mod runner;
-mod sampler;
-mod schedule;
 mod settings;
-mod snapshot;
 pub mod system;
 pub mod testing;
 mod timers;
-mod trial;
 
-pub use calls::{Calls, Content};
-pub use current::Clock;
 pub use error::ServiceError;
-pub use history::{Hop, history};
-pub use inlet::Taken;
-pub use latency::{HopLatency, Latencies, latency};
-pub use outlet::{Outlet, publisher};
+pub use inputs::calls::{Calls, Content};
+pub use inputs::inlet::Taken;
+pub use outputs::current::Clock;
+pub use outputs::outlet::{Outlet, publisher};
+pub use recorded::snapshot::Snapshot;
+pub use reports::history::{Hop, history};
+pub use reports::latency::{HopLatency, Latencies, latency};
 pub use runner::{Meter, Runner, Service, Setup};
 pub use settings::{OnError, Report, Settings, Stop};
-pub use snapshot::Snapshot;

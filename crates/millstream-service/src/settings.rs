@@ -24,8 +24,8 @@ pub struct Settings {
     pub wait: Wait,
     /// What becomes of an input that cannot be taken.
     pub on_error: OnError,
-    /// Whether the state depends on earlier inputs. Then a start brings it back: from a [snapshot](super::Setup::snapshots), from the component's
-    /// [own outputs](super::Setup::rebuild_from), else by calling it with all inputs again. Without, it goes on at once.
+    /// Whether the state depends on earlier inputs. Then a start brings it back: from a [snapshot](crate::Setup::snapshots), from the component's
+    /// [own outputs](crate::Setup::rebuild_from), else by calling it with all inputs again. Without, it continues at once.
     pub rebuild: bool,
     /// Do without records that were pruned before they were taken, or that the state is to be rebuilt from. The service starts with the oldest
     /// records that are left; its state is what these make of it.
@@ -74,7 +74,7 @@ impl Stop {
         self.0.store(true, Relaxed);
     }
 
-    /// Whether it was told.
+    /// Whether it was requested.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Relaxed)

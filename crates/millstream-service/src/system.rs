@@ -35,7 +35,7 @@
 //! }
 //! ```
 //!
-//! The program is told by one line of JSON on standard input what to run, on a thread for each service, and that it is to end by the end of
+//! The program reads from standard input one line of JSON that lists the services to run, each on a thread of its own, and ends at the end of
 //! that input: so it ends also when the supervisor is killed. What each service does it writes to a file of the state directory,
 //! which is what `millstream service status` shows.
 
@@ -98,7 +98,7 @@ impl Program {
         self
     }
 
-    /// Runs the services that standard input tells until that ends, or a signal comes. Exit code 0 when they were asked to end, 1 when one has
+    /// Runs the services that standard input lists until that ends, or a signal comes. Exit code 0 when they were asked to end, 1 when one has
     /// failed, 2 when the program was not started by `millstream service up` or does not know a component.
     ///
     /// Warnings and errors are events of `tracing`. Where the program has installed no subscriber, this installs one that writes each of

@@ -11,6 +11,9 @@
 //! Agitated, a test is run again with its calls a little wrong (`agitate`). Each variant whose outputs differ from
 //! `out.yaml` has its own file in the folder `agitated`.
 
+mod agitate;
+mod trial;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,9 +22,9 @@ use millstream_wire::{
 };
 use similar::{DiffOp, TextDiff, capture_diff_slices};
 
-pub use super::agitate::{OVERRIDDEN_MAX, PLACED_MAX};
-use super::agitate::{Variant, variants};
-pub use super::trial::{Trial, make};
+pub use self::agitate::{OVERRIDDEN_MAX, PLACED_MAX};
+use self::agitate::{Variant, variants};
+pub use self::trial::{Trial, make};
 
 /// How the tests of a folder are run.
 #[derive(Debug, Clone, Copy, Default)]

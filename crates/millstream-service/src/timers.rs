@@ -1,7 +1,7 @@
 //! When timers fire: at the multiples of their periods, counted from 1970.
 //!
 //! A running service calls a timer at each multiple. After a pause, in which several multiples have passed, it calls it once. There is no
-//! clock in here: the runner asks with the time of the machine, a test with the time that the test gives, so that both follow one rule.
+//! clock in here: the runner asks with the time of the machine, a test with its own time, so that both follow one rule.
 
 use std::time::Duration;
 

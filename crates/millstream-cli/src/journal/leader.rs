@@ -1,4 +1,4 @@
-//! Where a leader is, which of its journals are meant, and how both sides know each other: for the verbs that ask one.
+//! The address of a leader, the journals to follow, and how both sides authenticate: for the verbs that connect to one.
 
 use std::path::{Path, PathBuf};
 
@@ -62,30 +62,38 @@ impl Leader {
     }
 }
 
-/// How this machine shows a leader that it may ask, and knows the leader.
+/// How this machine and a leader authenticate each other.
 #[derive(clap::Args, Debug)]
 pub(super) struct Trust {
-    /// A file whose content the leader knows too.
+    /// A file with the secret of the leader, which both sides prove to each other over TLS.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Speak TLS with a leader for whom one of the certificates in this PEM file vouches.
+    /// Accept only a leader with a certificate that one of those in this PEM file vouches for.
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
     /// The name in the leader's certificate [default: the host of its address].
     #[arg(long, value_name = "NAME", requires = "tls_ca")]
     tls_name: Option<String>,
+    /// The certificate of this machine, in PEM, for a leader that asks for one (--tls-client-ca).
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_ca"])]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
 }
 
 impl Trust {
-    /// The secret, and what TLS needs.
+    /// The secret, and the certificates.
     ///
     /// # Errors
     /// The file of the secret cannot be read.
     pub(super) fn read(self) -> Result<(Option<Secret>, Option<FollowerTls>), ReplicationError> {
         let secret = self.secret_file.as_deref().map(Secret::read).transpose()?;
+        let certificate = self.tls_cert.zip(self.tls_key);
         let tls = self.tls_ca.map(|authorities| FollowerTls {
             authorities,
             name: self.tls_name,
+            certificate,
         });
         Ok((secret, tls))
     }

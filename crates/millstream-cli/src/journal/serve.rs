@@ -8,15 +8,16 @@ use tracing::level_filters::LevelFilter;
 use super::super::address;
 use super::super::stop::Stop;
 use super::{Outcome, leader, log, moment};
-use millstream_replication::{FollowerTls, Secret, ServeOptions, serve};
+use millstream_replication::{FollowerTls, LeaderTls, Secret, ServeOptions, serve};
 
 /// The options of `millstream journal serve`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Each follower has a cursor follower.NAME in the journal, which says what it has acknowledged: `journal info` shows it,
-`prune --keep-for-cursors` keeps what it has not got, `append --wait-follower` waits for it.
-A journal that is not there yet is waited for. What a service keeps beside its output DIR (DIR.schedule, DIR.snapshots) is
-served with it.
+Each follower has a cursor follower.NAME in the journal, with the records that it has acknowledged: `journal info` shows it,
+`prune --keep-for-cursors` keeps the records after it, `append --wait-follower` waits for it.
+A journal that does not exist yet is served when it does. What a service keeps beside its output DIR (DIR.schedule,
+DIR.snapshots) is served with it.
+An address that other machines reach takes --secret-file, or --tls-cert, --tls-key and --tls-client-ca.
 
 Example:
   millstream journal serve --listen 0.0.0.0:7600 --secret-file secret orders fills
@@ -28,22 +29,27 @@ pub(super) struct Args {
     /// Where to listen; port 0 takes a free one, which is printed to stderr.
     #[arg(long, value_name = "HOST:PORT", value_parser = address::parse, default_value = "127.0.0.1:7600")]
     listen: SocketAddr,
-    /// A file whose content followers must know too: 16 bytes or more, as of `head -c 32 /dev/urandom | base64`.
+    /// A file with a secret, which leader and followers prove to each other over TLS: 16 bytes or more, as of
+    /// `head -c 32 /dev/urandom | base64`. Nothing else is needed to encrypt and authenticate the connection.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Speak TLS, with the certificates in this PEM file.
+    /// The certificate of this leader, in PEM, for followers with --tls-ca.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The key of the certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Say something at least this often. Who is silent for ten times as long is taken for dead.
+    /// Accept only followers with a certificate that one of those in this PEM file vouches for (mutual TLS).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// Send something at least this often. A side that is silent for ten times as long is taken for dead.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_heartbeat)]
     heartbeat: Duration,
-    /// An old leader, which is told that these journals are in newer terms after `journal promote`, until it knows. May be repeated.
+    /// An old leader, which is notified after `journal promote` that these journals are in newer terms, until it knows. May be
+    /// repeated.
     #[arg(long, value_name = "HOST:PORT", value_parser = leader::parse_address)]
     tell: Vec<(String, u16)>,
-    /// Speak TLS with the old leaders, for which one of the certificates in this PEM file vouches.
+    /// Notify only old leaders whose certificate one of those in this PEM file vouches for.
     #[arg(long, value_name = "FILE", requires = "tell")]
     tls_ca: Option<PathBuf>,
     /// The name in the old leader's certificate [default: the host of its address].
@@ -59,18 +65,24 @@ pub(super) struct Args {
 /// Serve until a signal comes.
 pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
     args.log.begin(LevelFilter::INFO);
-    let tls_name = args.tls_name;
+    let own = args.tls_cert.zip(args.tls_key);
+    let client_authorities = args.tls_client_ca;
     let secret = args.secret_file.as_deref().map(Secret::read);
     let options = ServeOptions {
         journals: args.journals,
         secret: secret.transpose()?,
-        tls: args.tls_cert.zip(args.tls_key),
+        tls: own.clone().map(|(certificate, key)| LeaderTls {
+            certificate,
+            key,
+            client_authorities,
+        }),
         heartbeat: args.heartbeat,
         followers_max: args.followers_max,
-        tell: args.tell,
-        tell_tls: args.tls_ca.map(|authorities| FollowerTls {
+        notify: args.tell,
+        notify_tls: args.tls_ca.map(|authorities| FollowerTls {
             authorities,
-            name: tls_name,
+            name: args.tls_name,
+            certificate: own,
         }),
         ..ServeOptions::new(args.listen, [])
     };

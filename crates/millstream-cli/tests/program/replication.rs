@@ -198,7 +198,7 @@ fn secrets_are_asked_for_and_proved_by_both() {
         (
             &open.address,
             &["--secret-file", right.as_str()],
-            "the leader does not know the secret, or was not told to ask for one",
+            "the leader does not know the secret, or was started without one",
         ),
     ] {
         let output = follow(address, secret);
@@ -437,25 +437,34 @@ fn nobody_else_appends_to_a_copy_and_one_name_is_one_follower() {
     assert_same(&orders, &copy);
 }
 
+/// An authority `ca`, certificates of it for a leader and a follower, and another authority.
+fn make_certificates(folder: &Path) {
+    let script = "
+        new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2'
+        sign='openssl x509 -req -CA ca.pem -CAkey ca.key -CAcreateserial -days 2'
+        $new -x509 -subj /CN=authority -keyout ca.key -out ca.pem
+        $new -x509 -subj /CN=other -keyout other.key -out other.pem
+        $new -subj /CN=leader -keyout key.pem -out request.pem
+        printf 'subjectAltName=DNS:leader.example,IP:127.0.0.1' > names
+        $sign -in request.pem -extfile names -out cert.pem
+        $new -subj /CN=follower -keyout follower.key -out request.pem
+        printf 'subjectAltName=DNS:follower.example' > names
+        $sign -in request.pem -extfile names -out follower.pem";
+    let made = Command::new("sh")
+        .args(["-ec", script])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+}
+
 #[test]
 fn over_tls_a_leader_shows_who_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (orders, copy) = (path("orders"), path("copy"));
     append(&orders, &lines(0, 20_000));
-    let script = "
-        new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2'
-        $new -x509 -subj /CN=authority -keyout ca.key -out ca.pem
-        $new -x509 -subj /CN=other -keyout other.key -out other.pem
-        $new -subj /CN=leader -keyout key.pem -out request.pem
-        printf 'subjectAltName=DNS:leader.example,IP:127.0.0.1' > names
-        openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out cert.pem";
-    let made = Command::new("sh")
-        .args(["-ec", script])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
+    make_certificates(folder.path());
     let (cert, key) = (path("cert.pem"), path("key.pem"));
     let leader = Leader::start(
         ":0",
@@ -487,7 +496,7 @@ fn over_tls_a_leader_shows_who_it_is() {
             "TLS: the leader's certificate is refused: it does not name the host",
         ),
         (&["--tls-ca", text(&key)], "no certificate in this file"),
-        (&[], "does it speak TLS"),
+        (&[], "the leader refuses: the leader speaks TLS (--tls-ca)"),
     ] {
         let output = follow(args);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -507,6 +516,116 @@ fn over_tls_a_leader_shows_who_it_is() {
         "leader.example",
     ]));
     assert_same(&orders, &copy);
+}
+
+#[test]
+fn over_mutual_tls_a_follower_shows_a_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (orders, copy) = (path("orders"), path("copy"));
+    append(&orders, &lines(0, 100));
+    make_certificates(folder.path());
+    std::fs::write(path("secret"), "correct horse battery").unwrap();
+    let (cert, key, ca) = (path("cert.pem"), path("key.pem"), path("ca.pem"));
+    let (own, own_key) = (path("follower.pem"), path("follower.key"));
+    let (other, other_key) = (path("other.pem"), path("other.key"));
+    let serve = [
+        text(&orders),
+        "--tls-cert",
+        text(&cert),
+        "--tls-key",
+        text(&key),
+        "--tls-client-ca",
+        text(&ca),
+    ];
+    // With it a leader may be reached from other machines, without a secret.
+    let leader = Leader::start("0.0.0.0:0", &serve);
+    let port = leader.address.rsplit(':').next().unwrap();
+    let address = format!("127.0.0.1:{port}");
+    let follow = |more: &[&str]| {
+        let own = ["journal", "follow", &address, text(&copy), "--once"];
+        millstream(&[&own[..], more].concat())
+    };
+    let (secret, ca) = (path("secret"), text(&ca));
+    for (args, says) in [
+        (
+            &["--tls-ca", ca][..],
+            "TLS: the leader asks for a certificate of the follower (--tls-cert, --tls-key)",
+        ),
+        (
+            &["--secret-file", text(&secret)],
+            "TLS: the leader asks for a certificate of the follower (--tls-cert, --tls-key)",
+        ),
+        (
+            &[
+                "--tls-ca",
+                ca,
+                "--tls-cert",
+                text(&other),
+                "--tls-key",
+                text(&other_key),
+            ],
+            "TLS: the leader refuses the follower's certificate",
+        ),
+        (&[], "the leader refuses: the leader speaks TLS (--tls-ca)"),
+    ] {
+        let output = follow(args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = stderr(&output);
+        assert!(said.contains(says), "{args:?}: {said}");
+    }
+    assert!(!copy.exists());
+    let (own, own_key) = (text(&own), text(&own_key));
+    printed(&follow(&[
+        "--tls-ca",
+        ca,
+        "--tls-cert",
+        own,
+        "--tls-key",
+        own_key,
+    ]));
+    assert_same(&orders, &copy);
+    assert!(
+        leader
+            .said()
+            .contains("the follower shows no certificate (--tls-cert, --tls-key)"),
+        "{}",
+        leader.said()
+    );
+}
+
+#[test]
+fn a_leader_with_secret_and_certificate_serves_followers_with_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (orders, copy) = (path("orders"), path("copy"));
+    append(&orders, &lines(0, 100));
+    make_certificates(folder.path());
+    std::fs::write(path("secret"), "correct horse battery").unwrap();
+    let (cert, key, ca) = (path("cert.pem"), path("key.pem"), path("ca.pem"));
+    let secret = path("secret");
+    let with_secret = ["--secret-file", text(&secret)];
+    let certificate = ["--tls-cert", text(&cert), "--tls-key", text(&key)];
+    let serve = [&[text(&orders)], &with_secret[..], &certificate].concat();
+    let leader = Leader::start(":0", &serve);
+    let follow = |leader: &Leader, more: &[&str]| {
+        let own = ["journal", "follow", &leader.address, text(&copy), "--once"];
+        millstream(&[&own[..], more].concat())
+    };
+    printed(&follow(&leader, &with_secret));
+    let both = [&with_secret[..], &["--tls-ca", text(&ca)]].concat();
+    printed(&follow(&leader, &both));
+    assert_same(&orders, &copy);
+    refused(
+        follow(&leader, &["--tls-ca", text(&ca)]),
+        "the leader refuses: the leader asks for a secret (--secret-file)",
+    );
+    // A leader without a certificate cannot show one.
+    let plain = Leader::start(":0", &[&[text(&orders)], &with_secret[..]].concat());
+    refused(
+        follow(&plain, &both),
+        "TLS: the leader has no certificate (it was started without --tls-cert)",
+    );
 }
 
 #[test]
@@ -572,6 +691,16 @@ fn bad_usage_of_serve_and_follow() {
             "a time from 10ms to 10m",
         ),
         (&["serve", text(&a), "--tls-cert", "x"], 2, "--tls-key"),
+        (
+            &["serve", text(&a), "--listen", "0.0.0.0:0"],
+            2,
+            "followers must prove a secret (--secret-file), or show a certificate",
+        ),
+        (
+            &["follow", "192.0.2.1:7600", text(&none)],
+            2,
+            "following it takes a secret (--secret-file) or its certificate (--tls-ca)",
+        ),
         (&["follow", "nowhere", "x"], 2, "expected HOST:PORT"),
         (
             &["follow", "127.0.0.1:1", text(&none), "--once"],

@@ -88,17 +88,34 @@ fn eager_writer(orders: PathBuf, done: Arc<AtomicBool>, seed: u64) -> std::threa
 
 #[test]
 fn whatever_dies_the_copy_is_the_original_and_has_all_that_was_acknowledged() {
+    kill_and_cut(&[]);
+}
+
+#[test]
+fn whatever_dies_the_copy_is_the_original_over_tls_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "correct horse battery").unwrap();
+    kill_and_cut(&["--secret-file", text(&secret)]);
+}
+
+/// Kill leader and follower and cut the connection, while writers write. Both have these options.
+fn kill_and_cut(options: &[&str]) {
     let seed = seed();
     println!("MILLSTREAM_SEED={seed}");
     let mut random = Random::new(seed);
     let folder = tempfile::tempdir().unwrap();
     let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
     fresh(&orders);
-    let mut leader = Leader::start(":0", &[text(&orders)]);
+    let serve = [&[text(&orders)], options].concat();
+    let mut leader = Leader::start(":0", &serve);
     let address = leader.address.clone();
     let proxy = Proxy::start(&address);
     let sync = |random: &mut Random| ["never", "10ms", "always"][random.below(3) as usize];
-    let follow = |sync| Follower::start(&proxy.address, &copy, &["--sync", sync]);
+    let follow = |sync| {
+        let sync = [&["--sync", sync], options].concat();
+        Follower::start(&proxy.address, &copy, &sync)
+    };
     let mut follower = follow(sync(&mut random));
 
     let (done, acknowledged) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
@@ -114,7 +131,7 @@ fn whatever_dies_the_copy_is_the_original_and_has_all_that_was_acknowledged() {
             }
             1 => {
                 leader.kill();
-                leader = Leader::start(&address, &[text(&orders)]);
+                leader = Leader::start(&address, &serve);
             }
             2 => proxy.cut(),
             // In the middle of whatever is on its way, again and again.

@@ -33,7 +33,7 @@ mod windowed;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::batch::{Data, option_pair};
+use crate::batch::Data;
 use crate::checkpoint::{BoxedCodec, Codecs};
 use crate::error::Cause;
 use crate::key::Key;
@@ -45,7 +45,7 @@ pub use all::{Insert, JoinAll, Others, Row};
 use saved::JoiningCodec;
 use side::Retained;
 pub use side::{How, Joining, Side};
-use side_codec::side;
+use side_codec::both_sides;
 pub use windowed::{Sides, WindowPairs};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -425,20 +425,6 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
 
 /// What comes out of a join: pairs, and the items that came too late.
 pub type Pairs<K, L, R> = Outcome<K, Side<L, R>, (Option<L>, Option<R>)>;
-
-/// Brings the items of two streams together, and states how these and their pairs become bytes.
-fn both_sides<K: Key, L: Data, R: Data>(
-    left: &KeyedStream<K, Timed<L>>,
-    right: &KeyedStream<K, Timed<R>>,
-) -> KeyedStream<K, Timed<Side<L, R>>> {
-    left.derive(side::<L, R>);
-    left.derive(option_pair::<L, R>);
-    let (left, right) = (
-        left.map(|item| item.map(Side::Left)),
-        right.map(|item| item.map(Side::Right)),
-    );
-    left.merge(&[right])
-}
 
 impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
     /// Joins this stream, the left one, with another.

@@ -410,7 +410,7 @@ impl Running<'_> {
                 }
                 self.write_meter();
                 let runner = &mut self.runner;
-                unlocked(|| runner.rest()).map_err(|error| service_failed(py, error))?;
+                unlocked(|| runner.wait_for_input()).map_err(|error| service_failed(py, error))?;
             }
             if calls >= CALLS || taken == Taken::Nothing {
                 calls = 0;

@@ -139,19 +139,20 @@ impl Resumable for ReadQueues {
             *lock(&self.run) = Run::default();
             return Ok(None);
         };
-        let lending = self.lending()?;
+        let lent_queues = self.lent_queues()?;
         let ledgers = state_dir.join("queues").join(escape(run.source));
-        for desk in &lending.desks {
-            let committed = run.committed.iter().find(|(name, _)| *name == desk.name);
+        for queue in &lent_queues.queues {
+            let committed = run.committed.iter().find(|(name, _)| *name == queue.name);
             let committed = committed.map(|(_, position)| *position);
-            let (ledger, next) = Ledger::resume(&ledgers.join(&desk.name), &desk.queue, committed)?;
-            desk.keep(ledger, next);
+            let (ledger, next) =
+                Ledger::resume(&ledgers.join(&queue.name), &queue.queue, committed)?;
+            queue.attach_ledger(ledger, next);
         }
         *lock(&self.run) = Run {
-            lending: Arc::downgrade(&lending),
-            kept: true,
+            lent_queues: Arc::downgrade(&lent_queues),
+            has_commits: true,
         };
-        Ok(Some(lending))
+        Ok(Some(lent_queues))
     }
 }
 

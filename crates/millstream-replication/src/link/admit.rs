@@ -40,7 +40,7 @@ fn find_one<'a>(leader: &'a Leader<'_>, member: &Member) -> Result<&'a Served, R
     })
 }
 
-/// What the follower gets of each journal; `None` for one that is not there yet.
+/// What the follower gets of each journal; `None` for one that does not exist yet.
 ///
 /// A follower that is in a newer term stops this leader, in all journals that it names, before it is refused.
 pub(super) fn admit(
@@ -60,7 +60,10 @@ pub(super) fn admit(
     superseded?;
     if asked.iter().all(|(_, opened, _)| opened.is_none()) {
         let names: Vec<_> = found.iter().map(|served| served.name.as_str()).collect();
-        let text = format!("it waits for '{}', not there yet", names.join("', '"));
+        let text = format!(
+            "it waits for '{}', which does not exist yet",
+            names.join("', '")
+        );
         return Err(refused(Reason::Trouble, text));
     }
     let offers = asked.into_iter().map(|(served, opened, member)| {
@@ -114,7 +117,7 @@ pub(super) fn check_leads(served: &Served, opened: &Opened) -> Result<(), Replic
     Err(refused(Reason::Superseded, text))
 }
 
-/// Where the follower goes on. What it has must be a prefix, unless it only asks how much of it is one.
+/// The record from which the follower resumes. Its copy must be a prefix, unless it only probes for the common part.
 fn compare(
     name: &str,
     opened: &Opened,

@@ -13,7 +13,6 @@ use super::handshake::{Asked, Listening};
 use super::incoming::Incoming;
 use super::leader::Leader;
 use super::message::Welcome;
-use super::secret::nonce;
 use super::session::{Session, no_thread, refuse};
 use super::stream::Stream;
 use super::watch::Watch;
@@ -22,11 +21,13 @@ use super::{DEAD_AFTER, send, tls};
 /// Serve one connection until it ends.
 pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, number: usize) {
     let patience = leader.heartbeat * DEAD_AFTER;
-    let stream = match tls::accept(socket, leader.tls.as_ref(), patience) {
-        Ok(stream) => Arc::new(stream),
+    let (stream, refusal) = match leader.tls.accept(socket, patience, leader.stop) {
+        Ok(Some((stream, refusal))) => (Arc::new(stream), refusal),
+        Ok(None) => return,
+        Err(error @ ReplicationError::Tls(_)) => return warn!("{peer}: {error}"),
         Err(error) => return info!("{peer}: {error}"),
     };
-    let outcome = converse(leader, &stream, peer, number);
+    let outcome = converse(leader, &stream, refusal, peer, number);
     stream.close();
     match outcome {
         Ok(()) => {}
@@ -38,16 +39,18 @@ pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, numb
 fn converse(
     leader: &Leader<'_>,
     stream: &Arc<Stream>,
+    refusal: Option<&'static str>,
     peer: SocketAddr,
     number: usize,
 ) -> Result<(), ReplicationError> {
     let mut incoming = Incoming::new(Arc::clone(stream));
-    let Some(asked) = greet(leader, &mut incoming)? else {
+    let Some(asked) = greet(leader, &mut incoming, refusal)? else {
         return Ok(());
     };
     let follow = &asked.follow;
+    let credential = asked.credential.as_ref();
     let admitted = find(leader, follow).and_then(|found| Ok((admit(&found, follow)?, found)));
-    let (offers, found) = admitted.map_err(|error| refuse(stream, error))?;
+    let (offers, found) = admitted.map_err(|error| refuse(stream, credential, error))?;
     let welcome = Welcome {
         heartbeat_ms: leader.heartbeat.as_millis() as u32,
         members: offers,
@@ -62,13 +65,14 @@ fn converse(
         follower: &follow.follower,
         number,
         stream,
-        links: Vec::new(),
+        credential,
+        members: Vec::new(),
         ended: AtomicBool::new(false),
         watch: Watch::default(),
     };
     let outcome = session
         .enter(found, follow, &welcome)
-        .map_err(|error| refuse(stream, error));
+        .map_err(|error| refuse(stream, credential, error));
     let outcome = outcome.and_then(|()| stream.write(&out)).and_then(|()| {
         for (served, start) in session.starts() {
             info!(
@@ -79,23 +83,31 @@ fn converse(
         follow_until_end(&session, incoming)
     });
     session.leave();
-    for link in session.links.iter().filter_map(|link| link.there.as_ref()) {
-        let at = link.cursor.position()?;
+    for member in session
+        .members
+        .iter()
+        .filter_map(|member| member.progress.as_ref())
+    {
+        let at = member.cursor.position()?;
         info!(
-            "{peer}: '{}' has gone; it has all before record {at} of '{}'",
-            session.follower, link.name
+            "{peer}: '{}' has disconnected; it has all before record {at} of '{}'",
+            session.follower, member.name
         );
     }
     outcome
 }
 
-/// Become known to each other; `None` when we are to stop first.
-fn greet(leader: &Leader<'_>, incoming: &mut Incoming) -> Result<Option<Asked>, ReplicationError> {
+/// Authenticate each other; `None` when `stop` is raised first.
+fn greet(
+    leader: &Leader<'_>,
+    incoming: &mut Incoming,
+    refusal: Option<&'static str>,
+) -> Result<Option<Asked>, ReplicationError> {
     let deadline_ns = tls::deadline_ns();
     let mut out = Vec::new();
     let listening = Listening {
-        secret: leader.secret.clone(),
-        nonce: nonce()?,
+        credential: incoming.stream.credential(leader.secret.as_ref()),
+        refusal,
     };
     let Some(frame) = incoming.expect(deadline_ns, leader.stop)? else {
         return Ok(None);
@@ -120,7 +132,7 @@ fn follow_until_end(session: &Session<'_>, incoming: Incoming) -> Result<(), Rep
             .spawn_scoped(scope, || {
                 let outcome = session.receive(incoming);
                 session.ended.store(true, Ordering::Relaxed);
-                // Who sees the end of this connection may come back under the same name at once.
+                // A follower that sees the end of this connection may connect again under the same name at once.
                 session.leave();
                 // Wakes the sender, should it wait in a write.
                 session.stream.close();

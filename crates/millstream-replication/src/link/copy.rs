@@ -1,4 +1,4 @@
-//! The follower's journal: made like the leader's, appended to by nobody else, acknowledged as its `sync` says.
+//! The follower's journal: made like the leader's, appended to by no other process, acknowledged as its `sync` says.
 //!
 //! The invariant: records have the numbers and times of the leader, without a gap; what was acknowledged is there after a kill, and, unless
 //! `sync` is `never`, after a loss of power.
@@ -87,7 +87,7 @@ impl Copy {
 
     fn options(&self) -> Options {
         Options {
-            // Syncs are this file's business: one for all that has come.
+            // This file syncs: once for all records that were received.
             sync: Sync::Never,
             sole_writer: true,
             record_bytes_max: RECORD_BYTES_MAX,
@@ -147,7 +147,7 @@ impl Copy {
         Ok(member)
     }
 
-    /// The leader has said yes: make the copy, or see that it is one.
+    /// The leader has accepted: make the copy, or check that it is one.
     pub fn begin(&mut self, welcome: &Offer) -> Result<(), ReplicationError> {
         if self.open.is_none() {
             let identity = Identity {
@@ -162,7 +162,7 @@ impl Copy {
                 ..self.options()
             };
             let journal = match Journal::open(&self.dir, options) {
-                // Who reads the copy has been faster.
+                // A reader of the copy has made it already.
                 Err(Error::Exists { .. }) => Journal::open(&self.dir, self.options())?,
                 journal => journal?,
             };
@@ -228,7 +228,7 @@ impl Copy {
         self.open.as_ref().map_or(0, |open| open.acknowledged)
     }
 
-    /// Make all that has come last, before the copy of what follows from it gets more.
+    /// Make all received records durable, before records that they cause are appended to another copy.
     pub fn sync(&mut self) -> Result<(), ReplicationError> {
         match (&mut self.open, self.sync) {
             (None, _) | (_, Sync::Never) => Ok(()),
@@ -236,7 +236,7 @@ impl Copy {
         }
     }
 
-    /// Make what has come last, as `sync` says, and tell up to where it may be acknowledged; `None` when that is nothing new. With `now`
+    /// Make received records durable, as `sync` says, and return the position that may be acknowledged; `None` when that is nothing new. With `now`
     /// nothing is left for later.
     pub fn acknowledge(&mut self, now: bool) -> Result<Option<u64>, ReplicationError> {
         let sync = self.sync;

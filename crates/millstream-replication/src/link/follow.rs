@@ -9,7 +9,7 @@ use millstream_journal::Sync;
 use millstream_journal::clock::monotonic_ns;
 use tracing::{info, warn};
 
-use super::call::Call;
+use super::connector::Connector;
 use super::copy::Copy;
 use super::error::ReplicationError;
 use super::frames::Frame;
@@ -20,7 +20,7 @@ use super::message::{self, Follow, MEMBERS_MAX, RECORDS_MAX, Records, Welcome};
 use super::secret::Secret;
 use super::stream::Stream;
 use super::tls::FollowerTls;
-use super::{DEAD_AFTER, FAREWELL, LOOK};
+use super::{DEAD_AFTER, FAREWELL, STOP_CHECK};
 
 /// How much is held for a set before it is appended.
 const HELD_BYTES_MAX: usize = 8 << 20;
@@ -106,7 +106,7 @@ pub fn follow(
     let mut follower = Follower {
         options,
         stop,
-        call: Call::new(&options.leader, options.secret.clone(), tls)?,
+        connector: Connector::new(&options.leader, options.secret.clone(), tls)?,
         members: Vec::new(),
     };
     for (name, dir) in &options.journals {
@@ -119,12 +119,12 @@ pub fn follow(
         });
     }
     let mut pause = RETRY_MIN;
-    let mut told = String::new();
+    let mut last_warning = String::new();
     while !stop.load(Ordering::Relaxed) {
         let before = follower.records();
         let ended = follower.connection();
         if follower.records() > before {
-            (pause, told) = (RETRY_MIN, String::new());
+            (pause, last_warning) = (RETRY_MIN, String::new());
         }
         match ended {
             Ok(Ended::Done) => break,
@@ -135,15 +135,15 @@ pub fn follow(
             Ok(Ended::LeaderStopped) => info!("the leader has stopped; waiting for it"),
             Err(error) if options.once || !error.may_pass() => return Err(error),
             Err(error) => {
-                // The same trouble again and again is said once.
+                // The same failure is logged once, however often it is repeated.
                 let text = error.to_string();
-                if text != told {
+                if text != last_warning {
                     warn!("{text}; trying again");
-                    told = text;
+                    last_warning = text;
                 }
             }
         }
-        rest(pause, stop);
+        back_off(pause, stop);
         pause = (pause * 2).min(options.retry_max);
     }
     let followed = follower.members.iter().map(|member| Followed {
@@ -157,7 +157,7 @@ pub fn follow(
 struct Follower<'a> {
     options: &'a FollowOptions,
     stop: &'a AtomicBool,
-    call: Call,
+    connector: Connector,
     members: Vec<Member<'a>>,
 }
 
@@ -188,7 +188,7 @@ impl Member<'_> {
 struct Streaming {
     incoming: Incoming,
     heartbeat: Duration,
-    said_ns: u64,
+    sent_ns: u64,
     out: Vec<u8>,
 }
 
@@ -198,7 +198,7 @@ impl Follower<'_> {
     }
 
     fn connection(&mut self) -> Result<Ended, ReplicationError> {
-        let stream = Arc::new(self.call.connect()?);
+        let stream = Arc::new(self.connector.connect()?);
         let ended = self.converse(&stream);
         stream.close();
         // What was held comes again.
@@ -217,7 +217,7 @@ impl Follower<'_> {
             probe: false,
             members: positions.collect::<Result<_, _>>()?,
         };
-        let Some(welcome) = self.call.greet(&mut incoming, &follow, self.stop)? else {
+        let Some(welcome) = self.connector.greet(&mut incoming, &follow, self.stop)? else {
             return Ok(Ended::Done);
         };
         self.begin(&welcome)?;
@@ -227,11 +227,11 @@ impl Follower<'_> {
             Sync::Every(time) => time.min(heartbeat / 2),
             Sync::Never | Sync::Always => heartbeat / 2,
         };
-        stream.look_every(often)?;
+        stream.limit_read_wait(often)?;
         let mut streaming = Streaming {
             incoming,
             heartbeat,
-            said_ns: monotonic_ns(),
+            sent_ns: monotonic_ns(),
             out: Vec::new(),
         };
         let outcome = self.stream(&mut streaming);
@@ -244,10 +244,10 @@ impl Follower<'_> {
     }
 
     fn begin(&mut self, welcome: &Welcome) -> Result<(), ReplicationError> {
-        let call = &self.call;
+        let connector = &self.connector;
         for (member, offer) in self.members.iter_mut().zip(&welcome.members) {
             let Some(offer) = offer else {
-                info!("{call} has no '{}' yet", member.name);
+                info!("{connector} has no '{}' yet", member.name);
                 continue;
             };
             member.copy.begin(offer)?;
@@ -257,7 +257,7 @@ impl Follower<'_> {
                 name => format!("/{name}"),
             };
             info!(
-                "following {call}{name} from record {} on; the leader's next is {}",
+                "following {connector}{name} from record {} on; the leader's next is {}",
                 offer.next, offer.end
             );
         }
@@ -295,7 +295,7 @@ impl Follower<'_> {
             if caught_up {
                 return Ok(Ended::Done);
             }
-            with.incoming.check_heard(with.heartbeat * DEAD_AFTER)?;
+            with.incoming.check_alive(with.heartbeat * DEAD_AFTER)?;
         }
     }
 
@@ -337,9 +337,9 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Say how far the copies are, when that is news or nothing was said for a while.
+    /// Acknowledge the positions of the copies, when they have moved or nothing was sent for a while.
     fn acknowledge(&mut self, with: &mut Streaming, now: bool) -> Result<(), ReplicationError> {
-        let silent = Duration::from_nanos(monotonic_ns().saturating_sub(with.said_ns));
+        let silent = Duration::from_nanos(monotonic_ns().saturating_sub(with.sent_ns));
         let again = silent >= with.heartbeat;
         with.out.clear();
         for (index, member) in self.members.iter_mut().enumerate() {
@@ -351,7 +351,7 @@ impl Follower<'_> {
         if !with.out.is_empty() {
             with.incoming.stream.write(&with.out)?;
             with.out.clear();
-            with.said_ns = monotonic_ns();
+            with.sent_ns = monotonic_ns();
         }
         Ok(())
     }
@@ -372,13 +372,13 @@ fn farewell(mut incoming: Incoming) -> Result<(), ReplicationError> {
 /// Wait before another try: about `pause`, so that many followers do not come at once.
 #[expect(
     clippy::disallowed_methods,
-    reason = "nothing tells when a leader is there again"
+    reason = "nothing notifies a follower when a leader is back"
 )]
-pub(super) fn rest(pause: Duration, stop: &AtomicBool) {
+pub(super) fn back_off(pause: Duration, stop: &AtomicBool) {
     let part = monotonic_ns() % 512;
     let end = monotonic_ns() + (pause.as_nanos() as u64 * (512 + part)) / 1_024;
     while monotonic_ns() < end && !stop.load(Ordering::Relaxed) {
         let left = Duration::from_nanos(end.saturating_sub(monotonic_ns()));
-        std::thread::sleep(left.min(LOOK));
+        std::thread::sleep(left.min(STOP_CHECK));
     }
 }

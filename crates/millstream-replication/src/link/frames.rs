@@ -70,7 +70,7 @@ impl Frames {
         }
     }
 
-    /// Allow longer payloads from now on: the other side has shown who it is.
+    /// Allow longer payloads from now on: the other side is authenticated.
     pub fn allow(&mut self, payload_max: usize) {
         self.payload_max = payload_max;
         self.read_bytes = READ_BYTES;
@@ -84,7 +84,7 @@ impl Frames {
         }
         let enough = self.end + self.read_bytes;
         if self.buffer.len() < enough {
-            // Only what has come makes it grow, never what a length announces.
+            // Only received bytes make it grow, never an announced length.
             self.buffer.resize(enough.max(self.end * 2), 0);
         } else if self.end == 0 && self.buffer.len() > 16 * READ_BYTES {
             self.buffer = vec![0; enough];
@@ -107,7 +107,7 @@ impl Frames {
         bytes.len() >= HEADER && (length > self.payload_max || bytes.len() - HEADER >= length)
     }
 
-    /// The next frame, if it has come whole.
+    /// The next frame, if it is complete.
     pub fn next(&mut self) -> Result<Option<Frame<'_>>, ReplicationError> {
         let bytes = &self.buffer[self.start..self.end];
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else {

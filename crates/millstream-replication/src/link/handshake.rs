@@ -1,36 +1,36 @@
-//! How leader and follower come to know each other: a type for each moment, so that nothing can be said out of turn.
+//! The handshake of leader and follower inside TLS: a type for each of its states, so that no message is accepted out of turn.
 //!
-//! Each step takes the message that has come and gives the bytes to answer with. Sockets, journals and clocks are elsewhere.
+//! Each step takes the message that was received and writes the bytes of the answer. Sockets, TLS, journals and clocks are elsewhere.
 
 use super::error::{Reason, ReplicationError};
 use super::frames::Frame;
 use super::frames::Kind;
-use super::message::{self, Follow, Hello, Nonce, VERSION, Welcome, read_proved, write_proved};
-use super::secret::{Nonces, Secret, Side, is_proved, prove};
+use super::message::{
+    self, Follow, Hello, Proof, VERSION, Welcome, read_proved, read_refused, write_proved,
+};
+use super::secret::{Credential, Side};
 
-/// A leader to whom nobody has spoken.
+/// A leader before the first message of a follower.
 pub(super) struct Listening {
-    pub secret: Option<Secret>,
-    pub nonce: Nonce,
+    pub credential: Option<Credential>,
+    /// Why every follower on this connection is refused: it came without TLS, and the leader requires it.
+    pub refusal: Option<&'static str>,
 }
 
-/// A leader that has asked for a proof.
+/// A leader that has answered HELLO and waits for FOLLOW.
 pub(super) struct Challenging {
-    secret: Option<Secret>,
-    nonces: Nonces,
-    /// Whether the follower has a secret.
-    theirs: bool,
+    credential: Option<Credential>,
+    follower_has_secret: bool,
 }
 
-/// A leader that knows who follows, and has to say yes or no.
+/// A leader that has authenticated the follower, and has to accept or refuse its request.
 pub(super) struct Asked {
-    secret: Option<Secret>,
-    nonces: Nonces,
+    pub credential: Option<Credential>,
     pub follow: Follow,
 }
 
 impl Listening {
-    /// The follower's first words.
+    /// HELLO of the follower.
     pub fn hello(
         self,
         frame: Frame<'_>,
@@ -39,139 +39,169 @@ impl Listening {
         let hello = expect(frame, Kind::Hello).and_then(Hello::read);
         let own = Hello {
             version: VERSION,
-            secret: self.secret.is_some(),
-            nonce: self.nonce,
+            secret: self.credential.is_some(),
         };
+        if let (Ok(_), Some(text)) = (&hello, self.refusal) {
+            return Err(refuse_secret(text, out));
+        }
         if matches!(hello, Ok(_) | Err(ReplicationError::Version { .. })) {
-            // Who speaks another version is told ours.
+            // A follower of another version learns ours, with TLS and without.
             own.write(Kind::Challenge, out);
         }
-        let hello = hello?;
         Ok(Challenging {
-            secret: self.secret,
-            nonces: Nonces {
-                leader: self.nonce,
-                follower: hello.nonce,
-            },
-            theirs: hello.secret,
+            credential: self.credential,
+            follower_has_secret: hello?.secret,
         })
     }
 }
 
 impl Challenging {
-    /// What the follower wants. One that does not know the secret is refused, in `out` as well.
+    /// FOLLOW. A follower that does not prove the secret is refused, in `out` as well.
     pub fn follow(self, frame: Frame<'_>, out: &mut Vec<u8>) -> Result<Asked, ReplicationError> {
         let (proof, body) = read_proved(expect(frame, Kind::Follow)?)?;
-        let text = match (&self.secret, self.theirs) {
-            (None, true) => "the follower asks for a secret, and the leader has none".to_owned(),
-            (Some(_), false) => "the leader asks for a secret (--secret-file)".to_owned(),
-            _ if !is_proved(
-                self.secret.as_ref(),
-                Side::Follower,
-                &self.nonces,
-                body,
-                proof,
-            ) =>
-            {
-                "the secrets of leader and follower differ".to_owned()
+        let refusal = match &self.credential {
+            None if self.follower_has_secret => {
+                "the follower asks for a secret, and the leader has none"
+            }
+            Some(_) if !self.follower_has_secret => "the leader asks for a secret (--secret-file)",
+            Some(credential) if !credential.is_proved(Side::Follower, body, proof) => {
+                "the secrets of leader and follower differ, or a machine between them breaks TLS open"
             }
             _ => {
                 return Ok(Asked {
                     follow: Follow::read(body)?,
-                    secret: self.secret,
-                    nonces: self.nonces,
+                    credential: self.credential,
                 });
             }
         };
-        message::write_refused(Reason::Secret, &text, out);
-        Err(ReplicationError::Refused {
-            reason: Reason::Secret,
-            text,
-        })
+        Err(refuse_secret(refusal, out))
     }
 }
 
 impl Asked {
-    /// Say yes.
+    /// Accept.
     pub fn welcome(&self, welcome: &Welcome, out: &mut Vec<u8>) {
         let body = welcome.body();
-        let proof = prove(self.secret.as_ref(), Side::Leader, &self.nonces, &body);
+        let proof = prove(self.credential.as_ref(), Side::Leader, &body);
         write_proved(Kind::Welcome, &proof, &body, out);
     }
 }
 
-/// A follower that has said hello.
-pub(super) struct Calling {
-    secret: Option<Secret>,
-    nonce: Nonce,
+/// Refuse a follower that has not proved the secret: without a proof of ours.
+fn refuse_secret(text: &str, out: &mut Vec<u8>) -> ReplicationError {
+    write_refused(None, Reason::Secret, text, out);
+    ReplicationError::Refused {
+        reason: Reason::Secret,
+        text: text.to_owned(),
+    }
 }
 
-/// A follower that has asked to follow.
+/// Write why a follower is refused, with the leader's proof when there is a secret that the follower has proved.
+pub(super) fn write_refused(
+    credential: Option<&Credential>,
+    reason: Reason,
+    text: &str,
+    out: &mut Vec<u8>,
+) {
+    let body = message::refused_body(reason, text);
+    let proof = prove(credential, Side::Leader, &body);
+    write_proved(Kind::Refused, &proof, &body, out);
+}
+
+/// A follower that has sent HELLO.
+pub(super) struct Calling {
+    credential: Option<Credential>,
+}
+
+/// A follower that has sent FOLLOW.
 pub(super) struct Asking {
-    secret: Option<Secret>,
-    nonces: Nonces,
+    credential: Option<Credential>,
 }
 
 impl Calling {
-    /// Say the first words.
-    pub fn new(secret: Option<Secret>, nonce: Nonce, out: &mut Vec<u8>) -> Self {
+    /// Send HELLO.
+    pub fn new(credential: Option<Credential>, out: &mut Vec<u8>) -> Self {
         let hello = Hello {
             version: VERSION,
-            secret: secret.is_some(),
-            nonce,
+            secret: credential.is_some(),
         };
         hello.write(Kind::Hello, out);
-        Calling { secret, nonce }
+        Calling { credential }
     }
 
-    /// The leader's first words: prove ours, and ask.
+    /// CHALLENGE of the leader: prove the secret, and ask.
     pub fn challenge(
         self,
         frame: Frame<'_>,
         follow: &Follow,
         out: &mut Vec<u8>,
     ) -> Result<Asking, ReplicationError> {
-        let challenge = Hello::read(expect(frame, Kind::Challenge)?)?;
-        if self.secret.is_some() && !challenge.secret {
+        let payload = authentic(frame, Kind::Challenge, self.credential.as_ref())?;
+        let challenge = Hello::read(payload)?;
+        if self.credential.is_some() && !challenge.secret {
             return Err(ReplicationError::LeaderSecret);
         }
-        let nonces = Nonces {
-            leader: challenge.nonce,
-            follower: self.nonce,
-        };
         let body = follow.body();
-        let proof = prove(self.secret.as_ref(), Side::Follower, &nonces, &body);
+        let proof = prove(self.credential.as_ref(), Side::Follower, &body);
         write_proved(Kind::Follow, &proof, &body, out);
         Ok(Asking {
-            secret: self.secret,
-            nonces,
+            credential: self.credential,
         })
     }
 }
 
 impl Asking {
-    /// The leader's answer.
+    /// WELCOME of the leader. Nothing of it is read before its proof is verified.
     pub fn welcome(self, frame: Frame<'_>) -> Result<Welcome, ReplicationError> {
-        let (proof, body) = read_proved(expect(frame, Kind::Welcome)?)?;
-        let proved = is_proved(
-            self.secret.as_ref(),
-            Side::Leader,
-            &self.nonces,
-            body,
-            proof,
+        let credential = self.credential.as_ref();
+        let (proof, body) = read_proved(authentic(frame, Kind::Welcome, credential)?)?;
+        if is_proved(credential, body, proof) {
+            Welcome::read(body)
+        } else {
+            Err(ReplicationError::LeaderSecret)
+        }
+    }
+}
+
+fn prove(credential: Option<&Credential>, side: Side, body: &[u8]) -> Proof {
+    credential.map_or([0; 32], |credential| credential.prove(side, body))
+}
+
+/// Whether the leader has proved the secret, if there is one.
+fn is_proved(credential: Option<&Credential>, body: &[u8], proof: &Proof) -> bool {
+    credential.is_none_or(|credential| credential.is_proved(Side::Leader, body, proof))
+}
+
+/// The payload of a message of this kind. Without a proof, a refusal says only that the secrets differ: an impostor could otherwise say
+/// that the leader is superseded.
+fn authentic<'a>(
+    frame: Frame<'a>,
+    kind: Kind,
+    credential: Option<&Credential>,
+) -> Result<&'a [u8], ReplicationError> {
+    if frame.kind == Kind::Refused {
+        let (proof, body) = read_proved(frame.payload)?;
+        let refused = read_refused(body);
+        let is_about_secret = matches!(
+            refused,
+            ReplicationError::Refused {
+                reason: Reason::Secret,
+                ..
+            }
         );
-        if !proved {
+        if !is_about_secret && !is_proved(credential, body, proof) {
             return Err(ReplicationError::LeaderSecret);
         }
-        Welcome::read(body)
+        return Err(refused);
     }
+    expect(frame, kind)
 }
 
 /// The payload of a message that must be of this kind; a refusal is an error of its own.
 pub(super) fn expect(frame: Frame<'_>, kind: Kind) -> Result<&[u8], ReplicationError> {
     match frame.kind {
         found if found == kind => Ok(frame.payload),
-        Kind::Refused => Err(message::read_refused(frame.payload)),
+        Kind::Refused => Err(read_refused(read_proved(frame.payload)?.1)),
         found => Err(ReplicationError::protocol(format!(
             "{found:?} came where {kind:?} was expected"
         ))),

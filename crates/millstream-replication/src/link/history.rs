@@ -7,7 +7,7 @@ use millstream_journal::Term;
 
 use super::message::TERMS_MAX;
 
-/// The newest terms: as many as one side tells the other.
+/// The newest terms: as many as one side sends to the other.
 pub(super) fn recent(terms: Vec<Term>) -> Vec<Term> {
     let skipped = terms.len().saturating_sub(TERMS_MAX);
     terms.into_iter().skip(skipped).collect()
@@ -28,12 +28,12 @@ pub(super) fn clash(ours: &[Term], theirs: &[Term]) -> bool {
 
 /// The first sequence number at which the histories differ; `None` when they have the same terms. Both lists are sorted.
 pub(super) fn parting(ours: &[Term], theirs: &[Term]) -> Option<u64> {
-    // Who has told as many as may be told has perhaps left out older ones.
-    let told_from = |terms: &[Term]| match terms {
+    // A side that has sent the greatest number of terms may have left out older ones.
+    let sent_from = |terms: &[Term]| match terms {
         [oldest, ..] if terms.len() >= TERMS_MAX => oldest.number,
         _ => 0,
     };
-    let from = told_from(ours).max(told_from(theirs));
+    let from = sent_from(ours).max(sent_from(theirs));
     let ours_only = ours.iter().filter(|term| !theirs.contains(term));
     let theirs_only = theirs.iter().filter(|term| !ours.contains(term));
     ours_only

@@ -9,16 +9,16 @@ use millstream_journal::clock::monotonic_ns;
 use super::error::ReplicationError;
 use super::frames::{Frame, Frames};
 use super::message::PAYLOAD_MAX;
-use super::stream::{Heard, Stream};
+use super::stream::{ReadOutcome, Stream};
 
 /// The reading side of a connection.
 pub(super) struct Incoming {
     pub stream: Arc<Stream>,
     pub frames: Frames,
-    /// When something has come last.
-    heard_ns: u64,
-    /// Whether a whole frame has come.
-    met: bool,
+    /// When bytes were received last.
+    received_ns: u64,
+    /// Whether a complete frame was received.
+    has_frame: bool,
 }
 
 impl Incoming {
@@ -26,33 +26,33 @@ impl Incoming {
         Incoming {
             stream,
             frames: Frames::new(PAYLOAD_MAX),
-            heard_ns: monotonic_ns(),
-            met: false,
+            received_ns: monotonic_ns(),
+            has_frame: false,
         }
     }
 
     /// Read once, waiting for a moment at most.
     pub fn read(&mut self) -> Result<(), ReplicationError> {
         match self.stream.read(self.frames.space())? {
-            Heard::Bytes(count) => {
+            ReadOutcome::Bytes(count) => {
                 self.frames.filled(count);
-                self.heard_ns = monotonic_ns();
+                self.received_ns = monotonic_ns();
                 Ok(())
             }
-            Heard::Nothing => Ok(()),
-            Heard::Closed => Err(ReplicationError::Closed {
-                hint: if self.met {
+            ReadOutcome::Nothing => Ok(()),
+            ReadOutcome::Closed => Err(ReplicationError::Closed {
+                hint: if self.has_frame {
                     ""
                 } else {
-                    " before it has said anything: does it speak TLS, or serve no more followers?"
+                    " before it has sent anything: it may speak TLS only, or have as many followers as it may have"
                 },
             }),
         }
     }
 
-    /// It is an error when nothing has come for `most`.
-    pub fn check_heard(&self, most: Duration) -> Result<(), ReplicationError> {
-        let silent = Duration::from_nanos(monotonic_ns().saturating_sub(self.heard_ns));
+    /// It is an error when nothing was received for `most`.
+    pub fn check_alive(&self, most: Duration) -> Result<(), ReplicationError> {
+        let silent = Duration::from_nanos(monotonic_ns().saturating_sub(self.received_ns));
         if silent > most {
             return Err(ReplicationError::Silent { waited: most });
         }
@@ -77,7 +77,7 @@ impl Incoming {
             }
             self.read()?;
         }
-        self.met = true;
+        self.has_frame = true;
         self.frames.next()
     }
 }

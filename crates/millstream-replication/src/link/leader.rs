@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::secret::Secret;
 use super::served::Served;
-use super::tls::LeaderTls;
+use super::tls::LeaderSide;
 
 /// What all connections of a leader share.
 pub(super) struct Leader<'a> {
     pub served: Vec<Served>,
     pub secret: Option<Secret>,
-    pub tls: Option<LeaderTls>,
+    pub tls: LeaderSide,
     pub heartbeat: Duration,
     pub stop: &'a AtomicBool,
 }

@@ -1,16 +1,16 @@
-//! What leader and follower say to each other, as bytes. Nothing here waits or reads a socket.
+//! The messages of leader and follower, as bytes. Nothing here waits or reads a socket.
 //!
 //! The bytes are drawn in `docs/journal-replication.md`. Numbers are little-endian, texts have a length of two bytes before them.
 //!
 //! ```text
-//!  follower                                leader
-//!     | HELLO      version, nonce    ->      |
-//!     |      <-  version, nonce   CHALLENGE  |
-//!     | FOLLOW   who, where, proof   ->      |
-//!     |      <-  who, where, proof  WELCOME  |     or REFUSED, with the reason
-//!     |      <-  records            RECORDS  |     and ALIVE while there are none
-//!     | ACK      up to here          ->      |     and again while there is none
-//!     | END                      END         |     whoever stops
+//!  follower                                       leader
+//!     | HELLO      version             ->           |
+//!     |            <-          version  CHALLENGE   |
+//!     | FOLLOW     proof, positions    ->           |
+//!     |            <-  proof, positions  WELCOME    |     or REFUSED, with the reason
+//!     |            <-           records  RECORDS    |     and ALIVE while there are none
+//!     | ACK        position            ->           |     and again while there is none
+//!     | END                               END       |     the side that stops
 //! ```
 
 use millstream_journal::Term;
@@ -19,7 +19,7 @@ use super::error::{Reason, ReplicationError};
 use super::frames::{self, Kind};
 
 /// The version of the protocol.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// The longest payload before both sides know each other, and of all that a follower sends.
 pub(super) const PAYLOAD_MAX: usize = 256 << 10;
 /// The longest payload of a leader: a record of the longest kind.
@@ -28,16 +28,14 @@ pub(super) const RECORDS_MAX: usize = (1 << 28) + 64;
 pub(super) const NAME_MAX: usize = 100;
 /// How many journals a set has at most.
 pub(super) const MEMBERS_MAX: usize = 64;
-/// How many terms of a journal are told, the newest ones.
+/// How many terms of a journal are sent, the newest ones.
 pub(super) const TERMS_MAX: usize = 100;
 const TEXT_MAX: usize = 1_000;
 const MAGIC: &[u8; 8] = b"MSFOLLOW";
 /// Before the body of each record: its time and its length.
 const RECORD_HEADER: usize = 12;
 
-/// A random number that is used once.
-pub(super) type Nonce = [u8; 32];
-/// What only who knows the secret can compute.
+/// A value that takes the secret to compute; zeros without a secret.
 pub(super) type Proof = [u8; 32];
 
 /// The first words of both sides.
@@ -46,7 +44,6 @@ pub(super) struct Hello {
     pub version: u32,
     /// Whether this side has a secret, and the other must know it too.
     pub secret: bool,
-    pub nonce: Nonce,
 }
 
 /// The record that a copy ends with.
@@ -75,7 +72,7 @@ pub(super) struct Member {
     pub journal: String,
     /// The lineage of the copy, if there is one.
     pub lineage: Option<u128>,
-    /// The copy's own number, which tells two followers of one name apart.
+    /// The copy's own number, which distinguishes two followers of one name.
     pub own: u64,
     /// The record that it needs next.
     pub next: u64,
@@ -90,7 +87,7 @@ pub(super) struct Member {
 pub(super) struct Welcome {
     /// Each side says something at least this often.
     pub heartbeat_ms: u32,
-    /// For each journal that was asked for; `None` for one that is not there yet.
+    /// For each journal that was asked for; `None` for one that does not exist yet.
     pub members: Vec<Option<Offer>>,
 }
 
@@ -113,7 +110,6 @@ impl Hello {
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&u32::from(self.secret).to_le_bytes());
-        out.extend_from_slice(&self.nonce);
         frames::end(out, at);
     }
 
@@ -131,12 +127,7 @@ impl Hello {
             });
         }
         let secret = fields.u32()? != 0;
-        let nonce = fields.array()?;
-        fields.end(Hello {
-            version,
-            secret,
-            nonce,
-        })
+        fields.end(Hello { version, secret })
     }
 }
 
@@ -289,18 +280,15 @@ pub(super) fn write_end(out: &mut Vec<u8>) {
     frames::end(out, at);
 }
 
-/// Write why a follower is refused.
-pub(super) fn write_refused(reason: Reason, text: &str, out: &mut Vec<u8>) {
-    let at = frames::begin(out, Kind::Refused);
-    out.push(reason as u8);
+/// Why a follower is refused: the bytes that are proved.
+pub(super) fn refused_body(reason: Reason, text: &str) -> Vec<u8> {
     let text: String = text.chars().take(TEXT_MAX / 4).collect();
-    out.extend_from_slice(text.as_bytes());
-    frames::end(out, at);
+    [&[reason as u8], text.as_bytes()].concat()
 }
 
-/// Why a follower was refused. Anybody could have sent this: the text is made fit for a terminal.
-pub(super) fn read_refused(payload: &[u8]) -> ReplicationError {
-    let Some((&reason, text)) = payload.split_first() else {
+/// Why a follower was refused. The sender may not be authenticated yet: control characters are removed from the text.
+pub(super) fn read_refused(body: &[u8]) -> ReplicationError {
+    let Some((&reason, text)) = body.split_first() else {
         return malformed();
     };
     let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_MAX)]);

@@ -24,7 +24,7 @@ pub struct Promoted {
 }
 
 /// Begin a new term in these journals: they may be appended to from now on, and all that they hold is durable. A directory that is no
-/// journal stands for the journals in it; what a service keeps beside its output belongs to the output.
+/// journal means the journals in it; what a service keeps beside its output belongs to the output.
 ///
 /// The term is one more than the newest that any of them knows. A process that dies in the middle may have promoted some of them; the same
 /// call again promotes all to one term.
@@ -65,7 +65,7 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     Ok(promoted)
 }
 
-/// The journals that a directory stands for.
+/// The journals that a directory means.
 fn expand(dir: &Path) -> Result<Vec<PathBuf>, ReplicationError> {
     if is_journal(dir)? {
         let all = with_companions(&[(String::new(), dir.to_owned())]);
@@ -80,7 +80,7 @@ fn expand(dir: &Path) -> Result<Vec<PathBuf>, ReplicationError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
-        // What a rejoin has set aside stands beside journals, and is none of the set.
+        // The records that a rejoin has set aside are in directories beside the journals, and are not members of the set.
         let is_aside = entry.file_name().to_string_lossy().contains(".dropped-");
         if path.is_dir() && !is_aside && is_journal(&path)? {
             found.push(path);
@@ -102,7 +102,7 @@ fn is_journal(dir: &Path) -> Result<bool, ReplicationError> {
     }
 }
 
-/// Open a journal to which nobody else appends.
+/// Open a journal to which no other process appends.
 fn open_alone(dir: &Path) -> Result<Journal, ReplicationError> {
     let options = Options {
         create: false,

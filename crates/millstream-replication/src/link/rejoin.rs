@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use millstream_journal::{Error, Journal, Options};
 
-use super::call::Call;
+use super::connector::Connector;
 use super::copy::last;
 use super::error::{Reason, ReplicationError};
 use super::followers;
@@ -14,7 +14,7 @@ use super::message::{Follow, Member, Offer};
 use super::secret::Secret;
 use super::tls::FollowerTls;
 
-/// Who asks, in place of a follower's name.
+/// The sender of a probe, in place of a follower's name.
 const NAME: &str = "rejoining";
 
 /// How to rejoin.
@@ -53,14 +53,14 @@ pub struct Part {
 }
 
 impl Rejoin {
-    /// Compare the journals with the leader's. They stay open, so that nobody appends to them meanwhile. A journal that is not here is left
+    /// Compare the journals with the leader's. They stay open, so that no process appends to them meanwhile. A journal that is not here is left
     /// out: a follower makes it.
     ///
     /// # Errors
     /// A journal that somebody has open; a leader that cannot be reached, or is in an older term; what the two do not have in common.
     pub fn plan(options: &RejoinOptions, stop: &AtomicBool) -> Result<Self, ReplicationError> {
         let tls = options.tls.as_ref();
-        let call = Call::new(&options.leader, options.secret.clone(), tls)?;
+        let connector = Connector::new(&options.leader, options.secret.clone(), tls)?;
         let mut parts = Vec::new();
         for (name, dir) in &options.journals {
             let alone = Options {
@@ -73,7 +73,7 @@ impl Rejoin {
                 Err(Error::NotFound { .. }) => continue,
                 journal => journal?,
             };
-            let (keep, offer) = compare(&call, name, &journal, stop)?;
+            let (keep, offer) = compare(&connector, name, &journal, stop)?;
             let standing = journal.standing()?;
             let (term, leader_term) = (standing.term, newest(&offer.terms));
             let known = standing.superseded_by.unwrap_or(term);
@@ -137,7 +137,7 @@ impl Rejoin {
 
 /// Find the first record that is not the leader's.
 fn compare(
-    call: &Call,
+    connector: &Connector,
     name: &str,
     journal: &Journal,
     stop: &AtomicBool,
@@ -146,7 +146,7 @@ fn compare(
     let (mut same, mut differs) = (None, journal.next()? + 1);
     let mut at = differs - 1;
     loop {
-        let offer = probe(call, name, journal, at, stop)?;
+        let offer = probe(connector, name, journal, at, stop)?;
         let hint = offer.next;
         if hint >= at {
             same = Some((at, offer));
@@ -177,7 +177,7 @@ fn compare(
 
 /// Ask the leader how much of the records before `next` it has.
 fn probe(
-    call: &Call,
+    connector: &Connector,
     name: &str,
     journal: &Journal,
     next: u64,
@@ -196,9 +196,9 @@ fn probe(
             terms: recent(journal.terms()?),
         }],
     };
-    let welcome = call.ask(&follow, stop)?;
+    let welcome = connector.ask(&follow, stop)?;
     let offer = welcome.members.into_iter().next().flatten();
-    offer.ok_or_else(|| ReplicationError::protocol("nothing was said of the journal"))
+    offer.ok_or_else(|| ReplicationError::protocol("the answer does not mention the journal"))
 }
 
 /// Where to set aside: a directory that is not there.

@@ -1,20 +1,23 @@
-//! The secret that leader and follower share, and how each shows that it knows it without saying it.
+//! The secret that leader and follower share, and the proofs of it that they exchange inside TLS.
 //!
-//! Each side sends a random number. A proof is an HMAC-SHA256 (RFC 2104) under the secret, over a label that names the side, both numbers,
-//! and the message that it stands in: it fits this connection, this direction and this message only. It shows who is there when the
-//! connection begins; against somebody in the middle who reads or changes what follows, TLS is needed.
+//! A proof is an HMAC-SHA256 (RFC 2104) under the secret, over a label that names the side, the *channel binding* of the TLS connection
+//! (`tls-exporter`, RFC 9266) and the message that carries it. The channel binding comes from the keys of the connection, which only its two
+//! ends have. A man in the middle has two connections with two channel bindings, so that a proof which it relays fits neither: the secret
+//! authenticates both ends, whatever certificate the leader has.
 
 use std::fmt;
 use std::path::Path;
 
 use ring::hmac;
-use ring::rand::{SecureRandom, SystemRandom};
 
 use super::error::ReplicationError;
-use super::message::{Nonce, Proof};
+use super::message::Proof;
 
-/// Fewer bytes could be guessed from a proof that was overheard.
+/// A shorter secret can be guessed by an impostor to whom it was proved.
 const BYTES_MIN: usize = 16;
+
+/// A value that both ends of one TLS connection compute, and nobody else.
+pub(super) type ChannelBinding = [u8; 32];
 
 /// What leader and followers share.
 #[derive(Clone)]
@@ -42,7 +45,7 @@ impl Secret {
         Ok(Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
-    /// What the file at `path` holds, without the end of its last line.
+    /// The contents of the file at `path`, without white space at the end.
     ///
     /// # Errors
     /// A file that cannot be read, or too few bytes.
@@ -63,51 +66,39 @@ pub(super) enum Side {
     Follower,
 }
 
-/// The random numbers of both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Nonces {
-    pub leader: Nonce,
-    pub follower: Nonce,
+/// The secret on one TLS connection.
+#[derive(Clone)]
+pub(super) struct Credential {
+    secret: Secret,
+    binding: ChannelBinding,
 }
 
-/// The proof of `side` for the message `body`; zeros without a secret.
-pub(super) fn prove(secret: Option<&Secret>, side: Side, nonces: &Nonces, body: &[u8]) -> Proof {
-    let mut proof = [0; 32];
-    if let Some(Secret(key)) = secret {
-        proof.copy_from_slice(hmac::sign(key, &proved(side, nonces, body)).as_ref());
+impl Credential {
+    pub fn new(secret: Secret, binding: ChannelBinding) -> Self {
+        Credential { secret, binding }
     }
-    proof
-}
 
-/// Whether the proof fits, found out in a time that does not tell how nearly.
-pub(super) fn is_proved(
-    secret: Option<&Secret>,
-    side: Side,
-    nonces: &Nonces,
-    body: &[u8],
-    proof: &Proof,
-) -> bool {
-    match secret {
-        None => true,
-        Some(Secret(key)) => hmac::verify(key, &proved(side, nonces, body), proof).is_ok(),
+    /// The proof of `side` for the message `body`.
+    pub fn prove(&self, side: Side, body: &[u8]) -> Proof {
+        let mut proof = [0; 32];
+        let Secret(key) = &self.secret;
+        proof.copy_from_slice(hmac::sign(key, &self.proved(side, body)).as_ref());
+        proof
     }
-}
 
-fn proved(side: Side, nonces: &Nonces, body: &[u8]) -> Vec<u8> {
-    let label: &[u8] = match side {
-        Side::Leader => b"millstream replication 2 leader\0",
-        Side::Follower => b"millstream replication 2 follower\0",
-    };
-    [label, &nonces.leader, &nonces.follower, body].concat()
-}
+    /// Whether this is that proof, in a time that does not depend on the proof.
+    pub fn is_proved(&self, side: Side, body: &[u8], proof: &Proof) -> bool {
+        let Secret(key) = &self.secret;
+        hmac::verify(key, &self.proved(side, body), proof).is_ok()
+    }
 
-/// A random number for one connection.
-pub(super) fn nonce() -> Result<Nonce, ReplicationError> {
-    let mut nonce = [0; 32];
-    SystemRandom::new()
-        .fill(&mut nonce)
-        .map_err(|_| ReplicationError::Usage("the system gives no random numbers".to_owned()))?;
-    Ok(nonce)
+    fn proved(&self, side: Side, body: &[u8]) -> Vec<u8> {
+        let label: &[u8] = match side {
+            Side::Leader => b"millstream replication 3 leader\0",
+            Side::Follower => b"millstream replication 3 follower\0",
+        };
+        [label, &self.binding, body].concat()
+    }
 }
 
 #[cfg(test)]
@@ -116,26 +107,18 @@ mod tests {
 
     #[test]
     fn a_proof_fits_its_side_its_connection_and_its_message_only() {
+        let on = |secret: &[u8], binding: u8| {
+            Credential::new(Secret::new(secret).unwrap(), [binding; 32])
+        };
+        let right = on(b"0123456789abcdef", 1);
+        let proof = right.prove(Side::Leader, b"body");
+        assert!(right.is_proved(Side::Leader, b"body", &proof));
+        assert!(!on(b"0123456789abcdeF", 1).is_proved(Side::Leader, b"body", &proof));
+        assert!(!on(b"0123456789abcdef", 2).is_proved(Side::Leader, b"body", &proof));
+        assert!(!right.is_proved(Side::Follower, b"body", &proof));
+        assert!(!right.is_proved(Side::Leader, b"Body", &proof));
+        assert!(!right.is_proved(Side::Leader, b"body", &[0; 32]));
         let secret = Secret::new(b"0123456789abcdef").unwrap();
-        let other = Secret::new(b"0123456789abcdeF").unwrap();
-        let nonces = Nonces {
-            leader: [1; 32],
-            follower: [2; 32],
-        };
-        let turned = Nonces {
-            leader: [2; 32],
-            follower: [1; 32],
-        };
-        let proof = prove(Some(&secret), Side::Leader, &nonces, b"body");
-        let fits = |secret: &Secret, side, nonces, body: &[u8], proof| {
-            is_proved(Some(secret), side, nonces, body, proof)
-        };
-        assert!(fits(&secret, Side::Leader, &nonces, b"body", &proof));
-        assert!(!fits(&other, Side::Leader, &nonces, b"body", &proof));
-        assert!(!fits(&secret, Side::Follower, &nonces, b"body", &proof));
-        assert!(!fits(&secret, Side::Leader, &turned, b"body", &proof));
-        assert!(!fits(&secret, Side::Leader, &nonces, b"Body", &proof));
-        assert!(!fits(&secret, Side::Leader, &nonces, b"body", &[0; 32]));
         assert_eq!(format!("{secret:?}"), "Secret(...)");
     }
 

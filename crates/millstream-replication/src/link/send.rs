@@ -5,7 +5,7 @@
 //! caused it; so what the noted end of the output covers, the ends of its inputs, noted later, cover too. A follower that appends in the
 //! order in which records come never has an effect without its cause.
 //!
-//! A journal that is not there cannot have an end noted. It is looked for after the ends were noted: if it has come by then, an effect of its
+//! A journal that does not exist cannot have an end noted. It is looked for after the ends were noted: if it has come by then, an effect of its
 //! records may be among what was noted, and the round is given up. The follower connects again, and gets that journal too.
 
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Reader, Wait};
 
-use super::LOOK;
+use super::STOP_CHECK;
 use super::admit::check_leads;
 use super::error::ReplicationError;
 use super::message::{self, Batch};
@@ -25,29 +25,29 @@ use super::watch::Watch;
 /// How much is sent at once, unless a single record is longer.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// What a round has come to.
+/// The outcome of a round.
 enum Round {
     Sent,
     NothingNew,
-    /// A journal has come that was not there.
+    /// A journal exists that did not when the round began.
     Grown,
 }
 
-/// Send until one side stops. What fails in a journal is told to the follower.
+/// Send until one side stops. The follower is notified of a failure in a journal.
 pub(super) fn run<'scope, 'env>(
     session: &'env Session<'env>,
     scope: &'scope Scope<'scope, 'env>,
 ) -> Result<(), ReplicationError> {
     let watch: &'env Watch = &session.watch;
     let outcome = Sender::new(session).and_then(|mut sender| {
-        if session.links.len() > 1 {
+        if session.members.len() > 1 {
             watch_all(session, watch, scope)?;
         }
         sender.run(watch)
     });
     match outcome {
         Err(error @ (ReplicationError::Journal(_) | ReplicationError::Refused { .. })) => {
-            Err(refuse(session.stream, error))
+            Err(refuse(session.stream, session.credential, error))
         }
         Err(error) => Err(error),
         Ok(()) => {
@@ -63,9 +63,13 @@ fn watch_all<'scope, 'env>(
     watch: &'env Watch,
     scope: &'scope Scope<'scope, 'env>,
 ) -> Result<(), ReplicationError> {
-    for there in session.links.iter().filter_map(|link| link.there.as_ref()) {
-        let reader = there.opened.journal.reader()?;
-        let sent = move || there.sent.load(Ordering::Relaxed);
+    for progress in session
+        .members
+        .iter()
+        .filter_map(|member| member.progress.as_ref())
+    {
+        let reader = progress.opened.journal.reader()?;
+        let sent = move || progress.sent.load(Ordering::Relaxed);
         let thread = Builder::new().name("watching".to_owned());
         let watching = move || watch.look(reader, sent, &session.ended);
         thread.spawn_scoped(scope, watching).map_err(no_thread)?;
@@ -75,32 +79,32 @@ fn watch_all<'scope, 'env>(
 
 struct Sender<'a> {
     session: &'a Session<'a>,
-    /// One for each journal that is there.
+    /// One for each journal that exists.
     readers: Vec<Option<Reader>>,
     batches: Vec<Batch>,
     ends: Vec<u64>,
-    said_ns: u64,
+    sent_ns: u64,
 }
 
 impl<'a> Sender<'a> {
     fn new(session: &'a Session<'a>) -> Result<Self, ReplicationError> {
         let mut readers = Vec::new();
-        for link in &session.links {
-            let Some(there) = &link.there else {
+        for member in &session.members {
+            let Some(progress) = &member.progress else {
                 readers.push(None);
                 continue;
             };
-            let mut reader = there.opened.journal.reader()?;
-            reader.seek(there.sent.load(Ordering::Relaxed))?;
+            let mut reader = progress.opened.journal.reader()?;
+            reader.seek(progress.sent.load(Ordering::Relaxed))?;
             readers.push(Some(reader));
         }
-        let count = session.links.len();
+        let count = session.members.len();
         Ok(Sender {
             session,
             readers,
             batches: (0..count).map(Batch::new).collect(),
             ends: vec![u64::MAX; count],
-            said_ns: monotonic_ns(),
+            sent_ns: monotonic_ns(),
         })
     }
 
@@ -111,9 +115,9 @@ impl<'a> Sender<'a> {
 
     fn run(&mut self, watch: &Watch) -> Result<(), ReplicationError> {
         while !self.is_over() {
-            for link in &self.session.links {
-                if let Some(there) = &link.there {
-                    check_leads(link.served, there.opened)?;
+            for member in &self.session.members {
+                if let Some(progress) = &member.progress {
+                    check_leads(member.served, progress.opened)?;
                 }
             }
             match self.round()? {
@@ -127,22 +131,22 @@ impl<'a> Sender<'a> {
 
     fn round(&mut self) -> Result<Round, ReplicationError> {
         // Alone, a journal ends where it ends when it is read.
-        if self.session.links.len() > 1 {
-            for (link, end) in self.session.links.iter().zip(&mut self.ends).rev() {
-                if let Some(there) = &link.there {
-                    *end = there.opened.journal.next()?;
+        if self.session.members.len() > 1 {
+            for (member, end) in self.session.members.iter().zip(&mut self.ends).rev() {
+                if let Some(progress) = &member.progress {
+                    *end = progress.opened.journal.next()?;
                 }
             }
-            for link in &self.session.links {
-                if link.there.is_none() && link.served.has_come()? {
+            for member in &self.session.members {
+                if member.progress.is_none() && member.served.has_come()? {
                     return Ok(Round::Grown);
                 }
             }
         }
         let mut sent = false;
-        for member in 0..self.session.links.len() {
-            let sent_to = self.send_one(member, &mut sent)?;
-            if sent_to < self.ends[member] && self.ends[member] != u64::MAX {
+        for index in 0..self.session.members.len() {
+            let sent_to = self.send_one(index, &mut sent)?;
+            if sent_to < self.ends[index] && self.ends[index] != u64::MAX {
                 // What comes after it in the order may be an effect of what was not sent.
                 break;
             }
@@ -151,13 +155,13 @@ impl<'a> Sender<'a> {
     }
 
     /// Send the records of one journal up to the end that was noted. Returns the record that comes next.
-    fn send_one(&mut self, member: usize, sent: &mut bool) -> Result<u64, ReplicationError> {
-        let end = self.ends[member];
-        let link = &self.session.links[member];
-        let (Some(there), Some(reader)) = (&link.there, &mut self.readers[member]) else {
+    fn send_one(&mut self, index: usize, sent: &mut bool) -> Result<u64, ReplicationError> {
+        let end = self.ends[index];
+        let member = &self.session.members[index];
+        let (Some(progress), Some(reader)) = (&member.progress, &mut self.readers[index]) else {
             return Ok(end);
         };
-        let batch = &mut self.batches[member];
+        let batch = &mut self.batches[index];
         loop {
             while batch.bytes_len() < BATCH_BYTES
                 && reader.position() < end
@@ -168,9 +172,9 @@ impl<'a> Sender<'a> {
             if batch.is_empty() {
                 return Ok(reader.position());
             }
-            there.sent.store(reader.position(), Ordering::Relaxed);
+            progress.sent.store(reader.position(), Ordering::Relaxed);
             self.session.stream.write(batch.take())?;
-            self.said_ns = monotonic_ns();
+            self.sent_ns = monotonic_ns();
             *sent = true;
             let stop = &self.session.leader.stop;
             if end == u64::MAX || stop.load(Ordering::Relaxed) {
@@ -181,15 +185,15 @@ impl<'a> Sender<'a> {
 
     fn wait(&mut self, watch: &Watch) -> Result<(), ReplicationError> {
         let heartbeat = self.session.leader.heartbeat;
-        let silent = Duration::from_nanos(monotonic_ns() - self.said_ns);
+        let silent = Duration::from_nanos(monotonic_ns() - self.sent_ns);
         let left = heartbeat.saturating_sub(silent);
         if left.is_zero() {
             let mut out = Vec::new();
             message::write_alive(&mut out);
             self.session.stream.write(&out)?;
-            self.said_ns = monotonic_ns();
+            self.sent_ns = monotonic_ns();
         }
-        let limit = left.min(LOOK);
+        let limit = left.min(STOP_CHECK);
         match self.readers.as_mut_slice() {
             [Some(only)] => {
                 only.wait(Wait::Block, Some(limit))?;

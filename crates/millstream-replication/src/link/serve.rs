@@ -14,10 +14,10 @@ use tracing::{info, warn};
 use super::conversation;
 use super::error::ReplicationError;
 use super::leader::Leader;
+use super::notify;
 use super::secret::Secret;
 use super::served::{Served, list};
-use super::tell;
-use super::tls::{FollowerTls, LeaderTls};
+use super::tls::{FollowerTls, LeaderSide, LeaderTls};
 
 /// How long followers have to end when the leader stops.
 const STOP_TIME: Duration = Duration::from_secs(2);
@@ -29,18 +29,18 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// The journals, each with the name by which followers ask for it.
     pub journals: Vec<(String, PathBuf)>,
-    /// What followers must know.
+    /// The secret that followers must prove.
     pub secret: Option<Secret>,
-    /// Certificates and key as PEM files: then all connections are TLS.
-    pub tls: Option<(PathBuf, PathBuf)>,
-    /// How often each side says something at least. Who is silent for ten times as long is taken for dead.
+    /// The leader's certificate, for followers that verify it. With a secret alone, the leader makes a key when it starts.
+    pub tls: Option<LeaderTls>,
+    /// How often each side sends something at least. A side that is silent for ten times as long is taken for dead.
     pub heartbeat: Duration,
     /// How many connections there may be at once.
     pub followers_max: usize,
-    /// Old leaders, by host and port. Each is told that these journals are in newer terms, again and again until it knows.
-    pub tell: Vec<(String, u16)>,
-    /// Speak TLS with the old leaders.
-    pub tell_tls: Option<FollowerTls>,
+    /// Old leaders, by host and port. Each is notified that these journals are in newer terms, until it knows.
+    pub notify: Vec<(String, u16)>,
+    /// How the old leaders are recognised by their certificates.
+    pub notify_tls: Option<FollowerTls>,
 }
 
 impl ServeOptions {
@@ -57,15 +57,15 @@ impl ServeOptions {
             tls: None,
             heartbeat: Duration::from_secs(1),
             followers_max: 64,
-            tell: Vec::new(),
-            tell_tls: None,
+            notify: Vec::new(),
+            notify_tls: None,
         }
     }
 }
 
-/// Serve until `stop` is raised. `ready` is told the address when connections are taken there.
+/// Serve until `stop` is raised. `ready` is called with the address when connections are accepted there.
 ///
-/// A journal that is not there yet is waited for, and never made. Beside each journal `NAME`, those that a service keeps beside its output
+/// A journal that does not exist yet is served when it does, and never made. Beside each journal `NAME`, those that a service keeps beside its output
 /// are served too when they are there: `NAME.schedule` and `NAME.snapshots`.
 ///
 /// # Errors
@@ -75,13 +75,11 @@ pub fn serve(
     stop: &AtomicBool,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ReplicationError> {
-    let tls = options.tls.as_ref();
+    check_authenticates(options)?;
     let leader = Leader {
         served: list(&options.journals)?,
         secret: options.secret.clone(),
-        tls: tls
-            .map(|(certificates, key)| LeaderTls::read(certificates, key))
-            .transpose()?,
+        tls: LeaderSide::new(options.tls.as_ref(), options.secret.is_some())?,
         heartbeat: options.heartbeat,
         stop,
     };
@@ -100,11 +98,14 @@ pub fn serve(
     for served in leader.served.iter().filter(|served| !served.is_companion) {
         if served.opened()?.is_none() {
             let dir = served.dir.display();
-            info!("'{}' is not there yet; waiting for it: {dir}", served.name);
+            info!(
+                "'{}' does not exist yet; waiting for it: {dir}",
+                served.name
+            );
         }
     }
     std::thread::scope(|scope| {
-        tell::begin(scope, &leader, &options.tell, options.tell_tls.as_ref())?;
+        notify::begin(scope, &leader, &options.notify, options.notify_tls.as_ref())?;
         let mut number = 0;
         let outcome = loop {
             if stop.load(Ordering::Relaxed) {
@@ -126,7 +127,22 @@ pub fn serve(
     })
 }
 
-/// A connection, if one comes in a moment.
+/// An address that other machines reach is served to followers that prove who they are.
+fn check_authenticates(options: &ServeOptions) -> Result<(), ReplicationError> {
+    let tls = options.tls.as_ref();
+    let authenticates =
+        options.secret.is_some() || tls.is_some_and(|tls| tls.client_authorities.is_some());
+    if authenticates || options.listen.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    let address = options.listen;
+    Err(ReplicationError::Usage(format!(
+        "{address} is reached from other machines: followers must prove a secret (--secret-file), or show a certificate (--tls-cert, \
+         --tls-key and --tls-client-ca)"
+    )))
+}
+
+/// A connection, if a peer connects within a tenth of a second.
 fn accept(listener: &TcpListener) -> std::io::Result<Option<(TcpStream, SocketAddr)>> {
     let mut waiting = [PollFd::new(listener, PollFlags::IN)];
     let moment = Timespec {
@@ -143,7 +159,7 @@ fn accept(listener: &TcpListener) -> std::io::Result<Option<(TcpStream, SocketAd
             socket.set_nonblocking(false)?;
             Ok(Some((socket, peer)))
         }
-        // It has gone again; or there are too many files open, and some will be closed.
+        // The peer has disconnected; or too many files are open, and some will be closed.
         Err(error) => {
             if error.kind() != ErrorKind::WouldBlock {
                 info!("a connection was not taken: {error}");

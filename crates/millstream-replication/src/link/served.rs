@@ -14,7 +14,7 @@ use super::stream::Stream;
 pub(super) struct Served {
     pub name: String,
     pub dir: PathBuf,
-    /// Served because it stands beside a journal that is: what a service keeps beside its output.
+    /// Served because it is beside a journal that is: what a service keeps beside its output.
     pub is_companion: bool,
     opened: OnceLock<Opened>,
     /// The followers that are connected, by name.
@@ -50,7 +50,7 @@ struct Live {
 const BEFORE: &str = ".schedule";
 const AFTER: &str = ".snapshots";
 
-/// These journals and what stands beside them, each with its name and whether it is such a companion; those upstream first.
+/// These journals and their companions, each with its name and whether it is a companion; those upstream first.
 #[must_use]
 pub fn with_companions(journals: &[(String, PathBuf)]) -> Vec<(String, PathBuf, bool)> {
     let beside = |name: &str, dir: &Path, suffix: &str| {
@@ -65,13 +65,13 @@ pub fn with_companions(journals: &[(String, PathBuf)]) -> Vec<(String, PathBuf, 
         all.push((name.clone(), dir.clone(), false));
         all.push(beside(name, dir, AFTER));
     }
-    // One that was named itself stands where it was named.
+    // A companion that was named itself has the position where it was named.
     let named = |name: &str| journals.iter().any(|(other, _)| other == name);
     all.retain(|(name, _, is_companion)| !is_companion || !named(name));
     all
 }
 
-/// All journals to serve, those of services with what stands beside them.
+/// All journals to serve, those of services with their companions.
 pub(super) fn list(journals: &[(String, PathBuf)]) -> Result<Vec<Served>, ReplicationError> {
     for (at, (name, dir)) in journals.iter().enumerate() {
         if name.is_empty() || name.len() > NAME_MAX {
@@ -80,7 +80,7 @@ pub(super) fn list(journals: &[(String, PathBuf)]) -> Result<Vec<Served>, Replic
         }
         if let Some((_, other)) = journals[..at].iter().find(|(other, _)| other == name) {
             return Err(ReplicationError::Usage(format!(
-                "two journals are called '{name}': {} and {} (NAME=DIR gives another name)",
+                "two journals are called '{name}': {} and {} (NAME=DIR sets another name)",
                 other.display(),
                 dir.display()
             )));

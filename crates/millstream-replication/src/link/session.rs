@@ -11,9 +11,11 @@ use super::admit::refused;
 use super::error::{Reason, ReplicationError};
 use super::followers::PREFIX;
 use super::frames::Kind;
+use super::handshake::write_refused;
 use super::incoming::Incoming;
 use super::leader::Leader;
 use super::message::{self, Follow, Welcome};
+use super::secret::Credential;
 use super::served::{Opened, Served};
 use super::stream::Stream;
 use super::watch::Watch;
@@ -35,17 +37,21 @@ fn cursor(opened: &Opened, name: &str) -> Result<Cursor, ReplicationError> {
     }
 }
 
-/// Tell the follower as well. It may have gone, which changes nothing.
-pub(super) fn refuse(stream: &Stream, error: ReplicationError) -> ReplicationError {
+/// Send the refusal to the follower. It may have disconnected, which changes nothing.
+pub(super) fn refuse(
+    stream: &Stream,
+    credential: Option<&Credential>,
+    error: ReplicationError,
+) -> ReplicationError {
     let (reason, text) = match &error {
         ReplicationError::Refused { reason, text } => (*reason, text.clone()),
         ReplicationError::Journal(Error::Pruned { .. }) => (Reason::Pruned, error.to_string()),
         _ => (Reason::Trouble, error.to_string()),
     };
     let mut out = Vec::new();
-    message::write_refused(reason, &text, &mut out);
+    write_refused(credential, reason, &text, &mut out);
     if let Err(error) = stream.write(&out) {
-        debug!("a refusal was not heard: {error}");
+        debug!("a refusal was not sent: {error}");
     }
     error
 }
@@ -56,31 +62,32 @@ pub(super) struct Session<'a> {
     pub follower: &'a str,
     pub number: usize,
     pub stream: &'a Arc<Stream>,
+    pub credential: Option<&'a Credential>,
     /// The journals, those upstream first.
-    pub links: Vec<Link<'a>>,
+    pub members: Vec<SessionMember<'a>>,
     pub ended: AtomicBool,
     pub watch: Watch,
 }
 
-/// A journal that is followed.
-pub(super) struct Link<'a> {
+/// A journal of the set that is followed.
+pub(super) struct SessionMember<'a> {
     pub served: &'a Served,
-    /// `None` while the journal is not there.
-    pub there: Option<There<'a>>,
+    /// `None` while the journal does not exist.
+    pub progress: Option<Progress<'a>>,
 }
 
-/// A journal that is there.
-pub(super) struct There<'a> {
+/// The progress of a follower in a journal that exists.
+pub(super) struct Progress<'a> {
     pub name: &'a str,
     pub opened: &'a Opened,
     pub cursor: Cursor,
-    /// All before this record is on its way.
+    /// All records before this one were sent.
     pub sent: AtomicU64,
 }
 
 impl<'a> Session<'a> {
-    /// Take the follower's name in each of its journals, and its own word for what it has: after a restart, or when it was thrown away
-    /// and begun anew.
+    /// Register the follower's name in each of its journals, and set its cursor to the position that it states: after a restart, or when its
+    /// copy was deleted and begun anew.
     pub fn enter(
         &mut self,
         found: Vec<&'a Served>,
@@ -89,28 +96,28 @@ impl<'a> Session<'a> {
     ) -> Result<(), ReplicationError> {
         let members = follow.members.iter().zip(&welcome.members);
         for (served, (member, offer)) in found.into_iter().zip(members) {
-            let mut there = None;
+            let mut progress = None;
             if let (Some(opened), Some(offer)) = (served.opened()?, offer) {
                 let cursor = cursor(opened, self.follower)?;
                 if !served.enter(self.follower, member.own, self.number, self.stream) {
                     let text = format!(
-                        "another follower of '{}' is connected as '{}'; --as gives this one another name",
+                        "another follower of '{}' is connected as '{}'; --as sets another name",
                         served.name, self.follower
                     );
                     return Err(refused(Reason::Taken, text));
                 }
-                there = Some(There {
+                progress = Some(Progress {
                     name: &served.name,
                     opened,
                     cursor,
                     sent: AtomicU64::new(offer.next),
                 });
             }
-            self.links.push(Link { served, there });
+            self.members.push(SessionMember { served, progress });
         }
-        for (link, offer) in self.links.iter().zip(&welcome.members) {
+        for (member, offer) in self.members.iter().zip(&welcome.members) {
             if let Some(offer) = offer {
-                self.acknowledged(link, offer.next)?;
+                self.acknowledged(member, offer.next)?;
             }
         }
         Ok(())
@@ -118,23 +125,23 @@ impl<'a> Session<'a> {
 
     /// What is followed, and from where on.
     pub fn starts(&self) -> Vec<(&Served, u64)> {
-        let there = self.links.iter().filter_map(|link| {
-            let there = link.there.as_ref()?;
-            Some((link.served, there.sent.load(Ordering::Relaxed)))
+        let progress = self.members.iter().filter_map(|member| {
+            let progress = member.progress.as_ref()?;
+            Some((member.served, progress.sent.load(Ordering::Relaxed)))
         });
-        there.collect()
+        progress.collect()
     }
 
     pub fn leave(&self) {
-        for link in &self.links {
-            link.served.leave(self.follower, self.number);
+        for member in &self.members {
+            member.served.leave(self.follower, self.number);
         }
     }
 
-    fn acknowledged(&self, link: &Link<'_>, next: u64) -> Result<(), ReplicationError> {
-        if let Some(there) = &link.there {
-            let moved = || there.cursor.set(next);
-            let moved = link.served.as_current(self.follower, self.number, moved);
+    fn acknowledged(&self, member: &SessionMember<'_>, next: u64) -> Result<(), ReplicationError> {
+        if let Some(progress) = &member.progress {
+            let moved = || progress.cursor.set(next);
+            let moved = member.served.as_current(self.follower, self.number, moved);
             moved.transpose()?;
         }
         Ok(())
@@ -163,18 +170,18 @@ impl<'a> Session<'a> {
                     return Ok(());
                 }
             }
-            incoming.check_heard(self.leader.heartbeat * DEAD_AFTER)?;
+            incoming.check_alive(self.leader.heartbeat * DEAD_AFTER)?;
         }
     }
 
     /// An acknowledgement.
     fn take(&self, (member, next): (usize, u64)) -> Result<(), ReplicationError> {
-        let link = self.links.get(member);
-        let sent = link
-            .and_then(|link| link.there.as_ref())
-            .map_or(0, |there| there.sent.load(Ordering::Relaxed));
-        match link {
-            Some(link) if next <= sent => self.acknowledged(link, next),
+        let member = self.members.get(member);
+        let sent = member
+            .and_then(|member| member.progress.as_ref())
+            .map_or(0, |progress| progress.sent.load(Ordering::Relaxed));
+        match member {
+            Some(member) if next <= sent => self.acknowledged(member, next),
             _ => {
                 let what = format!("record {next} is acknowledged before it was sent");
                 Err(ReplicationError::protocol(what))

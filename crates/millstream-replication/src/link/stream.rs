@@ -8,13 +8,15 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use millstream_journal::clock::monotonic_ns;
 use rustls::Connection;
 
-use super::certificate::explain;
+use super::certificate::{explain, refusal};
 use super::error::ReplicationError;
+use super::secret::{ChannelBinding, Credential, Secret, Side};
 
-/// How long a read waits before it gives its caller the word.
+/// The label of the channel binding `tls-exporter` (RFC 9266).
+const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
+/// How long a read waits before it returns to its caller.
 const READ_WAIT: Duration = Duration::from_millis(100);
 const RAW_BYTES: usize = 64 << 10;
 /// What is encrypted at once.
@@ -24,6 +26,8 @@ const SEAL_BYTES: usize = 48 << 10;
 pub(super) struct Stream {
     socket: TcpStream,
     tls: Option<Mutex<Connection>>,
+    /// The channel binding of the TLS connection.
+    binding: Option<ChannelBinding>,
     raw: Mutex<Raw>,
     /// Held while bytes go out, so that they go in order.
     sending: Mutex<()>,
@@ -39,47 +43,47 @@ struct Raw {
 
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ReadOutcome {
     Bytes(usize),
     Nothing,
     Closed,
 }
 
 impl Stream {
-    /// Greet in TLS, if asked for, until `deadline_ns`. A write fails after `patience`.
-    pub fn open(
-        socket: TcpStream,
-        tls: Option<Connection>,
-        deadline_ns: u64,
-        patience: Duration,
-    ) -> Result<Self, ReplicationError> {
-        let failed = |source| ReplicationError::Connection {
-            verb: "cannot set up the connection".to_owned(),
-            source,
-        };
-        socket.set_nodelay(true).map_err(failed)?;
-        socket.set_write_timeout(Some(patience)).map_err(failed)?;
-        let mut tls = tls;
-        if let Some(tls) = &mut tls {
-            let mut limited = Limited {
-                socket: &socket,
-                deadline_ns,
-            };
-            while tls.is_handshaking() {
-                tls.complete_io(&mut limited).map_err(tls_failed)?;
-            }
-        }
-        socket.set_read_timeout(Some(READ_WAIT)).map_err(failed)?;
+    /// Set the options of a socket before the handshake. A write fails after `patience`.
+    pub fn prepare(socket: &TcpStream, patience: Duration) -> Result<(), ReplicationError> {
+        let set = socket
+            .set_nodelay(true)
+            .and_then(|()| socket.set_write_timeout(Some(patience)));
+        set.map_err(|source| broken("cannot set up the connection", source))
+    }
+
+    /// A connection after its handshake.
+    pub fn new(socket: TcpStream, tls: Option<Connection>) -> Result<Self, ReplicationError> {
+        socket
+            .set_read_timeout(Some(READ_WAIT))
+            .map_err(|source| broken("cannot set up the connection", source))?;
+        let binding = tls.as_ref().map(|tls| {
+            tls.export_keying_material([0; 32], BINDING_LABEL, Some(&[]))
+                .map_err(|error| ReplicationError::Tls(error.to_string()))
+        });
         Ok(Stream {
             socket,
+            binding: binding.transpose()?,
             tls: tls.map(Mutex::new),
             raw: Mutex::default(),
             sending: Mutex::default(),
         })
     }
 
+    /// The secret on this connection. Without TLS there is none to be proved.
+    pub fn credential(&self, secret: Option<&Secret>) -> Option<Credential> {
+        let binding = self.binding?;
+        secret.map(|secret| Credential::new(secret.clone(), binding))
+    }
+
     /// Wait no longer than this in a read.
-    pub fn look_every(&self, wait: Duration) -> Result<(), ReplicationError> {
+    pub fn limit_read_wait(&self, wait: Duration) -> Result<(), ReplicationError> {
         let wait = wait.clamp(Duration::from_millis(1), READ_WAIT);
         self.socket
             .set_read_timeout(Some(wait))
@@ -87,20 +91,20 @@ impl Stream {
     }
 
     /// Read what there is, or wait for a moment.
-    pub fn read(&self, into: &mut [u8]) -> Result<Heard, ReplicationError> {
+    pub fn read(&self, into: &mut [u8]) -> Result<ReadOutcome, ReplicationError> {
         let read = match &self.tls {
             None => (&self.socket).read(into),
             Some(tls) => self.read_sealed(tls, into),
         };
         match read {
-            Ok(0) => Ok(Heard::Closed),
-            Ok(count) => Ok(Heard::Bytes(count)),
+            Ok(0) => Ok(ReadOutcome::Closed),
+            Ok(count) => Ok(ReadOutcome::Bytes(count)),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {
-                    Ok(Heard::Nothing)
+                    Ok(ReadOutcome::Nothing)
                 }
-                ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => Ok(Heard::Closed),
-                _ => Err(broken("cannot read from the other side", error)),
+                ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => Ok(ReadOutcome::Closed),
+                _ => Err(read_failed(error)),
             },
         }
     }
@@ -173,7 +177,7 @@ impl Stream {
     pub fn close(&self) {
         if let Some(tls) = &self.tls {
             lock(tls).send_close_notify();
-            // Who waits in a write would hold us up, and needs no farewell.
+            // A thread that is blocked in a write would block this one, and the peer needs no close_notify then.
             if self.sending.try_lock().is_ok() {
                 let _gone_already = self.send(&[]);
             }
@@ -182,50 +186,14 @@ impl Stream {
     }
 }
 
-/// A socket until a moment: who greets byte by byte does not hold us up.
-struct Limited<'a> {
-    socket: &'a TcpStream,
-    deadline_ns: u64,
-}
-
-impl Limited<'_> {
-    fn left(&self) -> io::Result<Duration> {
-        match self.deadline_ns.saturating_sub(monotonic_ns()) {
-            0 => Err(ErrorKind::TimedOut.into()),
-            left => Ok(Duration::from_nanos(left)),
+/// A refusal of the follower's certificate comes after the handshake, as an alert; it comes again at the next try.
+fn read_failed(error: io::Error) -> ReplicationError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match inner {
+        Some(inner @ rustls::Error::AlertReceived(alert)) if refusal(*alert).is_some() => {
+            ReplicationError::Tls(explain(inner, Side::Follower))
         }
-    }
-}
-
-impl Read for Limited<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.left()?))?;
-        (&mut &*self.socket).read(into)
-    }
-}
-
-impl Write for Limited<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.left()?;
-        (&mut &*self.socket).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// A greeting that failed: by what TLS says it will fail again, by what the network says it may not.
-fn tls_failed(error: io::Error) -> ReplicationError {
-    let inner = error.get_ref();
-    if let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        return ReplicationError::Tls(explain(tls));
-    }
-    match error.kind() {
-        ErrorKind::UnexpectedEof => ReplicationError::Closed {
-            hint: " while TLS was set up: does it speak TLS?",
-        },
-        _ => broken("cannot set up TLS", error),
+        _ => broken("cannot read from the other side", error),
     }
 }
 

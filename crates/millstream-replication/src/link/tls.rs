@@ -1,107 +1,300 @@
-//! TLS: who the leader is, from PEM files.
+//! TLS 1.3 between leader and follower: which side shows what, and the handshake.
+//!
+//! | follower has | leader shows | authenticated by |
+//! |---|---|---|
+//! | a secret | a [raw public key](super::raw_key), made at its start | the secret, on both sides |
+//! | authorities, and perhaps a secret | its certificate | the certificate, and the secret |
+//! | neither | nothing: no TLS, on a loopback address only | nothing |
+//!
+//! A leader with authorities of its own asks each follower for a certificate as well (mutual TLS).
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
-use rustls::crypto::ring;
+use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore};
-use rustls::{ServerConfig, ServerConnection};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{Accepted, Acceptor, CertificateType, NoClientAuth, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, ClientConnection, Connection};
+use rustls::{ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier};
 
-use super::certificate::explain;
+use super::certificate::{explain, tls_failed};
 use super::error::ReplicationError;
+use super::limited::Limited;
+use super::raw_key::{self, AnyKey};
+use super::secret::Side;
 use super::stream::Stream;
 
-/// How long both sides have to come to know each other.
+/// The time that both sides have for the handshake.
 pub(super) const GREETING: Duration = Duration::from_secs(10);
+/// A leader without a certificate of its own is not called by a name.
+const NO_NAME: &str = "leader.invalid";
 
-/// How a leader shows who it is.
-#[derive(Clone)]
-pub(super) struct LeaderTls(Arc<ServerConfig>);
-
-impl LeaderTls {
-    /// With the certificates and the key in these files.
-    pub fn read(certificates: &Path, key: &Path) -> Result<Self, ReplicationError> {
-        let chain = read_certificates(certificates)?;
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, &error))?;
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| ReplicationError::Tls(error.to_string()))?
-            .with_no_client_auth()
-            .with_single_cert(chain, secret)
-            .map_err(|error| failed(certificates, &error))?;
-        Ok(LeaderTls(Arc::new(config)))
-    }
+/// The certificate of a leader, as PEM files.
+#[derive(Clone, Debug)]
+pub struct LeaderTls {
+    /// The certificate, and those between it and the authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The certificates of the authorities that sign for followers. With them, a follower must show a certificate.
+    pub client_authorities: Option<PathBuf>,
 }
 
-/// How a follower finds out that a leader is the right one.
+/// How a follower recognises the leader by its certificate.
 #[derive(Clone, Debug)]
 pub struct FollowerTls {
-    /// A PEM file with the certificates of those who may vouch for the leader.
+    /// A PEM file with the certificates of the authorities that sign for leaders.
     pub authorities: PathBuf,
     /// The name in the leader's certificate; the host of its address when there is none.
     pub name: Option<String>,
+    /// The follower's own certificate and key as PEM files, for a leader that asks for one.
+    pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
-/// [`FollowerTls`], read.
-pub(super) struct Verifier {
+/// The leader's side of TLS.
+pub(super) struct LeaderSide {
+    /// For followers that take a raw public key.
+    raw: Arc<ServerConfig>,
+    /// For followers that verify a certificate.
+    certified: Option<Arc<ServerConfig>>,
+    /// Why a follower without TLS is refused, if it is.
+    refusal: Option<&'static str>,
+}
+
+impl LeaderSide {
+    /// Read the files.
+    pub fn new(tls: Option<&LeaderTls>, has_secret: bool) -> Result<Self, ReplicationError> {
+        let provider = Arc::new(ring::default_provider());
+        let authorities = tls.and_then(|tls| tls.client_authorities.as_deref());
+        let clients: Arc<dyn ClientCertVerifier> = match authorities {
+            None => Arc::new(NoClientAuth),
+            Some(path) => {
+                let roots = Arc::new(read_authorities(path)?);
+                WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+                    .build()
+                    .map_err(|error| failed(path, &error))?
+            }
+        };
+        let builder = || -> Result<_, ReplicationError> {
+            let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+            let builder = builder
+                .with_protocol_versions(&[&TLS13])
+                .map_err(set_up_failed)?;
+            Ok(builder.with_client_cert_verifier(Arc::clone(&clients)))
+        };
+        let key = raw_key::generate(&provider).map_err(set_up_failed)?;
+        let raw = builder()?.with_cert_resolver(Arc::new(key));
+        let certified = match tls {
+            None => None,
+            Some(tls) => {
+                let (chain, key) = read_identity(&tls.certificate, &tls.key)?;
+                let config = builder()?.with_single_cert(chain, key);
+                Some(config.map_err(|error| failed(&tls.certificate, &error))?)
+            }
+        };
+        let each_anew = |mut config: ServerConfig| {
+            config.send_tls13_tickets = 0;
+            Arc::new(config)
+        };
+        Ok(LeaderSide {
+            raw: each_anew(raw),
+            certified: certified.map(each_anew),
+            refusal: match (has_secret, tls) {
+                (true, _) => Some("the leader asks for a secret (--secret-file)"),
+                (false, Some(_)) => Some("the leader speaks TLS (--tls-ca)"),
+                (false, None) => None,
+            },
+        })
+    }
+
+    /// The connection of a follower, after the TLS handshake if it begins one; `None` when `stop` is raised first.
+    ///
+    /// With it comes the reason for which the follower must be refused, because it came without TLS.
+    pub fn accept(
+        &self,
+        socket: TcpStream,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Option<(Stream, Option<&'static str>)>, ReplicationError> {
+        let mut limited = Limited {
+            socket: &socket,
+            deadline_ns: deadline_ns(),
+        };
+        Stream::prepare(&socket, patience)?;
+        match limited.begins_with_tls(stop)? {
+            None => Ok(None),
+            Some(false) => Ok(Some((Stream::new(socket, None)?, self.refusal))),
+            Some(true) => {
+                let tls = self.greet(&mut limited).inspect_err(|_| {
+                    // The follower learns the reason from an alert of TLS.
+                    limited.linger();
+                })?;
+                Ok(Some((Stream::new(socket, Some(tls))?, None)))
+            }
+        }
+    }
+
+    fn greet(&self, limited: &mut Limited<'_>) -> Result<Connection, ReplicationError> {
+        let mut acceptor = Acceptor::default();
+        let accepted = loop {
+            match acceptor.read_tls(limited) {
+                Ok(0) => return Err(tls_failed(std::io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => {}
+                Err(error) => return Err(tls_failed(error)),
+            }
+            match acceptor.accept() {
+                Ok(Some(accepted)) => break accepted,
+                Ok(None) => {}
+                Err((error, mut alert)) => {
+                    let _gone_already = alert.write_all(limited);
+                    return Err(tls_error(&error, Side::Leader));
+                }
+            }
+        };
+        let config = self.config_for(&accepted);
+        let tls = accepted.into_connection(Arc::clone(config));
+        let tls = tls.map_err(|(error, mut alert)| {
+            let _gone_already = alert.write_all(limited);
+            tls_error(&error, Side::Leader)
+        })?;
+        complete(tls.into(), limited, Side::Leader)
+    }
+
+    fn config_for(&self, accepted: &Accepted) -> &Arc<ServerConfig> {
+        let hello = accepted.client_hello();
+        let takes_raw = hello
+            .server_cert_types()
+            .is_some_and(|types| types.contains(&CertificateType::RawPublicKey));
+        match &self.certified {
+            Some(certified) if !takes_raw => certified,
+            _ => &self.raw,
+        }
+    }
+}
+
+/// The follower's side of TLS.
+pub(super) struct FollowerSide {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-impl FollowerTls {
-    /// Read the file.
-    pub(super) fn read(&self, host: &str) -> Result<Verifier, ReplicationError> {
-        let mut roots = RootCertStore::empty();
-        for certificate in read_certificates(&self.authorities)? {
-            roots
-                .add(certificate)
-                .map_err(|error| failed(&self.authorities, &error))?;
-        }
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| ReplicationError::Tls(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let name = self.name.as_deref().unwrap_or(host).to_owned();
-        let name = ServerName::try_from(name.clone())
-            .map_err(|_| ReplicationError::Usage(format!("'{name}' is no name of a server")))?;
-        Ok(Verifier {
+impl FollowerSide {
+    /// For a leader that is recognised by its certificate, or else by the secret; `None` when there is neither.
+    pub fn new(
+        host: &str,
+        tls: Option<&FollowerTls>,
+        has_secret: bool,
+    ) -> Result<Option<Self>, ReplicationError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = client_builder(&provider)?;
+        let (name, mut config) = match tls {
+            None if !has_secret => return Ok(None),
+            None => {
+                let any: Arc<dyn ServerCertVerifier> = Arc::new(AnyKey::new(&provider));
+                let builder = builder.dangerous().with_custom_certificate_verifier(any);
+                (NO_NAME, builder.with_no_client_auth())
+            }
+            Some(tls) => {
+                let builder = builder.with_root_certificates(read_authorities(&tls.authorities)?);
+                let config = match &tls.certificate {
+                    None => builder.with_no_client_auth(),
+                    Some((certificate, key)) => {
+                        let (chain, key) = read_identity(certificate, key)?;
+                        let config = builder.with_client_auth_cert(chain, key);
+                        config.map_err(|error| failed(certificate, &error))?
+                    }
+                };
+                (tls.name.as_deref().unwrap_or(host), config)
+            }
+        };
+        config.resumption = Resumption::disabled();
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
+            ReplicationError::Usage(format!("'{name}' is not the name of a server"))
+        })?;
+        Ok(Some(FollowerSide {
             config: Arc::new(config),
             name,
-        })
+        }))
     }
 }
 
-/// A connection as the leader sees it.
-pub(super) fn accept(
-    socket: TcpStream,
-    tls: Option<&LeaderTls>,
-    patience: Duration,
-) -> Result<Stream, ReplicationError> {
-    let tls = tls.map(|LeaderTls(config)| ServerConnection::new(Arc::clone(config)));
-    let tls = tls.transpose().map_err(tls_error)?.map(Connection::from);
-    Stream::open(socket, tls, deadline_ns(), patience)
+fn client_builder(
+    provider: &Arc<CryptoProvider>,
+) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, ReplicationError> {
+    ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(&[&TLS13])
+        .map_err(set_up_failed)
 }
 
-/// A connection as a follower sees it.
+/// The connection to a leader, after the TLS handshake if there is one.
 pub(super) fn connect(
     socket: TcpStream,
-    tls: Option<&Verifier>,
+    tls: Option<&FollowerSide>,
     patience: Duration,
 ) -> Result<Stream, ReplicationError> {
-    let tls = tls.map(|tls| ClientConnection::new(Arc::clone(&tls.config), tls.name.clone()));
-    let tls = tls.transpose().map_err(tls_error)?.map(Connection::from);
-    Stream::open(socket, tls, deadline_ns(), patience)
+    Stream::prepare(&socket, patience)?;
+    let Some(tls) = tls else {
+        return Stream::new(socket, None);
+    };
+    let mut limited = Limited {
+        socket: &socket,
+        deadline_ns: deadline_ns(),
+    };
+    let tls = ClientConnection::new(Arc::clone(&tls.config), tls.name.clone());
+    let tls = tls.map_err(|error| tls_error(&error, Side::Follower))?;
+    let tls = complete(tls.into(), &mut limited, Side::Follower)?;
+    Stream::new(socket, Some(tls))
 }
 
-/// When the greeting that begins now must have ended.
+/// The TLS handshake.
+fn complete(
+    mut tls: Connection,
+    limited: &mut Limited<'_>,
+    side: Side,
+) -> Result<Connection, ReplicationError> {
+    while tls.is_handshaking() {
+        tls.complete_io(limited).map_err(|error| {
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+            match inner {
+                Some(inner) => tls_error(inner, side),
+                None => tls_failed(error),
+            }
+        })?;
+    }
+    Ok(tls)
+}
+
+/// The end of a handshake that begins now.
 pub(super) fn deadline_ns() -> u64 {
     monotonic_ns() + GREETING.as_nanos() as u64
+}
+
+fn read_authorities(path: &Path) -> Result<RootCertStore, ReplicationError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(path)? {
+        roots
+            .add(certificate)
+            .map_err(|error| failed(path, &error))?;
+    }
+    Ok(roots)
+}
+
+fn read_identity(
+    certificate: &Path,
+    key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ReplicationError> {
+    let chain = read_certificates(certificate)?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, &error))?;
+    Ok((chain, key))
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ReplicationError> {
@@ -121,6 +314,10 @@ fn failed(path: &Path, error: &dyn std::fmt::Display) -> ReplicationError {
     }
 }
 
-fn tls_error(error: rustls::Error) -> ReplicationError {
-    ReplicationError::Tls(explain(&error))
+fn set_up_failed(error: rustls::Error) -> ReplicationError {
+    ReplicationError::Tls(error.to_string())
+}
+
+fn tls_error(error: &rustls::Error, side: Side) -> ReplicationError {
+    ReplicationError::Tls(explain(error, side))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_journal::{Reader, Wait};
 
-use super::LOOK;
+use super::STOP_CHECK;
 
 /// What the sender and the threads share.
 #[derive(Default)]
@@ -17,10 +17,10 @@ pub(super) struct Watch {
 
 #[derive(Default)]
 struct State {
-    /// How often the sender has gone to sleep.
+    /// How many times the sender has slept.
     sleeps: u64,
     asleep: bool,
-    /// Something has come that the sender has perhaps not seen.
+    /// Records may have come that the sender has not seen.
     rung: bool,
 }
 
@@ -45,13 +45,13 @@ impl Watch {
         state.rung = false;
     }
 
-    /// Wake the sender when the journal of `reader` has a record at the position that `sent` tells, until `ended`.
+    /// Wake the sender when the journal of `reader` has a record at the position that `sent` returns, until `ended`.
     pub fn look(&self, mut reader: Reader, sent: impl Fn() -> u64, ended: &AtomicBool) {
         let mut seen = 0;
         while !ended.load(Ordering::Relaxed) {
             let state = self.state();
             let idle = |state: &mut State| !state.asleep || state.sleeps == seen;
-            let waited = self.changed.wait_timeout_while(state, LOOK, idle);
+            let waited = self.changed.wait_timeout_while(state, STOP_CHECK, idle);
             let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() {
                 continue;
@@ -59,9 +59,9 @@ impl Watch {
             let sleeps = state.sleeps;
             drop(state);
             let came = reader.seek(sent());
-            // An error is one for the sender too, who tells it.
+            // The sender gets the same error, and reports it.
             if !matches!(
-                came.and_then(|()| reader.wait(Wait::Block, Some(LOOK))),
+                came.and_then(|()| reader.wait(Wait::Block, Some(STOP_CHECK))),
                 Ok(false)
             ) {
                 seen = sleeps;

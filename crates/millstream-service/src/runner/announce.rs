@@ -1,44 +1,23 @@
-//! How far a service has come, written down: in its schedule, and as cursors on its inputs.
+//! The position of a service in each of its inputs: recorded in its schedule, and as cursors of the inputs.
 //!
 //! A cursor follows what the schedule says, so that nothing is pruned that a start needs. It is written when the service starts and ends,
 //! with each snapshot, and rarely in between: a call does not wait for it.
 
 use millstream_journal::{Error as JournalError, Share};
 
-use super::super::error::ServiceError;
-use super::super::names::{Names, name_of};
-use super::super::schedule::{Announcement, Place};
-use super::Runner;
+use super::needs::Needs;
+use super::state::Runner;
+use crate::error::ServiceError;
+use crate::inputs::names::{Names, name_of};
+use crate::recorded::schedule::{Announcement, InputPosition};
 
 /// How many calls there are between two announcements of a service that is never idle; a power of two.
 pub(super) const CALLS: u64 = 1 << 16;
 /// The time between two announcements of a service that is idle now and then.
 const IDLE_NS: i64 = 10_000_000_000;
 
-/// Where a rebuild begins, and so what the cursors keep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needs {
-    /// All inputs that were ever taken.
-    All,
-    /// What comes after the last snapshot but one.
-    Snapshots,
-    /// What has not been taken yet.
-    New,
-}
-
-impl Needs {
-    /// What a service with or without snapshots, and with or without a state from its outputs, begins with.
-    pub fn of(snapshots: bool, outputs: bool, rebuild: bool) -> Self {
-        match (snapshots, outputs) {
-            (true, _) => Self::Snapshots,
-            (false, false) if rebuild => Self::All,
-            (false, _) => Self::New,
-        }
-    }
-}
-
 impl<C> Runner<C> {
-    /// Writes how far the service has come; returns the number of the announcement in the schedule.
+    /// Records the positions in the inputs; returns the number of the announcement in the schedule.
     #[cold]
     pub(super) fn announce(&mut self) -> Result<Option<u64>, ServiceError> {
         let (Some(schedule), Some(output)) = (&self.schedule, &self.output) else {
@@ -46,7 +25,7 @@ impl<C> Runner<C> {
         };
         let mut inputs = Vec::new();
         for inlet in &self.inlets {
-            inputs.push(Place {
+            inputs.push(InputPosition {
                 input: name_of(&inlet.journal)?,
                 start: inlet.start,
                 next: inlet.position(),
@@ -78,7 +57,7 @@ impl<C> Runner<C> {
         Ok(Some(number))
     }
 
-    /// Writes how far an idle service has come, if that is new and some time has passed.
+    /// Records the positions of an idle service, if they have changed and some time has passed.
     pub(super) fn announce_idle(&mut self) -> Result<(), ServiceError> {
         let now = self.host.time_ns() as i64;
         if self.schedule.is_none() || !self.has_moved() {
@@ -94,7 +73,7 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// Writes how far the service has come, if that is new: it ends.
+    /// Records the positions of a service that ends, if they have changed.
     pub(super) fn announce_end(&mut self) -> Result<(), ServiceError> {
         if self.has_moved() {
             self.announce()?;
@@ -108,7 +87,7 @@ impl<C> Runner<C> {
         !self.inlets.iter().map(|inlet| inlet.position()).eq(places)
     }
 
-    /// Takes a cursor on each input, which is named after the output journal, and puts it to what this way of rebuilding needs.
+    /// Takes a cursor on each input, which is named after the output journal, and sets it to the first record that this way of rebuilding needs.
     pub(super) fn hold_inputs(&mut self) -> Result<(), ServiceError> {
         let Some(output) = &self.output else {
             return Ok(());

@@ -1,10 +1,11 @@
-//! How far a service is, for those who watch it from another thread.
+//! The progress of a service, for observers on other threads.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{LOOK, Runner, Taken};
+use super::state::{Runner, STOP_CHECK};
 use crate::error::ServiceError;
+use crate::inputs::inlet::Taken;
 use crate::settings::{Report, Stop};
 
 /// What a runner has done and which record of each input comes next. The runner's thread writes it, any other reads it.
@@ -47,7 +48,7 @@ impl Meter {
 const INPUTS: u32 = 256;
 
 impl<C> Runner<C> {
-    /// As [`run`](Self::run), and writes down all the time how far the service is.
+    /// As [`run`](Self::run), and publishes the progress of the service after each turn.
     ///
     /// # Errors
     /// As [`turn`](Self::turn).
@@ -63,13 +64,13 @@ impl<C> Runner<C> {
                 self.write_to(meter);
             }
             while (taken == Taken::Nothing || self.is_ahead())
-                && !self.wait_followed(LOOK)?
+                && !self.wait_followed(STOP_CHECK)?
                 && !stop.is_set()
             {
                 self.write_to(meter);
             }
             if taken == Taken::Nothing {
-                self.rest()?;
+                self.wait_for_input()?;
             }
         }
         let ended = self.run(stop);
@@ -77,7 +78,7 @@ impl<C> Runner<C> {
         ended
     }
 
-    /// Writes down how far the service is.
+    /// Publishes the progress of the service.
     pub fn write_to(&self, meter: &Meter) {
         let Report {
             calls,

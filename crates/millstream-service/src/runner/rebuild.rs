@@ -1,7 +1,7 @@
 //! A start: the component comes to where it was before, and the service to after the last input that has its effect.
 //!
-//! The state comes from a snapshot, if there are any; from there on from the component's own outputs, if it hears them, else from the
-//! inputs, whose outputs are held back where they are there already. The [schedule](super::super::schedule) says in which order. Inputs
+//! The state comes from a snapshot, if there are any; from there on from the component's own outputs, if it is called with them, else from the
+//! inputs, whose outputs are held back where they are there already. The [schedule](crate::recorded::schedule) says in which order. Inputs
 //! and timers that the service has no longer are skipped: their outputs stay.
 
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use std::path::Path;
 
 use millstream_wire::{InputName, Lineage};
 
-use super::super::error::ServiceError;
-use super::super::inlet::Taken;
-use super::super::names::Names;
-use super::super::resume::Resume;
-use super::super::schedule::{Announcement, Entries, Place, Step};
-use super::super::snapshot::Position;
-use super::{GONE, Runner};
+use super::state::{GONE, Runner};
+use crate::error::ServiceError;
+use crate::inputs::inlet::Taken;
+use crate::inputs::names::Names;
+use crate::recorded::resume::Resume;
+use crate::recorded::schedule::{Announcement, Entries, InputPosition, Step};
+use crate::recorded::snapshot::Position;
 
 /// What a start knows by now.
 struct Past<'a> {
@@ -119,8 +119,8 @@ impl<C> Runner<C> {
         let Some((kept, places, state, sequence)) = self.newest_snapshot(names)? else {
             return Ok(None);
         };
-        if let (Some(keeper), Some(snapshots)) = (&mut self.keeper, &self.snapshots) {
-            (keeper.restore)(&mut self.component, &state)
+        if let (Some(snapshotter), Some(snapshots)) = (&mut self.snapshotter, &self.snapshots) {
+            (snapshotter.restore)(&mut self.component, &state)
                 .map_err(|cause| snapshots.fault(sequence, cause))?;
         }
         let mut covered = false;
@@ -150,7 +150,7 @@ impl<C> Runner<C> {
         }
         self.progress.go_on_at(kept.time_ns);
         // The next snapshot makes this one the last but one.
-        let places = self.inlets.iter().map(|inlet| Place {
+        let places = self.inlets.iter().map(|inlet| InputPosition {
             input: InputName {
                 path: inlet.name.clone(),
                 identity: None,
@@ -158,7 +158,7 @@ impl<C> Runner<C> {
             start: inlet.start,
             next: inlet.position(),
         });
-        self.kept = Some(places.collect());
+        self.last_snapshot = Some(places.collect());
         Ok(Some(kept))
     }
 
@@ -322,7 +322,7 @@ impl<C> Runner<C> {
     }
 
     /// Skips what was taken of an input that the service has no longer: all of it has had its effects.
-    fn pass(&mut self, past: &Past<'_>, place: &Place) {
+    fn pass(&mut self, past: &Past<'_>, place: &InputPosition) {
         let is_done = past.resume.is_some_and(|it| {
             it.lineage.input == GONE && it.is_of(&place.input) && it.lineage.sequence < place.next
         });
@@ -332,16 +332,16 @@ impl<C> Runner<C> {
         self.leave(&place.input, place.start, place.next);
     }
 
-    /// Remembers how far the service came with an input that it has no longer.
+    /// Remembers the position in an input that the service no longer has.
     fn leave(&mut self, input: &InputName, start: u64, next: u64) {
-        let same = |place: &&mut Place| match (place.input.identity, input.identity) {
+        let same = |place: &&mut InputPosition| match (place.input.identity, input.identity) {
             (Some(one), Some(other)) => one == other,
             _ => place.input.path == input.path,
         };
         let known = self.gone.iter_mut().find(same);
         match known {
             Some(place) => place.next = place.next.max(next),
-            None => self.gone.push(Place {
+            None => self.gone.push(InputPosition {
                 input: input.clone(),
                 start,
                 next,
@@ -354,7 +354,7 @@ impl<C> Runner<C> {
         &mut self,
         past: &Past<'_>,
         number: u32,
-        place: &Place,
+        place: &InputPosition,
         outputs: u64,
     ) -> Result<(), ServiceError> {
         let repeats = self.repeats();

@@ -1,18 +1,10 @@
 //! A replay: a component is called as the service called it, and nothing is recorded.
 //!
-//! The [schedule](super::super::schedule) of the service says in which order inputs were taken, and when timers fired. Where there is none,
+//! The [schedule](crate::recorded::schedule) of the service says in which order inputs were taken, and when timers fired. Where there is none,
 //! inputs are merged by the times of their records. A timer that the schedule does not know, or any without a schedule, fires by the times
 //! of the records: at each multiple of its period that lies between two of them.
 
-use std::path::Path;
-
-use millstream_wire::Lineage;
-
-use super::super::error::ServiceError;
-use super::super::inlet::Taken;
-use super::super::schedule::{Schedule, Step};
-use super::super::timers::{Timer, next_due};
-use super::{Runner, Service};
+use crate::recorded::schedule::Schedule;
 
 /// What a replay goes by.
 #[derive(Default)]
@@ -20,103 +12,7 @@ pub(super) struct Replay {
     /// The order in which the service took its inputs.
     pub schedule: Option<Schedule>,
     /// Which timers the schedule knows.
-    recorded: Vec<bool>,
+    pub recorded: Vec<bool>,
     /// Whether a record has been taken, which is when the other timers begin.
-    has_begun: bool,
-}
-
-impl Service {
-    /// A service that does again what another one did, without recording it: that one writes, or wrote, to the journal `output`. Without
-    /// one, or without its schedule, inputs are merged by the times of their records, and timers fire by these times.
-    ///
-    /// A runner of it takes what is recorded when it starts, and then what came after in the order of the only input.
-    ///
-    /// # Errors
-    /// The schedule cannot be read.
-    pub fn replaying(output: Option<&Path>) -> Result<Self, ServiceError> {
-        let schedule = match output {
-            Some(output) => Schedule::recorded(output)?,
-            None => None,
-        };
-        Ok(Self {
-            replay: Some(Replay {
-                schedule,
-                ..Replay::default()
-            }),
-            ..Self::without_output()
-        })
-    }
-
-    /// Whether this is a replay in a recorded order.
-    #[must_use]
-    pub fn is_recorded(&self) -> bool {
-        let replay = self.replay.as_ref();
-        replay.is_some_and(|replay| replay.schedule.is_some())
-    }
-}
-
-impl<C> Runner<C> {
-    /// Finds out which timers are recorded, before anything is called.
-    pub(super) fn begin_replay(&mut self) -> Result<(), ServiceError> {
-        let mut recorded = vec![false; self.timers.len()];
-        if let (Some(schedule), Some(_)) = (&self.schedule, &self.replay) {
-            let mut entries = schedule.entries(None, self.legacy.clone())?;
-            while let Some((_, _, step)) = entries.next()? {
-                if step == Step::Announced {
-                    let names = entries.timers().unwrap_or_default().iter();
-                    for timer in names.filter_map(|name| self.timer_named(name)) {
-                        recorded[timer] = true;
-                    }
-                }
-            }
-        }
-        if let Some(replay) = &mut self.replay {
-            replay.recorded = recorded;
-        }
-        Ok(())
-    }
-
-    /// Ends a replay where the recorded order ends: what comes after it in its inputs has not been taken yet.
-    pub(super) fn end_replay(&mut self, is_implicit: bool) {
-        if self.replay.is_some() && self.schedule.is_some() && !is_implicit {
-            self.inlets.clear();
-        }
-    }
-
-    /// Takes the next record of an input. In a replay, timers that are not recorded come due before it.
-    pub(super) fn take_from(&mut self, number: usize) -> Result<Taken, ServiceError> {
-        if self.replay.is_some()
-            && let Some(time_ns) = self.inlets[number].peek_time()?
-        {
-            self.fire_until(i64::try_from(time_ns).unwrap_or(i64::MAX))?;
-        }
-        self.inlets[number].take(&mut self.component, &mut self.progress)
-    }
-
-    /// In a replay, calls the timers that are not recorded for each time that they come due until `time_ns`.
-    pub(super) fn fire_until(&mut self, time_ns: i64) -> Result<(), ServiceError> {
-        let Some(replay) = &mut self.replay else {
-            return Ok(());
-        };
-        if !std::mem::replace(&mut replay.has_begun, true) {
-            self.timers.iter_mut().for_each(|timer| timer.pass(time_ns));
-            // Those that are recorded are never due.
-            for (timer, recorded) in self.timers.iter_mut().zip(&replay.recorded) {
-                if *recorded {
-                    timer.pass(i64::MAX);
-                }
-            }
-            return Ok(());
-        }
-        while let Some((due_ns, timer)) = next_due(&self.timers)
-            && due_ns <= time_ns
-            && due_ns < i64::MAX
-        {
-            Timer::pass(&mut self.timers[timer], due_ns);
-            let (input, sequence) = (self.inlets.len() as u32, 0);
-            let due_ns = due_ns.max(self.progress.time_ns());
-            self.tick(timer, Lineage { input, sequence }, due_ns)?;
-        }
-        Ok(())
-    }
+    pub has_begun: bool,
 }

@@ -1,4 +1,4 @@
-//! What a supervisor tells a process: one line of JSON.
+//! The order of a supervisor to a process: one line of JSON.
 
 use std::time::Duration;
 

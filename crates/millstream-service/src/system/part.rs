@@ -137,7 +137,7 @@ impl<C: 'static> Component<C> {
         self
     }
 
-    /// The component can be told its own outputs, as by [`Setup::rebuild_from`]: `rebuild = "outputs"` of the file needs it.
+    /// The component can be called with its own outputs, as by [`Setup::rebuild_from`]: `rebuild = "outputs"` of the file needs it.
     #[must_use]
     pub fn rebuild_from<I: Dispatch<T> + ?Sized + 'static, T: ?Sized + 'static>(
         mut self,

@@ -1,4 +1,4 @@
-//! What a service tells of itself while it runs: a small file of JSON in the state directory.
+//! The report of a service while it runs: a small file of JSON in the state directory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;

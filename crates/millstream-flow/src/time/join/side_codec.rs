@@ -1,8 +1,26 @@
 //! How an item of one of two streams becomes bytes.
 
 use super::side::Side;
+use crate::batch::{Data, option_pair};
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec};
 use crate::error::Cause;
+use crate::key::Key;
+use crate::operators::keyed::KeyedStream;
+use crate::time::Timed;
+
+/// Brings the items of two streams together, and states how these and their pairs become bytes.
+pub(super) fn both_sides<K: Key, L: Data, R: Data>(
+    left: &KeyedStream<K, Timed<L>>,
+    right: &KeyedStream<K, Timed<R>>,
+) -> KeyedStream<K, Timed<Side<L, R>>> {
+    left.derive(side::<L, R>);
+    left.derive(option_pair::<L, R>);
+    let (left, right) = (
+        left.map(|item| item.map(Side::Left)),
+        right.map(|item| item.map(Side::Right)),
+    );
+    left.merge(&[right])
+}
 
 /// The rule for items of both streams: a byte that tells which stream, then the item.
 pub(crate) fn side<L: 'static, R: 'static>(

@@ -1,6 +1,7 @@
 //! Joins within windows: items of two streams that are in one window of their key.
 
 use super::side::{How, Side};
+use super::side_codec::both_sides;
 use crate::batch::Data;
 use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
 use crate::error::Cause;

@@ -1,0 +1,107 @@
+//! A connection to a leader, from its address to its WELCOME.
+
+use std::fmt;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::error::ReplicationError;
+use super::handshake::Calling;
+use super::incoming::Incoming;
+use super::message::{Follow, Welcome};
+use super::secret::Secret;
+use super::stream::Stream;
+use super::tls::{self, FollowerSide, FollowerTls, GREETING, deadline_ns};
+
+/// The address of a leader, and what authenticates both sides.
+pub(super) struct Connector {
+    host: String,
+    port: u16,
+    secret: Option<Secret>,
+    tls: Option<FollowerSide>,
+}
+
+impl fmt::Display for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl Connector {
+    pub fn new(
+        (host, port): &(String, u16),
+        secret: Option<Secret>,
+        tls: Option<&FollowerTls>,
+    ) -> Result<Self, ReplicationError> {
+        Ok(Connector {
+            tls: FollowerSide::new(host, tls, secret.is_some())?,
+            host: host.clone(),
+            port: *port,
+            secret,
+        })
+    }
+
+    pub fn connect(&self) -> Result<Stream, ReplicationError> {
+        let failed = |source| ReplicationError::Connection {
+            verb: format!("cannot connect to {self}"),
+            source,
+        };
+        let addresses = (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(failed)?;
+        let mut outcome = Err(std::io::ErrorKind::NotFound.into());
+        for address in addresses {
+            if self.tls.is_none() && !address.ip().to_canonical().is_loopback() {
+                return Err(ReplicationError::Usage(format!(
+                    "{self} is not on this machine: following it takes a secret (--secret-file) or its certificate (--tls-ca)"
+                )));
+            }
+            outcome = TcpStream::connect_timeout(&address, GREETING);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        tls::connect(outcome.map_err(failed)?, self.tls.as_ref(), GREETING)
+    }
+
+    /// Authenticate each other; `None` when `stop` is raised first.
+    pub fn greet(
+        &self,
+        incoming: &mut Incoming,
+        follow: &Follow,
+        stop: &AtomicBool,
+    ) -> Result<Option<Welcome>, ReplicationError> {
+        let deadline_ns = deadline_ns();
+        let mut out = Vec::new();
+        let credential = incoming.stream.credential(self.secret.as_ref());
+        let calling = Calling::new(credential, &mut out);
+        incoming.stream.write(&out)?;
+        out.clear();
+        let Some(frame) = incoming.expect(deadline_ns, stop)? else {
+            return Ok(None);
+        };
+        let asking = calling.challenge(frame, follow, &mut out)?;
+        incoming.stream.write(&out)?;
+        let Some(frame) = incoming.expect(deadline_ns, stop)? else {
+            return Ok(None);
+        };
+        let welcome = asking.welcome(frame)?;
+        if welcome.members.len() != follow.members.len() {
+            return Err(ReplicationError::protocol(
+                "the answer is to another question",
+            ));
+        }
+        Ok(Some(welcome))
+    }
+
+    /// Ask on a connection of its own, which is closed with the answer.
+    pub fn ask(&self, follow: &Follow, stop: &AtomicBool) -> Result<Welcome, ReplicationError> {
+        let stream = Arc::new(self.connect()?);
+        let mut incoming = Incoming::new(Arc::clone(&stream));
+        let welcome = self.greet(&mut incoming, follow, stop);
+        stream.close();
+        welcome?.ok_or(ReplicationError::Closed {
+            hint: ": it was stopped here",
+        })
+    }
+}

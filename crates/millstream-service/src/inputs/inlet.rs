@@ -1,0 +1,275 @@
+//! One input of a service: reads the calls of a journal and calls the component.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::Duration;
+
+use millstream_journal::{Cursor, Error as JournalError, Journal, Reader, Wait};
+use millstream_wire::{Adapter, CallError, Cause, Head, Lineage, Record, Schema, Unpacker};
+
+use crate::error::ServiceError;
+use crate::inputs::admit;
+use crate::inputs::calls::Calls;
+use crate::outputs::progress::Progress;
+
+/// How many notes a call may be preceded by.
+const NOTES_MAX: usize = 64;
+
+/// Calls a component with the arguments of the method of this number.
+pub(crate) type Dispatch<C> =
+    Box<dyn FnMut(&mut C, u64, Unpacker<'_>) -> Result<(), CallError> + Send>;
+
+/// What came of looking for an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// The component was called.
+    Call,
+    /// A record that is no call for the component.
+    Note,
+    /// There is nothing, so far.
+    Nothing,
+}
+
+/// A journal, and the interfaces of the component whose calls are in it.
+pub(crate) struct Inlet<C> {
+    pub number: u32,
+    pub name: String,
+    /// The first record that the service ever took.
+    pub start: u64,
+    /// Whether it is known where the service begins with it.
+    pub placed: bool,
+    /// Whether the schedule knows its identity.
+    pub named: bool,
+    /// Keeps what the service still needs from being pruned. Not there for a journal that may only be read.
+    pub cursor: Option<Cursor>,
+    pub journal: Journal,
+    reader: Reader,
+    /// The record that comes next, if it has been pruned.
+    missing: Option<u64>,
+    /// Whether records that were pruned are done without.
+    pub skip_pruned: bool,
+    faces: Vec<Face<C>>,
+    /// The schemas and names that the journal's writers have noted.
+    calls: Calls,
+}
+
+/// An interface as the component knows it.
+struct Face<C> {
+    schema: Schema,
+    /// For each other version of the interface that has been met, how to read it.
+    adapters: HashMap<u32, Adapter>,
+    dispatch: Dispatch<C>,
+}
+
+impl<C> Inlet<C> {
+    pub fn new(number: u32, journal: &Journal) -> Result<Self, ServiceError> {
+        let reader = journal.reader()?;
+        Ok(Self {
+            number,
+            name: journal.path().display().to_string(),
+            start: reader.position(),
+            placed: false,
+            named: false,
+            cursor: None,
+            missing: None,
+            skip_pruned: false,
+            reader,
+            journal: journal.clone(),
+            faces: Vec::new(),
+            calls: Calls::of(journal),
+        })
+    }
+
+    /// Calls of this interface are for the component, too.
+    pub fn also(&mut self, schema: Schema, dispatch: Dispatch<C>) {
+        self.faces.push(Face {
+            schema,
+            adapters: HashMap::new(),
+            dispatch,
+        });
+    }
+
+    /// Refuses a journal with records of which none is for the component.
+    pub fn check_calls(&self) -> Result<(), ServiceError> {
+        let schemas: Vec<_> = self.faces.iter().map(|face| &face.schema).collect();
+        admit::has_calls_of(&self.journal, &schemas)
+    }
+
+    /// Behind the last record that is there now.
+    pub fn end(&self) -> Result<u64, ServiceError> {
+        Ok(self.journal.next()?)
+    }
+
+    /// The record that comes next.
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.missing.unwrap_or(self.reader.position())
+    }
+
+    /// The oldest record that is there.
+    pub fn first(&self) -> Result<u64, ServiceError> {
+        Ok(self.journal.first()?)
+    }
+
+    /// Keeps records from this one on from being pruned, if there is a cursor.
+    pub fn hold(&self, sequence: u64) -> Result<(), ServiceError> {
+        if let Some(cursor) = &self.cursor {
+            cursor.set(sequence.max(self.first()?).min(self.end()?))?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a record has not been pruned.
+    pub fn needs(&self, sequence: u64) -> Result<(), ServiceError> {
+        let first = self.first()?;
+        if sequence >= first || self.skip_pruned {
+            return Ok(());
+        }
+        Err(ServiceError::Pruned {
+            journal: self.name.clone(),
+            needed: sequence,
+            first,
+        })
+    }
+
+    /// Goes to a record, which must be there.
+    pub fn seek(&mut self, sequence: u64) -> Result<(), ServiceError> {
+        self.needs(sequence)?;
+        self.go_to(sequence)
+    }
+
+    /// Goes to a record, or to the end if there is none yet. One that was pruned is [needed](Self::needs) then.
+    pub fn go_to(&mut self, sequence: u64) -> Result<(), ServiceError> {
+        // Notes in the records that were skipped have not been read.
+        self.calls = Calls::of(&self.journal);
+        let first = self.first()?;
+        self.missing = (sequence < first && !self.skip_pruned).then_some(sequence);
+        Ok(self.reader.seek(sequence.max(first).min(self.end()?))?)
+    }
+
+    /// Whether the last call before a record was written by this time.
+    pub fn was_taken_by(&self, sequence: u64, time_ns: i64) -> bool {
+        let Ok(mut reader) = self.journal.reader() else {
+            return false;
+        };
+        let before = (reader.position()..sequence).rev();
+        for sequence in before.take(NOTES_MAX) {
+            if let Ok(record) = reader.read(sequence)
+                && let Ok(Record::Call(..)) = Record::read(record.body)
+            {
+                return i64::try_from(record.time_ns).is_ok_and(|time| time <= time_ns);
+            }
+        }
+        true
+    }
+
+    /// Whether a record is a call that was written by this time; one that was pruned may have been.
+    pub fn may_have_caused(&self, sequence: u64, time_ns: u64) -> bool {
+        let Ok(mut reader) = self.journal.reader() else {
+            return false;
+        };
+        if sequence < reader.position() {
+            return true;
+        }
+        let Ok(record) = reader.read(sequence) else {
+            return false;
+        };
+        record.time_ns <= time_ns && matches!(Record::read(record.body), Ok(Record::Call(..)))
+    }
+
+    /// When the next record was written.
+    pub fn peek_time(&mut self) -> Result<Option<u64>, ServiceError> {
+        Ok(self.reader.peek_time()?)
+    }
+
+    /// Makes the next record survive a loss of power, if there is one, and with it all that are there by now. A journal that was opened
+    /// to read is as durable as its writers make it.
+    #[cold]
+    pub fn make_durable(&self) -> Result<(), ServiceError> {
+        let at = self.reader.position();
+        if self.journal.durable() > at || self.journal.next()? <= at {
+            return Ok(());
+        }
+        match self.journal.sync() {
+            Ok(_) | Err(JournalError::ReadOnly { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub fn wait(&mut self, wait: Wait, limit: Duration) -> Result<bool, ServiceError> {
+        Ok(self.reader.wait(wait, Some(limit))?)
+    }
+
+    /// Takes the next record, if there is one.
+    #[inline]
+    pub fn take(
+        &mut self,
+        component: &mut C,
+        progress: &mut Progress,
+    ) -> Result<Taken, ServiceError> {
+        let Some(record) = self.reader.next()? else {
+            return Ok(Taken::Nothing);
+        };
+        let (sequence, time_ns, body) = (record.sequence, record.time_ns, record.body);
+        let lineage = Lineage {
+            input: self.number,
+            sequence,
+        };
+        let called = match Record::read(body) {
+            Ok(Record::Call(_, head, arguments)) => {
+                progress.begin(lineage, time_ns);
+                let known = self
+                    .faces
+                    .iter_mut()
+                    .find(|face| face.schema.id() == head.schema);
+                match known {
+                    Some(face) => {
+                        (face.dispatch)(component, head.method, arguments).map_err(Cause::from)
+                    }
+                    // A call of no interface that the component knows in just this version.
+                    None => self.calls.schema(head.schema, sequence).and_then(|theirs| {
+                        call_adapted(&mut self.faces, component, theirs, head, arguments)
+                    }),
+                }
+            }
+            Ok(Record::Note(note)) => match self.calls.learn(sequence, note) {
+                Ok(_) => return Ok(Taken::Note),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error.into()),
+        };
+        match called {
+            Ok(()) => progress.end(&self.name, sequence)?,
+            Err(cause) => progress.failed(&self.name, sequence, body, cause)?,
+        }
+        Ok(Taken::Call)
+    }
+}
+
+/// Calls the component with a call of another version of one of its interfaces; one of another interface is passed over.
+#[cold]
+fn call_adapted<C>(
+    faces: &mut [Face<C>],
+    component: &mut C,
+    theirs: &Schema,
+    head: Head,
+    arguments: Unpacker<'_>,
+) -> Result<(), Cause> {
+    let ours = |face: &&mut Face<C>| face.schema.interface() == theirs.interface();
+    let Some(face) = faces.iter_mut().find(ours) else {
+        return Ok(());
+    };
+    let adapter = match face.adapters.entry(head.schema) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(place) => place.insert(Adapter::new(theirs, &face.schema)?),
+    };
+    match adapter.adapt(head.method, arguments)? {
+        Some((method, arguments)) => {
+            (face.dispatch)(component, method, arguments).map_err(Cause::from)
+        }
+        None => Err(face
+            .schema
+            .unknown_method(&theirs.method(head.method)?.name)
+            .into()),
+    }
+}

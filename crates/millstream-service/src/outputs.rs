@@ -1,0 +1,6 @@
+//! The outputs of a service: the input that is being taken, the calls that it causes, and the inputs that failed.
+
+pub(crate) mod current;
+pub(crate) mod dead;
+pub(crate) mod outlet;
+pub(crate) mod progress;

@@ -1,0 +1,197 @@
+//! Where a publisher's calls go: straight into the mapped memory of a journal.
+//!
+//! The schema, and the names of the inputs, are repeated before the first call in each segment. So a segment can be read without the
+//! ones before it, and retention, which removes whole segments, takes away nothing that later records need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_journal::{Journal, Writer};
+use millstream_wire::{
+    Cause, Interface, Lineage, Note, Packer, Publisher, Result as WireResult, Schema, Transport,
+};
+
+use crate::error::ServiceError;
+use crate::outputs::current::Current;
+use millstream_replication::Followers;
+
+/// A publisher's end of a journal.
+pub struct Outlet {
+    writer: Writer,
+    current: Arc<Current>,
+    schemas: Vec<Arc<Schema>>,
+    /// The segment in which the notes have been written, by its first record.
+    announced: Option<u64>,
+    /// The last call that was recorded.
+    last: Option<u64>,
+    followed: Option<Followed>,
+}
+
+/// Which followers must have a call before it returns.
+struct Followed {
+    followers: Followers,
+    count: usize,
+    limit: Duration,
+}
+
+/// A publisher that is no part of a service: calls from outside, at the head of all lineage.
+///
+/// # Errors
+/// The journal cannot be written; the interface contradicts itself.
+pub fn publisher<I: Interface + ?Sized>(journal: &Journal) -> Result<Publisher<I, Outlet>, Cause> {
+    Publisher::new(Outlet::outside(journal)?)
+}
+
+impl Outlet {
+    /// An end for calls from outside: with no lineage.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn outside(journal: &Journal) -> Result<Self, ServiceError> {
+        Self::new(journal, Arc::default())
+    }
+
+    pub(crate) fn new(journal: &Journal, current: Arc<Current>) -> Result<Self, ServiceError> {
+        Ok(Self {
+            writer: journal.writer()?,
+            current,
+            schemas: Vec::new(),
+            announced: None,
+            last: None,
+            followed: None,
+        })
+    }
+
+    /// A call returns only when so many followers on other machines have acknowledged it, and fails with
+    /// [`NotFollowed`](millstream_replication::ReplicationError::NotFollowed) after `limit`: it is recorded all the same, and the caller that makes it
+    /// again has it recorded twice.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_journal::{Journal, Options, Sync};
+    /// use millstream_service::Outlet;
+    /// use millstream_wire::Publisher;
+    ///
+    /// #[millstream_wire::interface]
+    /// trait Orders {
+    ///     fn place(&mut self, symbol: &str) -> Result<(), millstream_wire::Cause>;
+    /// }
+    ///
+    /// # fn main() -> Result<(), millstream_wire::Cause> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let orders = Journal::open(folder.path(), Options::default().with_sync(Sync::Always))?;
+    /// let outlet = Outlet::outside(&orders)?.followed(1, Duration::from_millis(5));
+    /// let mut orders = Publisher::<dyn Orders, _>::new(outlet)?;
+    /// let error = orders.place("VOD.L").unwrap_err(); // nobody follows
+    /// assert_eq!(error.to_string(), "record 1 is in the journal, but 0 of 1 follower(s) had acknowledged it after 5ms");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn followed(mut self, count: usize, limit: Duration) -> Self {
+        let followers = Followers::of(self.writer.journal());
+        self.followed = (count > 0).then_some(Followed {
+            followers,
+            count,
+            limit,
+        });
+        self
+    }
+
+    /// The sequence number of the last call that was recorded here.
+    #[must_use]
+    pub fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// Writes the notes into the segment that is written to now.
+    #[cold]
+    fn announce_here(&mut self) -> Result<(), Cause> {
+        let schemas = self.schemas.iter();
+        let mut notes: Vec<Note> = schemas
+            .map(|schema| Note::Schema(Schema::clone(schema)))
+            .collect();
+        let inputs = self.current.input_names()?;
+        notes.extend(
+            (0..)
+                .zip(inputs)
+                .map(|(number, input)| Note::Input { number, input }),
+        );
+        let mut start = None;
+        for note in notes {
+            let body = note.to_bytes()?;
+            let mut claim = self.writer.claim(body.len())?;
+            // A segment that ends between two notes is one that the first of them is missing in.
+            start = start.or(Some(claim.segment_start()));
+            claim.copy_from_slice(&body);
+            claim.commit(body.len())?;
+        }
+        self.announced = start;
+        Ok(())
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        size_max: usize,
+        write: impl FnOnce(&mut Packer<'_>) -> WireResult<()>,
+    ) -> Result<(), Cause> {
+        loop {
+            let mut claim = self.writer.claim(Lineage::SIZE_MAX + size_max)?;
+            if self.announced != Some(claim.segment_start()) {
+                drop(claim);
+                self.announce_here()?;
+                continue;
+            }
+            let mut out = Packer::new(&mut claim);
+            match (self.current.lineage(), self.current.take()) {
+                (Some(lineage), Some(take)) => Lineage::pack_taken(lineage, take, &mut out)?,
+                (lineage, _) => Lineage::pack(lineage, &mut out)?,
+            }
+            write(&mut out)?;
+            let len = out.len();
+            self.last = Some(claim.commit(len)?);
+            return Ok(());
+        }
+    }
+}
+
+impl Transport for Outlet {
+    fn announce(&mut self, schema: &Arc<Schema>) -> Result<(), Cause> {
+        self.schemas.push(Arc::clone(schema));
+        self.announced = None;
+        Ok(())
+    }
+
+    #[inline]
+    fn publish(
+        &mut self,
+        size_max: usize,
+        write: impl FnOnce(&mut Packer<'_>) -> WireResult<()>,
+    ) -> Result<(), Cause> {
+        if self.current.holds_back() {
+            return Ok(());
+        }
+        let mut written = self.write(size_max, write);
+        if let (Ok(()), Some(followed), Some(last)) = (&written, &mut self.followed, self.last) {
+            let Followed {
+                followers,
+                count,
+                limit,
+            } = followed;
+            written = followers
+                .wait(last, *count, Some(*limit))
+                .map_err(Cause::from);
+        }
+        if let Err(cause) = &written {
+            self.current.fail(&cause.to_string());
+        }
+        written
+    }
+}
+
+impl std::fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Outlet({})", self.writer.journal().path().display())
+    }
+}

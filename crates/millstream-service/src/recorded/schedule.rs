@@ -1,0 +1,403 @@
+//! What a service was called with, and in which order: a journal beside the output journal.
+//!
+//! It holds *announcements* and *entries*. An announcement, at each start and end of the service and at each of its snapshots, says
+//! which inputs and timers the service has, by identity and by name, and the position in each. With one input and no timer the order is
+//! that of the input, and nothing more is written. With several, an entry for each call says which one came next.
+//!
+//! - A record of an input: `[input, sequence]`. A tick of a timer: `[nil, timer, time in ns]`. The numbers are those of the last
+//!   announcement.
+//! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, inputs, gone, timers, old inputs, old
+//!   timers]`. `outputs` is the sequence number that the next output gets. An input is `[path, identity or nil, start, next]`: the first
+//!   record that the service ever took, and the one that it takes next. `gone` are inputs that the service had before. A timer is its name.
+//!
+//! Earlier versions wrote notes that name inputs by their paths, and counted timers in alphabetical order. What such paths and numbers
+//! mean is found out at the first start of this version, and repeated in each announcement from then on ([`Legacy`]).
+
+mod entries;
+mod old;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use millstream_journal::{Error as JournalError, Journal, Options, Writer};
+use millstream_wire::{Cause, InputName, Packer, Record, Unpacker, WireError, pack};
+
+use crate::error::ServiceError;
+pub(crate) use entries::{Entries, Step};
+pub(crate) use old::old_timers;
+
+/// The version of announcements.
+const VERSION: u64 = 1;
+/// The kind of note that an announcement is.
+const KIND: &str = "order";
+/// Few records go into the schedule of a service with one input and no timer.
+const SEGMENT_BYTES: u64 = 4 << 20;
+
+/// What the component was called with; the numbers are those of the last announcement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Record { input: u32, sequence: u64 },
+    Timer { timer: u32, time_ns: i64 },
+}
+
+/// The inputs and timers of a service, and its positions in them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Announcement {
+    /// The sequence number that the next output gets: all before are effects of what comes before the announcement.
+    pub outputs: u64,
+    pub inputs: Vec<InputPosition>,
+    /// Inputs that the service had before, and the positions in them.
+    pub gone: Vec<InputPosition>,
+    pub timers: Vec<String>,
+    pub legacy: Legacy,
+}
+
+/// An input and the position of a service in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InputPosition {
+    pub input: InputName,
+    /// The first record that the service ever took.
+    pub start: u64,
+    /// The record that it takes next: all before have had all their effects.
+    pub next: u64,
+}
+
+/// What is written down by earlier versions means.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Legacy {
+    /// The identities of journals that are named by a path only.
+    pub inputs: BTreeMap<String, u128>,
+    /// The names of timers that are counted; nothing where none are.
+    pub timers: Option<Vec<String>>,
+}
+
+impl Announcement {
+    /// Whether the order that follows is that of the only input, so that there are no entries.
+    pub fn is_implicit(&self) -> bool {
+        self.inputs.len() == 1 && self.timers.is_empty()
+    }
+}
+
+/// The schedule of a service.
+pub(crate) struct Schedule {
+    pub journal: Journal,
+    pub name: String,
+    writer: Option<Writer>,
+}
+
+/// Where the schedule of the service is that writes to `output`: its directory with `.schedule` after its name.
+pub(crate) fn path_beside(output: &Path) -> PathBuf {
+    let mut path = output.as_os_str().to_owned();
+    path.push(".schedule");
+    path.into()
+}
+
+impl Schedule {
+    /// Opens the schedule of the service that writes to `output`; one of several inputs is larger. It is as durable
+    /// as the output: with `sync=always` an entry survives a loss of power before the component is called.
+    pub fn beside(output: &Journal, several: bool) -> Result<Self, ServiceError> {
+        let path = path_beside(&output.path());
+        let options = Options::default().with_sync(output.sync_mode());
+        let options = match several {
+            true => options,
+            false => options.with_segment_bytes(SEGMENT_BYTES),
+        };
+        let journal = Journal::open(&path, options)?;
+        Ok(Self {
+            name: path.display().to_string(),
+            writer: Some(journal.writer()?),
+            journal,
+        })
+    }
+
+    /// Opens the schedule of the service that writes, or wrote, to `output` to read it. Nothing when there is none.
+    pub fn recorded(output: &Path) -> Result<Option<Self>, ServiceError> {
+        let path = path_beside(output);
+        match Journal::open(&path, Options::read_only()) {
+            Err(JournalError::NotFound { .. }) => Ok(None),
+            journal => Ok(Some(Self {
+                name: path.display().to_string(),
+                journal: journal?,
+                writer: None,
+            })),
+        }
+    }
+
+    fn append_bytes(&self, bytes: &[u8]) -> Result<u64, ServiceError> {
+        match &self.writer {
+            Some(writer) => Ok(writer.append(bytes)?),
+            None => Err(JournalError::ReadOnly {
+                path: self.journal.path(),
+            }
+            .into()),
+        }
+    }
+
+    /// Writes the inputs and timers for entries to come; returns the sequence number of the announcement.
+    pub fn announce(&self, announcement: &Announcement) -> Result<u64, ServiceError> {
+        self.append_bytes(&announcement.to_bytes()?)
+    }
+
+    /// Writes what the component is about to be called with; returns the entry's sequence number.
+    pub fn append(&self, entry: Entry) -> Result<u64, ServiceError> {
+        let mut bytes = [0; 24];
+        let mut out = Packer::new(&mut bytes);
+        entry.pack(&mut out)?;
+        self.append_bytes(out.written())
+    }
+
+    /// The newest announcement. Nothing in a schedule of an earlier version.
+    pub fn last(&self) -> Result<Option<Announcement>, ServiceError> {
+        let mut reader = self.journal.reader()?;
+        for sequence in (self.journal.first()?..self.journal.next()?).rev() {
+            let found = Announcement::from_bytes(reader.read(sequence)?.body);
+            let found = found.map_err(|cause| self.fault(sequence, cause))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// All announcements and entries, or those from an announcement on. `legacy` is what the newest announcement says.
+    pub fn entries(&self, from: Option<u64>, legacy: Legacy) -> Result<Entries, ServiceError> {
+        let mut reader = self.journal.reader()?;
+        if let Some(from) = from {
+            reader.seek(from)?;
+        }
+        Ok(Entries::new(reader, self.name.clone(), legacy))
+    }
+
+    /// A record that cannot be read.
+    pub fn fault(&self, sequence: u64, cause: impl Into<Cause>) -> ServiceError {
+        ServiceError::Input {
+            journal: self.name.clone(),
+            sequence,
+            cause: cause.into(),
+        }
+    }
+}
+
+impl Announcement {
+    fn to_bytes(&self) -> Result<Vec<u8>, ServiceError> {
+        let places = self.inputs.iter().chain(&self.gone);
+        let places = places.map(|place| place.input.path.len());
+        let old = self.legacy.inputs.keys().map(String::len);
+        let old_timers = self.legacy.timers.iter().flatten();
+        let timers = self.timers.iter().chain(old_timers).map(String::len);
+        let size_max: usize = places.chain(old).chain(timers).map(|len| len + 64).sum();
+        Ok(pack(size_max + 64, |out| self.pack(out))?)
+    }
+
+    fn pack(&self, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
+        out.nil()?;
+        out.array(9)?;
+        out.uint(0)?;
+        out.str(KIND)?;
+        out.uint(VERSION)?;
+        out.uint(self.outputs)?;
+        pack_places(&self.inputs, out)?;
+        pack_places(&self.gone, out)?;
+        pack_names(&self.timers, out)?;
+        out.array(self.legacy.inputs.len())?;
+        for (path, identity) in &self.legacy.inputs {
+            out.array(2)?;
+            out.str(path)?;
+            InputName::pack_identity(Some(*identity), out)?;
+        }
+        match &self.legacy.timers {
+            Some(timers) => pack_names(timers, out),
+            None => out.nil(),
+        }
+    }
+
+    /// Nothing for a record that is no announcement.
+    pub fn from_bytes(body: &[u8]) -> Result<Option<Self>, Cause> {
+        let Ok(Record::Note(note)) = Record::read(body) else {
+            return Ok(None);
+        };
+        let mut values = Unpacker::new(note);
+        values.array()?;
+        values.uint()?;
+        if values.str()? != KIND {
+            return Ok(None);
+        }
+        let version = values.uint()?;
+        if version != VERSION {
+            return Err(format!(
+                "an announcement of version {version}; this program knows {VERSION}"
+            )
+            .into());
+        }
+        let outputs = values.uint()?;
+        let inputs = unpack_places(&mut values)?;
+        let gone = unpack_places(&mut values)?;
+        let timers = unpack_names(&mut values)?;
+        let mut legacy = Legacy::default();
+        for _ in 0..values.array()? {
+            values.array_of(2)?;
+            let path = values.str()?.to_owned();
+            let identity = InputName::unpack_identity(&mut values)?;
+            legacy
+                .inputs
+                .extend(identity.map(|identity| (path, identity)));
+        }
+        if !values.take_nil()? {
+            legacy.timers = Some(unpack_names(&mut values)?);
+        }
+        values.end()?;
+        Ok(Some(Self {
+            outputs,
+            inputs,
+            gone,
+            timers,
+            legacy,
+        }))
+    }
+}
+
+fn pack_places(places: &[InputPosition], out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
+    out.array(places.len())?;
+    for InputPosition { input, start, next } in places {
+        out.array(4)?;
+        out.str(&input.path)?;
+        InputName::pack_identity(input.identity, out)?;
+        out.uint(*start)?;
+        out.uint(*next)?;
+    }
+    Ok(())
+}
+
+fn unpack_places(values: &mut Unpacker<'_>) -> Result<Vec<InputPosition>, Box<WireError>> {
+    let count = values.array()?;
+    let place = |_| {
+        values.array_of(4)?;
+        let path = values.str()?.to_owned();
+        let identity = InputName::unpack_identity(values)?;
+        Ok(InputPosition {
+            input: InputName { path, identity },
+            start: values.uint()?,
+            next: values.uint()?,
+        })
+    };
+    (0..count).map(place).collect()
+}
+
+fn pack_names(names: &[String], out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
+    out.array(names.len())?;
+    names.iter().try_for_each(|name| out.str(name))
+}
+
+fn unpack_names(values: &mut Unpacker<'_>) -> Result<Vec<String>, Box<WireError>> {
+    let count = values.array()?;
+    (0..count).map(|_| Ok(values.str()?.to_owned())).collect()
+}
+
+impl Entry {
+    fn pack(self, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
+        match self {
+            Self::Record { input, sequence } => {
+                out.array(2)?;
+                out.uint(input.into())?;
+                out.uint(sequence)
+            }
+            Self::Timer { timer, time_ns } => {
+                out.array(3)?;
+                out.nil()?;
+                out.uint(timer.into())?;
+                out.int(time_ns)
+            }
+        }
+    }
+
+    pub fn unpack(body: &[u8]) -> Result<Self, Box<WireError>> {
+        let mut values = Unpacker::new(body);
+        values.array()?;
+        let entry = if values.take_nil()? {
+            Self::Timer {
+                timer: values.narrow_int("u32")?,
+                time_ns: values.int()?,
+            }
+        } else {
+            Self::Record {
+                input: values.narrow_int("u32")?,
+                sequence: values.uint()?,
+            }
+        };
+        values.end()?;
+        Ok(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_these_bytes() {
+        let record = Entry::Record {
+            input: 1,
+            sequence: 300,
+        };
+        let timer = Entry::Timer {
+            timer: 2,
+            time_ns: -5,
+        };
+        for (entry, bytes) in [
+            (record, &b"\x92\x01\xcd\x01\x2c"[..]),
+            (timer, &b"\x93\xc0\x02\xfb"[..]),
+        ] {
+            let mut space = [0; 24];
+            let mut out = Packer::new(&mut space);
+            entry.pack(&mut out).unwrap();
+            assert_eq!(out.written(), bytes);
+            assert_eq!(Entry::unpack(bytes).unwrap(), entry);
+            for cut in 0..bytes.len() {
+                assert!(Entry::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_announcement_is_these_bytes() {
+        let place = |path: &str, identity, start, next| InputPosition {
+            input: InputName {
+                path: path.to_owned(),
+                identity,
+            },
+            start,
+            next,
+        };
+        let announcement = Announcement {
+            outputs: 5,
+            inputs: vec![place("a", Some(1), 2, 3), place("b", None, 0, 0)],
+            gone: vec![place("d", Some(6), 7, 8)],
+            timers: vec!["beat".to_owned()],
+            legacy: Legacy {
+                inputs: BTreeMap::from([("c".to_owned(), 4)]),
+                timers: Some(vec!["tock".to_owned()]),
+            },
+        };
+        let id = |last: u8| [&b"\xc4\x10"[..], &[0; 15], &[last]].concat();
+        let bytes = [
+            &b"\xc0\x99\x00\xa5order\x01\x05\x92\x94\xa1a"[..],
+            &id(1),
+            b"\x02\x03\x94\xa1b\xc0\x00\x00\x91\x94\xa1d",
+            &id(6),
+            b"\x07\x08\x91\xa4beat\x91\x92\xa1c",
+            &id(4),
+            b"\x91\xa4tock",
+        ]
+        .concat();
+        assert_eq!(announcement.to_bytes().unwrap(), bytes);
+        let read = Announcement::from_bytes(&bytes).unwrap();
+        assert_eq!(read, Some(announcement));
+        for cut in 12..bytes.len() {
+            assert!(Announcement::from_bytes(&bytes[..cut]).is_err(), "{cut}");
+        }
+        let mut later = bytes;
+        later[9] = 2;
+        let error = Announcement::from_bytes(&later).unwrap_err().to_string();
+        assert_eq!(error, "an announcement of version 2; this program knows 1");
+    }
+}

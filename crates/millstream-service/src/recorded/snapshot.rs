@@ -1,0 +1,343 @@
+//! States of a component, kept so that a start need not repeat all inputs: a journal beside the output journal.
+//!
+//! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record after them that completes it:
+//! `[2, time in ns, outputs, schedule or nil, pieces, [[path, identity, position], ...]]`. Positions are the sequence numbers that come
+//! next, of the outputs, of the [schedule](crate::recorded::schedule) and of each input, which is named by its identity. An earlier version wrote 1, and
+//! the inputs as `{path: position}`. The last two snapshots are kept, so that there is one left when
+//! a loss of power has taken outputs away that the newest one has seen.
+
+use std::path::PathBuf;
+
+use millstream_journal::{Cursor, Journal, Options, Retention, Share, Sync, Writer};
+use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
+
+use crate::error::ServiceError;
+
+/// The version of the records.
+const VERSION: u64 = 2;
+/// The version that named inputs by their paths.
+const VERSION_OF_PATHS: u64 = 1;
+/// How many bytes of a state go into one record.
+const PIECE_BYTES: usize = 256 << 10;
+/// Snapshots come and go; a segment is what is removed at once.
+const SEGMENT_BYTES: u64 = 4 << 20;
+/// What a record takes beside its names and its piece, at most.
+const HEAD_BYTES: usize = 64;
+
+/// A component whose state can be kept. It must be all that later outputs depend on.
+pub trait Snapshot {
+    /// The state as bytes. [`packed`](millstream_wire::packed) makes them of whatever is [`Wire`](macro@millstream_wire::Wire).
+    ///
+    /// # Errors
+    /// The state cannot be kept; the service ends with that.
+    fn snapshot(&self) -> Result<Vec<u8>, Cause>;
+
+    /// Brings a new component into a state that was kept.
+    ///
+    /// # Errors
+    /// The bytes are no state of this component; the service does not start.
+    fn restore(&mut self, state: &[u8]) -> Result<(), Cause>;
+}
+
+type Save<C> = Box<dyn FnMut(&mut C) -> Result<Vec<u8>, Cause> + Send>;
+type Restore<C> = Box<dyn FnMut(&mut C, &[u8]) -> Result<(), Cause> + Send>;
+
+/// How the state of a component is kept, and how often.
+pub(crate) struct Snapshotter<C> {
+    /// Calls from one snapshot to the next.
+    pub every: u64,
+    /// Calls since the last one.
+    pub since: u64,
+    pub save: Save<C>,
+    pub restore: Restore<C>,
+}
+
+/// How far a service had come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The latest time that the component had seen.
+    pub time_ns: i64,
+    pub outputs: u64,
+    pub schedule: Option<u64>,
+    pub inputs: Vec<(InputName, u64)>,
+}
+
+/// The journal of the snapshots of a service.
+pub(crate) struct Snapshots {
+    pub name: String,
+    journal: Journal,
+    writer: Writer,
+    /// What comes before it may go.
+    cursor: Cursor,
+    /// A snapshot survives a loss of power before it replaces earlier ones.
+    durable: bool,
+    /// The first record of the newest snapshot that was made since the start.
+    last: Option<u64>,
+}
+
+impl Snapshots {
+    /// Opens the snapshots of the service that writes to `output`: its directory with `.snapshots` after its name.
+    pub fn beside(output: &Journal) -> Result<Self, ServiceError> {
+        let mut path = output.path().into_os_string();
+        path.push(".snapshots");
+        let path = PathBuf::from(path);
+        let journal = Journal::open(&path, Options::default().with_segment_bytes(SEGMENT_BYTES))?;
+        Ok(Self {
+            name: path.display().to_string(),
+            writer: journal.writer()?,
+            cursor: journal.cursor("kept", Share::Exclusive)?,
+            durable: output.sync_mode() != Sync::Never,
+            journal,
+            last: None,
+        })
+    }
+
+    /// Appends a snapshot, and removes those before the last one.
+    pub fn append(&mut self, position: &Position, state: &[u8]) -> Result<(), ServiceError> {
+        let first = self.journal.next()?;
+        let pieces = state.chunks(PIECE_BYTES);
+        let count = pieces.len() as u64;
+        for piece in pieces {
+            let body = pack(piece.len() + HEAD_BYTES, |out| out.bytes(piece))?;
+            self.writer.append(&body)?;
+        }
+        let names: usize = position
+            .inputs
+            .iter()
+            .map(|(name, _)| name.path.len() + HEAD_BYTES)
+            .sum();
+        let head = pack(names + HEAD_BYTES, |out| position.pack(count, out))?;
+        self.writer.append(&head)?;
+        if self.durable {
+            self.journal.sync()?;
+        }
+        if let Some(last) = self.last.replace(first) {
+            self.cursor.set(last)?;
+            let passed = Retention {
+                keep_for_cursors: true,
+                ..Retention::default()
+            };
+            self.journal.prune(&passed)?;
+        }
+        Ok(())
+    }
+
+    /// The newest snapshot whose position `fits`, with its state and its sequence number.
+    pub fn newest(
+        &self,
+        mut fits: impl FnMut(&Position) -> bool,
+    ) -> Result<Option<(Position, Vec<u8>, u64)>, ServiceError> {
+        let mut reader = self.journal.reader()?;
+        let first = self.journal.first()?;
+        for sequence in (first..self.journal.next()?).rev() {
+            let body = reader.read(sequence)?.body;
+            let found = Position::unpack(body).map_err(|error| self.fault(sequence, error))?;
+            let Some((position, pieces)) = found else {
+                continue; // a piece
+            };
+            if sequence - first < pieces || !fits(&position) {
+                continue;
+            }
+            let mut state = Vec::new();
+            for piece in sequence - pieces..sequence {
+                let mut values = Unpacker::new(reader.read(piece)?.body);
+                state.extend(values.bytes().map_err(|error| self.fault(piece, error))?);
+            }
+            return Ok(Some((position, state, sequence)));
+        }
+        Ok(None)
+    }
+
+    /// What is wrong with a snapshot.
+    pub fn fault(&self, sequence: u64, cause: impl Into<Cause>) -> ServiceError {
+        ServiceError::Snapshot {
+            journal: self.name.clone(),
+            sequence,
+            cause: cause.into(),
+        }
+    }
+}
+
+impl Position {
+    fn pack(&self, pieces: u64, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
+        out.array(6)?;
+        out.uint(VERSION)?;
+        out.int(self.time_ns)?;
+        out.uint(self.outputs)?;
+        match self.schedule {
+            Some(schedule) => out.uint(schedule)?,
+            None => out.nil()?,
+        }
+        out.uint(pieces)?;
+        out.array(self.inputs.len())?;
+        for (name, position) in &self.inputs {
+            out.array(3)?;
+            out.str(&name.path)?;
+            InputName::pack_identity(name.identity, out)?;
+            out.uint(*position)?;
+        }
+        Ok(())
+    }
+
+    /// The position and the number of pieces before it; nothing for a piece.
+    fn unpack(body: &[u8]) -> Result<Option<(Self, u64)>, Cause> {
+        let mut values = Unpacker::new(body);
+        if values.clone().bytes().is_ok() {
+            return Ok(None);
+        }
+        values.array()?;
+        let version = values.uint()?;
+        if version != VERSION && version != VERSION_OF_PATHS {
+            return Err(
+                format!("a snapshot of version {version}; this program knows {VERSION}").into(),
+            );
+        }
+        let (time_ns, outputs) = (values.int()?, values.uint()?);
+        let schedule = match values.take_nil()? {
+            true => None,
+            false => Some(values.uint()?),
+        };
+        let pieces = values.uint()?;
+        let inputs = match version {
+            VERSION => unpack_inputs(&mut values)?,
+            _ => unpack_paths(&mut values)?,
+        };
+        values.end()?;
+        let position = Self {
+            time_ns,
+            outputs,
+            schedule,
+            inputs,
+        };
+        Ok(Some((position, pieces)))
+    }
+}
+
+fn unpack_inputs(values: &mut Unpacker<'_>) -> Result<Vec<(InputName, u64)>, Box<WireError>> {
+    let count = values.array()?;
+    let input = |_| {
+        values.array_of(3)?;
+        let path = values.str()?.to_owned();
+        let identity = InputName::unpack_identity(values)?;
+        Ok((InputName { path, identity }, values.uint()?))
+    };
+    (0..count).map(input).collect()
+}
+
+fn unpack_paths(values: &mut Unpacker<'_>) -> Result<Vec<(InputName, u64)>, Box<WireError>> {
+    let count = values.map()?;
+    let input = |_| {
+        let path = values.str()?.to_owned();
+        let name = InputName {
+            path,
+            identity: None,
+        };
+        Ok((name, values.uint()?))
+    };
+    (0..count).map(input).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(path: &str, identity: Option<u128>) -> InputName {
+        InputName {
+            path: path.to_owned(),
+            identity,
+        }
+    }
+
+    fn position(outputs: u64) -> Position {
+        Position {
+            time_ns: -1,
+            outputs,
+            schedule: outputs.is_multiple_of(2).then_some(7),
+            inputs: vec![
+                (named("orders", Some(9)), outputs * 3),
+                (named("limits", None), 0),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_newest_that_fits_is_found_and_old_ones_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = Journal::open(folder.path().join("out"), Options::default()).unwrap();
+        let state = |number: u64| vec![number as u8; 1_000_000 + number as usize];
+        let mut snapshots = Snapshots::beside(&output).unwrap();
+        assert_eq!(snapshots.newest(|_| true).unwrap(), None);
+        for number in 0..20 {
+            snapshots.append(&position(number), &state(number)).unwrap();
+        }
+        assert!(
+            snapshots.journal.first().unwrap() > 0,
+            "nothing was removed"
+        );
+        drop(snapshots);
+        let snapshots = Snapshots::beside(&output).unwrap();
+        for number in [19, 18] {
+            let found = snapshots.newest(|at| at.outputs <= number).unwrap();
+            let (at, kept, _) = found.unwrap();
+            assert_eq!(at, position(number));
+            assert!(kept == state(number));
+        }
+    }
+
+    #[test]
+    fn a_component_without_state_has_snapshots_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = Journal::open(folder.path().join("out"), Options::default()).unwrap();
+        let mut snapshots = Snapshots::beside(&output).unwrap();
+        snapshots.append(&position(1), b"").unwrap();
+        let (at, kept, sequence) = snapshots.newest(|_| true).unwrap().unwrap();
+        assert_eq!((at, kept, sequence), (position(1), Vec::new(), 0));
+    }
+
+    #[test]
+    fn version_2_is_these_bytes() {
+        let identity = [&b"\xc4\x10"[..], &[0; 15], &[9]].concat();
+        let bytes = [
+            &b"\x96\x02\xff\x02\x07\x03\x92\x93\xa6orders"[..],
+            &identity,
+            b"\x06\x93\xa6limits\xc0\x00",
+        ]
+        .concat();
+        let packed = pack(128, |out| position(2).pack(3, out)).unwrap();
+        assert_eq!(packed, bytes);
+        assert_eq!(Position::unpack(&bytes).unwrap(), Some((position(2), 3)));
+        for cut in 0..bytes.len() {
+            assert!(Position::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn version_1_is_read() {
+        let bytes = b"\x96\x01\xff\x02\x07\x03\x82\xa6orders\x06\xa6limits\x00";
+        let mut expected = position(2);
+        expected.inputs[0].0.identity = None;
+        assert_eq!(Position::unpack(bytes).unwrap(), Some((expected, 3)));
+        for cut in 0..bytes.len() {
+            assert!(Position::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_of_a_later_version_is_refused_with_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = Journal::open(folder.path().join("out"), Options::default()).unwrap();
+        let snapshots = Snapshots::beside(&output).unwrap();
+        let later = pack(8, |out| {
+            out.array(1)?;
+            out.uint(3)
+        });
+        snapshots.writer.append(&later.unwrap()).unwrap();
+        let error = snapshots.newest(|_| true).unwrap_err().to_string();
+        assert!(
+            error.ends_with(
+                "out.snapshots, record 0: a snapshot of version 3; this program knows 2"
+            ),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! Where a record comes from: the record that caused it, the one that caused that, and when each was written.
+
+use std::path::{Path, PathBuf};
+
+use millstream_journal::{Identity, Journal, Options};
+use millstream_wire::{Call, InputName, Lineage, Record};
+
+use crate::error::ServiceError;
+use crate::inputs::calls::{Calls, Content};
+use crate::recorded::resume::input_name;
+
+/// A record on the way of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hop {
+    /// The journal.
+    pub journal: String,
+    /// The record in it.
+    pub sequence: u64,
+    /// When it was written, in ns since 1970.
+    pub time_ns: u64,
+    /// What it says; nothing for the tick of a timer.
+    pub call: Option<Call>,
+}
+
+/// The way of the message of one record, its origin last.
+///
+/// The journals on the way are known by their identity. Each is looked for under the path that was recorded, as it is and relative to the
+/// directory of the journal that names it; among the journals beside that one; and in `folders`, and the journals in these.
+///
+/// # Errors
+/// A journal on the way is not found; a record has been pruned.
+pub fn history(
+    journal: &Path,
+    sequence: u64,
+    folders: &[PathBuf],
+) -> Result<Vec<Hop>, ServiceError> {
+    let mut hops = Vec::new();
+    let mut next = Some((journal.to_owned(), sequence));
+    while let Some((path, sequence)) = next.take() {
+        let journal = Journal::open(&path, Options::read_only())?;
+        let mut reader = journal.reader()?;
+        let record = reader.read(sequence)?;
+        let mut hop = Hop {
+            journal: path.display().to_string(),
+            sequence,
+            time_ns: record.time_ns,
+            call: None,
+        };
+        // The tick of a timer is recorded as what is no call.
+        if let Ok(Record::Call(..)) = Record::read(record.body) {
+            let read = Calls::of(&journal).read(sequence, record.body);
+            let content = read.map_err(|cause| ServiceError::Input {
+                journal: hop.journal.clone(),
+                sequence,
+                cause,
+            })?;
+            if let Content::Call(call, lineage) = content {
+                hop.call = Some(call);
+                if let Some(Lineage {
+                    input,
+                    sequence: parent,
+                }) = lineage
+                {
+                    let name = input_name(&journal, sequence, input)?;
+                    next = Some((find(&name, &path, folders)?, parent));
+                }
+            }
+        }
+        hops.push(hop);
+    }
+    Ok(hops)
+}
+
+/// Where the journal is that a record of the journal `beside` names.
+pub(crate) fn find(
+    name: &InputName,
+    beside: &Path,
+    folders: &[PathBuf],
+) -> Result<PathBuf, ServiceError> {
+    let hint = Path::new(&name.path);
+    let here = match beside.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut places = vec![hint.to_owned(), here.join(hint), beside.join(hint)];
+    for folder in std::iter::once(here).chain(folders.iter().map(PathBuf::as_path)) {
+        places.extend(hint.file_name().map(|last| folder.join(last)));
+        places.push(folder.to_owned());
+        places.extend(journals_in(folder));
+    }
+    for place in &places {
+        let found = match name.identity {
+            // One that is damaged, or may not be read, is not the one.
+            Some(identity) => lineage_of(place) == Some(identity),
+            None => is_journal(place),
+        };
+        if found {
+            return Ok(place.clone());
+        }
+    }
+    Err(ServiceError::Unknown {
+        journal: name.path.clone(),
+        named_by: beside.display().to_string(),
+    })
+}
+
+fn is_journal(path: &Path) -> bool {
+    Journal::open(path, Options::read_only()).is_ok()
+}
+
+/// The identity of a journal; one of an earlier version is opened to find it.
+fn lineage_of(path: &Path) -> Option<u128> {
+    match Identity::of(path) {
+        Ok(Some(identity)) => Some(identity.lineage),
+        Ok(None) if path.is_dir() => Journal::open(path, Options::read_only())
+            .and_then(|journal| journal.lineage())
+            .ok(),
+        _ => None,
+    }
+}
+
+/// The directories in a directory, by name.
+fn journals_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_dir())
+        .collect();
+    found.sort_unstable();
+    found
+}

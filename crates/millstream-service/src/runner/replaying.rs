@@ -1,0 +1,75 @@
+//! The part of a runner that [replays](super::replay): recorded inputs in recorded order, and timers between them.
+
+use millstream_wire::Lineage;
+
+use super::state::Runner;
+use crate::error::ServiceError;
+use crate::inputs::inlet::Taken;
+use crate::recorded::schedule::Step;
+use crate::timers::{Timer, next_due};
+
+impl<C> Runner<C> {
+    /// Finds out which timers are recorded, before anything is called.
+    pub(super) fn begin_replay(&mut self) -> Result<(), ServiceError> {
+        let mut recorded = vec![false; self.timers.len()];
+        if let (Some(schedule), Some(_)) = (&self.schedule, &self.replay) {
+            let mut entries = schedule.entries(None, self.legacy.clone())?;
+            while let Some((_, _, step)) = entries.next()? {
+                if step == Step::Announced {
+                    let names = entries.timers().unwrap_or_default().iter();
+                    for timer in names.filter_map(|name| self.timer_named(name)) {
+                        recorded[timer] = true;
+                    }
+                }
+            }
+        }
+        if let Some(replay) = &mut self.replay {
+            replay.recorded = recorded;
+        }
+        Ok(())
+    }
+
+    /// Ends a replay where the recorded order ends: what comes after it in its inputs has not been taken yet.
+    pub(super) fn end_replay(&mut self, is_implicit: bool) {
+        if self.replay.is_some() && self.schedule.is_some() && !is_implicit {
+            self.inlets.clear();
+        }
+    }
+
+    /// Takes the next record of an input. In a replay, timers that are not recorded come due before it.
+    pub(super) fn take_from(&mut self, number: usize) -> Result<Taken, ServiceError> {
+        if self.replay.is_some()
+            && let Some(time_ns) = self.inlets[number].peek_time()?
+        {
+            self.fire_until(i64::try_from(time_ns).unwrap_or(i64::MAX))?;
+        }
+        self.inlets[number].take(&mut self.component, &mut self.progress)
+    }
+
+    /// In a replay, calls the timers that are not recorded for each time that they come due until `time_ns`.
+    pub(super) fn fire_until(&mut self, time_ns: i64) -> Result<(), ServiceError> {
+        let Some(replay) = &mut self.replay else {
+            return Ok(());
+        };
+        if !std::mem::replace(&mut replay.has_begun, true) {
+            self.timers.iter_mut().for_each(|timer| timer.pass(time_ns));
+            // Those that are recorded are never due.
+            for (timer, recorded) in self.timers.iter_mut().zip(&replay.recorded) {
+                if *recorded {
+                    timer.pass(i64::MAX);
+                }
+            }
+            return Ok(());
+        }
+        while let Some((due_ns, timer)) = next_due(&self.timers)
+            && due_ns <= time_ns
+            && due_ns < i64::MAX
+        {
+            Timer::pass(&mut self.timers[timer], due_ns);
+            let (input, sequence) = (self.inlets.len() as u32, 0);
+            let due_ns = due_ns.max(self.progress.time_ns());
+            self.tick(timer, Lineage { input, sequence }, due_ns)?;
+        }
+        Ok(())
+    }
+}

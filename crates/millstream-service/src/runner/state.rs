@@ -1,0 +1,122 @@
+//! The runner: a component, its inputs and timers, and the position of each.
+
+use std::time::Duration;
+
+use millstream_journal::Host;
+use millstream_wire::Lineage;
+
+use super::following::Following;
+use super::needs::Needs;
+use super::output::Output;
+use super::replay::Replay;
+use crate::error::ServiceError;
+use crate::inputs::inlet::Inlet;
+use crate::outputs::progress::Progress;
+use crate::recorded::schedule::{InputPosition, Legacy, Schedule};
+use crate::recorded::snapshot::{Snapshots, Snapshotter};
+use crate::settings::{Report, Settings};
+use crate::timers::Timer;
+
+/// The number of the output journal among the inputs: its calls have no effects.
+pub(super) const OWN: u32 = u32::MAX - 1;
+/// The number of an input that the service no longer has.
+pub(super) const GONE: u32 = u32::MAX - 2;
+/// The longest wait of a runner before it checks whether it must stop.
+pub(super) const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// A service that runs.
+pub struct Runner<C> {
+    pub(super) component: C,
+    pub(super) inlets: Vec<Inlet<C>>,
+    pub(super) timers: Vec<Timer<C>>,
+    pub(super) renamed: Vec<(String, String)>,
+    /// The record of the order in which several inputs and timers are taken, and of the position of each.
+    pub(super) schedule: Option<Schedule>,
+    pub(super) progress: Progress,
+    pub(super) settings: Settings,
+    /// An input survives a loss of power before the component is called with it.
+    pub(super) durable: bool,
+    pub(super) following: Option<Following>,
+    pub(super) host: Host,
+    pub(super) output: Option<Output>,
+    /// The component's own outputs, until its state has been rebuilt from them.
+    pub(super) own: Option<Inlet<C>>,
+    pub(super) snapshotter: Option<Snapshotter<C>>,
+    pub(super) snapshots: Option<Snapshots>,
+    pub(super) legacy: Legacy,
+    pub(super) needs: Needs,
+    /// The last announcement, and its time.
+    pub(super) announced: Vec<InputPosition>,
+    pub(super) announced_ns: i64,
+    /// The positions in the inputs at the last snapshot.
+    pub(super) last_snapshot: Option<Vec<InputPosition>>,
+    /// Inputs that the service had before.
+    pub(super) gone: Vec<InputPosition>,
+    /// What the start found that users should know.
+    pub(super) warnings: Vec<String>,
+    /// The recorded order, when this is a replay.
+    pub(super) replay: Option<Replay>,
+    /// How often a runner that spins has found nothing.
+    pub(super) spins: u32,
+}
+
+impl<C> Drop for Runner<C> {
+    fn drop(&mut self) {
+        // A clock that outlives the service keeps no journal open.
+        self.progress.current.forget_inputs();
+    }
+}
+
+impl<C> Runner<C> {
+    /// The timer that was recorded under this name.
+    pub(super) fn timer_named(&self, name: &str) -> Option<usize> {
+        let named = |name: &str| self.timers.iter().position(|timer| timer.name == name);
+        let renamed = || {
+            let new = self.renamed.iter().find(|(old, _)| old == name);
+            new.and_then(|(_, new)| named(new))
+        };
+        named(name).or_else(renamed)
+    }
+
+    /// What the start found that is no error, a sentence each: an input that may only be read, so that no cursor keeps its records from being
+    /// pruned; ticks of a timer that was taken away, which the state is without.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    pub(super) fn tick(
+        &mut self,
+        timer: usize,
+        lineage: Lineage,
+        time_ns: i64,
+    ) -> Result<(), ServiceError> {
+        let Some(timer) = self.timers.get_mut(timer) else {
+            return Ok(());
+        };
+        self.progress.begin(lineage, time_ns.max(0) as u64);
+        let called = (timer.call)(&mut self.component, self.progress.time_ns());
+        let journal = self
+            .schedule
+            .as_ref()
+            .map_or("timers", |schedule| &schedule.name);
+        let ended = match called {
+            Ok(()) => self.progress.end(journal, lineage.sequence),
+            Err(cause) => self.progress.failed(journal, lineage.sequence, &[], cause),
+        };
+        self.progress.report.ticks += 1;
+        self.progress.report.calls -= 1; // `end` has counted it as a record
+        ended
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.progress.report
+    }
+
+    /// The component.
+    pub fn component(&mut self) -> &mut C {
+        &mut self.component
+    }
+}

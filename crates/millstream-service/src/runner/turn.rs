@@ -1,0 +1,252 @@
+//! The loop of a runner: it takes the next input, calls the component, and now and then makes a snapshot or an announcement.
+
+use std::time::Duration;
+
+use millstream_journal::Wait;
+use millstream_wire::Lineage;
+
+use super::announce;
+use super::following::INPUTS_AHEAD_MAX;
+use super::state::{Runner, STOP_CHECK};
+use crate::error::ServiceError;
+use crate::inputs::inlet::Taken;
+use crate::recorded::schedule::Entry;
+use crate::recorded::snapshot::Position;
+use crate::settings::{Report, Stop};
+use crate::timers;
+
+/// How often a runner that spins finds nothing before it looks at the clock.
+const SPINS: u32 = 1 << 20;
+
+impl<C> Runner<C> {
+    /// Takes one input, if there is one.
+    ///
+    /// # Errors
+    /// The input cannot be taken and the policy is to fail; what the component called cannot be recorded.
+    #[inline]
+    pub fn turn(&mut self) -> Result<Taken, ServiceError> {
+        let taken = match (&mut self.inlets[..], &self.timers[..]) {
+            ([inlet], []) => {
+                if self.durable {
+                    inlet.make_durable()?;
+                }
+                let taken = inlet.take(&mut self.component, &mut self.progress)?;
+                if let (Taken::Nothing, Some(sampler)) = (taken, &mut self.progress.sampler) {
+                    sampler.idle();
+                }
+                taken
+            }
+            _ => self.turn_of_several()?,
+        };
+        if taken == Taken::Call {
+            if let Some(following) = &mut self.following {
+                following.took();
+            }
+            if let Some(snapshotter) = &mut self.snapshotter {
+                snapshotter.since += 1;
+                if snapshotter.since >= snapshotter.every {
+                    self.take_snapshot()?;
+                }
+            } else if self.progress.report.calls.is_multiple_of(announce::CALLS) {
+                self.announce()?;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Makes a snapshot, if the component has been called since the last one.
+    #[cold]
+    fn take_snapshot(&mut self) -> Result<(), ServiceError> {
+        let since = self
+            .snapshotter
+            .as_mut()
+            .map(|snapshotter| &mut snapshotter.since);
+        if since.map_or(0, std::mem::take) == 0 {
+            return Ok(());
+        }
+        // A start from here finds the inputs and timers right there.
+        let schedule = self.announce()?;
+        let (Some(snapshotter), Some(snapshots), Some(output)) =
+            (&mut self.snapshotter, &mut self.snapshots, &self.output)
+        else {
+            return Ok(());
+        };
+        let places = self.announced.iter();
+        let position = Position {
+            time_ns: self.progress.time_ns(),
+            outputs: output.journal.next()?,
+            schedule,
+            inputs: places
+                .map(|place| (place.input.clone(), place.next))
+                .collect(),
+        };
+        let state =
+            (snapshotter.save)(&mut self.component).map_err(|cause| ServiceError::Unkept {
+                output: output.journal.path().display().to_string(),
+                cause,
+            })?;
+        snapshots.append(&position, &state)?;
+        // The last but one is needed when a loss of power has taken outputs away that the last one has seen.
+        if let Some(before) = self.last_snapshot.replace(self.announced.clone()) {
+            for (inlet, place) in self.inlets.iter().zip(before) {
+                inlet.hold(place.next)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn turn_of_several(&mut self) -> Result<Taken, ServiceError> {
+        let is_replay = self.replay.is_some();
+        let mut next: Option<(u64, usize)> = None;
+        for (at, inlet) in self.inlets.iter_mut().enumerate() {
+            if let Some(time) = inlet.peek_time()? {
+                next = next.into_iter().chain([(time, at)]).min();
+            }
+        }
+        if is_replay {
+            return match next {
+                Some((_, at)) => self.take_from(at),
+                None => Ok(Taken::Nothing),
+            };
+        }
+        let due = timers::next_due(&self.timers);
+        let now = self.host.time_ns() as i64;
+        if let Some((due_ns, timer)) = due
+            && due_ns <= now
+            && next.is_none_or(|(time, _)| due_ns as u64 <= time)
+        {
+            self.timers[timer].pass(now);
+            let (timer, time_ns) = (timer as u32, due_ns.max(self.progress.time_ns()));
+            let sequence = match &self.schedule {
+                Some(schedule) => schedule.append(Entry::Timer { timer, time_ns })?,
+                None => 0,
+            };
+            let input = self.inlets.len() as u32;
+            self.tick(timer as usize, Lineage { input, sequence }, time_ns)?;
+            return Ok(Taken::Call);
+        }
+        let Some((_, at)) = next else {
+            return Ok(Taken::Nothing);
+        };
+        let (input, sequence) = (at as u32, self.inlets[at].position());
+        if self.durable {
+            self.inlets[at].make_durable()?;
+        }
+        if !self.inlets[at].named && self.schedule.is_some() {
+            // It was empty at the last announcement, and has an identity now.
+            self.announce()?;
+        }
+        if let Some(schedule) = &self.schedule {
+            schedule.append(Entry::Record { input, sequence })?;
+        }
+        self.inlets[at].take(&mut self.component, &mut self.progress)
+    }
+
+    /// Takes inputs until there are none.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub fn drain(&mut self) -> Result<Report, ServiceError> {
+        self.follow(&Stop::default())?;
+        while self.turn()? != Taken::Nothing {
+            if self.is_ahead() {
+                self.follow(&Stop::default())?;
+            }
+        }
+        self.follow(&Stop::default())?;
+        self.take_snapshot()?;
+        self.announce_end()?;
+        self.move_cursor()?;
+        Ok(self.progress.report)
+    }
+
+    /// Takes inputs, and waits for more, until it is stopped.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub fn run(&mut self, stop: &Stop) -> Result<Report, ServiceError> {
+        self.follow(stop)?;
+        while !stop.is_set() {
+            let taken = self.turn()?;
+            if taken == Taken::Nothing || self.is_ahead() {
+                self.follow(stop)?;
+            }
+            if taken == Taken::Nothing {
+                self.wait_for_input()?;
+            }
+        }
+        self.take_snapshot()?;
+        self.announce_end()?;
+        self.move_cursor()?;
+        Ok(self.progress.report)
+    }
+
+    /// Moves the cursor of this service to the end of its output, so that retention may remove old outputs.
+    fn move_cursor(&mut self) -> Result<(), ServiceError> {
+        if let (Some(output), true) = (&self.output, self.settings.wait != Wait::Spin) {
+            let next = output.journal.next()?;
+            if output.cursor.position()? != next {
+                output.cursor.set(next)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until there may be an input, a twentieth of a second at most.
+    ///
+    /// # Errors
+    /// A journal cannot be read.
+    pub fn wait_for_input(&mut self) -> Result<(), ServiceError> {
+        self.move_cursor()?;
+        self.spins = self.spins.wrapping_add(1);
+        if self.settings.wait != Wait::Spin || self.spins.is_multiple_of(SPINS) {
+            self.announce_idle()?;
+        }
+        let due = timers::next_due(&self.timers).map(|(due, _)| due);
+        let left = |due| Duration::from_nanos(i64::max(due - self.host.time_ns() as i64, 0) as u64);
+        let mut limit = due.map_or(STOP_CHECK, left).min(STOP_CHECK);
+        let mut wait = self.settings.wait;
+        if self.inlets.len() > 1 && wait != Wait::Spin {
+            (wait, limit) = (Wait::BackOff, limit.min(Duration::from_millis(1)));
+        }
+        match (wait, self.inlets.first_mut()) {
+            (Wait::Spin, _) => std::hint::spin_loop(),
+            (wait, Some(inlet)) => {
+                inlet.wait(wait, limit)?;
+            }
+            (_, None) => std::thread::park_timeout(limit),
+        }
+        Ok(())
+    }
+
+    /// Whether no more inputs should be taken before the [followers have the outputs](Self::wait_followed).
+    #[inline]
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        let following = self.following.as_ref();
+        following.is_some_and(|following| following.inputs >= INPUTS_AHEAD_MAX)
+    }
+
+    /// Whether there are followers to wait for.
+    #[must_use]
+    pub fn has_followers(&self) -> bool {
+        self.following.is_some()
+    }
+
+    /// Waits until the followers have all outputs, for `limit` at most; true when they have, or when none are asked for.
+    ///
+    /// # Errors
+    /// The output journal or the position of a follower cannot be read.
+    pub fn wait_followed(&mut self, limit: Duration) -> Result<bool, ServiceError> {
+        match &mut self.following {
+            Some(following) => following.wait(limit),
+            None => Ok(true),
+        }
+    }
+
+    /// Waits for the followers until the service is to stop.
+    pub(super) fn follow(&mut self, stop: &Stop) -> Result<(), ServiceError> {
+        while !self.wait_followed(STOP_CHECK)? && !stop.is_set() {}
+        Ok(())
+    }
+}

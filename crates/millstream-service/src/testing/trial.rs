@@ -1,0 +1,207 @@
+//! A component under test: time advances as the test sets it, and timers that come due are called in between.
+
+use std::time::Duration;
+
+use millstream_wire::{Call, Cause, Dispatch, Record, Timestamp};
+
+use crate::outputs::current::Clock;
+use crate::timers::{Timer, next_due};
+
+/// How often timers may be called on the way from one moment to the next.
+const TICKS_MAX: u64 = 100_000;
+
+/// A component outside a service, with its timers and its [`Clock`].
+///
+/// Timers fire as in a service that runs: at the multiples of their periods since 1970, before a call at the same moment. The first moment
+/// that the trial gets is that at which the service starts.
+///
+/// ```
+/// use std::time::Duration;
+/// use millstream_service::{Clock, testing::Trial};
+///
+/// struct Meter {
+///     calls: u32,
+///     rates: Vec<(i64, u32)>,
+/// }
+///
+/// # fn main() -> Result<(), millstream_wire::Cause> {
+/// let meter = Meter { calls: 0, rates: Vec::new() };
+/// let mut trial = Trial::new(meter, Clock::of_test()).every(Duration::from_secs(1), |meter, now_ns| {
+///     meter.rates.push((now_ns, std::mem::take(&mut meter.calls)));
+///     Ok(())
+/// });
+/// trial.advance_to(500_000_000)?;
+/// trial.component().calls = 7;
+/// trial.advance(Duration::from_secs(2))?;
+/// assert_eq!(trial.component().rates, [(1_000_000_000, 7), (2_000_000_000, 0)]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Trial<C> {
+    component: C,
+    clock: Clock,
+    timers: Vec<Timer<C>>,
+    started: bool,
+}
+
+impl<C> Trial<C> {
+    /// A trial of this component, which has a clone of `clock`.
+    #[must_use]
+    pub fn new(component: C, clock: Clock) -> Self {
+        let started = clock.now_ns() != 0;
+        Self {
+            component,
+            clock,
+            timers: Vec::new(),
+            started,
+        }
+    }
+
+    /// Calls the component every `period`, with the time in ns since 1970.
+    #[must_use]
+    pub fn every(
+        mut self,
+        period: Duration,
+        call: impl FnMut(&mut C, i64) -> Result<(), Cause> + Send + 'static,
+    ) -> Self {
+        let mut timer = Timer::new("", period, call);
+        timer.pass(self.clock.now_ns());
+        self.timers.push(timer);
+        self
+    }
+
+    /// The component.
+    pub fn component(&mut self) -> &mut C {
+        &mut self.component
+    }
+
+    /// The time that the component sees, in ns since 1970.
+    #[must_use]
+    pub fn now_ns(&self) -> i64 {
+        self.clock.now_ns()
+    }
+
+    /// Lets time go on to `at_ns` (ns since 1970), and calls each timer as often as it comes due until then. Time does not go back: an
+    /// earlier moment changes nothing.
+    ///
+    /// # Errors
+    /// A timer fails, or timers would be called more than 100,000 times.
+    pub fn advance_to(&mut self, at_ns: i64) -> Result<(), Cause> {
+        if self.begins(at_ns) {
+            return Ok(());
+        }
+        let ticks: u64 = self
+            .timers
+            .iter()
+            .map(|timer| timer.count_until(at_ns))
+            .fold(0, u64::saturating_add);
+        if ticks > TICKS_MAX {
+            let (from, to) = (Timestamp(self.clock.now_ns()), Timestamp(at_ns));
+            return Err(format!(
+                "timers would be called {ticks} times from {from} to {to}; a test may have {TICKS_MAX}"
+            )
+            .into());
+        }
+        while let Some((due_ns, timer)) = next_due(&self.timers)
+            && due_ns <= at_ns
+        {
+            self.fire(timer, due_ns, due_ns)?;
+        }
+        self.clock.set(self.clock.now_ns().max(at_ns));
+        Ok(())
+    }
+
+    /// Lets time go on by `by`; as [`advance_to`](Self::advance_to).
+    ///
+    /// # Errors
+    /// As [`advance_to`](Self::advance_to).
+    pub fn advance(&mut self, by: Duration) -> Result<(), Cause> {
+        self.started = true;
+        self.advance_to(self.after(by))
+    }
+
+    /// Lets time go on by `by` while the service does not run: then each timer that has come due is called once.
+    ///
+    /// # Errors
+    /// A timer fails.
+    pub fn pause(&mut self, by: Duration) -> Result<(), Cause> {
+        self.started = true;
+        let at_ns = self.after(by);
+        while let Some((due_ns, timer)) = next_due(&self.timers)
+            && due_ns <= at_ns
+        {
+            self.fire(timer, due_ns, at_ns)?;
+        }
+        self.clock.set(at_ns);
+        Ok(())
+    }
+
+    /// Makes a call of a test at its time. One with only a time advances the time.
+    ///
+    /// # Errors
+    /// The call is none of the interface; the component or a timer fails.
+    pub fn call<I: Dispatch<C> + ?Sized>(&mut self, call: &Call) -> Result<(), Cause> {
+        if let Some(at_ns) = call.at {
+            self.advance_to(at_ns)?;
+        }
+        let call = Call {
+            at: None,
+            ..call.clone()
+        };
+        make::<I, C>(&mut self.component, &self.clock, &call)
+    }
+
+    fn after(&self, by: Duration) -> i64 {
+        let by_ns = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+        self.clock.now_ns().saturating_add(by_ns)
+    }
+
+    /// Whether the service starts with this moment.
+    fn begins(&mut self, at_ns: i64) -> bool {
+        if std::mem::replace(&mut self.started, true) {
+            return false;
+        }
+        self.clock.set(at_ns);
+        for timer in &mut self.timers {
+            timer.pass(at_ns);
+        }
+        true
+    }
+
+    /// Calls a timer that was due at `due_ns`, when it is `now_ns`. It sees when it was due, as in a service.
+    fn fire(&mut self, timer: usize, due_ns: i64, now_ns: i64) -> Result<(), Cause> {
+        self.clock.set(self.clock.now_ns().max(due_ns));
+        let at_ns = self.clock.now_ns();
+        let timer = &mut self.timers[timer];
+        timer.pass(now_ns);
+        (timer.call)(&mut self.component, at_ns)
+    }
+}
+
+impl<C> std::fmt::Debug for Trial<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Trial(at {})", Timestamp(self.clock.now_ns()))
+    }
+}
+
+/// Makes a call of a test on a component, at the time of the test. For a component with timers use a [`Trial`].
+///
+/// # Errors
+/// The call is none of the interface; the component fails.
+pub fn make<I: Dispatch<C> + ?Sized, C: ?Sized>(
+    component: &mut C,
+    clock: &Clock,
+    call: &Call,
+) -> Result<(), Cause> {
+    if let Some(at) = call.at {
+        clock.set(at);
+    }
+    if call.method.is_empty() {
+        return Ok(()); // a document with only a time
+    }
+    let body = call.to_bytes(&I::schema()?, None)?;
+    if let Record::Call(_, head, arguments) = Record::read(&body)? {
+        I::dispatch(component, head.method, arguments)?;
+    }
+    Ok(())
+}

@@ -176,7 +176,7 @@ impl Step<PyBatch, PyBatch> for AsyncCalls {
     }
 }
 
-impl Stateful for Ticking {
+impl Stateful for AsyncCalls {
     fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
         let state = locked(|py| self.waiting(py))?;
         let saved = self.saved.save(state, changes);

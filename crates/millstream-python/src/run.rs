@@ -225,6 +225,7 @@ fn options(
         recovery: recovery.map(|saving| saving.recovery(py)).transpose()?,
         clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
         rehearsal: None,
+        ..Options::default()
     })
 }
 

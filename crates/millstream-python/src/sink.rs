@@ -129,7 +129,7 @@ impl Sink<PyBatch> for NamedSink {
     }
 }
 
-impl Transactional for Named {
+impl Transactional for NamedSink {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match &self.sink {
             AnySink::Bytes(sink) => match sink.engine().transactional() {

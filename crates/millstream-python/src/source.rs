@@ -12,7 +12,6 @@ mod script;
 
 use millstream_flow::SourceExt;
 use millstream_flow::durable::Keep;
-use millstream_flow::framing::Framing;
 use millstream_flow::{Flow, Pipe};
 use pyo3::prelude::*;
 

@@ -1,4 +1,4 @@
-//! `bench queue --in-process`: queues without a server: threads that put and take, and a flow from queue to queue.
+//! `millstream-bench queue --in-process`: queues without a server: threads that put and take, and a flow from queue to queue.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,7 +11,8 @@ use millstream_queue::QueueError;
 use millstream_queue::embedded::{Options, PutOptions, Queue, Queues};
 use serde::Serialize;
 
-use super::figures::median_index;
+use crate::scratch::Scratch;
+use millstream_cli::figures::median_index;
 use millstream_queue::flow as queues;
 
 const ITEM: [u8; 64] = [b'x'; 64];
@@ -162,24 +163,6 @@ fn row(
     })
 }
 
-/// A folder that goes with its value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(within: &Path) -> Result<Self, String> {
-        let path = within.join(format!("bench-queues-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed is seen by whoever looks into the folder.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn open(folder: &Path, sync: &str) -> Result<Queues, String> {
     let options = Options {
         sync: sync.parse()?,
@@ -207,8 +190,8 @@ fn threads_at_work(
     threads: usize,
     turn: Turn,
 ) -> Result<Measured, String> {
-    let folder = Folder::new(&plan.dir)?;
-    let queue = open(&folder.0, sync)?
+    let folder = Scratch::new(&plan.dir).map_err(|error| error.to_string())?;
+    let queue = open(folder.path(), sync)?
         .queue("q")
         .map_err(|error| error.to_string())?;
     let begin = monotonic_ns();
@@ -241,17 +224,17 @@ fn threads_at_work(
 }
 
 fn flow(plan: &Plan, sync: &str, recovery: bool) -> Result<Measured, String> {
-    let folder = Folder::new(&plan.dir)?;
-    let (place, state) = (folder.0.join("queues"), folder.0.join("state"));
-    let place = open(&place, sync)?;
-    let input = place.queue("in").map_err(|error| error.to_string())?;
+    let folder = Scratch::new(&plan.dir).map_err(|error| error.to_string())?;
+    let (queues_dir, state) = (folder.path().join("queues"), folder.path().join("state"));
+    let opened = open(&queues_dir, sync)?;
+    let input = opened.queue("in").map_err(|error| error.to_string())?;
     let items = std::iter::repeat_n(ITEM, FLOW_ITEMS);
     input
         .put_many(items, &PutOptions::default())
         .map_err(|error| error.to_string())?;
     let flow = Flow::new("move");
-    flow.source("in", queues::read(&place, "in").until_empty())
-        .sink("out", queues::write(&place, "out"));
+    flow.source("in", queues::read(&opened, "in").until_empty())
+        .sink("out", queues::write(&opened, "out"));
     let options = FlowOptions {
         recovery: recovery.then(|| Recovery::new(&state).sync(sync == "always")),
         ..FlowOptions::default()
@@ -259,7 +242,7 @@ fn flow(plan: &Plan, sync: &str, recovery: bool) -> Result<Measured, String> {
     let begin = monotonic_ns();
     flow.run(options).map_err(|error| error.to_string())?;
     let seconds = (monotonic_ns() - begin) as f64 / 1e9;
-    let moved = place.queue("out").and_then(|out| out.len());
+    let moved = opened.queue("out").and_then(|out| out.len());
     match moved.map_err(|error| error.to_string())? {
         moved if moved == FLOW_ITEMS as u64 => Ok((FLOW_ITEMS as f64 / seconds, None)),
         moved => Err(format!("{moved} of {FLOW_ITEMS} items came through")),

@@ -16,7 +16,7 @@ use millstream_journal::clock::monotonic_ns;
 use mio::{Events, Interest, Poll, Token};
 use serde::Serialize;
 
-use super::figures::{Latency, cpu_seconds};
+use millstream_cli::figures::{Latency, cpu_seconds};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 

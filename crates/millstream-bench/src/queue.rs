@@ -1,4 +1,4 @@
-//! `bench queue`: the queue server as clients see it, over loopback sockets.
+//! `millstream-bench queue`: the queue server as clients see it, over loopback sockets.
 //!
 //! The server is a process of its own; this one is the load: one thread, all connections in one poll, so that it costs as little
 //! as it can on a machine with two cores. Each connection has a fixed number of requests in flight, and the answers are
@@ -8,20 +8,24 @@ mod backlog;
 mod dialect;
 mod load;
 mod redis;
+mod server;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use millstream_cli::figures::median_index;
+use millstream_cli::program::Program;
 use millstream_queue::address::Address;
 use serde::Serialize;
 
-pub use self::backlog::Backlog;
-pub use self::dialect::Dialect;
-pub use self::load::{Load, Measured};
+use self::backlog::Backlog;
+use self::dialect::Dialect;
+use self::load::{Load, Measured};
 use self::redis::Redis;
-use super::figures::median_index;
-use super::peers::Program;
+use self::server::{ANY_PORT, cpu_seconds_of, serve};
+use crate::programs;
+use crate::scratch::Scratch;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -107,12 +111,9 @@ impl fmt::Display for Report {
     }
 }
 
-/// Measure everything.
-///
-/// # Errors
-/// A server could not be started, or gave an answer that is none.
+/// Measures everything that the plan names.
 pub fn measure(plan: &Plan) -> Result<Report, String> {
-    let program = Program::this().map_err(|error| error.to_string())?;
+    let program = programs::millstream().map_err(|error| error.to_string())?;
     let mut rows = Vec::new();
     let syncs: &[&str] = if plan.server.is_some() {
         &["its own"]
@@ -120,7 +121,7 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
         &["never", "always"]
     };
     let kinds = match (&plan.server, plan.redis) {
-        (Some(address), _) => vec![Kind::There(address)],
+        (Some(address), _) => vec![Kind::Running(address)],
         (None, false) => vec![Kind::Ours],
         (None, true) => vec![Kind::Ours, Kind::Redis],
     };
@@ -165,7 +166,7 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
 enum Kind<'a> {
     Ours,
     Redis,
-    There(&'a Address),
+    Running(&'a Address),
 }
 
 impl fmt::Display for Kind<'_> {
@@ -173,7 +174,7 @@ impl fmt::Display for Kind<'_> {
         match self {
             Kind::Ours => f.write_str("millstream"),
             Kind::Redis => f.write_str("redis"),
-            Kind::There(address) => address.fmt(f),
+            Kind::Running(address) => address.fmt(f),
         }
     }
 }
@@ -229,11 +230,11 @@ fn run(
     sync: &str,
     load: &Load,
 ) -> Result<Measured, String> {
-    if let Kind::There(address) = kind {
+    if let Kind::Running(address) = kind {
         return load.run(Dialect::Memcache, address);
     }
-    let folder = Folder::new(&plan.dir)?;
-    let socket = plan.unix.then(|| folder.0.join("socket"));
+    let folder = Scratch::new(&plan.dir).map_err(|error| error.to_string())?;
+    let socket = plan.unix.then(|| folder.path().join("socket"));
     let with_cpu = |dialect, address: &Address, id| {
         let before = cpu_seconds_of(id)?;
         let mut measured = load.run(dialect, address)?;
@@ -241,7 +242,7 @@ fn run(
         Ok::<_, String>(measured)
     };
     if let Kind::Redis = kind {
-        let server = Redis::start(&folder.0, socket.as_deref(), sync)?;
+        let server = Redis::start(folder.path(), socket.as_deref(), sync)?;
         let measured = with_cpu(Dialect::RedisList, &server.address, server.id())?;
         server.stop()?;
         return Ok(measured);
@@ -250,7 +251,7 @@ fn run(
     let listen = socket
         .as_ref()
         .map_or_else(|| ANY_PORT.to_owned(), Address::to_string);
-    let server = serve(program, &folder.0, &listen, &["--sync", sync])?;
+    let server = serve(program, folder.path(), &listen, &["--sync", sync])?;
     let address = match socket {
         Some(address) => address,
         None => Address::Tcp(
@@ -263,54 +264,4 @@ fn run(
     let measured = with_cpu(Dialect::Memcache, &address, server.id())?;
     server.stop().map_err(|error| error.to_string())?;
     Ok(measured)
-}
-
-/// CPU time that all threads of a process have used.
-fn cpu_seconds_of(id: u32) -> Result<f64, String> {
-    let tasks = format!("/proc/{id}/task");
-    let failed = |error: std::io::Error| format!("{tasks}: {error}");
-    let mut sum_ns = 0.0;
-    for task in std::fs::read_dir(&tasks).map_err(failed)? {
-        let path = task.map_err(failed)?.path().join("schedstat");
-        // A thread that has just ended is no longer counted.
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let ns = text.split_whitespace().next();
-        sum_ns += ns.and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0);
-    }
-    Ok(sum_ns / 1e9)
-}
-
-/// A free port of this machine.
-const ANY_PORT: &str = "127.0.0.1:0";
-
-/// Start a server.
-fn serve(
-    program: &Program,
-    folder: &Path,
-    listen: &str,
-    options: &[&str],
-) -> Result<super::peers::Receiver, String> {
-    let dir = folder.to_string_lossy();
-    let args = ["queue", "serve", "--listen", listen, "--dir", &dir]
-        .into_iter()
-        .chain(options.iter().copied());
-    program.listening(&args.map(str::to_owned).collect::<Vec<_>>())
-}
-
-/// A folder for queues that goes with its value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(within: &Path) -> Result<Self, String> {
-        let path = within.join(format!("bench-queue-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed is seen by whoever looks into the folder.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -6,3 +6,4 @@
 pub mod flow;
 pub mod generate;
 pub mod messages;
+pub mod rig;

@@ -1,4 +1,4 @@
-//! The other processes of a benchmark: senders and a receiver, which are this same program.
+//! The other processes of a measurement: senders, receivers and servers, which run this same program.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -11,23 +11,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::python::interpreter;
+
 /// How often a running child is looked after: seldom, as each look takes a core away from what is measured.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// The Python interpreter: `MILLSTREAM_PYTHON`, which the Python face sets to its own, or `python3`.
-#[must_use]
-pub fn interpreter() -> OsString {
-    std::env::var_os("MILLSTREAM_PYTHON").unwrap_or_else(|| "python3".into())
-}
-
-/// A module of the Python package, to be started as a program.
-#[must_use]
-pub fn python(module: &str) -> Command {
-    let mut command = Command::new(interpreter());
-    // Ctrl-C on a terminal reaches a whole group; the order in which a run ends is ours.
-    command.args(["-m", module]).process_group(0);
-    command
-}
 
 /// How the program is started: its path and what comes before the verb.
 #[derive(Clone, Debug)]
@@ -51,16 +38,17 @@ impl Program {
         Ok(Program(vec![path.into()]))
     }
 
-    /// A module of the Python package.
-    #[must_use]
-    pub fn module(module: &str) -> Self {
-        Program(vec![interpreter(), "-m".into(), module.into()])
-    }
-
     /// Another program: its path and what comes before the verb.
     #[must_use]
     pub fn of(words: Vec<OsString>) -> Self {
         Program(words)
+    }
+
+    /// The same program with these words before all arguments.
+    #[must_use]
+    pub fn with(mut self, words: &[&str]) -> Self {
+        self.0.extend(words.iter().map(Into::into));
+        self
     }
 
     /// The program with these arguments, in a process group of its own.

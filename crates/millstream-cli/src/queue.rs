@@ -17,7 +17,7 @@ mod stats;
 
 use clap::Subcommand;
 
-use super::Failure;
+use crate::failure::Failure;
 
 /// The options of `millstream queue`.
 #[derive(clap::Args, Debug)]

@@ -5,9 +5,10 @@
 
 mod connection;
 mod dedupe;
+mod intake;
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
@@ -19,8 +20,10 @@ use serde::Serialize;
 
 use self::connection::{Connection, Progress};
 use self::dedupe::Dedupe;
-use super::stop::Stop;
-use super::{Failure, address, report};
+use self::intake::{Intake, cannot_write};
+use crate::failure::Failure;
+use crate::stop::Stop;
+use crate::{address, report};
 
 /// The options of `millstream receive`.
 #[derive(clap::Args, Debug)]
@@ -100,47 +103,6 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     }
     report::print(report, &text, json)?;
     outcome
-}
-
-/// Where received messages go and are counted.
-struct Intake {
-    out: Option<(PathBuf, BufWriter<File>)>,
-    left: u64,
-    expect_length: Option<usize>,
-    dedupe: Option<Dedupe>,
-}
-
-impl Intake {
-    /// Whether a message is wanted.
-    fn admit(&mut self, message: &[u8]) -> Result<bool, String> {
-        match &mut self.dedupe {
-            Some(dedupe) => dedupe.admit(message),
-            None => Ok(true),
-        }
-    }
-
-    /// Hands on what was written, where a receiver that is killed is to lose as little as can be.
-    fn settle(&mut self) -> Result<(), Failure> {
-        match &mut self.out {
-            Some((path, file)) if self.dedupe.is_some() => {
-                file.flush().map_err(|error| cannot_write(path, &error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        match &mut self.out {
-            Some((path, file)) => file
-                .write_all(bytes)
-                .map_err(|error| cannot_write(path, &error)),
-            None => Ok(()),
-        }
-    }
-}
-
-fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("cannot write '{}': {error}", path.display()))
 }
 
 struct Receiver {
@@ -265,7 +227,7 @@ impl Receiver {
             }
             let mut progress = Progress::default();
             let outcome = connection.read(&mut self.intake, several, &mut progress);
-            self.intake.settle()?;
+            self.intake.flush_numbered()?;
             let now_ns = clock::now_ns();
             if progress.arrived {
                 if self.report.start_ns == 0 {
@@ -287,9 +249,7 @@ impl Receiver {
     }
 
     fn close(&mut self) -> Result<(), Failure> {
-        if let Some((path, file)) = &mut self.intake.out {
-            file.flush().map_err(|error| cannot_write(path, &error))?;
-        }
+        self.intake.flush()?;
         let report = &mut self.report;
         if let Some(dedupe) = &self.intake.dedupe {
             report.repeated = Some(dedupe.repeated);

@@ -1,16 +1,17 @@
 //! What recovery costs: the same flow with epochs of a second and without, in turns; and how soon a flow that
 //! has a million keys gives its first output again.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millstream_flow::{Flow, FlowError, Options, Recovery};
+use millstream_flow::{Flow, Options, Recovery};
 use millstream_journal::clock::monotonic_ns;
 use serde::Serialize;
 
-use super::{Make, joined, median, numbers, seconds, stateful, swallow, windows};
+use super::cases::{Make, joined, median, numbers, seconds, stateful, swallow, windows};
+use crate::scratch::Scratch;
 
 /// How long a run with recovery is to take: several epochs.
 const RUN_SECONDS: f64 = 3.5;
@@ -20,6 +21,8 @@ const TRIAL: u64 = 1_000_000;
 const KEYS: u64 = 1_000_000;
 /// The length of each of its states.
 const STATE_BYTES: usize = 100;
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 /// A flow with recovery beside the same without.
 #[derive(Clone, Debug, Serialize)]
@@ -45,43 +48,26 @@ const CASES: [(&str, Make); 4] = [
     ("join with the latest, 1,000 keys", joined),
 ];
 
-/// A directory for the state of one run, which is removed behind it.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(folder: &Path, run: u64) -> Self {
-        let name = format!("millstream-bench-{}-{run}", std::process::id());
-        Place(folder.join(name))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // Nothing is there if the flow could not begin.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A run on one worker that keeps its state.
-fn kept(recovery: Recovery) -> Options {
+/// A run on one worker that saves its state.
+fn saving(recovery: Recovery) -> Options {
     Options {
         recovery: Some(recovery),
         ..Options::default()
     }
 }
 
-/// What recovery costs, case by case.
-pub(super) fn costs(runs: u32, folder: &Path) -> Result<Vec<Cost>, FlowError> {
+/// Measures what recovery costs, case by case.
+pub(super) fn costs(runs: u32, folder: &Path) -> Result<Vec<Cost>, Fault> {
     let mut costs = Vec::new();
     for (name, make) in CASES {
         let trial = seconds(&make(TRIAL), Options::default())?;
         let count = (TRIAL as f64 / trial * RUN_SECONDS) as u64;
         let flow = make(count);
         let (mut off, mut on) = (Vec::new(), Vec::new());
-        for run in 0..runs {
+        for _ in 0..runs {
             off.push(count as f64 / seconds(&flow, Options::default())?);
-            let place = Place::new(folder, u64::from(run));
-            on.push(count as f64 / seconds(&flow, kept(Recovery::new(&place.0)))?);
+            let state = Scratch::new(folder)?;
+            on.push(count as f64 / seconds(&flow, saving(Recovery::new(state.path())))?);
         }
         let (off, on) = (median(&off), median(&on));
         costs.push(Cost {
@@ -95,8 +81,8 @@ pub(super) fn costs(runs: u32, folder: &Path) -> Result<Vec<Cost>, FlowError> {
 }
 
 /// Seconds from the start of a flow that has a million keys to its first output; the median of the runs.
-pub(super) fn resume(runs: u32, folder: &Path) -> Result<f64, FlowError> {
-    let place = Place::new(folder, u64::MAX);
+pub(super) fn resume(runs: u32, folder: &Path) -> Result<f64, Fault> {
+    let state = Scratch::new(folder)?;
     let (seen, first) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let flow = Flow::new("resume");
     let (counts, stamps) = (Arc::clone(&seen), Arc::clone(&first));
@@ -118,10 +104,10 @@ pub(super) fn resume(runs: u32, folder: &Path) -> Result<f64, FlowError> {
     let mut until = KEYS;
     let mut times = Vec::new();
     for _ in 0..=runs {
-        let recovery = Recovery::new(&place.0).epoch(Duration::from_millis(200));
+        let recovery = Recovery::new(state.path()).epoch(Duration::from_millis(200));
         seen.store(0, Ordering::Relaxed);
         let start = monotonic_ns();
-        let running = flow.start(kept(recovery))?;
+        let running = flow.start(saving(recovery))?;
         while seen.load(Ordering::Relaxed) < until {
             if running.ended_within(Duration::from_millis(1)) {
                 break;

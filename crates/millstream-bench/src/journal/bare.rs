@@ -10,9 +10,9 @@ use std::thread;
 use hdrhistogram::Histogram;
 use millstream_journal::clock::monotonic_ns;
 
+use super::figures::{Fault, Figures};
 use super::latency::{RATE, RECORDS, percentiles};
 use super::speed::per_second;
-use super::{Fault, Figures};
 
 /// The words of a frame with a body of 64 bytes.
 type Place = [AtomicU64; 11];

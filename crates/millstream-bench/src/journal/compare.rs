@@ -1,4 +1,4 @@
-//! The same work, done by what one would use instead of a journal, taking turns with it.
+//! The same work done by journals and by the usual alternatives, in turns.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -7,76 +7,17 @@ use std::path::Path;
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Journal, Options, Sync};
 
+use super::durable;
+use super::figures::{BODY, Fault, Figures};
+use super::fjall::Fjall;
+use super::peer::{Peer, Work};
 use super::python::script;
 use super::speed::per_second;
-use super::{BODY, Fault, Figures, Scratch, durable};
+use crate::scratch::Scratch;
 
-/// Work that all can do. Bodies have 64 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// One by one, without a sync.
-    Append,
-    /// In batches of 1,000, without a sync.
-    Batches,
-    /// One by one, each synced before the next.
-    Durable,
-    /// Read all, of as many as [`count`](Self::count).
-    Read,
-}
-
-impl Work {
-    const ALL: [Self; 4] = [Self::Append, Self::Batches, Self::Durable, Self::Read];
-
-    /// How many records.
-    #[must_use]
-    pub const fn count(self) -> u64 {
-        match self {
-            Self::Append => 200_000,
-            Self::Batches | Self::Read => 500_000,
-            Self::Durable => 2_000,
-        }
-    }
-
-    /// A word for it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Append => "append",
-            Self::Batches => "batches",
-            Self::Durable => "durable",
-            Self::Read => "read",
-        }
-    }
-
-    const fn describe(self) -> &'static str {
-        match self {
-            Self::Append => "append 64 B one by one, no sync",
-            Self::Batches => "append 64 B in batches of 1,000, no sync",
-            Self::Durable => "append 64 B one by one, each synced",
-            Self::Read => "read 64 B records",
-        }
-    }
-}
-
-/// Something that keeps records.
-pub trait Peer {
-    /// What it is.
-    fn name(&self) -> &str;
-    /// Do the work in an empty folder; gives records a second.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    fn measure(&self, work: Work, folder: &Path) -> Result<f64, Fault>;
-}
-
-pub(super) fn run(
-    folder: &Path,
-    others: &[Box<dyn Peer>],
-    figures: &mut Figures,
-) -> Result<(), Fault> {
-    let always: [&dyn Peer; 3] = [&Ours, &PlainFile, &Sqlite];
+pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
+    let peers: [&dyn Peer; 4] = [&Ours, &PlainFile, &Sqlite, &Fjall];
     for work in Work::ALL {
-        let peers = always.into_iter().chain(others.iter().map(AsRef::as_ref));
         for peer in peers {
             let scratch = Scratch::new(folder)?;
             match peer.measure(work, scratch.path()) {
@@ -138,7 +79,7 @@ impl Peer for Ours {
     }
 }
 
-/// 64 bytes behind each other, a `write` for each append; no checksum, no number, no time, one process.
+/// Bodies of 64 bytes one after the other, a `write` for each append; no checksum, no number, no time, one process.
 struct PlainFile;
 
 impl Peer for PlainFile {
@@ -197,7 +138,7 @@ impl Peer for Sqlite {
         let count = work.count().to_string();
         let folder = folder.to_string_lossy();
         let args = [work.name(), &folder, &count];
-        let rate = script(include_str!("sqlite.py"), &args)?;
+        let rate = script("sqlite", &args)?;
         rate.as_f64().ok_or_else(|| "no number".into())
     }
 }

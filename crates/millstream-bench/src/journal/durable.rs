@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Error, Journal, Options, Sync};
 
+use super::figures::{BODY, Fault, Figures};
 use super::speed::per_second;
-use super::{BODY, Fault, Figures, Scratch};
+use crate::scratch::Scratch;
 
 const TIME_NS: u64 = 700_000_000;
 const THREADS: usize = 64;

@@ -1,56 +1,18 @@
-//! Journals beside `fjall`: `cargo run --release -p millstream-bench`.
-//!
-//! The rows are those of `millstream bench journal --only compare` and the same with fjall, which is not linked into the shipped
-//! program. They take turns within one run.
-//!
-//! ```text
-//! cargo run --release -p millstream-bench -- --runs 5 --json
-//! ```
+//! A log kept in `fjall`, a key-value store, to compare with.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
-use clap::Parser;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use millstream_cli::bench::journal::{self, Fault, Part, Peer, Plan, Work};
 use millstream_journal::clock::monotonic_ns;
+
+use super::figures::Fault;
+use super::peer::{Peer, Work};
 
 const BATCH: u64 = 1_000;
 
-/// Journals compared with what one would use instead.
-#[derive(Parser)]
-struct Args {
-    /// How many runs; every figure is their median.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    runs: u32,
-    /// Where databases are made, and removed again [default: the system's folder for temporary files].
-    #[arg(long, value_name = "DIR")]
-    folder: Option<PathBuf>,
-    /// Report as JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-fn main() -> Result<(), Fault> {
-    let args = Args::parse();
-    let figures = journal::run(&Plan {
-        runs: args.runs,
-        parts: vec![Part::Compare],
-        folder: args.folder.unwrap_or_else(std::env::temp_dir),
-        large_gib: 1,
-        stop: Default::default(),
-        peers: vec![Box::new(Fjall)],
-    })?;
-    if args.json {
-        println!("{}", serde_json::to_string(&figures)?);
-    } else {
-        println!("{figures}");
-    }
-    Ok(())
-}
-
 /// A tree of sequence numbers, each with its time and body, as one would keep a log in a key-value store.
-struct Fjall;
+pub(super) struct Fjall;
 
 impl Fjall {
     fn insert(keyspace: &Keyspace, sequence: u64) -> Result<(), Fault> {

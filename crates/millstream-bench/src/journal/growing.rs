@@ -9,8 +9,9 @@ use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Journal, Options};
 use millstream_queue::storage::{JournalLog, Log};
 
+use super::figures::{BODY, Fault, Figures};
 use super::speed::per_second;
-use super::{BODY, Fault, Figures, Scratch};
+use crate::scratch::Scratch;
 
 /// The first records, in segments that grow.
 const FIRST: u64 = 100_000;

@@ -7,28 +7,14 @@ use std::path::Path;
 
 use hdrhistogram::Histogram;
 use millstream_journal::clock::monotonic_ns;
-use millstream_journal::{Error, Journal, Options, Writer};
+use millstream_journal::{Journal, Options};
 
-use super::process::{Player, wait};
-use super::{BODY, Fault, Figures, Scratch};
+use super::figures::{Fault, Figures};
+use super::player::{Player, wait};
+use crate::scratch::Scratch;
 
 pub(super) const RATE: u64 = 100_000;
 pub(super) const RECORDS: u64 = 300_000;
-
-/// Append `count` records on schedule; never sleeps.
-pub(super) fn pace(writer: &Writer, rate: u64, count: u64) -> Result<(), Error> {
-    let start = monotonic_ns() + 1_000_000;
-    let mut body = BODY;
-    for index in 0..count {
-        let due = start + index * 1_000_000_000 / rate;
-        while monotonic_ns() < due {
-            std::hint::spin_loop();
-        }
-        body[..8].copy_from_slice(&due.to_le_bytes());
-        writer.append(&body)?;
-    }
-    Ok(())
-}
 
 pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
     let scratch = Scratch::new(folder)?;

@@ -1,128 +1,15 @@
 //! Several processes on one journal: one writes and one reads, or several write.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::time::Duration;
+use std::path::Path;
 
 use millstream_journal::clock::monotonic_ns;
-use millstream_journal::{Journal, Options, Reader, Wait};
+use millstream_journal::{Journal, Options};
 
-use super::super::peers::Program;
-use super::{BODY, Fault, Figures, Scratch, latency};
+use super::figures::{BODY, Fault, Figures};
+use super::player::{Player, wait};
+use crate::scratch::Scratch;
 
 const RECORDS: u64 = 4_000_000;
-/// How long a reader waits for a writer that does not come.
-const LIMIT: Duration = Duration::from_secs(10);
-
-/// What another process of a benchmark does.
-#[derive(Clone, Debug, clap::Subcommand)]
-pub enum Role {
-    /// Append so many records, as fast as it goes.
-    Write {
-        /// The journal.
-        dir: PathBuf,
-        /// How many.
-        count: u64,
-    },
-    /// Append records at moments that were fixed before, each with the moment at which it was due.
-    Pace {
-        /// The journal.
-        dir: PathBuf,
-        /// How many in a second.
-        rate: u64,
-        /// How many.
-        count: u64,
-    },
-}
-
-/// Be the other process: say that it is ready, wait for a line, work, tell from when to when.
-///
-/// # Errors
-/// A journal that fails.
-pub fn play(role: &Role) -> Result<(), Fault> {
-    let (Role::Write { dir, .. } | Role::Pace { dir, .. }) = role;
-    let writer = Journal::open(dir, Options::default())?.writer()?;
-    println!("ready");
-    std::io::stdin().read_line(&mut String::new())?;
-    let start = monotonic_ns();
-    match role {
-        Role::Write { count, .. } => {
-            for _ in 0..*count {
-                writer.append(&BODY)?;
-            }
-        }
-        Role::Pace { rate, count, .. } => latency::pace(&writer, *rate, *count)?,
-    }
-    println!("{start} {}", monotonic_ns());
-    Ok(())
-}
-
-/// A process that plays a role.
-pub(super) struct Player {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Player {
-    /// Start it and wait until it is ready.
-    pub(super) fn start(role: &[&str], dir: &Path, numbers: &[u64]) -> Result<Self, Fault> {
-        let mut args: Vec<String> = ["bench", "journal-peer"].map(String::from).into();
-        args.extend(role.iter().map(|&word| word.to_owned()));
-        args.push(dir.to_string_lossy().into_owned());
-        args.extend(numbers.iter().map(u64::to_string));
-        let mut child = Program::this()?
-            .command(&args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("a process without its pipes".into());
-        };
-        let mut player = Player {
-            child,
-            stdin,
-            stdout: BufReader::new(stdout),
-        };
-        match player.line()?.trim() {
-            "ready" => Ok(player),
-            other => Err(format!("the other process said {other:?}").into()),
-        }
-    }
-
-    fn line(&mut self) -> Result<String, Fault> {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line)?;
-        Ok(line)
-    }
-
-    /// Let it begin.
-    pub(super) fn go(&mut self) -> Result<(), Fault> {
-        Ok(self.stdin.write_all(b"go\n")?)
-    }
-
-    /// Wait for its end: from when to when it has worked.
-    pub(super) fn end(mut self) -> Result<(u64, u64), Fault> {
-        let line = self.line()?;
-        let status = self.child.wait()?;
-        let times = line.trim().split_once(' ');
-        match times.and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?))) {
-            Some(times) if status.success() => Ok(times),
-            _ => Err(format!("the other process ended with {status} and {line:?}").into()),
-        }
-    }
-}
-
-impl Drop for Player {
-    fn drop(&mut self) {
-        // A benchmark that fails half-way must not leave a process behind.
-        if let Ok(None) = self.child.try_wait() {
-            let _killed = self.child.kill();
-            let _ended = self.child.wait();
-        }
-    }
-}
 
 pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
     let rate = append_and_tail(folder)?;
@@ -181,14 +68,6 @@ fn append_and_tail(folder: &Path) -> Result<f64, Fault> {
     let seconds = (monotonic_ns() - start) as f64 / 1e9;
     writer.end()?;
     Ok(RECORDS as f64 / seconds)
-}
-
-/// Wait for a record without ever sleeping.
-pub(super) fn wait(reader: &mut Reader) -> Result<(), Fault> {
-    match reader.wait(Wait::Spin, Some(LIMIT))? {
-        true => Ok(()),
-        false => Err("the other process has stopped appending".into()),
-    }
 }
 
 /// Records a second of so many processes that append at the same time.

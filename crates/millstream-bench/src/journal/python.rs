@@ -1,15 +1,14 @@
-//! The Python package, measured by a script that runs in Python.
+//! The Python package, measured by a module that runs in Python.
 
 use std::path::Path;
 
-use super::{Fault, Figures, Scratch};
-use crate::bench::peers::interpreter;
-
-const SCRIPT: &str = include_str!("python.py");
+use super::figures::{Fault, Figures};
+use crate::programs::python_module;
+use crate::scratch::Scratch;
 
 pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
     let scratch = Scratch::new(folder)?;
-    let values = match script(SCRIPT, &[&scratch.path().to_string_lossy()]) {
+    let values = match script("journal", &[&scratch.path().to_string_lossy()]) {
         Ok(values) => values,
         Err(why) => {
             figures.miss(format!("the Python package: {why}"));
@@ -46,16 +45,16 @@ pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a Python script prints, as JSON; or the last line that it said.
-pub(super) fn script(script: &str, args: &[&str]) -> Result<serde_json::Value, String> {
-    let output = std::process::Command::new(interpreter())
-        .args(["-c", script])
-        .args(args)
+/// The JSON that a module of `millstream_bench` prints; or the last line of its standard error.
+pub(super) fn script(module: &str, args: &[&str]) -> Result<serde_json::Value, String> {
+    let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+    let output = python_module(module)
+        .command(&args)
         .output()
         .map_err(|error| format!("cannot start Python: {error}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(said.lines().last().unwrap_or("it failed").to_owned());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        return Err(errors.lines().last().unwrap_or("it failed").to_owned());
     }
     serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Host, Journal, Options};
 
+use super::figures::{BODY, Fault, Figures};
 use super::speed::per_second;
-use super::{BODY, Fault, Figures, Scratch};
+use crate::scratch::Scratch;
 
 const REPLAYED_BYTES: u64 = 500_000_000;
 /// A header of 16 bytes, and the body.

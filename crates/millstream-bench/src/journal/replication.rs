@@ -8,8 +8,10 @@ use hdrhistogram::Histogram;
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Error, Journal, Options, Reader, Wait, Writer};
 
-use super::super::peers::{Program, Receiver};
-use super::{BODY, Fault, Figures, Scratch};
+use super::figures::{BODY, Fault, Figures};
+use crate::programs;
+use crate::scratch::Scratch;
+use millstream_cli::program::{Program, Receiver};
 use millstream_replication::Followers;
 
 const RECORDS: u64 = 2_000_000;
@@ -83,7 +85,7 @@ impl Pair {
         for _ in 0..RECORDS / 1_000 {
             writer.append_many([BODY; 1_000])?;
         }
-        let program = Program::this()?;
+        let program = programs::millstream()?;
         let args = ["journal", "serve", "--listen", "127.0.0.1:0"].map(String::from);
         let dir = orders.to_string_lossy().into_owned();
         let leader = program.listening(&[&args[..], &[dir]].concat())?;

@@ -6,7 +6,8 @@ use std::path::Path;
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Journal, Options};
 
-use super::{BODY, Fault, Figures, Scratch};
+use super::figures::{BODY, Fault, Figures};
+use crate::scratch::Scratch;
 
 const RECORDS: u64 = 5_000_000;
 const BATCH: usize = 1_000;

@@ -4,11 +4,12 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
 
+use millstream_cli::program::{Program, Receiver};
 use millstream_flow::clock;
 use serde::Serialize;
 
-use super::super::peers::{Program, Receiver};
-use super::{ANY_PORT, Folder, serve};
+use super::server::{ANY_PORT, serve};
+use crate::scratch::Scratch;
 
 /// A backlog, and what it cost.
 #[derive(Clone, Debug, Serialize)]
@@ -50,14 +51,14 @@ fn one(
     memory_bytes: u64,
 ) -> Result<Backlog, String> {
     let failed = |error: std::io::Error| error.to_string();
-    let folder = Folder::new(dir)?;
-    let config = folder.0.join("config.toml");
+    let folder = Scratch::new(dir).map_err(failed)?;
+    let config = folder.path().join("config.toml");
     std::fs::write(
         &config,
         format!("[defaults]\nmemory_bytes = {memory_bytes}\n"),
     )
     .map_err(failed)?;
-    let queues = folder.0.join("queues");
+    let queues = folder.path().join("queues");
     let config = config.to_string_lossy().into_owned();
     let options = ["--sync", "never", "--config", &config];
     let server = serve(program, &queues, ANY_PORT, &options)?;

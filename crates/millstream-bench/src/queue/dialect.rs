@@ -10,12 +10,13 @@
 //! ```
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use millstream_queue::address::Address;
 
-use super::load::{Load, PATIENCE};
-
 const QUEUE: &str = "bench";
+/// A server that does not answer for so long has failed.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The protocol that a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +44,9 @@ pub(super) enum Answer {
 }
 
 impl Words {
-    pub(super) fn new(dialect: Dialect, load: &Load) -> Self {
-        let (length, body) = (load.item_bytes, "x".repeat(load.item_bytes));
-        let all = |one: String| one.repeat(load.in_flight).into_bytes();
+    pub(super) fn new(dialect: Dialect, length: usize, in_flight: usize) -> Self {
+        let body = "x".repeat(length);
+        let all = |one: String| one.repeat(in_flight).into_bytes();
         let call = |words: &[&str]| {
             let bulks: String = words
                 .iter()
@@ -64,7 +65,7 @@ impl Words {
             },
             Dialect::RedisList => Words {
                 sets: call(&["LPUSH", QUEUE, &body]),
-                stored: Answer::Numbers(load.in_flight),
+                stored: Answer::Numbers(in_flight),
                 gets: call(&["RPOP", QUEUE]),
                 values: Answer::Exact(all(format!("${length}\r\n{body}\r\n"))),
             },
@@ -122,16 +123,7 @@ mod tests {
 
     #[test]
     fn an_answer_may_come_in_pieces_but_not_be_another() {
-        let words = |dialect| {
-            Words::new(
-                dialect,
-                &Load {
-                    item_bytes: 2,
-                    in_flight: 2,
-                    ..Load::default()
-                },
-            )
-        };
+        let words = |dialect| Words::new(dialect, 2, 2);
         let redis = words(Dialect::RedisList);
         assert_eq!(redis.gets, b"*2\r\n$4\r\nRPOP\r\n$5\r\nbench\r\n".repeat(2));
         let seen = redis.stored.follow(0, b":1\r\n:1").unwrap();

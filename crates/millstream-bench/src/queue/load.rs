@@ -6,14 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use millstream_cli::figures::cpu_seconds;
 use millstream_flow::clock;
 use millstream_queue::address::{Address, Stream};
 use mio::event::Source;
 use mio::{Events, Interest, Poll, Token};
 use serde::Serialize;
 
-use super::super::figures::cpu_seconds;
-use super::dialect::{Dialect, Words, begin_queue};
+use super::dialect::{Dialect, PATIENCE, Words, begin_queue};
 
 /// What the connections do.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +61,6 @@ pub struct Measured {
     pub server_cpu: f64,
 }
 
-/// A server that says nothing for so long has failed.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-
 impl Load {
     /// Put this load on a server.
     ///
@@ -93,7 +90,7 @@ impl Load {
 
     fn try_run(&self, dialect: Dialect, server: &Address) -> io::Result<Measured> {
         begin_queue(dialect, server)?;
-        let words = Words::new(dialect, self);
+        let words = Words::new(dialect, self.item_bytes, self.in_flight);
         let mut poll = Poll::new()?;
         let mut clients = self.connect(server, &poll)?;
         let mut times =

@@ -10,19 +10,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
+use millstream_cli::program::Program;
 use millstream_journal::clock::monotonic_ns;
 use millstream_wire::Cause;
 
-use super::{Consumed, Plan, Times, both};
-use crate::bench::peers::Program;
+use super::both::{Consumed, both};
+use super::plan::{Plan, Times};
 
 const SOURCES: [(&str, &str); 4] = [
-    ("pom.xml", include_str!("chronicle/pom.xml")),
-    ("Order.java", include_str!("chronicle/Order.java")),
-    ("TunedOrder.java", include_str!("chronicle/TunedOrder.java")),
+    ("pom.xml", include_str!("../../java/chronicle/pom.xml")),
+    (
+        "Order.java",
+        include_str!("../../java/chronicle/Order.java"),
+    ),
+    (
+        "TunedOrder.java",
+        include_str!("../../java/chronicle/TunedOrder.java"),
+    ),
     (
         "OrdersOnChronicle.java",
-        include_str!("chronicle/OrdersOnChronicle.java"),
+        include_str!("../../java/chronicle/OrdersOnChronicle.java"),
     ),
 ];
 

@@ -10,13 +10,13 @@ use millstream_flow::framing::Framing;
 use millstream_journal::Journal;
 use serde::Serialize;
 
-use super::super::report;
-use super::super::stop::Stop;
-use super::Outcome;
 use super::input::Input;
 use super::making::Making;
-use super::moment;
 use super::output::Output;
+use crate::moment;
+use crate::outcome::Outcome;
+use crate::report;
+use crate::stop::Stop;
 use millstream_replication::Followers;
 
 /// The options of `millstream journal append`.

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use millstream_journal::{Host, Identity, Journal, Options};
 use serde::Serialize;
 
-use super::super::report;
-use super::super::stop::Stop;
-use super::progress::Progress;
 use super::range::{self, Choice};
-use super::{Outcome, open_to_read};
+use super::reading::open_to_read;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::report;
+use crate::stop::Stop;
 
 /// The options of `millstream journal copy`.
 #[derive(clap::Args, Debug)]

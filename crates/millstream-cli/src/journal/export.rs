@@ -3,13 +3,14 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use super::super::Failure;
-use super::super::stop::Stop;
 use super::line::Lines;
 use super::output::Output;
-use super::progress::Progress;
 use super::range::{self, Choice};
-use super::{Outcome, open_to_read};
+use super::reading::open_to_read;
+use crate::failure::Failure;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::stop::Stop;
 use millstream_service::Calls;
 
 /// The options of `millstream journal export`.

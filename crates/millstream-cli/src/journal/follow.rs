@@ -7,10 +7,11 @@ use millstream_journal::Sync;
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
-use super::super::report;
-use super::super::stop::Stop;
 use super::leader::{self, Leader, Trust};
-use super::{Outcome, log, moment};
+use crate::outcome::Outcome;
+use crate::report;
+use crate::stop::Stop;
+use crate::{log, moment};
 use millstream_replication::{FollowOptions, Followed, follow};
 
 /// The options of `millstream journal follow`.

@@ -10,8 +10,8 @@ use std::path::Path;
 use millstream_flow::framing::{Cutter, Framing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::stop::Stop;
-use super::Outcome;
+use crate::outcome::Outcome;
+use crate::stop::Stop;
 
 const READ_BYTES: usize = 256 << 10;
 /// A signal may come just before the wait, so that it is not for long.

@@ -11,9 +11,10 @@ use millstream_journal::{Journal, Record};
 use millstream_wire::Record as WireRecord;
 use serde::{Deserialize, Serialize};
 
-use super::super::Failure;
 use super::call::Said;
-use super::{Outcome, moment};
+use crate::failure::Failure;
+use crate::moment;
+use crate::outcome::Outcome;
 use millstream_service::Calls;
 
 /// How lines look.

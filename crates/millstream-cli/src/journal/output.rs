@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use millstream_journal::Record;
 
 use super::line::Lines;
-use super::{End, Outcome};
+use crate::outcome::{End, Outcome};
 
 /// How much is collected before it is written.
 const BUFFER_BYTES: usize = 64 << 10;

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use millstream_journal::{Journal, Record};
 
-use super::super::stop::Stop;
-use super::moment::{self, Moment};
-use super::{End, Outcome};
+use crate::moment::{self, Moment};
+use crate::outcome::{End, Outcome};
+use crate::stop::Stop;
 
 /// The options that choose records.
 #[derive(clap::Args, Clone, Debug)]

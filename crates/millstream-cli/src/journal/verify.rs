@@ -7,11 +7,12 @@ use bytesize::ByteSize;
 use millstream_journal::{Damage, Journal, Mapped, Options, Torn};
 use serde::Serialize;
 
-use super::super::stop::Stop;
-use super::super::{Failure, report};
-use super::Outcome;
 use super::output::Output;
-use super::progress::Progress;
+use crate::failure::Failure;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::report;
+use crate::stop::Stop;
 
 /// The options of `millstream journal verify`.
 #[derive(clap::Args, Debug)]

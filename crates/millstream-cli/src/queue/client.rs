@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use millstream_queue::address::{Address, Stream};
 use serde::{Deserialize, Serialize};
 
-use super::super::{Failure, address};
 use super::secure;
+use crate::address;
+use crate::failure::Failure;
 
 /// The largest item that is believed to be one, in bytes.
 const ITEM_BYTES_MAX: usize = 1 << 30;

@@ -5,10 +5,10 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::super::Failure;
-use super::super::journal::moment::parse_duration;
 use super::client::{Client, Item, ServerArgs, queue_name};
 use super::line::Line;
+use crate::failure::Failure;
+use crate::moment::parse_duration;
 
 /// Asks for all that the queue knows about an item.
 const DETAILS: &str = "/details";

@@ -15,8 +15,9 @@ use millstream_queue::storage::JournalStorage;
 use millstream_queue::{Moment, NewItem, name};
 use serde::Serialize;
 
-use super::super::journal::progress::Progress;
-use super::super::{Failure, report};
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::report;
 
 /// Items are at least allowed to be as long as in a server by default.
 const ITEM_BYTES_MIN: usize = 1 << 20;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::super::{Failure, report};
 use super::client::{Client, ServerArgs};
+use crate::failure::Failure;
+use crate::report;
 
 /// The options of `millstream queue list`.
 #[derive(clap::Args, Debug)]

@@ -1,7 +1,8 @@
 //! `millstream queue delete`, `flush`, `confirm`, `status`, `reload` and `redrive`: one request to the server, or a few.
 
-use super::super::{Failure, report};
 use super::client::{Client, ServerArgs, queue_name};
+use crate::failure::Failure;
+use crate::report;
 
 /// The options of `millstream queue delete`.
 #[derive(clap::Args, Debug)]

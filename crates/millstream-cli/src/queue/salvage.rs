@@ -11,9 +11,10 @@ use millstream_queue::storage::JournalStorage;
 use millstream_queue::{Moment, NewItem};
 use serde::Serialize;
 
-use super::super::{Failure, report};
 use super::client::{Client, ServerArgs, queue_name};
 use super::import::now;
+use crate::failure::Failure;
+use crate::report;
 
 /// Items are at least allowed to be as long as in a server by default.
 const ITEM_BYTES_MIN: usize = 1 << 20;

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-use super::super::Failure;
+use crate::failure::Failure;
 
 /// Shake hands over `stream`. The server's certificate must be one of those in the PEM file `trusted`, or be signed by one of them for `name`.
 pub(super) fn connect(

@@ -8,7 +8,8 @@ use millstream_queue::server::{self, ServerOptions};
 use millstream_queue::session::Compat;
 use tracing::level_filters::LevelFilter;
 
-use super::super::{Failure, address, log};
+use crate::failure::Failure;
+use crate::{address, log};
 
 /// The options of `millstream queue serve`.
 #[derive(clap::Args, Debug)]

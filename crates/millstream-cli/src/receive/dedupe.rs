@@ -11,7 +11,7 @@ use std::path::Path;
 use millstream_flow::framing::{Cutter, Framing};
 use millstream_flow::numbered;
 
-use super::Failure;
+use crate::failure::Failure;
 
 const READ_BYTES: usize = 1 << 20;
 

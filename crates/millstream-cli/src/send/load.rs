@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use millstream_flow::framing::{Cutter, Framing, FramingError};
 
-use super::super::{Failure, address};
+use crate::address;
 use crate::data::Kind;
+use crate::failure::Failure;
 
 /// The bytes of a stream. It has at least one message, and ends with one.
 #[derive(Debug)]

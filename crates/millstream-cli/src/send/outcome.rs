@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::super::{Failure, report};
 use super::pace::Schedule;
 use super::stream::Stream;
+use crate::failure::Failure;
+use crate::report;
 
 /// What was sent.
 #[derive(Serialize)]

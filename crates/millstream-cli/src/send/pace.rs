@@ -8,9 +8,9 @@ use std::time::Duration;
 use millstream_flow::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::Failure;
-use super::super::stop::Stop;
 use super::stream::{Stream, Wrote};
+use crate::failure::Failure;
+use crate::stop::Stop;
 
 /// A sleep wakes late by less than this, as a rule.
 const SPIN_NS: u64 = 50_000;

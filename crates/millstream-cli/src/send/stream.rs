@@ -10,9 +10,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use millstream_flow::clock;
 
-use super::super::Failure;
-use super::super::stop::Stop;
 use super::load::Load;
+use crate::failure::Failure;
+use crate::stop::Stop;
 
 /// The most that one write hands to the socket, so that no stream keeps the others waiting.
 const WRITE_BYTES: usize = 64 * 1024;

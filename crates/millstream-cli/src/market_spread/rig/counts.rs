@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::data::Kind;
+use crate::failure::Failure;
 use crate::market_spread::flow::Market;
 use crate::market_spread::generate::{initial_quotes, running_orders};
 use crate::market_spread::messages::{OrderResult, Symbol};
@@ -73,6 +74,15 @@ impl Counts {
             text += &format!("; {wrong}");
         }
         Some(text)
+    }
+
+    /// Fails a run whose counts disagree, whatever its figures say.
+    ///
+    /// # Errors
+    /// The disagreement, in words.
+    pub fn agree(&self) -> Result<(), Failure> {
+        self.disagreement()
+            .map_or(Ok(()), |what| Err(Failure::failed(what)))
     }
 }
 

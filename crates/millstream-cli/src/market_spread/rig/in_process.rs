@@ -1,4 +1,4 @@
-//! Market Spread in Rust, in the process of the benchmark.
+//! Market Spread in Rust, measured in this process.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +13,15 @@ use millstream_flow::tcp::{self, TcpSource};
 use millstream_flow::{Flow, Options, Recovery, Running};
 use millstream_journal::clock::monotonic_ns;
 
-use super::{Counts, Data, Outcome, Plan, Sent, Subject, drive};
-use crate::bench::figures::{Latency, cpu_seconds, peak_memory_mib};
-use crate::bench::peers::Program;
+use super::counts::Counts;
+use super::drive::{Rig, Subject};
+use super::plan::Plan;
+use super::report::Report;
+use super::sent::Sent;
 use crate::data::Kind;
+use crate::figures::{Latency, cpu_seconds, peak_memory_mib};
 use crate::market_spread::flow::{Handled, Inputs, Market, reject, spread};
+use crate::market_spread::messages::Symbol;
 
 /// How long a flow may take to end by itself after the senders were interrupted.
 const END_WAIT: Duration = Duration::from_secs(1);
@@ -35,7 +39,7 @@ struct Probe {
 
 impl Probe {
     /// Books a batch at the moment in which it is done: one clock read.
-    fn book(&self, batch: &[(crate::market_spread::messages::Symbol, Handled)]) {
+    fn book(&self, batch: &[(Symbol, Handled)]) {
         self.handled
             .fetch_add(batch.len() as u64, Ordering::Relaxed);
         let start = self.start_ns.load(Ordering::Relaxed);
@@ -187,13 +191,12 @@ impl Drop for State {
     }
 }
 
-/// Runs the flow once; what the receiver got is its to tell.
-pub(super) fn run(
-    plan: &Plan,
-    program: &Program,
-    data: &Data,
-    results_at: &str,
-) -> Result<(Outcome, Sent), String> {
+/// Runs the flow once; the results that the receiver got are added by the rig.
+///
+/// # Errors
+/// The flow's failure, or that of a sender.
+pub fn run(rig: &Rig<'_>) -> Result<(Report, Sent), String> {
+    let plan = rig.plan;
     let (quotes, quotes_at) = listener(2);
     let (orders, orders_at) = listener(1);
     let probe = Arc::new(Probe {
@@ -203,7 +206,7 @@ pub(super) fn run(
         handled: AtomicU64::new(0),
         latency: Mutex::new(latency_histogram()),
     });
-    let flow = describe(plan, (quotes, orders), &probe, results_at);
+    let flow = describe(plan, (quotes, orders), &probe, rig.results_at);
     let state = State::new(plan)?;
     let options = Options {
         workers: plan.workers,
@@ -221,7 +224,7 @@ pub(super) fn run(
         orders_at,
         cpu: 0.0,
     };
-    let driven = drive(plan, program, data, &mut subject);
+    let driven = rig.drive(&mut subject);
     if driven.is_err() {
         subject.running.stop();
     }
@@ -235,7 +238,7 @@ pub(super) fn run(
         .rate
         .map(|_| Latency::of(&probe.latency.lock().unwrap_or_else(PoisonError::into_inner)));
     let messages = state.items_in.saturating_sub(probe.initial);
-    let outcome = Outcome {
+    let measured = Report {
         language: "Rust",
         workers: plan.workers,
         durable_sync: plan.durable.as_ref().map(|(_, sync)| match sync {
@@ -255,5 +258,5 @@ pub(super) fn run(
         cpu_s_per_million: cpu * 1e6 / messages.max(1) as f64,
         peak_memory_mib: peak_memory_mib(),
     };
-    Ok((outcome, sent))
+    Ok((measured, sent))
 }

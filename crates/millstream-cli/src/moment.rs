@@ -22,16 +22,16 @@ use millstream_journal::Host;
 
 /// A moment that somebody named.
 #[derive(Clone, Debug)]
-pub(super) struct Moment {
+pub(crate) struct Moment {
     /// In ns since 1970.
-    pub(super) time_ns: u64,
+    pub(crate) time_ns: u64,
     /// What the text was taken for, unless it was a moment already.
     understood: Option<Zoned>,
 }
 
 impl Moment {
     /// Say on standard error what the text of this option was taken for.
-    pub(super) fn explain(&self, option: &str) {
+    pub(crate) fn explain(&self, option: &str) {
         if let Some(understood) = &self.understood {
             eprintln!("{option} {understood}");
         }
@@ -39,7 +39,7 @@ impl Moment {
 }
 
 /// The moment that a text means now, on this machine.
-pub(super) fn parse(text: &str) -> Result<Moment, String> {
+pub(crate) fn parse(text: &str) -> Result<Moment, String> {
     let now = Timestamp::from_nanosecond(Host::real().time_ns().into());
     let now = now.map_err(|error| error.to_string())?;
     parse_at(text, &now.to_zoned(TimeZone::system()))
@@ -147,7 +147,7 @@ fn weekday(name: &str) -> Option<Weekday> {
 }
 
 /// A moment as RFC 3339, in ns since 1970.
-pub(super) fn parse_exact(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_exact(text: &str) -> Result<u64, String> {
     let moment: Timestamp = text
         .parse()
         .map_err(|_| format!("\"{text}\" is no time like 2026-11-21T16:42:40Z"))?;

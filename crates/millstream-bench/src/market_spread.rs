@@ -4,26 +4,26 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::Ordering;
 
+use millstream_cli::data::Kind;
+use millstream_cli::figures::Latency;
+use millstream_cli::market_spread::rig::{Counts, Plan, Report, Rig, Sent, Subject};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Counts, Data, Outcome, Plan, Sent, Subject, drive};
-use crate::bench::figures::Latency;
-use crate::bench::peers::{Program, python};
-use crate::data::Kind;
+use crate::programs::python_module;
 
 /// The flow's process.
 struct PythonFlow<'a> {
     plan: &'a Plan,
     child: Child,
-    say: ChildStdin,
-    hear: BufReader<ChildStdout>,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
 }
 
-/// What the flow tells at its end.
+/// The last line of the flow.
 #[derive(Deserialize)]
-struct Told {
+struct EndOfFlow {
     report: Value,
     end_to_end: Option<Latency>,
     cpu_seconds: f64,
@@ -33,9 +33,9 @@ struct Told {
 impl PythonFlow<'_> {
     fn line(&mut self) -> Result<Value, String> {
         let mut line = String::new();
-        let read = self.hear.read_line(&mut line);
+        let read = self.stdout.read_line(&mut line);
         match read.map_err(|error| error.to_string())? {
-            0 => Err("the Python flow ended; what it said stands above".to_owned()),
+            0 => Err("the Python flow ended; its error is above".to_owned()),
             _ => serde_json::from_str(&line).map_err(|error| format!("{error} in {line:?}")),
         }
     }
@@ -59,14 +59,14 @@ impl Subject for PythonFlow<'_> {
     }
     fn schedule(&mut self, start_ns: u64, interval_ns: f64) -> Result<(), String> {
         let schedule = json!({"start_ns": start_ns, "interval_ns": interval_ns});
-        writeln!(self.say, "{schedule}").map_err(|error| error.to_string())
+        writeln!(self.stdin, "{schedule}").map_err(|error| error.to_string())
     }
     fn await_end(&mut self, sent: &Sent) -> Result<(), String> {
         self.interrupt_if_asked();
         let mut groups = Vec::new();
         sent.unsent(|index, count| groups.push((index, count)));
         let unsent = json!({"end_ns": sent.end_ns, "unsent": groups});
-        writeln!(self.say, "{unsent}").map_err(|error| error.to_string())
+        writeln!(self.stdin, "{unsent}").map_err(|error| error.to_string())
     }
 }
 
@@ -80,36 +80,28 @@ impl Drop for PythonFlow<'_> {
     }
 }
 
-/// Runs the flow once; what the receiver got is its to tell.
-pub(super) fn run(
-    plan: &Plan,
-    program: &Program,
-    data: &Data,
-    results_at: &str,
-) -> Result<(Outcome, Sent), String> {
-    let mut command = python("millstream._market_spread");
-    command
-        .arg(results_at)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    if plan.spin {
-        command.arg("--spin");
-    }
+/// Runs the flow once; the results that the receiver got are added by the rig.
+pub fn run(rig: &Rig<'_>) -> Result<(Report, Sent), String> {
+    let plan = rig.plan;
+    let mut args = vec![rig.results_at.to_owned()];
+    args.extend(plan.spin.then(|| "--spin".to_owned()));
+    let mut command = python_module("market_spread").command(&args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command
         .spawn()
         .map_err(|error| format!("cannot start Python: {error}"))?;
-    let (Some(say), Some(hear)) = (child.stdin.take(), child.stdout.take()) else {
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err("the Python process has no pipes".to_owned());
     };
     let mut flow = PythonFlow {
         plan,
         child,
-        say,
-        hear: BufReader::new(hear),
+        stdin,
+        stdout: BufReader::new(stdout),
     };
-    let sent = drive(plan, program, data, &mut flow)?;
-    let told: Told = serde_json::from_value(flow.line()?).map_err(|error| error.to_string())?;
-    let steps = told.report["steps"].as_array().cloned().unwrap_or_default();
+    let sent = rig.drive(&mut flow)?;
+    let end: EndOfFlow = serde_json::from_value(flow.line()?).map_err(|error| error.to_string())?;
+    let steps = end.report["steps"].as_array().cloned().unwrap_or_default();
     let step = |name: &str| {
         let found = steps.iter().find(|step| step["name"] == name);
         found.ok_or_else(|| format!("no step {name}"))
@@ -119,7 +111,7 @@ pub(super) fn run(
     };
     let handled = number("spread", "items_in")?;
     let messages = handled.saturating_sub(Kind::MarketSpreadInitial.default_count());
-    let outcome = Outcome {
+    let measured = Report {
         language: "Python",
         workers: 1,
         durable_sync: None,
@@ -134,12 +126,12 @@ pub(super) fn run(
             &step("results")?["latency_us"],
             number("results", "items_in")?,
         ),
-        end_to_end: told.end_to_end,
+        end_to_end: end.end_to_end,
         sender_lag_max_us: sent.lag_max_us,
-        cpu_s_per_million: told.cpu_seconds * 1e6 / messages.max(1) as f64,
-        peak_memory_mib: told.peak_memory_mib,
+        cpu_s_per_million: end.cpu_seconds * 1e6 / messages.max(1) as f64,
+        peak_memory_mib: end.peak_memory_mib,
     };
-    Ok((outcome, sent))
+    Ok((measured, sent))
 }
 
 /// The percentiles that a report has of a step.

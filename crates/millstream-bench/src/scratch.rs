@@ -1,5 +1,6 @@
-//! Directories for the journals of a benchmark, which disappear.
+//! Directories of a benchmark, removed when it is done.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,19 +10,17 @@ static MADE: AtomicU64 = AtomicU64::new(0);
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A new directory in `folder`.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn new(folder: &Path) -> std::io::Result<Self> {
+    /// Creates a directory in `folder`.
+    pub fn new(folder: &Path) -> io::Result<Self> {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!("millstream-bench-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path)?;
+        std::fs::create_dir_all(&path).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })?;
         Ok(Scratch(path))
     }
 
-    /// Where it is.
-    #[must_use]
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -1,0 +1,80 @@
+//! The benchmarks of Millstream: `millstream-bench NAME`.
+//!
+//! Each benchmark has its options in [`verbs`] and its measurements in the module of its name. The shipped program knows none of them:
+//! `millstream bench NAME` starts this one. Other systems at the same work (Redis, SQLite, fjall, Chronicle Queue) are measured here too.
+//!
+//! ```text
+//! cargo run --release -p millstream-bench -- journal --only speed --runs 5 --json
+//! ```
+
+mod embedded;
+mod flow;
+mod idle;
+mod journal;
+mod market_spread;
+mod programs;
+mod queue;
+mod scratch;
+mod service;
+mod verbs;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use millstream_cli::failure::Failure;
+
+/// Measure Millstream, and other systems at the same work.
+#[derive(Parser)]
+#[command(name = "millstream-bench", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Two TCP streams, state by symbol, results over TCP; internal and end-to-end latency.
+    MarketSpread(verbs::market_spread::Args),
+    /// Journals: rate, latency, durability, recovery, and the same work by SQLite, fjall and plain files.
+    Journal(verbs::journal::Args),
+    /// The other process of `journal`.
+    #[command(hide = true, subcommand)]
+    JournalPeer(journal::role::Role),
+    /// Single steps of flows, the gain of a second worker, the cost of recovery and of an idle flow.
+    Flow(verbs::flow::Args),
+    /// Typed calls over a journal, from one process to another.
+    Service(verbs::service::Args),
+    /// The other process of `service`.
+    #[command(hide = true)]
+    ServiceConsumer(verbs::service::ConsumerArgs),
+    /// The queue server: sets and gets over sockets, memory with a backlog, restart.
+    Queue(verbs::queue::Args),
+}
+
+impl Verb {
+    fn run(self) -> (&'static str, Result<(), Failure>) {
+        match self {
+            Self::MarketSpread(args) => ("market-spread", verbs::market_spread::run(&args)),
+            Self::Journal(args) => ("journal", verbs::journal::run(args)),
+            Self::JournalPeer(role) => ("journal-peer", verbs::journal::peer(&role)),
+            Self::Flow(args) => ("flow", verbs::flow::run(args)),
+            Self::Service(args) => ("service", verbs::service::run(&args)),
+            Self::ServiceConsumer(args) => ("service-consumer", verbs::service::consumer(&args)),
+            Self::Queue(args) => ("queue", verbs::queue::run(args)),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if args.get(1).is_some_and(|verb| verb == programs::MILLSTREAM) {
+        // The program itself, for the other processes of a benchmark.
+        return millstream_cli::main(args.into_iter().skip(1));
+    }
+    let (verb, outcome) = Cli::parse_from(args).verb.run();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => ExitCode::from(failure.print("millstream-bench", verb)),
+    }
+}

@@ -40,7 +40,7 @@ pub fn parse_server(text: &str) -> Result<Address, String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{parse, parse_server};
+    use super::{parse, parse_server};
 
     #[test]
     fn the_host_defaults_to_this_machine() {

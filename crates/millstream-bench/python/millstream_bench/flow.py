@@ -1,8 +1,7 @@
-"""``python -m millstream bench flow``: single steps of Python flows, beside the plain loop that does the
-same.
+"""``millstream-bench flow --python``: single steps of Python flows, beside the plain loop that does the same.
 
-Each figure is the median of several runs, in items a second; flow and plain loop take turns, so that both
-meet the same moods of the machine.
+Each figure is the median of several runs, in items a second; flow and plain loop take turns, so that slow
+phases of the machine meet both.
 """
 
 from __future__ import annotations
@@ -14,21 +13,20 @@ from functools import partial
 from statistics import median
 from time import perf_counter, process_time
 
-from ._flow import Flow
-from ._run import run
-from .testing import collect, discard, items, pause
-from .windows import tumbling
+from millstream import Flow, run
+from millstream.testing import collect, discard, items, pause
+from millstream.windows import tumbling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ._keyed import KeyedStream
-    from ._types import AnySource
-    from ._windowed import Windows
+    from millstream._keyed import KeyedStream
+    from millstream._types import AnySource
+    from millstream._windowed import Windows
 
-__all__ = ["bench_flow"]
+__all__ = ["main"]
 
 REPEATS = 5
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -36,7 +34,7 @@ IDLE_SECONDS = 3.0
 WAKES = 3000
 """How often a source is woken in a run."""
 RUN_SECONDS = 3.5
-"""How long a run with recovery is to take: several epochs."""
+"""The length of a run with recovery: several epochs."""
 
 
 def plus_one(number: int) -> int:
@@ -314,26 +312,26 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
 
 def measure_recovery(seconds: float = RUN_SECONDS) -> list[dict[str, Any]]:
     """What recovery costs, case by case."""
-    from ._bench_recovery import costs
+    from .recovery import costs
 
     return costs(seconds, REPEATS)
 
 
 def measure_wake() -> list[dict[str, Any]]:
     """How soon a source written in Python is asked once it is woken."""
-    from ._bench_wake import wake_latencies
+    from .wake import wake_latencies
 
     return wake_latencies(WAKES)
 
 
 def resume_seconds() -> float:
-    from ._bench_recovery import resume
+    from .recovery import resume
 
     return resume(1_000_000, REPEATS)
 
 
-def bench_flow(arguments: list[str]) -> int:
-    """The verb; with ``--json``, as JSON; with ``--only PART``, that part."""
+def main(arguments: list[str]) -> int:
+    """The benchmark; with ``--json``, as JSON; with ``--only PART``, that part."""
     parts, as_json, rest = [], False, iter(arguments)
     for argument in rest:
         if argument == "--json":
@@ -342,12 +340,12 @@ def bench_flow(arguments: list[str]) -> int:
             part = next(rest, "")
             if part not in PARTS:
                 print(
-                    f"millstream bench flow: --only takes {', '.join(PARTS)}, not {part!r}", file=sys.stderr
+                    f"millstream-bench flow: --only takes {', '.join(PARTS)}, not {part!r}", file=sys.stderr
                 )
                 return 2
             parts.append(part)
         else:
-            print(f"millstream bench flow: unknown argument {argument}", file=sys.stderr)
+            print(f"millstream-bench flow: unknown argument {argument}", file=sys.stderr)
             return 2
     measured: dict[str, Any] = {}
     for part in parts or PARTS:
@@ -379,3 +377,7 @@ def show(measured: dict[str, Any]) -> None:
         print(f"a source woken by {row['what']}: p50 {row['p50_us']:.0f} us, p99 {row['p99_us']:.0f} us")
     if "idle_percent" in measured:
         print(f"an idle flow takes {measured['idle_percent']:.2f} % of a core")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Measures journals from Python: `python python.py FOLDER` prints seconds and rates as JSON."""
+"""Measures journals from Python: ``journal FOLDER`` prints seconds and rates as JSON."""
 
 import json
 import sys

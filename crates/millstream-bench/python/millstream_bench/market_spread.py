@@ -1,5 +1,4 @@
-"""Market Spread as a flow of Python objects, measured: what ``millstream bench market-spread --python``
-starts.
+"""Market Spread as a flow of Python objects, measured: ``millstream-bench market-spread --python``.
 
 It speaks with the benchmark in lines of JSON. Out: where it listens; that the initial quotes are handled; at
 the end what it measured. In, before the end: when the senders' schedule started, and the nanoseconds between
@@ -45,7 +44,7 @@ class Probe:
             if first < 0:
                 if self.seen[Quote] == INITIAL:
                     self.cpu_start = time.process_time()
-                    tell({"initial": INITIAL})
+                    send_line({"initial": INITIAL})
                 return []
         self.rows.extend((first, len(values), time.monotonic_ns()))
         return []
@@ -77,8 +76,8 @@ class Probe:
         return found
 
 
-def tell(line: dict[str, Any]) -> None:
-    """A line to the benchmark."""
+def send_line(line: dict[str, Any]) -> None:
+    """Sends a line to the benchmark."""
     print(json.dumps(line), flush=True)
 
 
@@ -91,7 +90,7 @@ def main(results_at: str, spin: bool) -> None:
         def on_bound(host: str, port: int) -> None:
             bound[name] = f"{host}:{port}"
             if len(bound) == 2:
-                tell(bound)
+                send_line(bound)
 
         source = ms.tcp.listen("127.0.0.1:0", connections=connections, decode=decode, on_bound=on_bound)
         return flow.source(name, source, on_error="skip")
@@ -103,7 +102,7 @@ def main(results_at: str, spin: bool) -> None:
     )
     results = messages.stateful("spread", spread, state=Market).values()
     results.sink("results", ms.tcp.send_to(results_at))
-    # Gets each batch behind the state step: the readers of a stream are served in the order of their adding.
+    # Gets each batch after the state step: the readers of a stream run in the order in which they were added.
     messages.map_batch(probe.book, name="probe").values().sink("nothing", ms.testing.collect())
     report = ms.run(flow, spin=spin)
     import resource
@@ -116,7 +115,7 @@ def main(results_at: str, spin: bool) -> None:
         probe.latencies(schedule["start_ns"], schedule["interval_ns"]) if schedule["start_ns"] else None
     )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    tell(
+    send_line(
         {
             "report": json.loads(report.to_json()),
             "end_to_end": end_to_end,

@@ -1,5 +1,5 @@
-"""What recovery costs: the same flow with epochs of a second and without, in turns; and how soon a flow that
-has many keys gives its first output again.
+"""The cost of recovery: the same flow with epochs of a second and without, in turns; and the time until a flow
+that resumes with many keys emits its first output.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from . import _millstream
-from ._bench import chosen as chosen_keys
-from ._bench import join_of, readings_of, seconds, stateful_of, window_count_of, window_fold_of
-from ._flow import Flow
-from ._io import Source
-from ._run import Saving, run
-from .testing import discard
+from millstream import Flow, Source, _millstream, run
+from millstream._run import Saving
+from millstream.testing import discard
+
+from .flow import chosen as chosen_keys
+from .flow import join_of, readings_of, seconds, stateful_of, window_count_of, window_fold_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ._bench import Reading
-    from ._types import AnySource
+    from millstream._types import AnySource
+
+    from .flow import Reading
 
 __all__ = ["costs", "resume"]
 

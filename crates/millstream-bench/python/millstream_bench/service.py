@@ -1,4 +1,4 @@
-"""The two ends of ``millstream bench service --python``.
+"""The two ends of ``millstream-bench service --python``.
 
 They are called ``publish FOLDER FROM UNTIL RATE`` and ``consume FOLDER FROM``, with times in ns of
 ``CLOCK_MONOTONIC``. Order, schedule and report are those of the two ends in Rust. Both are started with
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from time import CLOCK_MONOTONIC, clock_gettime_ns
 from typing import Protocol
 
-from .service import char, i32, publisher, serve
+from millstream.service import char, i32, publisher, serve
 
 __all__ = ["main"]
 
@@ -138,7 +138,7 @@ def digest(order: NewOrderSingle) -> int:
 
 def publish(folder: str, start: int, until: int, rate: float) -> dict[str, int]:
     """Publishes on schedule, whatever the consumer does; with rate 0 as many as go. Gives how many, and their
-    digest, which is taken behind the run: it costs the publisher no time."""
+    digest, which is taken after the run: it costs the publisher no time."""
     out = publisher(Orders, folder)
     gap = 1e9 / rate if rate > 0 else 0.0
     number = 0

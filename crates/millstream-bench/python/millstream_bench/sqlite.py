@@ -1,4 +1,4 @@
-"""Measures SQLite in WAL mode: `python sqlite.py WORK FOLDER COUNT` prints records a second as JSON.
+"""Measures SQLite in WAL mode: ``sqlite WORK FOLDER COUNT`` prints records a second as JSON.
 
 One table of sequence, time and body, one connection, as one would keep a log in it.
 """

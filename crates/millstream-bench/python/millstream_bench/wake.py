@@ -1,8 +1,8 @@
-"""How soon a source written in Python is asked for its items after something has come for it.
+"""The latency from an item's arrival to the call of ``next_batch`` of a source written in Python.
 
 Two ways: a thread appends an item and calls ``io.wake()``; a thread writes a byte into a socket that the
-source has registered. Latency runs from the moment before the append or the write to the step behind the
-source, so that it holds the wake-up of the worker, the call of ``next_batch`` and the step. The threads wait
+source has registered. Latency runs from the moment before the append or the write to the step after the
+source, so that it includes the wake-up of the worker, the call of ``next_batch`` and the step. The threads wait
 a millisecond between two items, so that the worker sleeps each time.
 """
 
@@ -15,10 +15,8 @@ from contextlib import suppress
 from statistics import quantiles
 from time import perf_counter_ns, sleep
 
-from ._flow import Flow
-from ._io import Source
-from ._run import run
-from .testing import discard
+from millstream import Flow, Source, run
+from millstream.testing import discard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use super::journal::{fresh, raw};
-use super::process::{command, interrupt, json, millstream, signal, stderr};
+use super::process::{command, interrupt, signal, stderr};
 
 fn start(args: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();

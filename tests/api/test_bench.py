@@ -70,7 +70,9 @@ def test_an_unknown_argument_is_a_usage_error(capsys: Any) -> None:
     assert "unknown argument --fast" in capsys.readouterr().err
 
 
-def test_typed_calls_in_python_are_measured_from_process_to_process(millstream_bench: Path, tmp_path: Path) -> None:
+def test_typed_calls_in_python_are_measured_from_process_to_process(
+    millstream_bench: Path, tmp_path: Path
+) -> None:
     command = [str(millstream_bench), "service", "--python", "--json", "--folder", str(tmp_path)]
     command += ["--rate", "2000", "--seconds", "0.3", "--warm-up", "0.1", "--runs", "1"]
     (run,) = measured(command)["runs"]

@@ -1,1 +1,1 @@
-"""The Python side of ``millstream-bench``, which starts each module as a program: ``python -m millstream_bench.NAME``."""
+"""The Python side of ``millstream-bench``, which starts each module: ``python -m millstream_bench.NAME``."""

@@ -1,5 +1,5 @@
-"""The cost of recovery: the same flow with epochs of a second and without, in turns; and the time until a flow
-that resumes with many keys emits its first output.
+"""The cost of recovery: the same flow with epochs of a second and without, in turns; and the time until a
+flow that resumes with many keys emits its first output.
 """
 
 from __future__ import annotations

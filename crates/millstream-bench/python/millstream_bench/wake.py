@@ -2,8 +2,8 @@
 
 Two ways: a thread appends an item and calls ``io.wake()``; a thread writes a byte into a socket that the
 source has registered. Latency runs from the moment before the append or the write to the step after the
-source, so that it includes the wake-up of the worker, the call of ``next_batch`` and the step. The threads wait
-a millisecond between two items, so that the worker sleeps each time.
+source, so that it includes the wake-up of the worker, the call of ``next_batch`` and the step. The threads
+wait a millisecond between two items, so that the worker sleeps each time.
 """
 
 from __future__ import annotations

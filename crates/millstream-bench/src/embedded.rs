@@ -25,7 +25,7 @@ const FLOWS: [(&str, bool); 2] = [
     ("flow, queue to queue, epochs of 1 s", true),
 ];
 
-/// What a thread does again and again; gives how many items went through its hands.
+/// One turn of a thread; returns the number of items that it moved.
 type Turn = fn(&Queue) -> Result<usize, QueueError>;
 
 fn put(queue: &Queue) -> Result<usize, QueueError> {
@@ -121,7 +121,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What one run gives: items a second, and how long half of the turns and all but one in a hundred took.
+/// The figures of one run: items per second, and the p50 and p99 of the turns.
 type Measured = (f64, Option<(f64, f64)>);
 
 /// Measure everything.

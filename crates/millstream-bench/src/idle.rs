@@ -20,9 +20,9 @@ use millstream_cli::figures::{Latency, cpu_seconds};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How long an idle flow is watched, unless told otherwise.
+/// How long an idle flow is watched.
 pub const WATCHED: Duration = Duration::from_secs(3);
-/// Frames for each of flow and echo, unless told otherwise.
+/// Frames for each of flow and echo.
 pub const SAMPLES: usize = 2_000;
 /// How long the client waits before each frame, so that flow and echo have gone to sleep.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -64,7 +64,7 @@ impl Client {
         Ok(Client { out, back })
     }
 
-    /// Sends a frame after a pause; gives the nanoseconds until all of the answer is there.
+    /// Sends a frame after a pause; returns the nanoseconds until the answer is complete.
     fn ask(&mut self) -> Fallible<u64> {
         sleep(PAUSE);
         let start = monotonic_ns();
@@ -78,12 +78,12 @@ impl Client {
 /// its input, and its output, a connection for each worker.
 fn flow(workers: usize) -> Fallible<(Running, TcpStream, Vec<TcpStream>)> {
     let server = TcpListener::bind("127.0.0.1:0")?;
-    let (tell, told) = channel::<SocketAddr>();
+    let (sender, bound) = channel::<SocketAddr>();
     let source = tcp::listen("127.0.0.1:0")
         .connections(1)
         .on_bound(move |address| {
             // Nobody asks any more when the flow could not start.
-            let _ = tell.send(address);
+            let _ = sender.send(address);
         });
     let number = |frame: &[u8]| frame.try_into().map(u64::from_be_bytes);
     let encode = |number: &u64, out: &mut Vec<u8>| out.extend_from_slice(&number.to_be_bytes());
@@ -93,7 +93,7 @@ fn flow(workers: usize) -> Fallible<(Running, TcpStream, Vec<TcpStream>)> {
         .map(|number: u64| number.wrapping_add(1))
         .sink("out", sink);
     let running = flow.start(Options::workers(workers))?;
-    let out = TcpStream::connect(told.recv_timeout(LIMIT)?)?;
+    let out = TcpStream::connect(bound.recv_timeout(LIMIT)?)?;
     let backs: std::io::Result<Vec<TcpStream>> =
         (0..workers).map(|_| Ok(server.accept()?.0)).collect();
     Ok((running, out, backs?))
@@ -156,7 +156,7 @@ pub fn run(watched: Duration, samples: usize) -> Fallible<Idle> {
     let (thread, mut echo_client) = echo()?;
     let mut flow_client = Client::new(out, backs.remove(0))?;
     let (mut flow, mut echo) = (latency_histogram(), latency_histogram());
-    // They take turns, so that both meet the same moods of the machine.
+    // They take turns, so that slow phases of the machine meet both.
     for sample in 0..WARM_UP + samples {
         for (client, histogram) in [(&mut flow_client, &mut flow), (&mut echo_client, &mut echo)] {
             let taken = client.ask()?;

@@ -54,7 +54,7 @@ pub struct Figures {
     what: What,
     /// Whether both ends were Python.
     python: bool,
-    /// Calls per second that were asked for; 0 for as many as go.
+    /// The requested calls per second; 0 for as many as possible.
     asked: f64,
     #[serde(flatten)]
     ours: Series,

@@ -1,4 +1,4 @@
-//! Addresses as a person writes them: `HOST:PORT`, `:PORT` or `PORT`. The host is 127.0.0.1 unless told otherwise.
+//! Addresses as a person writes them: `HOST:PORT`, `:PORT` or `PORT`. The default host is 127.0.0.1.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 

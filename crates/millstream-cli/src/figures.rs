@@ -89,7 +89,7 @@ pub fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// The largest memory that this process has had, in MiB; 0 where the system does not tell.
+/// The peak memory of this process, in MiB; 0 where the system does not report it.
 #[must_use]
 pub fn peak_memory_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

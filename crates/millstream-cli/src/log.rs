@@ -31,7 +31,7 @@ enum Format {
 }
 
 impl Logging {
-    /// Log to standard error from now on; `usual` where the level is not told.
+    /// Log to standard error from now on; `usual` is the default level.
     pub(crate) fn begin(self, usual: LevelFilter) {
         let log = tracing_subscriber::fmt()
             .with_max_level(self.log_level.unwrap_or(usual))

@@ -11,7 +11,7 @@
 //! | `last monday` | the same, today not included |
 //! | `yesterday 14:00`, `monday 9:30` | that time of that day |
 //!
-//! Words and the calendar go by the time zone of the system (`TZ`). [`Moment::explain`] says on standard error what a text was taken for.
+//! Words and the calendar go by the time zone of the system (`TZ`). [`Moment::explain`] prints the moment on standard error.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use jiff::tz::TimeZone;
 use jiff::{Span, SpanRelativeTo, Timestamp, Zoned};
 use millstream_journal::Host;
 
-/// A moment that somebody named.
+/// A moment given on the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Moment {
     /// In ns since 1970.
     pub(crate) time_ns: u64,
-    /// What the text was taken for, unless it was a moment already.
+    /// The moment that the text was resolved to, unless it was a moment already.
     understood: Option<Zoned>,
 }
 
 impl Moment {
-    /// Say on standard error what the text of this option was taken for.
+    /// Prints on standard error the moment that the text of this option was resolved to.
     pub(crate) fn explain(&self, option: &str) {
         if let Some(understood) = &self.understood {
             eprintln!("{option} {understood}");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_mean_is_refused() {
+    fn impossible_moments_are_refused() {
         for wrong in [
             "",
             "tomorrow",

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::python::interpreter;
 
-/// How often a running child is looked after: seldom, as each look takes a core away from what is measured.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The interval at which a running child is checked: long, as each check takes CPU from what is measured.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How the program is started: its path and what comes before the verb.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl Program {
     /// This very program; inside a Python process it is `python -m millstream`.
     ///
     /// # Errors
-    /// The system does not tell the path of this process.
+    /// The system does not report the path of this process.
     pub fn this() -> std::io::Result<Self> {
         let path: PathBuf = std::env::current_exe()?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -61,7 +61,7 @@ impl Program {
         command
     }
 
-    /// Runs a verb to its end and gives what it printed, as JSON. It is interrupted, once, when
+    /// Runs a verb to its end and returns its output, as JSON. It is interrupted, once, when
     /// `stop` is raised.
     ///
     /// # Errors
@@ -94,15 +94,15 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        let mut told = false;
+        let mut interrupted = false;
         // A report is a few lines, which the pipe holds until it is read.
         while child.try_wait()?.is_none() {
-            if stop() && !told {
+            if stop() && !interrupted {
                 kill_process(Pid::from_child(&child), Signal::INT)?;
-                told = true;
+                interrupted = true;
             }
             #[expect(clippy::disallowed_methods, reason = "the child does the work")]
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         child.wait_with_output()
     }
@@ -178,7 +178,7 @@ impl Receiver {
         self.child.wait().map(|_| ())
     }
 
-    /// Waits for its end and gives its report.
+    /// Waits for its end and returns its report.
     ///
     /// # Errors
     /// What it said on standard error.

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often the bar hears of progress, in records.
+/// Records between two updates of the bar.
 const EVERY: u64 = 4096;
 
 /// A bar that disappears when it is dropped.
@@ -16,7 +16,7 @@ impl Progress {
     pub(crate) fn new(total: u64, what: &'static str) -> Self {
         let bar = ProgressBar::new(total);
         let template = format!("{{wide_bar}} {{human_pos}} of {{human_len}} {what}, {{eta}} left");
-        // A template that is no template would be seen by whoever wrote it; the default does as well.
+        // The template is constant; without it the default does as well.
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }

@@ -41,7 +41,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Drop messages whose number has come before, as a numbered TCP sink sends them after a crash. An output file that exists
-    /// is gone on with: it says what has come.
+    /// is continued: it says which messages have come.
     #[arg(long)]
     dedupe: bool,
     /// End after this many messages.
@@ -74,7 +74,7 @@ struct Report {
     /// With --dedupe: messages that were dropped because they had come before.
     #[serde(skip_serializing_if = "Option::is_none")]
     repeated: Option<u64>,
-    /// With --dedupe: numbers that were passed over.
+    /// With --dedupe: numbers that are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<u64>,
     /// Of the first and the last byte, CLOCK_MONOTONIC.
@@ -127,7 +127,7 @@ impl Receiver {
         let mut dedupe = args.dedupe.then(Dedupe::default);
         let out = match (&args.out, &mut dedupe) {
             (Some(path), Some(dedupe)) => {
-                Some((path, dedupe.go_on(path, &args.framing, args.max_frame)?))
+                Some((path, dedupe.resume(path, &args.framing, args.max_frame)?))
             }
             (Some(path), None) => {
                 let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
@@ -144,7 +144,7 @@ impl Receiver {
             dedupe,
         };
         let stop = Stop::on_signals()?;
-        // After the signals are taken, so that who reads this line may send one.
+        // After the signals are hooked: a process that reads this line may send one.
         eprintln!(
             "listening on {}",
             listener.local_addr().map_err(cannot_listen)?

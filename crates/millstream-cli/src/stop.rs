@@ -8,7 +8,7 @@ use signal_hook::flag;
 
 use crate::failure::Failure;
 
-/// Whether somebody asked the program to finish.
+/// Whether a signal asked the program to finish.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -25,7 +25,7 @@ impl Stop {
         Ok(Self(stop))
     }
 
-    /// The flag itself, for work that knows nothing of signals.
+    /// The flag itself, for work that does not handle signals.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["costs", "resume"]
 
 ROUND_SECONDS = 1_000
-"""By how much time goes on from one round of a million readings to the next."""
+"""The distance in event time from one round of a million readings to the next."""
 
 
 class Again(Source):
-    """A list of items again and again, so many times; the times of readings go on."""
+    """A list of items again and again, so many times; the times of readings increase."""
 
     def __init__(self, items: list[Any], rounds: float, batch_size: int = 1000) -> None:
         self.batches = [items[at : at + batch_size] for at in range(0, len(items), batch_size)]

@@ -1,6 +1,6 @@
 """Measures SQLite in WAL mode: ``sqlite WORK FOLDER COUNT`` prints records a second as JSON.
 
-One table of sequence, time and body, one connection, as one would keep a log in it.
+One table of sequence, time and body, one connection, the usual form of a log in it.
 """
 
 import json

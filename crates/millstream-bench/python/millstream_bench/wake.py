@@ -29,7 +29,7 @@ PAUSE_SECONDS = 0.001
 
 
 class _Fed(Source[int]):
-    """Gives the stamps that a thread appends, until that gives None."""
+    """Emits the stamps that a thread appends, until a None."""
 
     def __init__(self, feed: Callable[[_Fed], None]) -> None:
         self.stamps: deque[int | None] = deque()

@@ -1,5 +1,5 @@
 //! What recovery costs: the same flow with epochs of a second and without, in turns; and how soon a flow that
-//! has a million keys gives its first output again.
+//! has a million keys emits its first output.
 
 use std::path::Path;
 use std::sync::Arc;

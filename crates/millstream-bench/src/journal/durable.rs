@@ -45,7 +45,7 @@ pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What this machine can do: 64 bytes behind each other into a file that has its room already, each synced.
+/// What this machine can do: 64 bytes after each other into a preallocated file, each synced.
 pub(super) fn write_and_sync(folder: &Path) -> Result<f64, Fault> {
     let scratch = Scratch::new(folder)?;
     let file = plain_file(&scratch)?;
@@ -72,12 +72,12 @@ fn plain_file(scratch: &Scratch) -> Result<File, Fault> {
 }
 
 /// What waking 64 sleeping threads takes: all bodies of a round are written and synced at once, then each thread is woken, says that it is,
-/// and sleeps again. Counted as if each had appended. A group commit whose threads stay awake does without all that.
+/// and sleeps again. Counted as if each had appended. A group commit whose threads spin does without that.
 fn wake_and_sync(folder: &Path) -> Result<f64, Fault> {
     let scratch = Scratch::new(folder)?;
     let file = plain_file(&scratch)?;
     let bodies = BODY.repeat(THREADS);
-    let (round, awake, over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let (round, woken, over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let sleeper = || {
         let mut seen = 0;
         while !over.load(Ordering::SeqCst) {
@@ -85,7 +85,7 @@ fn wake_and_sync(folder: &Path) -> Result<f64, Fault> {
                 std::thread::park();
             } else {
                 seen += 1;
-                awake.fetch_add(1, Ordering::SeqCst);
+                woken.fetch_add(1, Ordering::SeqCst);
             }
         }
     };
@@ -107,7 +107,7 @@ fn wake_and_sync(folder: &Path) -> Result<f64, Fault> {
             rounds += 1;
             round.store(rounds, Ordering::SeqCst);
             wake_all();
-            while awake.load(Ordering::SeqCst) < rounds * sleepers.len() as u64 {
+            while woken.load(Ordering::SeqCst) < rounds * sleepers.len() as u64 {
                 std::thread::yield_now();
             }
         }

@@ -11,7 +11,7 @@ use super::peer::{Peer, Work};
 
 const BATCH: u64 = 1_000;
 
-/// A tree of sequence numbers, each with its time and body, as one would keep a log in a key-value store.
+/// A tree of sequence numbers, each with its time and body, the usual form of a log in a key-value store.
 pub(super) struct Fjall;
 
 impl Fjall {

@@ -54,6 +54,6 @@ impl Work {
 pub trait Peer {
     /// What it is.
     fn name(&self) -> &str;
-    /// Do the work in an empty folder; gives records a second.
+    /// Does the work in an empty directory; returns records per second.
     fn measure(&self, work: Work, folder: &Path) -> Result<f64, Fault>;
 }

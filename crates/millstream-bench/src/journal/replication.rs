@@ -136,9 +136,9 @@ impl Pair {
             if monotonic_ns() - start > LIMIT.as_nanos() as u64 {
                 return Err("the follower does not follow".into());
             }
-            rest(Duration::from_millis(1));
+            sleep(Duration::from_millis(1));
         }
-        // As one who may be woken.
+        // Opened to be woken by appends.
         let options = Options {
             create: false,
             ..Options::default()
@@ -179,7 +179,7 @@ impl Pair {
             let due = start + index * 1_000_000_000 / RATE;
             let now = monotonic_ns();
             if now < due {
-                rest(Duration::from_nanos(due - now));
+                sleep(Duration::from_nanos(due - now));
             }
             body[..8].copy_from_slice(&monotonic_ns().to_le_bytes());
             self.writer.append(&body)?;
@@ -207,6 +207,6 @@ impl Pair {
     clippy::disallowed_methods,
     reason = "the schedule is the load, and other processes do the work"
 )]
-fn rest(time: Duration) {
+fn sleep(time: Duration) {
     std::thread::sleep(time);
 }

@@ -96,7 +96,7 @@ fn one(
     })
 }
 
-/// Memory that no file stands behind.
+/// Anonymous memory.
 fn own_memory_bytes(server: &Receiver) -> Result<f64, String> {
     let path = format!("/proc/{}/status", server.id());
     let status = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -105,5 +105,5 @@ fn own_memory_bytes(server: &Receiver) -> Result<f64, String> {
         .find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
     kib.map(|kib| kib * 1024.0)
-        .ok_or_else(|| format!("{path} does not tell RssAnon"))
+        .ok_or_else(|| format!("{path} has no RssAnon"))
 }

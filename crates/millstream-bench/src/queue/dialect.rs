@@ -74,7 +74,7 @@ impl Words {
 }
 
 impl Answer {
-    /// Whether `came`, which follows the `seen` bytes or lines of the answer so far, may stand there; what is seen with it.
+    /// The bytes or lines seen with `came`, if `came` may follow the `seen` ones of the answer so far.
     pub(super) fn follow(&self, seen: usize, came: &[u8]) -> Option<usize> {
         match self {
             Answer::Exact(all) => {
@@ -89,8 +89,8 @@ impl Answer {
         }
     }
 
-    /// Whether that is all.
-    pub(super) fn is_whole(&self, seen: usize) -> bool {
+    /// Whether the answer is complete.
+    pub(super) fn is_complete(&self, seen: usize) -> bool {
         match self {
             Answer::Exact(all) => seen == all.len(),
             Answer::Numbers(count) => seen == *count,
@@ -127,9 +127,9 @@ mod tests {
         let redis = words(Dialect::RedisList);
         assert_eq!(redis.gets, b"*2\r\n$4\r\nRPOP\r\n$5\r\nbench\r\n".repeat(2));
         let seen = redis.stored.follow(0, b":1\r\n:1").unwrap();
-        assert!(!redis.stored.is_whole(seen));
+        assert!(!redis.stored.is_complete(seen));
         let seen = redis.stored.follow(seen, b"2\r\n").unwrap();
-        assert!(redis.stored.is_whole(seen));
+        assert!(redis.stored.is_complete(seen));
         assert_eq!(redis.stored.follow(seen, b":3\r\n"), None);
         assert_eq!(redis.stored.follow(0, b"-ERR\r\n"), None);
         let values = words(Dialect::Memcache).values;
@@ -138,6 +138,6 @@ mod tests {
         let seen = values
             .follow(seen, b"x\r\nEND\r\nVALUE bench 0 2\r\nxx\r\nEND\r\n")
             .unwrap();
-        assert!(values.is_whole(seen));
+        assert!(values.is_complete(seen));
     }
 }

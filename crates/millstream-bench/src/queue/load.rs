@@ -65,7 +65,7 @@ impl Load {
     /// Put this load on a server.
     ///
     /// # Errors
-    /// The server does not answer, or gives an answer that is none.
+    /// The server does not answer, or answers with something else.
     pub fn run(&self, dialect: Dialect, server: &Address) -> Result<Measured, String> {
         self.try_run(dialect, server)
             .map_err(|error| format!("{server}: {error}"))
@@ -190,14 +190,14 @@ impl Client {
         })
     }
 
-    /// Whether the answer is whole.
+    /// Whether the answer is complete.
     fn receive(&mut self, words: &Words, buffer: &mut [u8]) -> io::Result<bool> {
         let expected = if self.getting {
             &words.values
         } else {
             &words.stored
         };
-        while !expected.is_whole(self.seen) {
+        while !expected.is_complete(self.seen) {
             match self.stream.read(buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(length) => {

@@ -1,6 +1,6 @@
 //! Redis beside our own server, if it is installed: a process of its own, with an append-only file.
 //!
-//! What comes nearest to our `--sync`: `never` is its `everysec`, as nobody waits for a sync in either; `always` is `always`.
+//! The nearest setting to our `--sync`: `everysec` for `never`, as neither waits for a sync; `always` for `always`.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
@@ -64,7 +64,7 @@ impl Redis {
             #[expect(clippy::disallowed_methods, reason = "the child does the work")]
             std::thread::sleep(ASK_EVERY);
         }
-        // It would stay behind otherwise; it may have ended meanwhile.
+        // It would keep running otherwise; it may have ended meanwhile.
         let _ = child.kill();
         let _ = child.wait();
         Err(format!("redis-server does not answer at {address}"))

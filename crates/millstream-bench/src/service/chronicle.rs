@@ -33,8 +33,7 @@ const SOURCES: [(&str, &str); 4] = [
     ),
 ];
 
-/// No collector that works beside the two ends on their two cores, nobody who is told over the network, none of the checks that are
-/// there to find mistakes in programs.
+/// No concurrent garbage collector on the two cores of the two ends, no reports over the network, no debugging checks.
 const TUNING: [&str; 8] = [
     "-Xms256m",
     "-Xmx256m",
@@ -46,7 +45,7 @@ const TUNING: [&str; 8] = [
     "-Dslf4j.internal.verbosity=ERROR",
 ];
 
-/// What Chronicle reaches into, and Java 17 lets it only when told so.
+/// The internals that Chronicle uses and that Java 17 opens on request only.
 const OPEN: [&str; 10] = [
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",

@@ -29,7 +29,7 @@ pub struct Args {
     /// Seconds of each run.
     #[arg(long, value_name = "T", default_value_t = 10.0)]
     seconds: f64,
-    /// How many runs; the one with the median p50 is reported whole.
+    /// How many runs; the one with the median p50 is reported.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
     /// The workers never sleep.

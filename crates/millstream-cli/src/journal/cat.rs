@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::line::Style;
+use super::open::open_to_read;
 use super::output::Output;
 use super::range::{self, Choice};
-use super::reading::open_to_read;
 use crate::outcome::Outcome;
 use crate::stop::Stop;
 

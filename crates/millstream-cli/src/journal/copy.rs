@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use millstream_journal::{Host, Identity, Journal, Options};
 use serde::Serialize;
 
+use super::open::open_to_read;
 use super::range::{self, Choice};
-use super::reading::open_to_read;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::report;
@@ -38,7 +38,7 @@ struct Report {
     first: u64,
     /// The one after the last.
     next: u64,
-    /// Whether all were copied that were asked for: false after Ctrl-C.
+    /// Whether the whole range was copied: false after Ctrl-C.
     complete: bool,
 }
 

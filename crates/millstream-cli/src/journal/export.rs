@@ -4,9 +4,9 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use super::line::Lines;
+use super::open::open_to_read;
 use super::output::Output;
 use super::range::{self, Choice};
-use super::reading::open_to_read;
 use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// The file to write [default: standard output].
     #[arg(long, short = 'o', value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The calls of a service as documents of YAML, as tests have them; what else is in the journal is passed over.
+    /// The calls of a service as documents of YAML, as tests have them; other records are skipped.
     #[arg(long)]
     yaml: bool,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::input::Input;
 use super::line::{self, Parsed};
-use super::making::Making;
+use super::open::AppendOptions;
 use crate::outcome::{End, Outcome};
 use crate::progress::Progress;
 use crate::report;
@@ -37,7 +37,7 @@ pub(super) struct Args {
     #[arg(long)]
     renumber: bool,
     #[command(flatten)]
-    making: Making,
+    making: AppendOptions,
     /// Report as JSON.
     #[arg(long)]
     json: bool,

@@ -6,7 +6,7 @@ use bytesize::ByteSize;
 use millstream_journal::{Info, Standing};
 use serde::Serialize;
 
-use super::reading::open_to_read;
+use super::open::open_to_read;
 use crate::moment;
 use crate::outcome::Outcome;
 use crate::report;

@@ -56,7 +56,7 @@ impl Choice {
     }
 }
 
-/// Hand each record of `range` to `take`, until all are done or somebody asks to stop. Gives the number that comes next.
+/// Passes each record of `range` to `take`, until the end or a signal. Returns the next sequence number.
 pub(super) fn each(
     journal: &Journal,
     range: Range<u64>,

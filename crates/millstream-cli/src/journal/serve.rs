@@ -42,7 +42,7 @@ pub(super) struct Args {
     /// Say something at least this often. Who is silent for ten times as long is taken for dead.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_heartbeat)]
     heartbeat: Duration,
-    /// An old leader, which is told that these journals are in newer terms after `journal promote`, until it knows. May be repeated.
+    /// An old leader, to be notified of the newer terms of these journals after `journal promote`, until it acknowledges. May be repeated.
     #[arg(long, value_name = "HOST:PORT", value_parser = leader::parse_address)]
     tell: Vec<(String, u16)>,
     /// Speak TLS with the old leaders, for which one of the certificates in this PEM file vouches.

@@ -7,8 +7,8 @@ use millstream_journal::{Error, Journal, Options, Reader, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::line::{Lines, Style};
+use super::open::open_to_read;
 use super::output::Output;
-use super::reading::open_to_read;
 use crate::moment::{self, Moment};
 use crate::outcome::{End, Outcome};
 use crate::stop::Stop;

@@ -18,7 +18,7 @@ use crate::stop::Stop;
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Exits 1 when anything is damaged. A torn end, as a loss of power leaves it, is no damage: it is named, and the next opening \
-                  to write cuts it. Nothing is written; others may go on appending.\n\n\
+                  to write truncates it. Nothing is written; other processes may append meanwhile.\n\n\
                   Example:\n  millstream journal verify orders"
 )]
 pub(super) struct Args {

@@ -37,7 +37,7 @@ pub(super) struct Args {
 /// The options of `millstream queue drain`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Without --json an item is printed as it is and ends with a line feed: items that hold line feeds cannot be told apart.
+Without --json an item is printed as it is and ends with a line feed: items that contain line feeds cannot be distinguished.
 
 Examples:
   millstream queue drain jobs > jobs.txt

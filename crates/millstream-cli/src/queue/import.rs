@@ -1,6 +1,6 @@
 //! `millstream queue import`: the queues of an old server, from its own files into ours.
 //!
-//! Our server must not run on the same folder meanwhile. Each queue is durable when it is told.
+//! Our server must not run on the same directory meanwhile. Each queue is durable when it is reported.
 
 use std::fs::File;
 use std::io::BufReader;

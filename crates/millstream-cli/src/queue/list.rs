@@ -27,7 +27,7 @@ struct Queue {
     open: u64,
     /// Connections that wait for an item.
     waiters: u64,
-    /// How long the oldest item has waited that nobody has taken.
+    /// The age of the oldest item that was not taken.
     oldest_age_ms: u64,
     /// How long ago the oldest item was added that a connection has open.
     oldest_open_age_ms: u64,

@@ -179,7 +179,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Failure> {
 /// Move items from one queue to another.
 pub(super) fn redrive(args: &RedriveArgs) -> Result<(), Failure> {
     let mut client = Client::connect(&args.server)?;
-    // Items that fail again while this goes on are not moved twice.
+    // Items that fail again meanwhile are not moved twice.
     let there = items(&mut client, &args.from)?;
     let mut left = args.count.unwrap_or(u64::MAX).min(there);
     let mut moved = 0;

@@ -37,7 +37,7 @@ pub(super) struct Args {
     /// The folder of the queues.
     #[arg(long, default_value = "queues")]
     dir: PathBuf,
-    /// The queue that gets the items, which must be empty; QUEUE.salvaged unless told otherwise.
+    /// The queue that gets the items, which must be empty; by default QUEUE.salvaged.
     #[arg(long, value_name = "QUEUE", value_parser = queue_name)]
     into: Option<String>,
     /// Send the items to the server, which has the folder open.

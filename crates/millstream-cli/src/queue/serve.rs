@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// Limits, defaults and settings of single queues, in TOML.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A line NAME:PASSWORD for each who may come in. Clients say it first, as memcached's do.
+    /// A file with a line NAME:PASSWORD for each user. Clients authenticate first, as those of memcached do.
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
     /// Speak TLS over TCP, with the certificates in this PEM file.

@@ -1,6 +1,6 @@
 //! The schedule, and the loop that follows it.
 //!
-//! The loop looks at the clock, gives each stream the messages that are due, and waits until the next is. It waits
+//! The loop looks at the clock, writes to each stream the messages that are due, and waits until the next is. It waits
 //! precisely: a sleep up to 50 us before, then a spin, because a sleep wakes some tens of us late.
 
 use std::time::Duration;

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn each_count_that_is_missed_is_told() {
+    fn each_count_that_is_missed_is_reported() {
         let results = expected(1, 350_000);
         let whole = stream(350_000, 350_000);
         for (streams, handled, kept) in [
@@ -239,11 +239,12 @@ mod tests {
             ((whole, whole), 700_001, 5),
             ((whole, whole), 700_000, 4),
         ] {
-            let told = judged(streams, handled, &results[..kept]).disagreement();
+            let found = judged(streams, handled, &results[..kept]).disagreement();
             assert!(
-                told.as_ref()
-                    .is_some_and(|told| told.starts_with("the counts disagree: ordered")),
-                "{told:?}"
+                found
+                    .as_ref()
+                    .is_some_and(|text| text.starts_with("the counts disagree: ordered")),
+                "{found:?}"
             );
         }
         assert_eq!(
@@ -264,11 +265,12 @@ mod tests {
         ] {
             let mut results = good.clone();
             change(&mut results[3]);
-            let told = judged((whole, whole), 700_000, &results).disagreement();
+            let found = judged((whole, whole), 700_000, &results).disagreement();
             assert!(
-                told.as_ref()
-                    .is_some_and(|told| told.contains("of symbol ")),
-                "{told:?}"
+                found
+                    .as_ref()
+                    .is_some_and(|text| text.contains("of symbol ")),
+                "{found:?}"
             );
         }
         // Twice the same in place of another.

@@ -74,21 +74,22 @@ impl Probe {
     }
 }
 
-/// A listener on a free port, and where its address is told.
+/// A listener on a free port, and the channel of its address.
 fn listener(connections: usize) -> (TcpSource, Bound<String>) {
-    let (tell, told) = channel();
+    let (sender, bound) = channel();
     let source = tcp::listen("127.0.0.1:0")
         .connections(connections)
         .on_bound(move |address| {
-            // Nobody asks any more once the run has failed.
-            let _ = tell.send(address.to_string());
+            // The receiver is gone after the run has failed.
+            let _ = sender.send(address.to_string());
         });
-    (source, told)
+    (source, bound)
 }
 
-fn address(told: &Bound<String>, running: &Running) -> Result<String, String> {
+fn address(bound: &Bound<String>, running: &Running) -> Result<String, String> {
     let limit = Duration::from_secs(10);
-    told.recv_timeout(limit)
+    bound
+        .recv_timeout(limit)
         .map_err(|_| match running.ended_within(Duration::ZERO) {
             true => "the flow ended before it listened".to_owned(),
             false => "the flow does not listen".to_owned(),
@@ -141,7 +142,7 @@ impl Subject for InProcess<'_> {
     }
 }
 
-/// The flow, which tells the probe what it has handled.
+/// The flow, which books in the probe what it has handled.
 fn describe(
     plan: &Plan,
     (quotes, orders): (TcpSource, TcpSource),

@@ -57,13 +57,14 @@ test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of w
 	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim queues --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
 	fuzz/run $(SECONDS)
 
-lint: $(READY) docs  ## check format, lints, types and the documentation of the crates
+lint: $(READY) docs  ## check format, lints, types, prose and the documentation of the crates
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check $(PYSRC)
 	$(BIN)/ruff format --check $(PYSRC)
 	$(BIN)/mypy --strict python/millstream crates/millstream-bench/python/millstream_bench
+	$(BIN)/python tests/prose.py
 	$(BIN)/python tests/public_api.py $(TARGET)/doc
 
 api: docs  ## renew the snapshots of the public API, crates/*/api.txt

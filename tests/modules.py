@@ -152,7 +152,10 @@ def python_uses(package: Path) -> Uses:
     """The modules of a Python package, each with those of the package that it imports when it runs."""
     root = package.name
     files = {python_name(root, file.relative_to(package)): file for file in package.rglob("*.py")}
-    return {module: set(imported(module, file, files)) - {module} for module, file in files.items()}
+    # A stub stands for native code, which imports nothing of the package when it is loaded.
+    native = {python_name(root, file.relative_to(package)): file for file in package.rglob("*.pyi")}
+    known = {**native, **files}
+    return {module: set(imported(module, file, known)) - {module} for module, file in files.items()}
 
 
 def python_name(root: str, file: Path) -> str:

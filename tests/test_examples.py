@@ -5,6 +5,7 @@ What comes out is judged by a plain model in Python that reads the same input.
 
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -403,12 +404,17 @@ def readme_block(language: str) -> str:
 
 
 def test_the_python_example_of_the_readme_runs(tmp_path: Path) -> None:
-    (tmp_path / "word_count.py").write_text(readme_block("python"))
-    (tmp_path / "book.txt").write_text("The wheel\nturns the wheel\n")
-    command = [sys.executable, "word_count.py"]
+    (tmp_path / "page_views.py").write_text(readme_block("python"))
+    views = [("00:03", "/home"), ("00:41", "/cart"), ("00:50", "/home"), ("01:12", "/home")]
+    rows = [f"2026-11-23T10:{time}+00:00,{page}\n" for time, page in views]
+    (tmp_path / "access.csv").write_text("time,page\n" + "".join(rows))
+    command = [sys.executable, "page_views.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["('the', 2)", "('turns', 1)", "('wheel', 2)"]
+    # The picture beside the example shows what comes out.
+    expected = ["('/home', '10:00 2')", "('/cart', '10:00 1')", "('/home', '10:01 1')"]
+    assert done.stdout.splitlines() == expected
+    assert re.findall(r"\('/.*?'\)", "".join(blocks(ROOT / "README.md", ""))) == expected
 
 
 def test_the_rust_example_of_the_readme_is_the_one_that_is_tested() -> None:

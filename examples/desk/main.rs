@@ -1,4 +1,4 @@
-//! An order desk and whoever orders from it: the program of docs/guide/services.md.
+//! An order desk and a client of it: the program of docs/guide/services.md.
 
 use millstream::journal::{Journal, Options};
 use millstream::service::{Service, Settings, Stop, publisher};
@@ -61,7 +61,7 @@ fn main() -> Result<(), Cause> {
         .component(desk)
         .input::<dyn Orders>(&orders)?
         .start(Settings::default())?;
-    // Another thread, or what handles signals, has a clone of this and calls `stop()`; `runner.drain()` ends by itself.
+    // Another thread, or a signal handler, has a clone of this and calls `stop()`; `runner.drain()` ends by itself.
     runner.run(&Stop::default())?;
     Ok(())
 }

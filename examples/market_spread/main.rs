@@ -6,7 +6,7 @@
 //! orders --+
 //! ```
 //!
-//! With `STATE=DIR` it goes on after a crash: what was read is in the state directory before it is processed, and results are
+//! With `STATE=DIR` it resumes after a crash: what was read is in the state directory before it is processed, and results are
 //! appended to the journal `RESULTS_JOURNAL`, each once.
 
 use std::env;

@@ -1,4 +1,4 @@
-"""Counts what a desk answers, for whoever watches the day."""
+"""Counts what a desk answers, as a report of the day."""
 
 from __future__ import annotations
 

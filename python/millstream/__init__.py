@@ -24,9 +24,7 @@ from ._errors import (
     StepError,
     dead_letter,
 )
-from ._flow import Flow, Stream
 from ._io import Sink, Source, generate, stdout
-from ._journal import Journal
 from ._journal_errors import (
     JournalBusyError,
     JournalClosedError,
@@ -49,7 +47,7 @@ from ._journal_errors import (
     RecordPrunedError,
     RecordTooLargeError,
 )
-from ._keyed import KeyedStream, LateStream
+from ._journal_store import Journal
 from ._millstream import (
     ItemOrigin,
     JournalCursor,
@@ -71,10 +69,11 @@ from ._queue_errors import (
     QueuesForkedError,
     QueueUsageError,
 )
-from ._queues import Queue, Queues
+from ._queue_store import Queue, Queues
 from ._record import Record
 from ._run import run
-from ._windowed import Windows
+from ._streams.flow import Flow
+from ._streams.streams import KeyedStream, LateStream, Stream, Windows
 from .service import publisher, serve
 
 __all__ = [

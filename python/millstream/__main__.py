@@ -12,15 +12,15 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the program with these arguments (without its name); gives its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["run"]:
-        from ._program import run_file
+        from ._run_command import run_file
 
         return run_file(arguments[1:])
     if arguments[:1] == ["diff"]:
-        from ._replay_program import diff_files
+        from ._replay_command import diff_files
 
         return diff_files(arguments[1:])
     if arguments[:1] == ["service"]:
-        from ._service_program import service
+        from ._service_command import service
 
         return service(arguments[1:])
     import os

@@ -24,8 +24,8 @@ BYTES |= {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40
 def durable(source: AnySource[U], keep: Keep = None) -> _millstream.DurableSource[U]:
     """Any source, its input recorded in the state directory before it is processed.
 
-    Recorded input is removed when no epoch needs it; ``keep`` says for how long it stays then: a timedelta or
-    text like ``"7d"``, a number of bytes or text like ``"10GiB"``, or ``"all"``.
+    Recorded input is removed when no epoch needs it; ``keep`` says for how long it is retained then: a
+    timedelta or text like ``"7d"``, a number of bytes or text like ``"10GiB"``, or ``"all"``.
     """
     return _millstream.DurableSource(source, *kept(keep))
 

@@ -1,4 +1,4 @@
-"""What a flow raises, and how items look in an error.
+"""The exceptions of flows, and how items are shown in them.
 
 ``StepError`` is raised *from* the exception of the user's code, so that the traceback shows that code first.
 """
@@ -27,17 +27,17 @@ class FlowError(RuntimeError):
 
 
 class FlowUsageError(FlowError, ValueError):
-    """A mistake in how a flow is described or run: a name used twice, a stream that nobody reads."""
+    """A mistake in how a flow is described or run: a name used twice, a stream that is not used."""
 
 
 class SimulatedCrash(FlowError):
-    """The run was ended behind a commit, as if the process had died: a test asked for it."""
+    """A test ended the run at a commit, as if the process had died."""
 
 
 class StepError(FlowError):
     """A step, source or sink failed; ``__cause__`` is the exception of the user's code, where there is one.
 
-    ``step`` is the step's name; ``key`` and ``item`` are text (what ``repr`` gives, shortened) or None.
+    ``step`` is the step's name; ``key`` and ``item`` are text (their ``repr``, shortened) or None.
     """
 
     def __init__(self, message: str, step: str = "", key: str | None = None, item: str | None = None) -> None:
@@ -48,14 +48,27 @@ class StepError(FlowError):
 
 
 class ServiceError(RuntimeError):
-    """A service that cannot start or go on; the text names journal, record, method and argument.
+    """A service that cannot start or continue; the text names journal, record, method and argument.
 
     ``__cause__`` is the exception of the component, where it raised one.
     """
 
 
 class DeadLetter:
-    """What goes to a dead-letter sink: the item itself, with the step, the key and the exception."""
+    """An item on which a step failed, as a dead-letter sink receives it.
+
+    Args:
+        step: the name of the step.
+        key: the key of the item, or None.
+        item: the item.
+        error: the exception.
+
+    Example:
+        >>> import millstream as ms
+        >>> letter = ms.DeadLetter("ages", None, "x", ValueError("no number"))
+        >>> letter
+        DeadLetter(step='ages', key=None, item='x', error=ValueError: no number)
+    """
 
     __slots__ = ("error", "item", "key", "step")
 
@@ -72,7 +85,17 @@ class DeadLetter:
     __str__ = __repr__
 
     def said(self) -> str:
-        """The exception's type and text."""
+        """Returns the type and text of the exception.
+
+        Returns:
+            The text.
+
+        Example:
+            >>> import millstream as ms
+            >>> letter = ms.DeadLetter("ages", None, "x", ValueError("no number"))
+            >>> letter.said()
+            'ValueError: no number'
+        """
         try:
             return f"{type(self.error).__name__}: {self.error}"
         except Exception:
@@ -82,13 +105,17 @@ class DeadLetter:
 class dead_letter:
     """An ``on_error`` that sends each item on which a step fails to a sink, as a :class:`DeadLetter`.
 
-    >>> import millstream as ms
-    >>> flow, good, bad = ms.Flow("ages"), ms.testing.collect(), ms.testing.collect()
-    >>> ages = flow.source("text", ms.testing.items(["31", "x", "27"]))
-    >>> ages.map(int, on_error=ms.dead_letter(bad)).sink("out", good)
-    >>> _ = ms.run(flow)
-    >>> good, [letter.item for letter in bad]
-    ([31, 27], ['x'])
+    Args:
+        sink: the sink.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, good, bad = ms.Flow("ages"), ms.testing.collect(), ms.testing.collect()
+        >>> ages = flow.source("text", ms.testing.items(["31", "x", "27"]))
+        >>> ages.map(int, on_error=ms.dead_letter(bad)).sink("out", good)
+        >>> _ = ms.run(flow)
+        >>> good, [letter.item for letter in bad]
+        ([31, 27], ['x'])
     """
 
     def __init__(self, sink: AnySink[DeadLetter]) -> None:

@@ -1,4 +1,4 @@
-"""Base classes for sources and sinks of one's own, the generator and standard output."""
+"""Base classes for your own sources and sinks, the generator and standard output."""
 
 from __future__ import annotations
 
@@ -22,63 +22,114 @@ __all__ = ["Sink", "Source", "generate", "stdout"]
 
 
 class Source(Generic[T_co]):
-    """A source: a description of which every worker opens its share of the partitions.
+    """The base class of your own sources: a description, of which each worker opens its share of the
+    partitions.
 
-    ``open(partition, position, io)`` gives an object with three methods. ``next_batch()`` gives a list that
-    is the engine's from then on, of any number of items, ``[]`` for nothing now, None for the end; it never
-    waits. ``next_awake()`` says, after an empty list, in how many seconds to ask again (None: when ``io``
-    wakes it). ``position()`` is any value that can be pickled; a partition that is opened at that position
-    resumes after it.
+    ``open(partition, position, io)`` returns an object with three methods:
 
-    The attribute ``batch_size`` of the source, read when the source is added to a flow, is the number of
-    items that steps see at once at most: a longer list is divided, and no epoch ends within it.
+    - ``next_batch()`` returns a list, which belongs to the engine then: ``[]`` when there is no input now,
+      None at the end. It never waits.
+    - ``next_awake()`` returns, after an empty list, in how many seconds to ask again; None: when ``io``
+      wakes it.
+    - ``position()`` returns any value that can be pickled. A partition that is opened at that position
+      resumes after it.
 
-    ``io`` is a :class:`SourceIo`: ``io.wake()``, which any thread may call, has ``next_batch`` called soon;
-    ``io.register(fd)`` has it called whenever the socket, pipe or other file descriptor has input;
-    ``io.worker`` and ``io.workers`` say who reads the partition. A source whose ``open`` takes no third
-    argument is asked again within about a millisecond where ``next_awake`` says None.
+    ``io`` is a :class:`SourceIo`. A source whose ``open`` takes no third argument is asked again within
+    about a millisecond when ``next_awake`` returns None.
 
-    >>> import millstream as ms
-    >>> class Countdown(ms.Source[int]):
-    ...     def open(self, partition, position):
-    ...         self.left = 3
-    ...         return self
-    ...     def next_batch(self):
-    ...         self.left -= 1
-    ...         return [self.left] if self.left >= 0 else None
-    ...     def next_awake(self):
-    ...         return None
-    ...     def position(self):
-    ...         return 3 - self.left
-    >>> flow, out = ms.Flow("countdown"), ms.testing.collect()
-    >>> flow.source("numbers", Countdown()).sink("out", out)
-    >>> _ = ms.run(flow)
-    >>> out
-    [2, 1, 0]
+    The attribute ``batch_size`` is read when the source is added to a flow: steps see at most so many items
+    at once. A longer list is divided, and no epoch ends within it.
+
+    Example:
+        >>> import millstream as ms
+        >>> class Countdown(ms.Source[int]):
+        ...     def open(self, partition, position):
+        ...         self.left = 3
+        ...         return self
+        ...     def next_batch(self):
+        ...         self.left -= 1
+        ...         return [self.left] if self.left >= 0 else None
+        ...     def next_awake(self):
+        ...         return None
+        ...     def position(self):
+        ...         return 3 - self.left
+        >>> flow, out = ms.Flow("countdown"), ms.testing.collect()
+        >>> flow.source("numbers", Countdown()).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [2, 1, 0]
     """
 
-    #: How many items of this source steps see at once at most, from 1; None for as many as it gives.
+    #: How many items of this source steps see at once at most, from 1; None for as many as it returns.
     batch_size: int | None = None
 
     def partitions(self, *args: Any, **kwargs: Any) -> list[str]:
-        """The names of the partitions; they are dealt to the workers in turn.
+        """Returns the names of the partitions; they are dealt to the workers in turn.
 
-        A method that takes an argument, ``partitions(self, workers)``, is given the number of workers.
+        A method ``partitions(self, workers)`` receives the number of workers.
+
+        Args:
+            args: the number of workers, if the method takes an argument.
+            kwargs: unused.
+
+        Returns:
+            The names.
+
+        Example:
+            >>> import millstream as ms
+            >>> ms.Source().partitions()
+            ['0']
         """
         return ["0"]
 
     def open(self, partition: str, position: Any, *args: Any, **kwargs: Any) -> Any:
-        """Opens a partition, at its start or behind ``position``; ``open(self, partition, position, io)`` is
-        given a :class:`SourceIo`, too."""
+        """Opens a partition.
+
+        Args:
+            partition: the name of the partition.
+            position: the position after which the partition resumes; None at the first start.
+            args: a :class:`SourceIo`, if the method takes a third argument.
+            kwargs: unused.
+
+        Returns:
+            The object that reads the partition; see :class:`Source`.
+
+        Raises:
+            NotImplementedError: the subclass has no method ``open``.
+
+        Example:
+            >>> import millstream as ms
+            >>> ms.Source().open("0", None)
+            Traceback (most recent call last):
+            NotImplementedError: Source has no method open
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method open")
 
     def durable(self, keep: Keep = None) -> DurableSource[T_co]:
-        """This source, its input recorded in the state directory before it is processed: a run that goes on
-        after a crash takes what it has not committed from there.
+        """Returns this source with its input recorded in the state directory before it is processed.
 
-        Recorded input is removed when no epoch needs it; ``keep`` says for how long it stays then: a
-        timedelta or text like ``"7d"``, a number of bytes or text like ``"10GiB"``, or ``"all"``. Items are
-        pickled.
+        A run that resumes after a crash takes the input that it had not committed from the record. Items
+        are pickled. Recorded input is removed when no epoch needs it.
+
+        Args:
+            keep: for how long recorded input is retained after that: a timedelta or text such as ``"7d"``,
+                a number of bytes or text such as ``"10GiB"``, or ``"all"``. None: not at all.
+
+        Returns:
+            The durable source.
+
+        Raises:
+            FlowUsageError: ``keep`` is neither a time nor a size.
+
+        Example:
+            >>> import millstream as ms
+            >>> from tempfile import TemporaryDirectory
+            >>> flow, out = ms.Flow("durable"), ms.testing.collect()
+            >>> flow.source("in", ms.generate(lambda: range(3)).durable(keep="7d")).sink("out", out)
+            >>> with TemporaryDirectory() as folder:
+            ...     _ = ms.run(flow, state=folder)
+            >>> out
+            [0, 1, 2]
         """
         from ._durable import durable
 
@@ -108,14 +159,47 @@ def takes(function: Callable[..., Any], count: int, name: str) -> bool:
 
 
 class Sink(Generic[T_contra]):
-    """A sink: a description that every worker opens.
+    """The base class of your own sinks: a description, which each worker opens.
 
-    ``open(worker)`` gives an object with ``write_batch(list)``, which may wait (that is what back-pressure
-    is), ``flush()``, called when the input pauses, and ``close()``, called at the end.
+    ``open(worker)`` returns an object with three methods: ``write_batch(list)``, which may wait (that is
+    the back-pressure), ``flush()``, called when the input pauses, and ``close()``, called at the end.
+
+    Example:
+        >>> import millstream as ms
+        >>> class Totals(ms.Sink[int]):
+        ...     total = 0
+        ...     def open(self, worker):
+        ...         return self
+        ...     def write_batch(self, items):
+        ...         self.total += sum(items)
+        ...     def flush(self):
+        ...         pass
+        ...     def close(self):
+        ...         print("total", self.total)
+        >>> flow = ms.Flow("totals")
+        >>> flow.source("in", ms.testing.items([1, 2])).sink("out", Totals())
+        >>> _ = ms.run(flow)
+        total 3
     """
 
     def open(self, worker: int) -> Any:
-        """Opens the sink for one worker."""
+        """Opens the sink for one worker.
+
+        Args:
+            worker: the number of the worker, from 0.
+
+        Returns:
+            The object that writes; see :class:`Sink`.
+
+        Raises:
+            NotImplementedError: the subclass has no method ``open``.
+
+        Example:
+            >>> import millstream as ms
+            >>> ms.Sink().open(0)
+            Traceback (most recent call last):
+            NotImplementedError: Sink has no method open
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method open")
 
 
@@ -161,17 +245,30 @@ class _Generator(Source[T_co]):
 
 
 def generate(make: Callable[[], Iterable[U]], rate: float | None = None, batch_size: int = 1024) -> Source[U]:
-    """The items of the iterable that ``make()`` gives, made anew in each run; at most ``rate`` a second.
+    """Makes a source of the items of an iterable.
 
-    >>> import millstream as ms
-    >>> flow, out = ms.Flow("evens"), ms.testing.collect()
-    >>> flow.source("numbers", ms.generate(lambda: range(0, 10, 2))).sink("out", out)
-    >>> _ = ms.run(flow)
-    >>> out
-    [0, 2, 4, 6, 8]
+    Args:
+        make: returns the iterable; it is called in each run.
+        rate: how many items a second at most. None: no limit.
+        batch_size: how many items a batch has at most.
+
+    Returns:
+        A source.
+
+    Raises:
+        TypeError: ``make`` is not callable.
+        ValueError: ``rate`` is not above 0.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("evens"), ms.testing.collect()
+        >>> flow.source("numbers", ms.generate(lambda: range(0, 10, 2))).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [0, 2, 4, 6, 8]
     """
     if not callable(make):
-        raise TypeError("generate takes a function that gives an iterable, so that a flow can run twice")
+        raise TypeError("generate takes a function that returns an iterable, so that a flow can run twice")
     if rate is not None and not rate > 0:
         raise ValueError(f"rate is a number of items a second, not {rate!r}")
     return _Generator(make, rate, max(1, batch_size))
@@ -193,5 +290,17 @@ class _Stdout(Sink[object]):
 
 
 def stdout() -> Sink[object]:
-    """Writes ``str`` of each item to ``sys.stdout``, one line an item."""
+    """Writes ``str`` of each item to ``sys.stdout``, one line an item.
+
+    Returns:
+        A sink.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow = ms.Flow("numbers")
+        >>> flow.source("in", ms.testing.items([1, 2])).sink("out", ms.stdout())
+        >>> _ = ms.run(flow)
+        1
+        2
+    """
     return _Stdout()

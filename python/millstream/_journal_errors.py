@@ -1,4 +1,4 @@
-"""What a journal raises. Each class is a :class:`JournalError` and the builtin exception that fits.
+"""The exceptions of journals. Each class is a :class:`JournalError` and the builtin exception that fits.
 
 >>> import millstream as ms
 >>> try:
@@ -96,7 +96,7 @@ class JournalReadOnlyError(JournalError, io.UnsupportedOperation):
 
 
 class JournalBusyError(JournalError, BlockingIOError):
-    """Somebody else has what is needed: the whole journal, a cursor, or the last place for a writer."""
+    """Another opening holds the whole journal, a cursor, or the last slot for a writer."""
 
 
 class JournalPermissionError(JournalError, PermissionError):
@@ -112,7 +112,7 @@ class JournalFullError(JournalError, OSError):
 
 
 class JournalDamageError(JournalError, OSError):
-    """What was written is not there any more, or not as it was; ``path`` and ``offset`` say where."""
+    """Records were removed or changed after they were written; ``path`` and ``offset`` say where."""
 
 
 class JournalPoisonedError(JournalError, OSError):

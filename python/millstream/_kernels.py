@@ -4,7 +4,7 @@ They are Python on purpose. From version 3.11 on the interpreter inlines a call 
 frame of the loop, which makes ``[f(x) for x in items]`` faster than any loop of calls from native code.
 
 ``items`` is a *list iterator*: when a kernel raises, the engine sees from what is left in it which item
-failed. The ``*_each`` kernels go on behind a failure: they append ``(key, item, exception)`` to ``bad``.
+failed. The ``*_each`` kernels continue after a failure: they append ``(key, item, exception)`` to ``bad``.
 """
 
 # ruff: noqa: B905 - keys and values are equally many, and `strict` costs time for each batch.
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 FAILED = object()
-"""What stands beside an item on which a function failed."""
+"""The placeholder for the result of a function that failed on an item."""
 
 
 def map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
-    """``map`` without keys, and ``map`` with keys where no item may be passed over."""
+    """``map`` without keys, and ``map`` with keys where no item may be skipped."""
 
     def kernel(items: Items) -> list[Any]:
         return [f(item) for item in items]
@@ -47,7 +47,7 @@ def map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
 
 
 def inspect_values(f: Callable[[Any], object], tolerant: bool) -> Make:
-    """``inspect``: an item on which the function fails is passed over like one of any other step."""
+    """``inspect``: an item on which the function fails is skipped, as in any other step."""
 
     def kernel(items: Items) -> list[Any]:
         out = []
@@ -109,7 +109,7 @@ def filter_map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
 
 
 def flat_map_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
-    """``flat_map`` without keys. Of an item that fails midway nothing comes out."""
+    """``flat_map`` without keys. An item that fails midway has no output."""
 
     def kernel(items: Items) -> list[Any]:
         return [made for item in items for made in f(item)]
@@ -165,7 +165,7 @@ def key_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
 
 
 def keyed(produce: Callable[[Any], Any], tolerant: bool) -> Make:
-    """Any number of values for each value of a keyed stream; ``produce`` gives an iterable."""
+    """Any number of values for each value of a keyed stream; ``produce`` returns an iterable."""
 
     def kernel(keys: list[Any], items: Items) -> Pairs:
         out_keys: list[Any] = []
@@ -224,7 +224,7 @@ PRODUCE: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
     "inspect": looked_at,
     "flat_map": lambda f: f,
 }
-"""What ``keyed`` is given for a verb."""
+"""The argument of ``keyed`` for each verb."""
 
 
 def batch(f: Callable[[list[Any]], list[Any]]) -> Make:
@@ -260,7 +260,7 @@ def stateful_function(f: Callable[[Any, Any], Any], state: Callable[[], Any], to
             except BaseException:
                 for key, _ in zip(keys, items):
                     if key not in states:
-                        raise  # with the items behind that for which no state could be made
+                        raise  # with the items after that for which no state could be made
                 raise
             made = [f(known, item) for known, item in zip(found, items)]
             out = [value for value in made if value is not None]
@@ -342,7 +342,7 @@ def stateful_logic(make_logic: Callable[[], Any], tolerant: bool) -> Make:
 
 
 def at_end(states: dict[Any, Any], last: Callable[[Any], Any], tolerant: bool, bad: Bad) -> Pairs:
-    """What ``last`` gives for each key, in the order in which the keys came."""
+    """The results of ``last`` for each key, in the order in which the keys arrived."""
     out_keys: list[Any] = []
     out: list[Any] = []
     for key in states:
@@ -359,14 +359,14 @@ def at_end(states: dict[Any, Any], last: Callable[[Any], Any], tolerant: bool, b
 
 
 class _Revived(dict):  # type: ignore[type-arg]
-    """States of a step, with what makes them, which says how saved ones are taken up."""
+    """States of a step, with the function that makes them, which says how saved ones are restored."""
 
     __slots__ = ("make",)
     make: Callable[[], Any]
 
 
 def revived(kernel: Callable[..., Any], make_state: Callable[[], Any]) -> Make:
-    """Adds to a kernel that keeps states what is done with those that were saved."""
+    """Adds the restoring of saved states to a kernel that keeps states."""
 
     def make() -> Any:
         states = _Revived()

@@ -1,4 +1,4 @@
-"""What a class of logic for ``stateful`` can do: which methods it has, and which of them take a context."""
+"""The methods of a class of logic for ``stateful``: which it has, and which of them take a context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def takes(logic: type, method: str, without: int) -> bool:
-    """True when ``method`` takes a context behind the ``without`` arguments that it takes anyway."""
+    """True when ``method`` takes a context after ``without`` other arguments."""
     import inspect
 
     function = getattr(logic, method)
@@ -33,7 +33,7 @@ def takes(logic: type, method: str, without: int) -> bool:
     return False
 
 
-def face(logic: type, method: str = "on_item") -> tuple[bool, bool | None, bool]:
+def context_of(logic: type, method: str = "on_item") -> tuple[bool, bool | None, bool]:
     """Whether ``method`` takes a context; whether ``on_end`` does (None: there is none); ``on_timer``."""
     if not hasattr(logic, method):
         value = "values" if method == "on_batch" else "value"
@@ -44,4 +44,4 @@ def face(logic: type, method: str = "on_item") -> tuple[bool, bool | None, bool]
 
 def is_plain(logic: type, method: str = "on_item") -> bool:
     """True for a class that has nothing to do with time."""
-    return face(logic, method) in ((False, None, False), (False, False, False))
+    return context_of(logic, method) in ((False, None, False), (False, False, False))

@@ -1,4 +1,4 @@
-"""What the native half says, in the standard :mod:`logging`.
+"""The log of the native half, in the standard :mod:`logging`.
 
 Each line goes to a logger under ``millstream``: ``millstream.flow.policy`` for the module ``policy`` of the
 flow crate. The record has the fields of the event (``step``, ``key``, ``flow``, ``source`` and so on) as
@@ -78,7 +78,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure(level: str, format: str) -> None:
-    """What a program of ours does with its log: lines on standard error, as text or as JSON.
+    """Configures the log of a command: lines on standard error, as text or as JSON.
 
     Loggers that have a handler already, because the user's file has set them up, are left alone.
     """

@@ -1,4 +1,4 @@
-"""What queues raise. Each class is a :class:`QueueError` and the builtin exception that fits.
+"""The exceptions of queues. Each class is a :class:`QueueError` and the builtin exception that fits.
 
 >>> import millstream as ms
 >>> from tempfile import TemporaryDirectory
@@ -56,7 +56,7 @@ class QueuesClosedError(QueueError, ValueError):
 
 
 class QueueFullError(QueueError, queue.Full):
-    """The queue has as many items, or bytes, as it may have."""
+    """The queue is at its limit of items or bytes."""
 
 
 class QueueItemTooLargeError(QueueError, ValueError):

@@ -60,36 +60,36 @@ class RecordType(type):
 
 
 class Record(_millstream.Record, metaclass=RecordType):
-    """The base of record classes.
+    """The base of classes of records: bytes in a fixed layout, whose fields are decoded when they are read.
 
-    ``format`` is a format string of the ``struct`` module that begins with its byte order (``< > = !``);
-    ``fields`` are the names of its fields, as text or as a list, or else they are those of the class's
-    annotations.
+    ``class NAME(ms.Record, format=..., fields=...)`` declares a class of records:
 
-    A field to which the class gives a value is *constant*, such as the byte that tells one type of message
-    from another: each record has that value, and bytes with another one are no such record.
+    - ``format`` is a format string of the module ``struct`` that begins with its byte order (``< > = !``).
+    - ``fields`` are the names of the fields, as text or as a list; without it, those of the annotations.
+    - A field to which the class assigns a value is *constant*: each record has that value, and bytes with
+      another one are no such record.
 
-    A record is made by ``pack`` or ``unpack`` and does not change. It holds its own copy of its bytes; a
-    field is decoded each time it is read, so that a step pays for the fields it uses.
+    ``pack`` and ``unpack`` make records. A record does not change and has its own copy of its bytes.
 
-    >>> import millstream as ms
-    >>> class Quote(ms.Record, format=">4sdd", fields="symbol bid offer"):
-    ...     def mid(self) -> float:
-    ...         return (self.bid + self.offer) / 2
-    >>> quote = Quote.pack(b" IBM", bid=10.0, offer=10.5)
-    >>> quote.symbol, quote.mid(), len(quote)
-    (b' IBM', 10.25, 20)
-    >>> quote
-    Quote(symbol=b' IBM', bid=10.0, offer=10.5)
-    >>> Quote.unpack(bytes(quote)) == quote
-    True
-    >>> class Cancel(ms.Record, format=">BI", fields="type order"):
-    ...     type = 3
-    >>> bytes(Cancel.pack(order=7))
-    b'\\x03\\x00\\x00\\x00\\x07'
-    >>> Cancel.unpack(b"\\x04\\x00\\x00\\x00\\x07")
-    Traceback (most recent call last):
-    ValueError: Cancel.type is 3, not 4
+    Example:
+        >>> import millstream as ms
+        >>> class Quote(ms.Record, format=">4sdd", fields="symbol bid offer"):
+        ...     def mid(self) -> float:
+        ...         return (self.bid + self.offer) / 2
+        >>> quote = Quote.pack(b" IBM", bid=10.0, offer=10.5)
+        >>> quote.symbol, quote.mid(), len(quote)
+        (b' IBM', 10.25, 20)
+        >>> quote
+        Quote(symbol=b' IBM', bid=10.0, offer=10.5)
+        >>> Quote.unpack(bytes(quote)) == quote
+        True
+        >>> class Cancel(ms.Record, format=">BI", fields="type order"):
+        ...     type = 3
+        >>> bytes(Cancel.pack(order=7))
+        b'\\x03\\x00\\x00\\x00\\x07'
+        >>> Cancel.unpack(b"\\x04\\x00\\x00\\x00\\x07")
+        Traceback (most recent call last):
+        ValueError: Cancel.type is 3, not 4
     """
 
     if TYPE_CHECKING:

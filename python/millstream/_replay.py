@@ -1,6 +1,6 @@
-"""Replay: recorded input goes through a flow again, at its recorded times and with no effect outside.
+"""Replay: recorded input goes through a flow again, at its recorded times; external systems do not change.
 
-What comes out is the same each time, so that two versions of a flow can be compared by what they make of the
+The output is the same each time, so that two versions of a flow can be compared by what they make of the
 same input.
 """
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from . import _millstream
 from ._errors import FlowUsageError
-from ._flow import Flow
 from ._run import run_saving
+from ._streams.flow import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,26 +37,38 @@ def replay(
     workers: int = 1,
     batch_size: int | None = None,
 ) -> Outputs:
-    """Feeds recorded input through ``flow``, and gives what its sinks were given, by their names.
+    """Feeds recorded input through a flow. Nothing outside of the flow changes.
 
-    ``recorded`` is the state directory of a flow with durable sources, or has for the name of each source the
-    directory of a journal, whose records are its messages. ``start`` and ``end`` are sequence numbers, where
-    there is one input, or times (``datetime`` with a time zone); the record at ``end`` is not read.
-    ``flow`` may be a file: ``"FLOW.py"`` or ``"FLOW.py:name"``.
+    Processing time is the time at which a batch was recorded. With one worker the flow runs on the calling
+    thread, so that a debugger stops in its steps.
 
-    Processing time is the time at which a batch was recorded. With one worker the flow runs on the thread
-    that calls, and a debugger stops in its steps. ``batch_size`` divides recorded batches, which changes
-    nothing.
+    Args:
+        flow: the flow, or a file: ``"FLOW.py"`` or ``"FLOW.py:name"``.
+        recorded: the state directory of a flow with durable sources, or for the name of each source the
+            directory of a journal, whose records are its messages.
+        start: the first record: a sequence number, where there is one input, or a datetime with a time
+            zone.
+        end: the record before which the replay ends, given as ``start`` is.
+        workers: the number of worker threads, from 1 to 256.
+        batch_size: divides recorded batches, which does not change the result.
 
-    >>> import tempfile, millstream as ms
-    >>> journal = tempfile.mkdtemp()
-    >>> with ms.Journal(journal) as words:
-    ...     _ = words.append_many(["to", "be"])
-    >>> flow = ms.Flow("shout")
-    >>> source = flow.source("words", ms.tcp.listen("127.0.0.1:7001", decode=str))
-    >>> source.map(str.upper).sink("out", ms.tcp.send_to("127.0.0.1:7002"))
-    >>> ms.testing.replay(flow, {"words": journal})
-    {'out': ['TO', 'BE']}
+    Returns:
+        The items of each sink, by its name.
+
+    Raises:
+        FlowUsageError: ``start``, ``end`` or a source does not fit.
+        StepError: a step failed.
+
+    Example:
+        >>> import tempfile, millstream as ms
+        >>> journal = tempfile.mkdtemp()
+        >>> with ms.Journal(journal) as words:
+        ...     _ = words.append_many(["to", "be"])
+        >>> flow = ms.Flow("shout")
+        >>> source = flow.source("words", ms.tcp.listen("127.0.0.1:7001", decode=str))
+        >>> source.map(str.upper).sink("out", ms.tcp.send_to("127.0.0.1:7002"))
+        >>> ms.testing.replay(flow, {"words": journal})
+        {'out': ['TO', 'BE']}
     """
     outputs: Outputs = {}
     run_replay(flow, recorded, lambda name: outputs.setdefault(name, []), start, end, workers, batch_size)
@@ -72,7 +84,7 @@ def run_replay(
     workers: int = 1,
     batch_size: int | None = None,
 ) -> _millstream.Report:
-    """Replays into the sinks that ``make_sink`` gives for their names."""
+    """Replays into the sinks that ``make_sink`` returns for their names."""
     described = (recordings(recorded), place("start", start), place("end", end), batch_size)
     rehearsal = _millstream.Rehearsal([], make_sink, described)
     return run_saving(loaded(flow), workers, rehearsal=rehearsal)
@@ -81,7 +93,7 @@ def run_replay(
 def loaded(flow: Flow | str) -> Flow:
     """A flow, or that of a file."""
     if isinstance(flow, (str, os.PathLike)):
-        from ._program import load
+        from ._flow_file import load
 
         return load(os.fspath(flow))
     if not isinstance(flow, Flow):
@@ -123,13 +135,25 @@ def text(item: Any) -> str:
         return item
     own_repr = getattr(type(item), "__repr__", None) is not object.__repr__
     if not own_repr and hasattr(item, "__dict__"):
-        # Its own repr would show where it lies in memory.
+        # Its own repr would show its address in memory.
         return f"{type(item).__qualname__}({', '.join(f'{k}={v!r}' for k, v in vars(item).items())})"
     return repr(item)
 
 
 class SinkDifference:
-    """What two flows gave to a sink: its items, as text, or None where a flow has no such sink."""
+    """The outputs of two flows for one sink. True when they differ.
+
+    Args:
+        sink: the name of the sink.
+        a: the items of one flow, as text; None where it has no such sink.
+        b: the items of the other flow.
+
+    Example:
+        >>> from millstream.testing import SinkDifference
+        >>> sink = SinkDifference("out", ["a", "b"], ["a", "c"])
+        >>> bool(sink)
+        True
+    """
 
     def __init__(self, sink: str, a: list[str] | None, b: list[str] | None) -> None:
         self.sink = sink
@@ -140,20 +164,50 @@ class SinkDifference:
         return self.a != self.b
 
     def first(self) -> int:
-        """The place of the first item that differs."""
+        """Returns the index of the first item that differs.
+
+        Returns:
+            The index, from 0.
+
+        Example:
+            >>> from millstream.testing import SinkDifference
+            >>> sink = SinkDifference("out", ["a", "b"], ["a", "c"])
+            >>> sink.first()
+            1
+        """
         a, b = self.a or [], self.b or []
         pairs = zip(a, b, strict=False)
         return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(a), len(b)))
 
     def only(self) -> tuple[int, int]:
-        """How many items only the one has, and only the other, wherever they stand."""
+        """Counts the items that only one flow has, wherever they are.
+
+        Returns:
+            The number for the one flow, and the number for the other.
+
+        Example:
+            >>> from millstream.testing import SinkDifference
+            >>> sink = SinkDifference("out", ["a", "b"], ["a", "c"])
+            >>> sink.only()
+            (1, 1)
+        """
         from collections import Counter
 
         a, b = Counter(self.a or []), Counter(self.b or [])
         return sum((a - b).values()), sum((b - a).values())
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the difference as a dict for programs.
+
+        Returns:
+            A dict with ``sink``, ``same``, ``items`` and, where the outputs differ, ``first`` and ``only``.
+
+        Example:
+            >>> from millstream.testing import SinkDifference
+            >>> sink = SinkDifference("out", ["a", "b"], ["a", "c"])
+            >>> sink.to_dict()["first"]
+            {'item': 1, 'a': 'b', 'b': 'c'}
+        """
         at, (only_a, only_b) = self.first(), self.only()
         counts = [None if items is None else len(items) for items in (self.a, self.b)]
         found: dict[str, Any] = {"sink": self.sink, "same": not self, "items": counts}
@@ -166,10 +220,24 @@ class SinkDifference:
 
 
 class Difference:
-    """What two flows made of the same input; true when it differs. ``str`` of it is for people."""
+    """The outputs of two flows for the same input. True when they differ; ``str`` is a report for people.
+
+    Args:
+        names: the names of the flows.
+        sinks: the outputs for each sink.
+
+    Example:
+        >>> from millstream.testing import Difference, SinkDifference
+        >>> sink = SinkDifference("out", ["a", "b"], ["a", "c"])
+        >>> found = Difference(("old.py", "new.py"), [sink])
+        >>> print(found)
+        output "out": 2 and 2 items, 1 only in old.py, 1 only in new.py; from item 1 on:
+          - b
+          + c
+    """
 
     LINES = 20
-    """So many items are shown of each sink, from the first that differs on."""
+    """How many items of each sink are shown, from the first difference on."""
 
     def __init__(self, names: tuple[str, str], sinks: list[SinkDifference]) -> None:
         self.names = names
@@ -179,7 +247,19 @@ class Difference:
         return any(self.sinks)
 
     def to_json(self) -> str:
-        """``{differs, flows: [a, b], sinks: [{sink, same, items, first, only}]}``"""
+        """Returns the differences as JSON: ``{differs, flows: [a, b], sinks: [{sink, same, items, first,
+        only}]}``.
+
+        Returns:
+            The JSON text.
+
+        Example:
+            >>> from millstream.testing import Difference, SinkDifference
+            >>> sink = SinkDifference("out", ["a", "b"], ["a", "c"])
+            >>> found = Difference(("old.py", "new.py"), [sink])
+            >>> found.to_json()[:16]
+            '{"differs": true'
+        """
         import json
 
         sinks = [sink.to_dict() for sink in self.sinks]
@@ -189,7 +269,21 @@ class Difference:
         return "\n".join(line for sink in self.sinks for line in self.told(sink))
 
     def told(self, sink: SinkDifference) -> list[str]:
-        """A sink, in lines."""
+        """Returns the report on one sink.
+
+        Args:
+            sink: the outputs for the sink.
+
+        Returns:
+            The lines of the report.
+
+        Example:
+            >>> from millstream.testing import Difference, SinkDifference
+            >>> sink = SinkDifference("out", ["a", "b"], ["a", "c"])
+            >>> found = Difference(("old.py", "new.py"), [sink])
+            >>> found.told(sink)[1:]
+            ['  - b', '  + c']
+        """
         for name, items in zip(self.names, (sink.a, sink.b), strict=True):
             if items is None:
                 return [f'output "{sink.sink}": {name} has no such sink']
@@ -204,7 +298,22 @@ class Difference:
         return [head, *self.window(a[at : at + self.LINES], b[at : at + self.LINES])]
 
     def window(self, a: list[str], b: list[str]) -> list[str]:
-        """The items from the first difference on, side by side in one column."""
+        """Returns the items from the first difference on, as lines that begin with ``-``, ``+`` or a space.
+
+        Args:
+            a: the items of the one flow.
+            b: the items of the other flow.
+
+        Returns:
+            The lines, at most ``LINES``.
+
+        Example:
+            >>> from millstream.testing import Difference, SinkDifference
+            >>> sink = SinkDifference("out", ["a", "b"], ["a", "c"])
+            >>> found = Difference(("old.py", "new.py"), [sink])
+            >>> found.window(["b"], ["b"])
+            ['    b']
+        """
         import difflib
 
         lines = difflib.ndiff(a, b)
@@ -219,30 +328,47 @@ def diff(
     start: Place | None = None,
     end: Place | None = None,
 ) -> Difference:
-    """Replays the same input through two flows, and tells which outputs differ; arguments as for ``replay``.
+    """Feeds the same recorded input through two flows and compares their outputs.
 
-    Items are compared by what ``repr`` shows.
+    Items are compared by their ``repr``.
 
-    >>> import tempfile, millstream as ms
-    >>> journal = tempfile.mkdtemp()
-    >>> with ms.Journal(journal) as words:
-    ...     _ = words.append_many(["to", "be", "or"])
-    >>> def flow(step):
-    ...     flow = ms.Flow(step.__name__)
-    ...     words = flow.source("words", ms.tcp.listen("127.0.0.1:7001", decode=str))
-    ...     words.map(step).sink("out", ms.stdout())
-    ...     return flow
-    >>> found = ms.testing.diff(flow(str.title), flow(str.upper), {"words": journal})
-    >>> bool(found)
-    True
-    >>> print(found)
-    output "out": 3 and 3 items, 3 only in title, 3 only in upper; from item 0 on:
-      - To
-      - Be
-      - Or
-      + TO
-      + BE
-      + OR
+    Args:
+        flow_a: the flow, or a file: ``"FLOW.py"`` or ``"FLOW.py:name"``.
+        flow_b: the other flow, or its file.
+        recorded: the state directory of a flow with durable sources, or for the name of each source the
+            directory of a journal, whose records are its messages.
+        start: the first record: a sequence number, where there is one input, or a datetime with a time
+            zone.
+        end: the record before which the replay ends, given as ``start`` is.
+
+    Returns:
+        The differences; false when there are none.
+
+    Raises:
+        FlowUsageError: ``start``, ``end`` or a source does not fit.
+        StepError: a step failed.
+
+    Example:
+        >>> import tempfile, millstream as ms
+        >>> journal = tempfile.mkdtemp()
+        >>> with ms.Journal(journal) as words:
+        ...     _ = words.append_many(["to", "be", "or"])
+        >>> def flow(step):
+        ...     flow = ms.Flow(step.__name__)
+        ...     words = flow.source("words", ms.tcp.listen("127.0.0.1:7001", decode=str))
+        ...     words.map(step).sink("out", ms.stdout())
+        ...     return flow
+        >>> found = ms.testing.diff(flow(str.title), flow(str.upper), {"words": journal})
+        >>> bool(found)
+        True
+        >>> print(found)
+        output "out": 3 and 3 items, 3 only in title, 3 only in upper; from item 0 on:
+          - To
+          - Be
+          - Or
+          + TO
+          + BE
+          + OR
     """
     flows = loaded(flow_a), loaded(flow_b)
     names = tuple(

@@ -33,7 +33,7 @@ def reviving(
     migrate: Migrate | None = None,
     strict: bool = True,
 ) -> Callable[[], Any]:
-    """``make``, with what is to be done with the states that were saved.
+    """``make``, with the rules for restoring saved states.
 
     ``kind`` is what the user gave to make states: a class, or a function. ``strict``: a state is of
     that class.
@@ -47,7 +47,7 @@ def reviving(
 
 
 def reading(aliases: Aliases | None, migrate: Migrate | None) -> Callable[[], Any]:
-    """What is done with saved objects that no function of the step makes: values that were reduced or kept.
+    """The rules for saved objects that no function of the step makes: values that were reduced or retained.
 
     Those that are dataclasses get the fields that their class has gained.
     """
@@ -60,7 +60,7 @@ def reading(aliases: Aliases | None, migrate: Migrate | None) -> Callable[[], An
 
 
 class Revival:
-    """What is done with each state that was read. The engine reads the attributes ``aliases`` and
+    """The rules for restoring each saved state. The engine reads the attributes ``aliases`` and
     ``plain``.
     """
 
@@ -83,7 +83,7 @@ class Revival:
         self.fresh: Any = MISSING
 
     def finish(self, state: Any) -> Any:
-        """The state that a run goes on with, of one that was read.
+        """The state that a run continues with, of one that was read.
 
         Raises:
             TypeError: it is of another class than the states of the step are.
@@ -110,7 +110,7 @@ class Revival:
         return state
 
     def fill(self, state: Any, names: set[str]) -> None:
-        """Gives a state what its class has gained."""
+        """Adds to a state the attributes that its class has gained."""
         fields = getattr(type(state), "__dataclass_fields__", {})
         for name in sorted(names):
             if hasattr(state, name):

@@ -8,7 +8,8 @@ import sys
 
 from . import _millstream
 from ._errors import FlowUsageError
-from ._flow import Flow
+from ._run_options import Saving, checked
+from ._streams.flow import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-__all__ = ["run"]
+__all__ = ["Saving", "run", "run_saving"]
 
 
 def run(
@@ -32,32 +33,51 @@ def run(
     drop_state: Iterable[str] = (),
     fresh: bool = False,
 ) -> _millstream.Report:
-    """Runs ``flow`` until its sources have ended, and gives the metrics of its steps.
+    """Runs a flow until its sources have ended.
 
-    ``workers`` is the number of threads; ``spin`` makes them never sleep. ``on_metrics`` is called with a
-    report every ``metrics_interval`` seconds, and at the end. ``clock`` says which processing time it is:
-    tests hand in one that they move themselves (``ms.testing.clock``).
+    SIGINT and SIGTERM end the flow: its sources read no more, items in its steps are processed and flushed,
+    and ``run`` returns as usual. Work that is not finished within a second is abandoned after the current
+    item of each worker: with ``state`` the next start repeats it from the last commit, without it is
+    dropped, and standard error reports how many items that were. A second signal raises KeyboardInterrupt
+    at once. In IPython and Jupyter an interrupt ends the flow in the same way and then raises
+    KeyboardInterrupt, so that no further cell runs. In threads other than the main one Python receives no
+    signals.
 
-    ``state`` is a directory in which the flow keeps its state: every ``epoch`` seconds it commits where its
-    sources are, what has changed, and what its sinks have; started again, it goes on from the last commit.
-    ``sync=False`` leaves it to the system when that survives a loss of power. ``drop_state`` names steps
-    whose saved state is to be forgotten; ``fresh`` forgets all that is saved of this flow, and begins anew. A
-    directory with the state of another flow is an error, and is left as it is.
+    While a flow runs, the collector of reference cycles runs less often, unless ``gc.set_threshold`` was
+    used before.
 
-    SIGINT and SIGTERM end the flow: its sources read no more, what is in its steps is finished and flushed,
-    and ``run`` returns as usual. What is not finished within a second is abandoned behind the item that each
-    worker has in hand: with ``state`` the next start takes it up from the last commit, without it is dropped,
-    and standard error says how many items that were. A second signal does not wait at all:
-    KeyboardInterrupt. In IPython and Jupyter an interrupt ends the flow in the same way and raises
-    KeyboardInterrupt behind that, so that no further cell runs. In other threads than the main one Python
-    sees no signals.
+    Args:
+        flow: the flow.
+        workers: the number of worker threads, from 1 to 256.
+        spin: whether the workers never sleep: the shortest latency, a core for each worker.
+        on_metrics: is called with a report every ``metrics_interval`` seconds, and at the end.
+        metrics_interval: seconds between two reports.
+        clock: the clock of processing time; tests pass one that they move themselves
+            (``ms.testing.clock``).
+        state: a directory for the state of the flow. Every ``epoch`` seconds the flow commits the positions
+            of its sources, the changes of its states and the output of its sinks; a later run resumes from
+            the last commit. A directory with the state of another flow is an error, and is not changed.
+        epoch: seconds between two commits.
+        sync: whether a commit survives a loss of power; False leaves it to the system when it does.
+        drop_state: the names of steps whose saved state is dropped.
+        fresh: whether everything saved of this flow is dropped, so that it begins anew.
 
-    While a flow runs, the collector of reference cycles runs less often, unless ``gc.set_threshold`` was used
-    before.
+    Returns:
+        The metrics of the steps.
 
-    Raises :class:`StepError` from the exception of a step; :class:`FlowUsageError` for a mistake in the
-    description; OSError and its kinds for a connector that cannot be opened. A KeyboardInterrupt or
-    SystemExit raised by a step ends the flow and is raised as it is.
+    Raises:
+        StepError: a step failed; its ``__cause__`` is the exception of the step.
+        FlowUsageError: the flow has a mistake, or an option is out of range.
+        OSError: a connector cannot be opened.
+        KeyboardInterrupt: a second signal came, or a step raised it. A SystemExit of a step is raised, too.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("tens"), ms.testing.collect()
+        >>> flow.source("in", ms.testing.items([1, 2])).map(lambda n: n * 10, name="tens").sink("out", out)
+        >>> report = ms.run(flow)
+        >>> out, report.step("tens")["items_in"]
+        ([10, 20], 2)
     """
     if not isinstance(flow, Flow):
         raise FlowUsageError(f"run takes a Flow, not {flow!r}")
@@ -65,47 +85,6 @@ def run(
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
     saving = checked(workers, state, epoch, sync, drop_state, fresh)
     return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock)
-
-
-def checked(
-    workers: int,
-    state: str | os.PathLike[str] | None,
-    epoch: float,
-    sync: bool,
-    drop_state: Iterable[str],
-    fresh: bool,
-) -> Saving | None:
-    """Where a run keeps its state, its options found good."""
-    if not isinstance(workers, int) or not 1 <= workers <= 256:
-        raise FlowUsageError(f"workers is a number from 1 to 256, not {workers!r}")
-    if state is not None:
-        if not epoch >= 0:
-            raise FlowUsageError(f"epoch is a number of seconds, not {epoch!r}")
-        return Saving(os.fspath(state), epoch, sync, list(drop_state), fresh=bool(fresh))
-    if drop_state or fresh:
-        name = "drop_state" if drop_state else "fresh"
-        raise FlowUsageError(f"{name} needs the directory that holds the state: state=")
-    return None
-
-
-class Saving:
-    """Where a run keeps its state, and how."""
-
-    def __init__(
-        self,
-        dir: str,
-        epoch: float,
-        sync: bool,
-        drop: list[str],
-        crash: int | tuple[str, int] | None = None,
-        fresh: bool = False,
-    ) -> None:
-        self.dir = dir
-        self.epoch = epoch
-        self.sync = sync
-        self.drop = drop
-        self.crash = crash
-        self.fresh = fresh
 
 
 def run_saving(
@@ -141,37 +120,37 @@ def run_saving(
 
 
 _abandoned: list[_millstream.Stopper] = []
-"""Flows that were not waited for, because a second signal came."""
+"""Flows that are not waited for after a second signal."""
 
 
 @atexit.register
 def _leave() -> None:
     """Ends a process whose abandoned workers are still inside a step: an interpreter cannot be taken down
-    under them. It was registered early, so that this runs behind what others have registered."""
+    under them. It was registered early, so that this runs after the functions of others."""
     if all(stopper.ended for stopper in _abandoned):
         return
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except Exception:
-            # Nobody is left to be told.
+            # The error cannot be reported any more.
             pass
     os._exit(130)
 
 
 def in_notebook() -> bool:
-    """Whether IPython runs this: cells that wait behind an interrupted one are not to run."""
+    """Whether IPython runs this: cells after an interrupted one must not run."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and ipython.get_ipython() is not None
 
 
 DEFAULT_THRESHOLDS = (700, 10, 10), (2000, 10, 0), (2000, 10, 10)
-"""What ``gc.get_threshold()`` gives where nobody has chosen, by version of Python."""
+"""The default of ``gc.get_threshold()``, by version of Python."""
 CALM_THRESHOLDS = (50_000, 20, 100)
 
 
 def _calm_collector() -> Callable[[], None]:
-    """Makes the collector of reference cycles run less often; gives what undoes that.
+    """Makes the collector of reference cycles run less often; returns the function that undoes that.
 
     A flow keeps a state for each key and makes few cycles. With the default thresholds the collector walks
     all states again and again: at a million keys that is half of the time, and pauses of many milliseconds.
@@ -186,11 +165,11 @@ def _calm_collector() -> Callable[[], None]:
 
 
 def _leave_signals() -> None:
-    """What undoes nothing."""
+    """Undoes nothing."""
 
 
 def hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:
-    """Makes signals end a flow or a service well; gives what undoes that."""
+    """Makes signals end a flow or a service cleanly; returns the function that undoes that."""
     import signal
     import threading
 
@@ -202,7 +181,7 @@ def hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:
         nonlocal asked
         asked += 1
         stopper.stop()
-        # The first one drains; one who asks twice does not want to wait for the rest.
+        # The first signal drains; a second one does not wait.
         if asked > 1:
             raise KeyboardInterrupt
 

@@ -23,7 +23,7 @@ SNAPSHOT, STRUCT, PICKLE = ord("l"), ord("s"), ord("p")
 PROGRAMS = ("__main__", "__millstream__", "__mp_main__")
 """The names under which the file of a flow may have been run."""
 NEW = object().__reduce_ex__(5)[0]
-"""What makes an object of a class that has no way of its own."""
+"""The function that makes an object of a class without one of its own."""
 
 
 def saves_itself(kind: type) -> bool:
@@ -71,9 +71,9 @@ def is_simple(state: Any) -> bool:
     try:
         make, arguments, _, *items = state.__reduce_ex__(5)
     except Exception:
-        # Whatever it is: pickle meets it too, and tells.
+        # Pickle raises the same error.
         return False
-    # A class that cannot be found again is left to pickle, which says so.
+    # Pickle raises for a class that cannot be found again.
     found: Any = sys.modules.get(kind.__module__)
     for name in kind.__qualname__.split("."):
         found = getattr(found, name, None)

@@ -1,4 +1,4 @@
-"""Whether classes can be interfaces and components, looked at when a service starts.
+"""Checks, at the start of a service, that classes can be interfaces and components.
 
 A call is recorded with its arguments by position and returns nothing: the answer of a component is a call of
 its own. A method for which that cannot be is an error that names component, interface and method.
@@ -54,7 +54,7 @@ def hints_of(of: object, where: str) -> dict[str, Any]:
 
 
 def check_members(interface: type) -> None:
-    """Refuses what looks like a part of an interface but cannot be called through a journal."""
+    """Raises for members that look like a part of an interface but cannot be called through a journal."""
     for base in interface.__mro__:
         if base in (object, typing.Protocol, typing.Generic):
             continue
@@ -80,7 +80,7 @@ def check_recordable(interface: type, name: str, function: Callable[..., object]
 
 
 def check_returns_nothing(where: str, function: Callable[..., object]) -> None:
-    """Refuses a method that is async, a generator, or returns a value."""
+    """Raises for a method that is async, a generator, or returns a value."""
     plain = inspect.unwrap(function)
     if inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
         raise ServiceError(f"{where}: is async; services call plain methods")
@@ -112,7 +112,7 @@ def returns_value(function: object) -> bool:
 
 
 def instructions_of(function: object) -> Iterable[dis.Instruction]:
-    """What the body of a function does, when it is a function in Python."""
+    """The instructions of a function, if it is written in Python."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, types.CodeType):
         return []
@@ -140,9 +140,9 @@ def check_implements(
     name: str,
     is_interface: Callable[[object], bool],
 ) -> None:
-    """Refuses a component that lacks a method of an interface, or cannot be called as the interface says.
+    """Raises for a component that lacks a method of an interface, or cannot be called as the interface says.
 
-    Without an ``instance`` only what the class says is looked at: whether it has the method at all.
+    Without an ``instance`` only the class is checked: whether it has the method at all.
     """
     where = f"{component.__name__}, {name} of interface {interface.__name__}"
     if instance is None or name not in getattr(instance, "__dict__", {}):
@@ -157,7 +157,7 @@ def check_implements(
 
 
 def check_callback(where: str, method: object, count: int) -> None:
-    """Refuses what cannot be called with so many arguments, or does not return None."""
+    """Raises for a callable that does not take so many arguments, or does not return None."""
     if not callable(method):
         raise ServiceError(f"{where}: is no method")
     check_returns_nothing(where, method)

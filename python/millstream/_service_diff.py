@@ -1,4 +1,4 @@
-"""What two components do with the same records: their outputs, compared call by call."""
+"""Compares the outputs of two components for the same records, call by call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs of a service: they are there when it starts, or it waits for them. It never makes one."""
+"""The inputs of a service: they exist when it starts, or it waits for them. It never creates one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def paths_of(inputs: Path | Sequence[Path]) -> list[str]:
 
 
 def print_missing(missing: Sequence[str]) -> None:
-    """Says on standard error which inputs are waited for."""
+    """Prints on standard error for which inputs the service waits."""
     if missing:
         print(f"millstream: waiting for {', '.join(missing)}", file=sys.stderr, flush=True)
 

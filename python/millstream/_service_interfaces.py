@@ -41,7 +41,17 @@ UNIONS = (Union, types.UnionType)
 
 
 class aliases:
-    """Names that a field or an argument had in earlier versions: ``Annotated[int, aliases("qty")]``."""
+    """Names that a field or an argument had in earlier versions.
+
+    Args:
+        names: the earlier names.
+
+    Example:
+        >>> from typing import Annotated, Protocol
+        >>> from millstream.service import aliases
+        >>> class Orders(Protocol):
+        ...     def place(self, quantity: Annotated[int, aliases("qty")]) -> None: ...
+    """
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -56,7 +66,7 @@ class Described:
         self.classes: list[Any] = []
 
     def kind(self, annotation: Any, place: str) -> tuple[object, list[str]]:
-        """The type and the aliases that an annotation says."""
+        """The type and the aliases of an annotation."""
         if typing.get_origin(annotation) is Annotated:
             base, *notes = typing.get_args(annotation)
             names = [name for note in notes if isinstance(note, aliases) for name in note.names]
@@ -93,7 +103,7 @@ class Described:
         )
 
     def union(self, annotation: Any, place: str, name: str | None = None) -> object:
-        """What may be absent, or be of several classes: an enum with fields, of this name."""
+        """The type of an optional value, or of a union of classes: an enum with fields, of this name."""
         members = typing.get_args(annotation)
         classes = [member for member in members if member is not type(None)]
         kind = self.tagged(annotation, classes, place, name)
@@ -146,7 +156,7 @@ def is_struct(of: object) -> bool:
 
 
 def variant_name(of: type) -> object:
-    """What a class of a union is called in records: its tag, if it has one, else its own name."""
+    """The name of a class of a union in records: its tag, if it has one, else its own name."""
     tag = getattr(getattr(of, "__struct_config__", None), "tag", None)
     return of.__name__ if tag is None else tag
 

@@ -1,4 +1,4 @@
-"""What a service may be told about its journals: when records are durable, and who must have them.
+"""The options of a service for its journals: when records are durable, and how many followers have them.
 
 >>> sync_seconds("10ms"), sync_seconds("always"), sync_seconds("never")
 (0.01, 0.0, None)
@@ -27,7 +27,7 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True)
 class Retention:
-    """What is removed from the front of an output journal as records come."""
+    """How old records of an output journal are removed when records are appended."""
 
     bytes: int | None = None
     age_s: float | None = None

@@ -28,6 +28,7 @@ from typing import Generic, TypeVar
 
 from . import _millstream
 from ._errors import ServiceError
+from ._service_components import made, timers
 
 __all__ = ["Trial"]
 
@@ -35,22 +36,44 @@ C = TypeVar("C")
 
 
 class Trial(Generic[C]):
-    """A component under test. Time goes on as the test says, and timers that come due are called in between.
+    """A component under test, without a journal. The test moves the time; timers that become due are
+    called.
 
-    Timers fire as in a service that runs: at the multiples of their periods since 1970.
+    Timers fire as in a running service: at the multiples of their periods since 1970. ``trial.component``
+    is the component; call its methods.
 
-    :param component: a class that derives from interfaces; publishers and a clock are given to it.
-    :param at: when the service starts: a datetime with a time zone, or ns since 1970. Without, it starts at
-        the first time that the trial gets.
-    :raises ServiceError: the class is no component.
+    Args:
+        component: a class that derives from interfaces. It receives publishers and a clock.
+        at: when the service starts: a datetime with a time zone, or ns since 1970. None: at the first time
+            that the trial receives.
+
+    Raises:
+        ServiceError: the class is no component.
+
+    Example:
+        >>> from typing import Protocol
+        >>> from millstream.service import Trial, every
+        >>> class Beats(Protocol):
+        ...     def beat(self, at: int) -> None: ...
+        >>> class Ticks(Protocol):
+        ...     def tick(self) -> None: ...
+        >>> class Heart(Ticks):
+        ...     def __init__(self, beats: Beats) -> None:
+        ...         self.beats = beats
+        ...     def tick(self) -> None: ...
+        ...     @every(1.0)
+        ...     def beat(self, now_ns: int) -> None:
+        ...         self.beats.beat(now_ns)
+        >>> trial = Trial(Heart, at=0)
+        >>> trial.advance(1.5)
+        >>> trial.take()
+        ['beat: 1000000000\\n']
     """
 
     #: The component itself; call its methods.
     component: C
 
     def __init__(self, component: type[C], at: datetime | int | None = None) -> None:
-        from .service import made, timers
-
         self._recorder = _millstream.Recorder()
         self._native = _millstream.Trial()
         self.component = made(component, self._recorder.outlet, self._native.clock)
@@ -60,29 +83,146 @@ class Trial(Generic[C]):
             self.advance_to(at)
 
     def now_ns(self) -> int:
-        """The time that the component sees, in ns since 1970."""
+        """Returns the time that the component sees.
+
+        Returns:
+            Nanoseconds since 1970.
+
+        Example:
+            >>> from typing import Protocol
+            >>> from millstream.service import Trial, every
+            >>> class Beats(Protocol):
+            ...     def beat(self, at: int) -> None: ...
+            >>> class Ticks(Protocol):
+            ...     def tick(self) -> None: ...
+            >>> class Heart(Ticks):
+            ...     def __init__(self, beats: Beats) -> None:
+            ...         self.beats = beats
+            ...     def tick(self) -> None: ...
+            ...     @every(1.0)
+            ...     def beat(self, now_ns: int) -> None:
+            ...         self.beats.beat(now_ns)
+            >>> trial = Trial(Heart, at=0)
+            >>> trial.now_ns()
+            0
+        """
         return self._native.clock().now_ns()
 
     def advance(self, seconds: float) -> None:
-        """Lets time go on, and calls each timer as often as it comes due in between.
+        """Advances the time, and calls each timer as often as it becomes due.
 
-        :raises ServiceError: timers would be called more than 100,000 times. What a timer raises is raised.
+        Args:
+            seconds: by how much.
+
+        Raises:
+            ServiceError: timers would be called more than 100,000 times. An exception of a timer is raised
+                as it is.
+
+        Example:
+            >>> from typing import Protocol
+            >>> from millstream.service import Trial, every
+            >>> class Beats(Protocol):
+            ...     def beat(self, at: int) -> None: ...
+            >>> class Ticks(Protocol):
+            ...     def tick(self) -> None: ...
+            >>> class Heart(Ticks):
+            ...     def __init__(self, beats: Beats) -> None:
+            ...         self.beats = beats
+            ...     def tick(self) -> None: ...
+            ...     @every(1.0)
+            ...     def beat(self, now_ns: int) -> None:
+            ...         self.beats.beat(now_ns)
+            >>> trial = Trial(Heart, at=0)
+            >>> trial.advance(2)
+            >>> len(trial.take())
+            2
         """
         self._native.advance_to(self.now_ns() + nanoseconds(seconds))
 
     def advance_to(self, at: datetime | int) -> None:
-        """Lets time go on to a moment, as :meth:`advance`; an earlier moment changes nothing.
+        """Advances the time to a moment, as :meth:`advance`. An earlier moment changes nothing.
 
-        :param at: a datetime with a time zone, or ns since 1970.
+        Args:
+            at: a datetime with a time zone, or ns since 1970.
+
+        Raises:
+            ServiceError: ``at`` has no time zone, or timers would be called more than 100,000 times.
+
+        Example:
+            >>> from typing import Protocol
+            >>> from millstream.service import Trial, every
+            >>> class Beats(Protocol):
+            ...     def beat(self, at: int) -> None: ...
+            >>> class Ticks(Protocol):
+            ...     def tick(self) -> None: ...
+            >>> class Heart(Ticks):
+            ...     def __init__(self, beats: Beats) -> None:
+            ...         self.beats = beats
+            ...     def tick(self) -> None: ...
+            ...     @every(1.0)
+            ...     def beat(self, now_ns: int) -> None:
+            ...         self.beats.beat(now_ns)
+            >>> trial = Trial(Heart, at=0)
+            >>> trial.advance_to(3_000_000_000)
+            >>> len(trial.take())
+            3
         """
         self._native.advance_to(at if isinstance(at, int) else moment(at))
 
     def pause(self, seconds: float) -> None:
-        """Lets time go on while the service does not run: each timer that came due is called once."""
+        """Advances the time while the service does not run: each timer that became due is called once.
+
+        Args:
+            seconds: by how much.
+
+        Raises:
+            ServiceError: ``seconds`` is negative.
+
+        Example:
+            >>> from typing import Protocol
+            >>> from millstream.service import Trial, every
+            >>> class Beats(Protocol):
+            ...     def beat(self, at: int) -> None: ...
+            >>> class Ticks(Protocol):
+            ...     def tick(self) -> None: ...
+            >>> class Heart(Ticks):
+            ...     def __init__(self, beats: Beats) -> None:
+            ...         self.beats = beats
+            ...     def tick(self) -> None: ...
+            ...     @every(1.0)
+            ...     def beat(self, now_ns: int) -> None:
+            ...         self.beats.beat(now_ns)
+            >>> trial = Trial(Heart, at=0)
+            >>> trial.pause(10)
+            >>> len(trial.take())
+            1
+        """
         self._native.pause(nanoseconds(seconds))
 
     def take(self) -> list[str]:
-        """What the component called since the last look, each call as YAML."""
+        """Returns the calls of the component since the last ``take``.
+
+        Returns:
+            The calls, each as YAML.
+
+        Example:
+            >>> from typing import Protocol
+            >>> from millstream.service import Trial, every
+            >>> class Beats(Protocol):
+            ...     def beat(self, at: int) -> None: ...
+            >>> class Ticks(Protocol):
+            ...     def tick(self) -> None: ...
+            >>> class Heart(Ticks):
+            ...     def __init__(self, beats: Beats) -> None:
+            ...         self.beats = beats
+            ...     def tick(self) -> None: ...
+            ...     @every(1.0)
+            ...     def beat(self, now_ns: int) -> None:
+            ...         self.beats.beat(now_ns)
+            >>> trial = Trial(Heart, at=0)
+            >>> trial.take()
+            []
+        """
         return self._recorder.take()
 
 

@@ -44,7 +44,7 @@ def show(how: int, written: bytes) -> str | None:
 
 
 def read(how: int, written: bytes) -> Any:
-    """The state as something that can be compared, with stand-ins; None when that is not possible."""
+    """The state as an object that can be compared, with placeholders; None when that is not possible."""
     try:
         return load(how, written) if how in (PICKLE, STRUCT, SNAPSHOT) else None
     except Exception:
@@ -62,7 +62,7 @@ def load(how: int, written: bytes) -> Any:
 
 
 def struct(kind: Any, encoded: bytes) -> Any:
-    """What msgspec wrote, which is read by msgspec where it is installed."""
+    """The output of msgspec, which is read by msgspec where it is installed."""
     try:
         from importlib import import_module
 
@@ -73,7 +73,7 @@ def struct(kind: Any, encoded: bytes) -> Any:
 
 
 class StandIn:
-    """An object of a class that is not there: what it was made of, and what was put into it."""
+    """An object of a class that cannot be imported: its arguments, and its state."""
 
     _parts: tuple[list[Any], dict[str, Any]]
 
@@ -128,12 +128,12 @@ class StandIn:
 
 
 def stand_in(module: str, name: str) -> Any:
-    """A class that shows what is put into it under this name."""
+    """A class of this name that shows its contents."""
     return type(name.rpartition(".")[2], (StandIn,), {"__module__": module, "__qualname__": name})
 
 
 class Reader(pickle.Unpickler):
-    """Finds a stand-in for every class and function that is not known to hold only values."""
+    """Finds a placeholder for every class and function that is not known to hold only values."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] in KNOWN or (module == "builtins" and name in KNOWN_BUILTINS):

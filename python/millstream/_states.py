@@ -28,7 +28,7 @@ __all__ = [
 VALUE_NAMES = frozenset(
     {"item", "value", "val", "v", "x", "data", "event", "msg", "message", "record", "row"}
 )
-"""What people call the argument that is no state."""
+"""Common names of the argument that is not the state."""
 
 
 @cache
@@ -74,7 +74,7 @@ def has_attributes(value: Any) -> bool:
 
 
 def refusal(name: str, shown: str) -> FlowUsageError:
-    """What is said of an immutable state."""
+    """The error for an immutable state."""
     return FlowUsageError(
         f'stateful "{name}" changes the state in place, and {shown} cannot be changed: '
         "stateful_map takes a function (state, value) that returns the new state and the output"
@@ -82,7 +82,7 @@ def refusal(name: str, shown: str) -> FlowUsageError:
 
 
 def own_state_or_raise(name: str, state: Callable[[], Any]) -> None:
-    """Raises where the type that makes the states of a ``stateful`` step says that they are immutable."""
+    """Raises where the type that makes the states of a ``stateful`` step is immutable."""
     if not isinstance(state, type):
         return
     if not (issubclass(state, (*atoms(), tuple, frozenset)) or is_frozen(state)):
@@ -90,7 +90,7 @@ def own_state_or_raise(name: str, state: Callable[[], Any]) -> None:
     try:
         made = state()
     except Exception:
-        # An enum cannot be made like that; anything else says at the first value what it lacks.
+        # An enum cannot be made like that; anything else raises at the first value.
         if issubclass(state, enum.Enum):
             raise refusal(name, state.__name__) from None
         return
@@ -99,7 +99,7 @@ def own_state_or_raise(name: str, state: Callable[[], Any]) -> None:
 
 
 def changeable(name: str, state: Callable[[], Any]) -> Callable[[], Any]:
-    """``state``, which raises where it makes an immutable object."""
+    """``state``, wrapped so that it raises for an immutable object."""
     known: set[type] = set()
 
     def make() -> Any:
@@ -122,7 +122,7 @@ def state_first_or_raise(verb: str, f: Callable[..., Any], state: Any) -> None:
     try:
         arguments = list(signature(f).parameters.values())
     except (TypeError, ValueError):
-        return  # a builtin that does not tell
+        return  # a builtin without a signature
     if len(arguments) != 2 or any(
         one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in arguments
     ):
@@ -149,14 +149,14 @@ def is_named(annotation: Any, state: type) -> bool:
 
 
 def differs(annotation: Any, state: type) -> bool:
-    """Whether an annotation is there and says nothing of this class."""
+    """Whether there is an annotation, of another class."""
     from inspect import Parameter
 
     return annotation is not Parameter.empty and state.__name__ not in str(annotation)
 
 
 def without_arguments_or_raise(logic: Callable[..., Any]) -> None:
-    """Raises when what is to make the logic of a key cannot be called for that."""
+    """Raises when the logic of a key cannot be made without arguments."""
     from inspect import signature
 
     try:
@@ -168,4 +168,4 @@ def without_arguments_or_raise(logic: Callable[..., Any]) -> None:
             "a function (state, value) needs state="
         ) from None
     except ValueError:
-        return  # a builtin that does not tell
+        return  # a builtin without a signature

@@ -1,4 +1,4 @@
-"""The supervisor of a system of services, which ``millstream service up`` is.
+"""The supervisor of a system of services: the command ``millstream service up``.
 
 Its state directory, ``NAME.state`` beside ``NAME.toml``, holds ``lock``, which it and its processes hold as
 long as they live; ``control``, a socket on which a later ``up`` or ``down`` asks it; ``status.json``, what it
@@ -18,9 +18,9 @@ import time
 from datetime import datetime, timezone
 from typing import Any
 
-from ._journal import Journal
+from ._command_errors import UsageError
 from ._journal_errors import JournalError
-from ._program import UsageError
+from ._journal_store import Journal
 from ._system_file import System, read
 from ._system_process import Running
 
@@ -28,12 +28,12 @@ __all__ = ["Supervisor", "ask", "hold"]
 
 #: How often the processes are looked at, in seconds.
 LOOK_S = 0.05
-#: How often inputs that nobody of the system writes are pruned, in seconds.
+#: How often inputs that no service of the system writes are pruned, in seconds.
 PRUNE_S = 10.0
 
 
 def hold(state: str) -> int | None:
-    """Opens the lock of a state directory; nothing when somebody of another run lives."""
+    """Opens the lock of a state directory; None while a process of another run lives."""
     os.makedirs(state, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -70,7 +70,7 @@ def ask(state: str, what: str) -> dict[str, Any] | None:
 
 
 class Supervisor:
-    """Keeps the processes of a system running until it is told to stop."""
+    """Keeps the processes of a system running until it is stopped."""
 
     def __init__(self, system: System, lock: int) -> None:
         self.system = system
@@ -86,7 +86,7 @@ class Supervisor:
         self.prune_s = 0.0
         self.selector = selectors.DefaultSelector()
 
-    # What is told.
+    # The log.
 
     def tell(self, name: str, text: str) -> None:
         """A line of the log: time, service, text."""
@@ -94,7 +94,7 @@ class Supervisor:
         try:
             print(f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03}Z  {name}  {text}", flush=True)
         except BrokenPipeError:
-            # Who read the log has gone; the services go on.
+            # The reader of the log has gone; the services continue.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def write_status(self) -> None:
@@ -107,7 +107,7 @@ class Supervisor:
     # What is done.
 
     def run(self) -> int:
-        """Until a signal or ``down`` comes, or nothing is left that could run."""
+        """Runs until a signal or ``down``, or until no process is left that could run."""
         wake, woken = socket.socketpair()
         for end in (wake, woken):
             end.setblocking(False)
@@ -173,7 +173,7 @@ class Supervisor:
             self.prune()
 
     def leave(self) -> None:
-        """Stops those that are on their way out one after the other, once they have taken what is there."""
+        """Stops retiring processes one after the other, when they have processed their inputs."""
         while self.leaving and self.leaving[0].state == "stopped":
             self.leaving.pop(0)
             self.drain_until_s = time.monotonic() + self.system.drain_s
@@ -183,7 +183,7 @@ class Supervisor:
                 first.stop()
 
     def has_drained(self, running: Running) -> bool:
-        """Whether its services have taken all that others of the system have put out."""
+        """Whether its services have processed all outputs of the others of the system."""
         writers = running.system.writers
         for service in running.process.services:
             known = service_status(running.system, service.name)
@@ -206,7 +206,7 @@ class Supervisor:
             self.leaving.extend(leaving)
 
     def apply(self, system: System) -> dict[str, Any]:
-        """Makes what runs what the file says; gives which processes that changes, and how."""
+        """Applies the file to the running processes; returns which of them change, and how."""
         plan: dict[str, Any] = {"unchanged": [], "started": [], "restarted": [], "stopped": []}
         before, self.running, self.system = self.running, {}, system
         for process in system.processes:
@@ -227,7 +227,7 @@ class Supervisor:
         return plan
 
     def answer(self, link: socket.socket) -> None:
-        """Does what a later ``up`` or ``down`` asks for."""
+        """Handles the request of a later ``up`` or ``down``."""
         link.settimeout(1.0)
         try:
             with link.makefile("rb") as stream:
@@ -254,7 +254,7 @@ class Supervisor:
             self.waiting.append((link, plan))
 
     def prune(self) -> None:
-        """Removes what is to go of the inputs that nobody of the system writes."""
+        """Prunes the inputs that no service of the system writes."""
         for path, options in self.system.journals.items():
             if path in self.system.writers or not options.retains:
                 continue
@@ -276,12 +276,12 @@ def reply(link: socket.socket, answer: dict[str, Any]) -> None:
     try:
         link.sendall(json.dumps(answer).encode() + b"\n")
     except OSError:
-        pass  # who asked has gone
+        pass  # the client has gone
     link.close()
 
 
 def service_status(system: System, name: str) -> dict[str, Any]:
-    """What the process of a service has written last."""
+    """The last output of the process of a service."""
     try:
         with open(os.path.join(system.state, f"{name}.json"), encoding="utf-8") as file:
             found: dict[str, Any] = json.load(file)

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _millstream
+from ._command_errors import UsageError
 from ._errors import ServiceError
-from ._program import UsageError
+from ._service_command import failed, load, told
 from ._service_options import Hooks, Retention
-from ._service_program import failed, load, told
 
 __all__ = ["main"]
 
@@ -85,7 +85,7 @@ class Part(threading.Thread):
         self.stopper.stop()
 
     def status(self) -> dict[str, Any]:
-        """What is told to who asks for the status of the system."""
+        """The answer to a request for the status of the system."""
         (calls, ticks, skipped, dead_letters), positions = self.meter.read()
         now = time.monotonic()
         while len(self.calls) > 1 and now - self.calls[0][0] > RATE_S:
@@ -139,7 +139,7 @@ class Log:
 
 
 def main() -> int:
-    """Runs what standard input says until that ends."""
+    """Runs the orders of standard input until it ends."""
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         line = stdin.readline()
     if not line:

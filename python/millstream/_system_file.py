@@ -1,4 +1,4 @@
-"""A system of services in one file of TOML: what is in it, checked before anything runs.
+"""A system of services in one file of TOML: its contents, checked before anything runs.
 
 All paths are relative to the file, and each process runs in the file's folder. Every mistake is an error of
 one line that names the file, the line, the table and the key.
@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._program import UsageError
+from ._command_errors import UsageError
 from ._system_table import Source, Table
 
 __all__ = ["JournalOptions", "Process", "Restart", "Service", "System", "read"]
@@ -53,7 +53,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Restart:
-    """What becomes of a process that has died."""
+    """How a process that has died is handled."""
 
     first_s: float = 0.1
     longest_s: float = 10.0
@@ -72,7 +72,7 @@ class Process:
     services: tuple[Service, ...] = ()
 
     def order(self, system: System) -> dict[str, Any]:
-        """What the process is told on its standard input. Two orders that are equal mean the same process."""
+        """The order of the process on its standard input. Two equal orders mean the same process."""
         return {
             "process": self.name,
             "state": system.state,
@@ -88,7 +88,7 @@ class Process:
 
 @dataclass(frozen=True)
 class System:
-    """What a file says. Services, and processes by their first service, are in the order of their inputs."""
+    """The contents of a file. Services, and processes by their first service, are sorted by their inputs."""
 
     path: str
     folder: str
@@ -237,7 +237,7 @@ def check_writers(source: Source, services: list[Service]) -> None:
 
 
 def beside(out: str) -> tuple[str, str, str]:
-    """An output, and what its service keeps beside it."""
+    """An output, and the files of its service beside it."""
     return out, f"{out}.schedule", f"{out}.snapshots"
 
 
@@ -258,7 +258,7 @@ def check_journals(source: Source, services: list[Service], journals: dict[str, 
 
 
 def in_order(source: Source, services: list[Service]) -> list[Service]:
-    """Each service behind those whose outputs it takes; else as in the file."""
+    """Each service after those whose outputs it reads; otherwise as in the file."""
     writer = {service.out: service for service in services if service.out is not None}
     ordered: list[Service] = []
     way: list[Service] = []
@@ -283,7 +283,7 @@ def in_order(source: Source, services: list[Service]) -> list[Service]:
 
 
 def check_program(source: Source, process: Process, folder: str) -> None:
-    """What runs is there."""
+    """Raises for a program that does not exist."""
     if process.command:
         program = process.command[0]
         found = shutil.which(os.path.join(folder, program) if os.path.dirname(program) else program)

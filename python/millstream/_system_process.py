@@ -43,7 +43,7 @@ class Running:
         return self.process.name
 
     def is_same(self, process: Process, system: System) -> bool:
-        """Whether a process of a newer file is the one that runs."""
+        """Whether a process of a newer file is the running one."""
         now = (self.process.command, self.process.environment, self.process.order(self.system))
         return now == (process.command, process.environment, process.order(system))
 
@@ -92,7 +92,7 @@ class Running:
                 pass
 
     def read(self) -> None:
-        """Takes in what it has said."""
+        """Reads its output."""
         if self.child is None or self.child.stdout is None:
             return
         while True:
@@ -110,7 +110,7 @@ class Running:
                 return
 
     def look(self, keep: int) -> bool:
-        """Does what is due; true when its state is another than before."""
+        """Performs actions that are due; true when its state has changed."""
         now = time.monotonic()
         if self.state == "restarting" and now >= self.due_s:
             self.restarts += 1

@@ -1,4 +1,4 @@
-"""Tables of a file of TOML, taken apart key by key: a mistake is told with its line."""
+"""Tables of a file of TOML, read key by key: an error names its line."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ._command_errors import UsageError
 from ._errors import ServiceError
-from ._program import UsageError
 from ._service_options import seconds, sync_seconds
 
 __all__ = ["Source", "Table"]
@@ -24,7 +24,7 @@ UNITS |= {f"{letter}iB": 1024**power for power, letter in enumerate("KMGT", 1)}
 
 
 class Source(NamedTuple):
-    """A file and what is in it."""
+    """A file and its contents."""
 
     path: str
     text: str
@@ -80,7 +80,7 @@ def same(a: Place, b: Place) -> bool:
 
 
 class Table:
-    """One table. Each method takes a key out; ``end`` refuses what is left."""
+    """One table. Each method takes a key; ``end`` raises for keys that are left."""
 
     def __init__(self, source: Source, place: Place, values: dict[str, Any]) -> None:
         self.source = source

@@ -1,4 +1,4 @@
-"""Trials: a flow run with given inputs and nothing outside, once or with a crash at every point.
+"""Trials: runs of a flow with given inputs and no external systems, once or with a crash at every point.
 
 In a trial scripts stand in for sources and lists for sinks, dead letters included. With one worker the flow
 runs on the thread that calls, so that a debugger stops in its steps.
@@ -10,8 +10,9 @@ import tempfile
 
 from . import _millstream, _shown
 from ._errors import FlowUsageError, SimulatedCrash, show
-from ._flow import Flow
 from ._run import Saving, run_saving
+from ._scripts import items
+from ._streams.flow import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ __all__ = ["crash_everywhere", "run_all"]
 
 MOMENTS = {
     "before": "before commit {}",
-    "within": "at commit {}, before the sinks were told",
-    "behind": "behind commit {}",
+    "within": "at commit {}, before the sinks were notified",
+    "after": "after commit {}",
 }
 
 
@@ -37,18 +38,33 @@ def run_all(
     workers: int = 1,
     clock: _millstream.VirtualClock | None = None,
 ) -> Outputs:
-    """Runs ``flow`` and gives what its sinks were given, by their names; the sinks themselves are not opened.
+    """Runs a flow with scripts for its sources and lists for its sinks. The sinks themselves are not
+    opened.
 
-    ``inputs`` has for the name of a source its items, or a script (``ms.testing.items``,
-    ``ms.testing.partitions``); a source of bytes is given ``bytes``, ``str`` or records, and decodes them.
-    Other sources are the flow's own. Dead letters of a step come under ``STEP.dead_letters``.
+    With one worker the flow runs on the calling thread, so that a debugger stops in its steps.
 
-    >>> import millstream as ms
-    >>> flow = ms.Flow("shout")
-    >>> words = flow.source("words", ms.tcp.listen("127.0.0.1:7001", framing="lines", decode=str))
-    >>> words.map(str.upper).sink("out", ms.tcp.send_to("127.0.0.1:7002", framing="lines"))
-    >>> ms.testing.run_all(flow, {"words": ["to", "be"]})
-    {'out': ['TO', 'BE']}
+    Args:
+        flow: the flow.
+        inputs: for the name of a source its items, or a script (``ms.testing.items``,
+            ``ms.testing.partitions``). A source of bytes receives ``bytes``, ``str`` or records, and
+            decodes them. Sources that are not named read their own input.
+        workers: the number of worker threads, from 1 to 256.
+        clock: the clock of processing time.
+
+    Returns:
+        The items of each sink, by its name; the dead letters of a step under ``STEP.dead_letters``.
+
+    Raises:
+        FlowUsageError: the flow has no source of a name.
+        StepError: a step failed.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow = ms.Flow("shout")
+        >>> words = flow.source("words", ms.tcp.listen("127.0.0.1:7001", framing="lines", decode=str))
+        >>> words.map(str.upper).sink("out", ms.tcp.send_to("127.0.0.1:7002", framing="lines"))
+        >>> ms.testing.run_all(flow, {"words": ["to", "be"]})
+        {'out': ['TO', 'BE']}
     """
     return rehearse(flow, scripts_of(flow, inputs), workers, clock)
 
@@ -60,22 +76,37 @@ def crash_everywhere(
     workers: int = 1,
     clock: _millstream.VirtualClock | None = None,
 ) -> int:
-    """Runs ``flow`` with simulated crashes around each commit, and asserts that they make no difference.
+    """Runs a flow with simulated crashes around each commit, and asserts that they change nothing.
 
-    Each batch of a source is an epoch of its own. For each commit the flow is run three times from the
-    start: it crashes before the commit, between the commit and telling the sinks, or behind it, and is
-    started again; and once more it crashes behind every commit. What the sinks have, and what is saved at
-    the end, must be as without a crash. Where streams come together, and with several workers, there is no
-    order, and what comes out is compared without.
+    Each batch of a source is an epoch of its own. For each commit the flow runs three times: it crashes
+    before the commit, between the commit and the notification of the sinks, or after the commit, and is
+    started again. In one more run it crashes after every commit. The contents of the sinks and the saved
+    state at the end must be as without a crash. Where streams are merged, and with several workers, items
+    have no order and are compared without one.
 
-    Gives how many crashes there were. Raises AssertionError with the crash and the first difference.
+    Args:
+        flow: the flow.
+        inputs: for the name of a source its items, or a script (``ms.testing.items``,
+            ``ms.testing.partitions``). A source of bytes receives ``bytes``, ``str`` or records, and
+            decodes them. Sources that are not named read their own input.
+        workers: the number of worker threads, from 1 to 256.
+        clock: the clock of processing time.
 
-    >>> import millstream as ms
-    >>> flow = ms.Flow("count")
-    >>> words = flow.source("words", ms.files.lines("words.txt"))
-    >>> words.key_by(str).count("each", name="count").sink("out", ms.files.write("counts.txt"))
-    >>> ms.testing.crash_everywhere(flow, {"words": ms.testing.items(["to", "be", "to"], batch_size=1)}) > 6
-    True
+    Returns:
+        The number of crashes.
+
+    Raises:
+        AssertionError: a crash made a difference; the text names the crash and the first difference.
+        FlowUsageError: the flow has no source of a name.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow = ms.Flow("count")
+        >>> words = flow.source("words", ms.files.lines("words.txt"))
+        >>> words.key_by(str).count("each", name="count").sink("out", ms.files.write("counts.txt"))
+        >>> words = ms.testing.items(["to", "be", "to"], batch_size=1)
+        >>> ms.testing.crash_everywhere(flow, {"words": words}) > 6
+        True
     """
     scripts = scripts_of(flow, inputs)
     in_order = workers == 1 and is_one_line(flow)
@@ -93,13 +124,13 @@ def crash_everywhere(
                 break
             compare(whole, found, in_order, said.format(commit))
             crashes, commit = crashes + 1, commit + 1
-    found, crashed = trial(lambda run: ("behind", 1))
-    compare(whole, found, in_order, "behind each commit")
+    found, crashed = trial(lambda run: ("after", 1))
+    compare(whole, found, in_order, "after each commit")
     return crashes + crashed
 
 
 class Found:
-    """What a trial brought."""
+    """The outcome of a trial."""
 
     def __init__(self, outputs: Outputs, states: list[tuple[str, Any, int, bytes]]) -> None:
         self.outputs = outputs
@@ -113,7 +144,7 @@ def one_trial(
     clock: _millstream.VirtualClock | None,
     crash: Callable[[int], tuple[str, int] | None],
 ) -> tuple[Found, int]:
-    """Runs until the end, where the n-th run crashes as ``crash(n)`` says; gives how many did, too."""
+    """Runs until the end; the n-th run crashes as ``crash(n)`` says. Returns the number of crashes, too."""
     outputs: Outputs = {}
     rehearsal = _millstream.Rehearsal(scripts, lambda name: outputs.setdefault(name, []), None)
     crashes = 0
@@ -126,13 +157,13 @@ def one_trial(
                 crashes += 1
                 continue
             # A sink that hides what it has until that is committed would have no more than this.
-            for name, told in rehearsal.told().items():
-                del outputs[name][told:]
+            for name, committed in rehearsal.committed().items():
+                del outputs[name][committed:]
             return Found(outputs, _millstream.saved_states(state)), crashes
 
 
 def compare(whole: Found, found: Found, in_order: bool, crash: str) -> None:
-    """Raises for the first thing in which a trial differs from the whole one."""
+    """Raises for the first difference of a trial from the one without crashes."""
     what = difference(whole, found, in_order)
     if what is not None:
         raise AssertionError(f"a crash {crash} makes a difference: {what}")
@@ -195,7 +226,7 @@ def rehearse(
 
 
 def nodes(flow: Flow) -> list[dict[str, Any]]:
-    """What a flow is made of."""
+    """The nodes of a flow."""
     import json
 
     found: list[dict[str, Any]] = json.loads(flow.describe("json"))["nodes"]
@@ -203,16 +234,14 @@ def nodes(flow: Flow) -> list[dict[str, Any]]:
 
 
 def is_one_line(flow: Flow) -> bool:
-    """Whether nothing in a flow comes together, so that all that comes out has an order."""
+    """Whether a flow merges no streams, so that its output has an order."""
     found = nodes(flow)
     sources = [node for node in found if node["kind"] == "source"]
     return len(sources) == 1 and all(len(node["inputs"]) <= 1 for node in found)
 
 
 def scripts_of(flow: Flow, inputs: Inputs | None) -> list[tuple[str, _millstream.Script[Any]]]:
-    """The scripts that stand in for sources."""
-    from .testing import items
-
+    """The scripts that replace sources."""
     if not isinstance(flow, Flow):
         raise FlowUsageError(f"a trial is one of a Flow, not of {flow!r}")
     sources = [node["name"] for node in nodes(flow) if node["kind"] == "source"]

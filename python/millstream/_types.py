@@ -1,4 +1,4 @@
-"""The type variables of streams, sources and sinks, and what is said with them more than once.
+"""The type variables of streams, sources and sinks, and the types that several modules use.
 
 Type checkers read all of it. At run time the variables are there because classes are declared with them;
 the rest is not. A class that is named without types has `Any` for each of them, so that `Stream` is
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
+    from ._errors import dead_letter
     from ._io import Sink, Source
     from ._millstream import (
         ByteSink,
@@ -39,7 +40,7 @@ else:
         return _TypeVar(name, **kinds)
 
 
-# What a stream carries, its keys, and what came too late for it. Streams only give items, and a stream of
+# What a stream carries, its keys, and its late items. Streams only emit items, and a stream of
 # `bool` is a stream of `int`, too.
 T_co = TypeVar("T_co", covariant=True, default=Any)
 K_co = TypeVar("K_co", covariant=True, default=Any)
@@ -55,13 +56,13 @@ if TYPE_CHECKING:
 
     Scalar: TypeAlias = str | bytes | int
     Key: TypeAlias = Scalar | tuple[Any, ...]
-    """What can be a key. The members of a tuple are keys again, which is for the run to check."""
+    """The types of keys. The members of a tuple are keys again, which the run checks."""
 
     Time: TypeAlias = float | datetime
     """A number of seconds since an epoch of the user's choice, or a datetime with a time zone."""
 
     Frame: TypeAlias = bytes | bytearray | str | Record
-    """What can be written as it is."""
+    """The types that are written as they are."""
 
     U = Variable("U")
     Decoder: TypeAlias = type[U] | Callable[[bytes], U]
@@ -71,15 +72,16 @@ if TYPE_CHECKING:
         Source[T_co] | ByteSource[T_co] | CsvSource[T_co] | DurableSource[T_co] | Script[T_co]
     )
     AnySink: TypeAlias = Sink[T_contra] | ByteSink[T_contra] | KeyedSink[T_contra] | list[T_contra]
+    OnError: TypeAlias = Literal["fail", "skip"] | dead_letter
     Emit: TypeAlias = Literal["end", "each"]
 
     class Adds(Protocol):
-        """What can be summed up."""
+        """A type with a sum."""
 
         def __add__(self, other: Any, /) -> Any: ...
 
     class Compares(Protocol):
-        """What has a least and a greatest."""
+        """A type with an order."""
 
         def __lt__(self, other: Any, /) -> Any: ...
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import overload
 
 from . import _millstream
+from ._durations import nanos
 from ._errors import FlowUsageError
-from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Literal
 
-    from ._time import Seconds
+    from ._durations import Seconds
     from ._types import Decoder, Frame, U
 
     Path = str | os.PathLike[str]
@@ -41,7 +41,28 @@ def _paths(path: Path | Sequence[Path]) -> list[Path]:
 
 
 def lines(path: Path | Sequence[Path], max_frame: int = MAX_FRAME) -> _millstream.ByteSource[str]:
-    """The lines of a text file (UTF-8), without their ends; of several files, each is a partition."""
+    """Reads the lines of text files (UTF-8), without their line ends.
+
+    Args:
+        path: the file, or several, each of which is a partition.
+        max_frame: the longest line in bytes; a longer one is an error.
+
+    Returns:
+        A source of ``str``.
+
+    Example:
+        >>> import millstream as ms
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> flow, out = ms.Flow("lines"), ms.testing.collect()
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "words.txt")
+        ...     _ = path.write_text("to\\nbe\\n")
+        ...     flow.source("words", ms.files.lines(path)).sink("out", out)
+        ...     _ = ms.run(flow)
+        >>> out
+        ['to', 'be']
+    """
     return frames(path, "lines", str, max_frame)
 
 
@@ -68,8 +89,32 @@ def frames(
     max_frame: int = MAX_FRAME,
     position: int = 0,
 ) -> _millstream.ByteSource[Any]:
-    """The frames of a file, from byte ``position`` on; see :mod:`millstream.tcp` for ``framing`` and
-    ``decode``."""
+    """Reads the messages of files.
+
+    Args:
+        path: the file, or several, each of which is a partition.
+        framing: how messages are separated; see :mod:`millstream.tcp`.
+        decode: makes an item of the bytes: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or
+            a function. None leaves bytes.
+        max_frame: the largest message in bytes; a longer one is an error.
+        position: the byte at which reading begins.
+
+    Returns:
+        A source of bytes, or of what ``decode`` makes of them.
+
+    Example:
+        >>> import millstream as ms
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> flow, out = ms.Flow("frames"), ms.testing.collect()
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "pairs")
+        ...     _ = path.write_bytes(b"abcd")
+        ...     flow.source("pairs", ms.files.frames(path, framing="fixed:2")).sink("out", out)
+        ...     _ = ms.run(flow)
+        >>> out
+        [b'ab', b'cd']
+    """
     return _millstream.file_read(
         _paths(path), framing=framing, max_frame=max_frame, decode=decode, position=position
     )
@@ -88,8 +133,29 @@ def write(
 def write(
     path: Path, framing: str = "lines", encode: Callable[[Any], Any] | None = None
 ) -> _millstream.ByteSink[Any]:
-    """Writes a file anew: bytes, str or records, or what ``encode`` makes of them; as lines, ``str`` of
-    anything."""
+    """Writes items to a file, which is created anew.
+
+    Args:
+        path: the file.
+        framing: how messages are separated; see :mod:`millstream.tcp`. ``"lines"`` writes ``str(item)`` of
+            any item.
+        encode: a function that makes bytes, ``str`` or a record of an item. None: items are that already.
+
+    Returns:
+        A sink.
+
+    Example:
+        >>> import millstream as ms
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> flow = ms.Flow("numbers")
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "numbers.txt")
+        ...     flow.source("in", ms.testing.items([1, 2])).sink("out", ms.files.write(path))
+        ...     _ = ms.run(flow)
+        ...     path.read_text()
+        '1\\n2\\n'
+    """
     return _millstream.file_write(path, framing=framing, encode=encode)
 
 
@@ -120,30 +186,42 @@ def write_by_key(
     encode: Callable[[Any], Any] | None = None,
     max_open: int = 128,
 ) -> _millstream.KeyedSink[Any]:
-    """Writes the values of each key to a file of its own in ``directory``; a sink for streams behind
-    ``key_by``.
+    """Writes the values of each key to a file of their own; a sink for keyed streams.
 
-    The directory belongs to the sink: it is made if it is not there, and what an earlier run wrote there is
-    removed; one with other files is refused. A file is named by its key and ``suffix``: letters, digits,
-    ``-``, ``_`` and ``.`` stand for themselves, every other byte is ``%`` and two hexadecimal digits, the
-    empty key is ``%``, a name of more than 200 bytes is shortened and ends with a hash. Members of a tuple
-    have commas (``%2C``) between them. All keys have one type: the keys ``1`` and ``"1"`` would have one
-    file, which is an error. Values are written as :func:`write` does. At most ``max_open`` files are open at
-    once.
+    The directory belongs to the sink: it is created if it does not exist, and files of earlier runs are
+    removed; a directory with other files is an error. The name of a file is its key and ``suffix``.
+    Letters, digits, ``-``, ``_`` and ``.`` stand for themselves, every other byte is ``%`` and two
+    hexadecimal digits, and the empty key is ``%``. Members of a tuple have a comma (``%2C``) between them.
+    A name of more than 200 bytes is shortened and ends with a hash.
 
-    With a state directory a run that resumes takes all files back to the last commit.
+    All keys must have one type: the keys ``1`` and ``"1"`` would have the same file, which is an error.
+    With a state directory a run that resumes rolls all files back to the last commit.
 
-    >>> import millstream as ms
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> flow = ms.Flow("by country")
-    >>> orders = flow.source("orders", ms.testing.items([("fr", 1), ("a/b", 2), ("fr", 3)]))
-    >>> with TemporaryDirectory() as folder:
-    ...     keyed = orders.key_by(lambda order: order[0]).map(lambda order: order[1])
-    ...     keyed.sink("out", ms.files.write_by_key(folder, suffix=".txt"))
-    ...     _ = ms.run(flow)
-    ...     sorted((path.name, path.read_text()) for path in Path(folder).glob("[!.]*"))
-    [('a%2Fb.txt', '2\\n'), ('fr.txt', '1\\n3\\n')]
+    Args:
+        directory: the directory.
+        suffix: the end of the name of each file.
+        framing: how values are separated, as for :func:`write`.
+        encode: a function that makes bytes, ``str`` or a record of an item. None: items are that already.
+        max_open: how many files are open at once at most.
+
+    Returns:
+        A sink of pairs of key and value.
+
+    Raises:
+        FlowUsageError: ``max_open`` is below 1.
+
+    Example:
+        >>> import millstream as ms
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> flow = ms.Flow("by country")
+        >>> orders = flow.source("orders", ms.testing.items([("fr", 1), ("a/b", 2), ("fr", 3)]))
+        >>> with TemporaryDirectory() as folder:
+        ...     keyed = orders.key_by(lambda order: order[0]).map(lambda order: order[1])
+        ...     keyed.sink("out", ms.files.write_by_key(folder, suffix=".txt"))
+        ...     _ = ms.run(flow)
+        ...     sorted((path.name, path.read_text()) for path in Path(folder).glob("[!.]*"))
+        [('a%2Fb.txt', '2\\n'), ('fr.txt', '1\\n3\\n')]
     """
     return _millstream.file_write_by_key(
         directory,
@@ -194,31 +272,44 @@ def directory(
     decode: type | Callable[[bytes], Any] | None = None,
     max_frame: int = MAX_FRAME,
 ) -> _millstream.ByteSource[Any]:
-    """The lines (or frames) of all files in a directory whose names match ``pattern``, in the order of the
-    names.
+    """Reads the lines (or messages) of all files in a directory whose names match ``pattern``, sorted by
+    name.
 
-    In a pattern ``*`` stands for any characters, ``?`` for one, ``[a-z]`` for one of several; with a ``/`` it
-    is matched with paths below the directory, in which ``**`` stands for any directories. Names that begin
-    with a dot are left out. Each file is resumed where it was. The source ends with the files that were there
-    when it began; with ``follow`` it looks for new ones every so many seconds, for ever. A file that has
-    grown is read on. Files ought to be complete when they appear: write them under a name that does not
-    match, and rename them.
+    Names that begin with a dot are skipped. Each file is resumed at its position, and a file that has grown
+    is read on. Files should be complete when they appear: write them under a name that does not match, and
+    rename them. Each file belongs to one partition, chosen by its name.
 
-    So many ``partitions`` are read at once, each on one worker; a file belongs to one by its name. A run that
-    resumes has as many as the one before it. ``decode`` as for :func:`frames`, ``str`` for lines unless
-    given.
+    Args:
+        path: the directory.
+        pattern: which names are read: ``*`` matches any characters, ``?`` one, ``[a-z]`` one of a range. A
+            pattern with a ``/`` is matched with paths below the directory, in which ``**`` matches any
+            directories.
+        partitions: how many files are read at once, each on one worker. A run that resumes has as many as
+            the run before it.
+        follow: seconds or a timedelta after which the directory is searched for new files again, without
+            end. None: the source ends with the files that exist when it begins.
+        framing: how messages are separated; see :mod:`millstream.tcp`.
+        decode: makes an item of the bytes, as for :func:`frames`. None: ``str`` for lines, bytes otherwise.
+        max_frame: the largest message in bytes; a longer one is an error.
 
-    >>> import millstream as ms
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> flow, out = ms.Flow("logs"), ms.testing.collect()
-    >>> with TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "b.log").write_text("three")
-    ...     _ = Path(folder, "a.log").write_text("one\\ntwo")
-    ...     flow.source("lines", ms.files.directory(folder, "*.log")).sink("out", out)
-    ...     _ = ms.run(flow)
-    >>> out
-    ['one', 'two', 'three']
+    Returns:
+        A source of lines or messages.
+
+    Raises:
+        FlowUsageError: an option is out of range.
+
+    Example:
+        >>> import millstream as ms
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> flow, out = ms.Flow("logs"), ms.testing.collect()
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "b.log").write_text("three")
+        ...     _ = Path(folder, "a.log").write_text("one\\ntwo")
+        ...     flow.source("lines", ms.files.directory(folder, "*.log")).sink("out", out)
+        ...     _ = ms.run(flow)
+        >>> out
+        ['one', 'two', 'three']
     """
     if decode is None and framing == "lines":
         decode = str
@@ -256,26 +347,40 @@ def csv(
     quote: str | None = '"',
     max_record: int = MAX_FRAME,
 ) -> _millstream.CsvSource[Any]:
-    """The rows of a CSV file (UTF-8); of several files, each is a partition.
+    """Reads the rows of CSV files (UTF-8).
 
-    A row is a dict by the names in the first record of its file, or by the names that ``header`` gives; with
-    ``header=False`` it is a list. Fields are text, read as Python's module ``csv`` reads them; with
-    ``quote=None`` quotes are characters like others. Empty lines are skipped. A row with another number of
-    fields than names, or that is not UTF-8, does as the source's ``on_error`` says, and the error names file,
-    line and column. A quote that is not closed ends the flow, as does a record of more than ``max_record``
-    bytes.
+    A row is a dict with the names of the fields, or a list with ``header=False``. Fields are text, read as
+    Python's module ``csv`` reads them. Empty lines are skipped. A row that is not UTF-8, or has another
+    number of fields than names, is treated as ``on_error`` of the source says; the error names file, line
+    and column. A quote that is not closed ends the flow.
 
-    >>> import millstream as ms
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> flow, out = ms.Flow("prices"), ms.testing.collect()
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "prices.csv")
-    ...     _ = path.write_text('name,price\\n"tea, green",3\\n')
-    ...     flow.source("prices", ms.files.csv(path)).sink("out", out)
-    ...     _ = ms.run(flow)
-    >>> out
-    [{'name': 'tea, green', 'price': '3'}]
+    Args:
+        path: the file, or several, each of which is a partition.
+        header: True takes the names of the fields from the first record of each file, False makes lists; or
+            the names themselves.
+        delimiter: the character between fields.
+        quote: the character around fields that contain delimiters or line ends. None: quotes are ordinary
+            characters.
+        max_record: the largest record in bytes; a longer one ends the flow.
+
+    Returns:
+        A source of dicts or lists.
+
+    Raises:
+        FlowUsageError: ``header`` has no names, or one twice.
+
+    Example:
+        >>> import millstream as ms
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> flow, out = ms.Flow("prices"), ms.testing.collect()
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "prices.csv")
+        ...     _ = path.write_text('name,price\\n"tea, green",3\\n')
+        ...     flow.source("prices", ms.files.csv(path)).sink("out", out)
+        ...     _ = ms.run(flow)
+        >>> out
+        [{'name': 'tea, green', 'price': '3'}]
     """
     dialect = (delimiter, quote, _header(header))
     return _millstream.csv_read(_paths(path), dialect=dialect, max_record=max_record)
@@ -314,8 +419,43 @@ def csv_directory(
     follow: Seconds | None = None,
     max_record: int = MAX_FRAME,
 ) -> _millstream.CsvSource[Any]:
-    """The rows of all CSV files in a directory: as :func:`csv` reads a file, and :func:`directory` a
-    directory."""
+    """Reads the rows of all CSV files in a directory: rows as :func:`csv`, files as :func:`directory`.
+
+    Args:
+        path: the directory.
+        pattern: which names are read: ``*`` matches any characters, ``?`` one, ``[a-z]`` one of a range. A
+            pattern with a ``/`` is matched with paths below the directory, in which ``**`` matches any
+            directories.
+        header: True takes the names of the fields from the first record of each file, False makes lists; or
+            the names themselves.
+        delimiter: the character between fields.
+        quote: the character around fields that contain delimiters or line ends. None: quotes are ordinary
+            characters.
+        partitions: how many files are read at once, each on one worker. A run that resumes has as many as
+            the run before it.
+        follow: seconds or a timedelta after which the directory is searched for new files again, without
+            end. None: the source ends with the files that exist when it begins.
+        max_record: the largest record in bytes; a longer one ends the flow.
+
+    Returns:
+        A source of dicts or lists.
+
+    Raises:
+        FlowUsageError: an option is out of range.
+
+    Example:
+        >>> import millstream as ms
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> flow, out = ms.Flow("prices"), ms.testing.collect()
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "b.csv").write_text("name,price\\ntea,3\\n")
+        ...     _ = Path(folder, "a.csv").write_text("name,price\\nmilk,1\\n")
+        ...     flow.source("prices", ms.files.csv_directory(folder)).sink("out", out)
+        ...     _ = ms.run(flow)
+        >>> out
+        [{'name': 'milk', 'price': '1'}, {'name': 'tea', 'price': '3'}]
+    """
     return _millstream.csv_directory(
         path,
         pattern,
@@ -337,22 +477,34 @@ def write_csv(
 def write_csv(
     path: Path, fields: Sequence[str] | None = None, delimiter: str = ",", quote: str = '"'
 ) -> _millstream.ByteSink[Any]:
-    """Writes rows to a CSV file, which is made anew: dicts, of which ``fields`` says the order, or sequences.
+    """Writes rows to a CSV file, which is created anew. Lines end with LF.
 
-    With ``fields`` the file begins with them as its header; a dict without one of them has an empty field
-    there, one with another key is an error. Lines end with LF.
+    Args:
+        path: the file.
+        fields: the names and order of the fields: the file begins with them as its header, and rows may be
+            dicts. A dict without a field has an empty one; a dict with another key is an error. None: rows
+            are sequences.
+        delimiter: the character between fields.
+        quote: the character around fields that contain delimiters, quotes or line ends.
 
-    >>> import millstream as ms
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> flow = ms.Flow("prices")
-    >>> rows = flow.source("rows", ms.testing.items([{"price": 3, "name": "tea, green"}]))
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "prices.csv")
-    ...     rows.sink("out", ms.files.write_csv(path, ["name", "price"]))
-    ...     _ = ms.run(flow)
-    ...     path.read_text()
-    'name,price\\n"tea, green",3\\n'
+    Returns:
+        A sink of rows.
+
+    Raises:
+        FlowUsageError: ``fields`` has no names, or one twice.
+
+    Example:
+        >>> import millstream as ms
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> flow = ms.Flow("prices")
+        >>> rows = flow.source("rows", ms.testing.items([{"price": 3, "name": "tea, green"}]))
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "prices.csv")
+        ...     rows.sink("out", ms.files.write_csv(path, ["name", "price"]))
+        ...     _ = ms.run(flow)
+        ...     path.read_text()
+        'name,price\\n"tea, green",3\\n'
     """
     encode, head = _csv_rows(fields, delimiter, quote)
     return _millstream.file_write(path, framing=None, encode=encode, preamble=head)
@@ -384,7 +536,34 @@ def write_csv_by_key(
     suffix: str = ".csv",
     max_open: int = 128,
 ) -> _millstream.KeyedSink[Any]:
-    """A CSV file for each key: rows as for :func:`write_csv`, files as for :func:`write_by_key`."""
+    """Writes a CSV file for each key: rows as :func:`write_csv`, files as :func:`write_by_key`.
+
+    Args:
+        directory: the directory.
+        fields: the names and order of the fields, or None, as for :func:`write_csv`.
+        delimiter: the character between fields.
+        quote: the character around fields that contain delimiters, quotes or line ends.
+        suffix: the end of the name of each file.
+        max_open: how many files are open at once at most.
+
+    Returns:
+        A sink of pairs of key and row.
+
+    Raises:
+        FlowUsageError: ``fields`` has no names, or one twice; ``max_open`` is below 1.
+
+    Example:
+        >>> import millstream as ms
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> flow = ms.Flow("by name")
+        >>> rows = flow.source("rows", ms.testing.items([("tea", 3), ("milk", 1)]))
+        >>> with TemporaryDirectory() as folder:
+        ...     rows.key_by(lambda row: row[0]).sink("out", ms.files.write_csv_by_key(folder))
+        ...     _ = ms.run(flow)
+        ...     sorted((path.name, path.read_text()) for path in Path(folder).glob("[!.]*"))
+        [('milk.csv', 'milk,1\\n'), ('tea.csv', 'tea,3\\n')]
+    """
     encode, head = _csv_rows(fields, delimiter, quote)
     return _millstream.file_write_by_key(
         directory,
@@ -416,7 +595,7 @@ def _header(header: bool | Sequence[str]) -> bool | list[str]:
 
 
 class _Echo:
-    """A file that gives back what is written: so a row of CSV becomes text."""
+    """A file whose ``write`` returns the text: so a row of CSV becomes text."""
 
     def write(self, text: str) -> str:
         return text

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any, Literal, TypeAlias
 
-    from ._journal import Sync
+    from ._journal_store import Sync
     from ._types import Decoder, Frame, U
 
     Path: TypeAlias = str | os.PathLike[str]
@@ -54,25 +54,40 @@ def read(
     cursor: str | None = None,
     decode: type | Callable[[bytes], Any] | None = None,
 ) -> _millstream.ByteSource[Any]:
-    """The records of a journal, to its end as it is when the flow begins; with ``follow`` for ever.
+    """Reads the records of a journal, up to its end when the flow begins.
 
-    Begins with the oldest record that is kept, with number ``start``, with what comes ``"next"``, or with the
-    first record of a ``time`` or later (a datetime with a time zone, or as ``Journal.seek`` takes it); ends
-    before number ``stop``. ``cursor`` names one that is begun at and moved along: when an epoch is committed,
-    or without a state directory behind what was handed on. ``decode`` makes an object of a record's body: a
-    subclass of :class:`millstream.Record`, ``str``, or any function of bytes; bytes unless given.
+    At most one of ``start``, ``time`` and ``cursor`` may be given.
 
-    >>> import millstream as ms
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
-    ...     _ = journal.append_many(["a", "b", "c"])
-    ...     flow, out = ms.Flow("read"), ms.testing.collect()
-    ...     flow.source("letters", ms.journals.read(folder, start=1, decode=str)).sink("out", out)
-    ...     _ = ms.run(flow)
-    >>> out
-    ['b', 'c']
+    Args:
+        path: the directory of the journal.
+        start: the first record: a sequence number, ``"first"`` for the oldest one, ``"next"`` for those
+            appended from now on.
+        stop: the sequence number before which reading ends.
+        time: begins with the first record of this time or later; as for :meth:`millstream.Journal.seek`.
+        follow: whether the source waits for further records, without end.
+        cursor: the name of a cursor at which reading begins and which is moved: when an epoch is committed,
+            or without a state directory after items were passed on.
+        decode: makes an item of the bytes: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or
+            a function. None leaves bytes.
+
+    Returns:
+        A source of bytes, or of what ``decode`` makes of them.
+
+    Raises:
+        FlowUsageError: ``start`` is out of range, or several beginnings are given.
+
+    Example:
+        >>> import millstream as ms
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+        ...     _ = journal.append_many(["a", "b", "c"])
+        ...     flow, out = ms.Flow("read"), ms.testing.collect()
+        ...     flow.source("letters", ms.journals.read(folder, start=1, decode=str)).sink("out", out)
+        ...     _ = ms.run(flow)
+        >>> out
+        ['b', 'c']
     """
-    from ._journal import _nanoseconds
+    from ._journal_store import _nanoseconds
 
     if sum([start != "first", time is not None, cursor is not None]) > 1:
         raise FlowUsageError("a journal is read from start, from a time or from a cursor: give one of them")
@@ -104,22 +119,31 @@ def append(
 def append(
     path: Path, encode: Callable[[Any], Any] | None = None, sync: Sync = "never"
 ) -> _millstream.ByteSink[Any]:
-    """Appends each item as a record: bytes, str or records, or what ``encode`` makes of them.
+    """Appends each item to a journal, as a record.
 
-    With a state directory nobody else may write to the journal while the flow runs: it is cut back to the
-    last commit when the flow resumes, and survives a loss of power as commits do. ``sync`` is for runs
-    without one.
+    With a state directory no other program may write to the journal while the flow runs: the journal is
+    truncated to the last commit when the flow resumes, and its records are as durable as the commits.
 
-    >>> import millstream as ms
-    >>> from tempfile import TemporaryDirectory
-    >>> flow = ms.Flow("write")
-    >>> with TemporaryDirectory() as folder:
-    ...     numbers = flow.source("numbers", ms.testing.items([1, 2]))
-    ...     numbers.map(str).sink("out", ms.journals.append(folder))
-    ...     _ = ms.run(flow)
-    ...     [record.body for record in ms.Journal(folder, "r")]
-    [b'1', b'2']
+    Args:
+        path: the directory of the journal.
+        encode: a function that makes bytes, ``str`` or a record of an item. None: items are that already.
+        sync: when a record survives a loss of power, in runs without a state directory: ``"never"``,
+            ``"always"``, or an interval in seconds or a timedelta.
+
+    Returns:
+        A sink of bytes, ``str``, records, or items for ``encode``.
+
+    Example:
+        >>> import millstream as ms
+        >>> from tempfile import TemporaryDirectory
+        >>> flow = ms.Flow("write")
+        >>> with TemporaryDirectory() as folder:
+        ...     numbers = flow.source("numbers", ms.testing.items([1, 2]))
+        ...     numbers.map(str).sink("out", ms.journals.append(folder))
+        ...     _ = ms.run(flow)
+        ...     [record.body for record in ms.Journal(folder, "r")]
+        [b'1', b'2']
     """
-    from ._journal import _sync
+    from ._journal_store import _sync
 
     return _millstream.journal_append(path, encode=encode, sync=_sync(sync))

@@ -1,4 +1,4 @@
-"""Queues as sources and sinks of flows: those of a folder, in process, see :class:`millstream.Queues`.
+"""Queues as sources and sinks of flows, in this process; see :class:`millstream.Queues`.
 
 >>> import millstream as ms
 >>> from tempfile import TemporaryDirectory
@@ -56,11 +56,36 @@ def read(
     decode: type | Callable[[bytes], Any] | None = None,
     until_empty: bool = False,
 ) -> _millstream.ByteSource[Any]:
-    """Takes the items of queues, each a partition; waits for more, or ends when one has none.
+    """Takes the items of queues; each queue is a partition.
 
-    ``place`` is the folder: a path, or a :class:`millstream.Queues`, whose settings then hold. Items are
-    bytes, or what ``decode`` makes of them (see :mod:`millstream.tcp`). In a flow with a state directory each
-    item counts once, whatever happens; without one an item may come again after a crash.
+    With a state directory each item has its effect once, after a crash too; without one an item may be read
+    again after a crash.
+
+    Args:
+        place: the directory of the queues: a path, or a :class:`millstream.Queues`, whose settings are used
+            then.
+        names: the names of the queues.
+        decode: makes an item of the bytes: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or
+            a function. None leaves bytes.
+        until_empty: whether the source ends when a queue is empty, instead of waiting for items.
+
+    Returns:
+        A source of bytes, or of what ``decode`` makes of them.
+
+    Raises:
+        TypeError: there is no name.
+
+    Example:
+        >>> import millstream as ms
+        >>> from tempfile import TemporaryDirectory
+        >>> flow, out = ms.Flow("jobs"), ms.testing.collect()
+        >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+        ...     _ = queues["jobs"].put_many(["a", "b"])
+        ...     jobs = ms.queues.read(queues, "jobs", decode=bytes.decode, until_empty=True)
+        ...     flow.source("jobs", jobs).sink("out", out)
+        ...     _ = ms.run(flow)
+        >>> out
+        ['a', 'b']
     """
     if not names:
         raise TypeError("read takes the name of a queue, or several")
@@ -72,9 +97,29 @@ def write(place: Place, name: str, encode: None = None) -> _millstream.ByteSink[
 @overload
 def write(place: Place, name: str, encode: Callable[[U], Frame] = ...) -> _millstream.ByteSink[U]: ...
 def write(place: Place, name: str, encode: Callable[[Any], Any] | None = None) -> _millstream.ByteSink[Any]:
-    """Puts bytes, str or records, or what ``encode`` makes of an item, into a queue, whatever its limits say.
+    """Puts items into a queue, whatever its limits are.
 
-    In a flow with a state directory the items of an epoch are in the queue once it is committed, each of them
-    once. Without one they are there at once.
+    With a state directory the items of an epoch are in the queue when the epoch is committed, each of them
+    once; without one they are there at once.
+
+    Args:
+        place: the directory of the queues: a path, or a :class:`millstream.Queues`, whose settings are used
+            then.
+        name: the name of the queue.
+        encode: a function that makes bytes, ``str`` or a record of an item. None: items are that already.
+
+    Returns:
+        A sink of bytes, ``str``, records, or items for ``encode``.
+
+    Example:
+        >>> import millstream as ms
+        >>> from tempfile import TemporaryDirectory
+        >>> flow = ms.Flow("letters")
+        >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+        ...     letters = flow.source("letters", ms.testing.items("ab"))
+        ...     letters.sink("out", ms.queues.write(queues, "letters"))
+        ...     _ = ms.run(flow)
+        ...     list(queues["letters"])
+        [b'a', b'b']
     """
     return _millstream.queue_write(_path(place), name, encode=encode)

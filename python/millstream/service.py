@@ -38,8 +38,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import pickle
-import typing
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar, Union
@@ -48,10 +46,22 @@ from . import _millstream
 from ._errors import ServiceError
 from ._millstream import Clock
 from ._run import hook_signals
-from ._service_checks import check_callback, check_implements, hints_of
+from ._service_components import (
+    InterfaceOf,
+    T,
+    bound,
+    check_component,
+    interfaces_of,
+    keeping,
+    made,
+    proxy,
+    rebuilding,
+    timers,
+    wanted,
+)
 from ._service_diff import Effect
 from ._service_inputs import await_inputs, paths_of, print_missing
-from ._service_interfaces import aliases, described, is_interface, methods_of
+from ._service_interfaces import aliases, described
 from ._service_options import (
     Hooks,
     Retention,
@@ -87,11 +97,8 @@ __all__ = [
     "u64",
 ]
 
-T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., None])
 Path = Union[str, "os.PathLike[str]"]
-#: A class that is an interface. ``type[T]`` would not do: mypy refuses protocols and abstract classes for it.
-InterfaceOf = Callable[..., T]
 
 #: A string of one character.
 char = Annotated[str, "char"]
@@ -108,7 +115,19 @@ f32 = Annotated[float, "f32"]
 
 
 class Report(NamedTuple):
-    """What a service has done, the rebuilding of its state included."""
+    """The numbers of a run of a service, the rebuilding of its state included.
+
+    Args:
+        calls: calls of the component.
+        ticks: calls of its timers.
+        skipped: records that were skipped.
+        dead_letters: records that went to the dead letters.
+
+    Example:
+        >>> from millstream.service import Report
+        >>> Report(calls=2, ticks=0, skipped=0, dead_letters=0).calls
+        2
+    """
 
     calls: int
     ticks: int
@@ -117,9 +136,18 @@ class Report(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What came of the test in a folder: runs that passed, differences by file, files that were rewritten.
+    """The result of :func:`check`.
 
-    ``left_out`` is how many variants were not run because there are too many.
+    Args:
+        passed: how many runs passed.
+        failed: the files that differ, each with the difference.
+        updated: the files that were rewritten.
+        left_out: how many variants were not run because there are too many.
+
+    Example:
+        >>> from millstream.service import Checked
+        >>> Checked(1, [], []).left_out
+        0
     """
 
     passed: int
@@ -131,34 +159,6 @@ class Checked(NamedTuple):
 # Publishers.
 
 
-def proxy(interface: InterfaceOf[T], outlet: _millstream.Outlet) -> T:
-    """An object that implements the interface by publishing."""
-    namespace = {
-        name: publishing(number, getattr(interface, name))
-        for number, name in enumerate(methods_of(interface), 1)
-    }
-    made = type(f"{interface.__name__}Publisher", (), {"__slots__": ("_call",), **namespace})()
-    made._call = outlet.call
-    return typing.cast(T, made)
-
-
-def publishing(number: int, function: Callable[..., Any]) -> Callable[..., None]:
-    """A method that publishes its call; arguments by name and defaults as the interface has them."""
-    signature = inspect.signature(function)
-    count = len(signature.parameters) - 1
-
-    def publish(self: Any, *arguments: Any, **named: Any) -> None:
-        if named or len(arguments) != count:
-            bound = signature.bind(self, *arguments, **named)
-            bound.apply_defaults()
-            arguments = bound.args[1:]
-        self._call(number, arguments)
-
-    publish.__name__ = function.__name__
-    publish.__doc__ = function.__doc__
-    return publish
-
-
 def publisher(
     interface: InterfaceOf[T],
     journal: Path,
@@ -167,26 +167,33 @@ def publisher(
     wait_follower: int = 0,
     timeout: float = 30.0,
 ) -> T:
-    """An object whose methods append their calls to a journal, which is made if there is none.
+    """Makes an object whose methods append their calls to a journal, which is created if it does not exist.
 
-    A method returns when its call is recorded and as safe as asked.
+    A method returns when its call is recorded, and as durable as ``sync`` and ``wait_follower`` say.
 
-    :param interface: the class of the interface, a Protocol or an abstract class.
-    :param journal: the directory of the journal.
-    :param sync: when a call survives a loss of power. ``"never"``: when the system likes to; ``"always"``:
-        before the method returns; a time (``"10ms"``, seconds or a timedelta): in the background.
-    :param wait_follower: how many followers on other machines must have the call before the method returns.
-    :param timeout: seconds that a method waits for them.
-    :raises RecordNotFollowedError: (a ``TimeoutError``) by a method when they do not have the call in time.
-        It is recorded all the same: one who makes it again has it recorded twice.
-    :raises ServiceError: for an option that makes no sense; by a method when the call cannot be recorded.
+    Args:
+        interface: the class of the interface: a Protocol or an abstract class.
+        journal: the directory of the journal.
+        sync: when a call survives a loss of power: ``"never"`` (when the system writes it), ``"always"``
+            (before the method returns), or an interval (``"10ms"``, seconds or a timedelta).
+        wait_follower: how many followers on other machines must have the call before the method returns.
+        timeout: how many seconds a method waits for them.
 
-    >>> from tempfile import TemporaryDirectory
-    >>> from typing import Protocol
-    >>> class Prices(Protocol):
-    ...     def price(self, symbol: str, value: float) -> None: ...
-    >>> folder = TemporaryDirectory()
-    >>> publisher(Prices, folder.name, sync="always").price("VOD.L", 72.5)
+    Returns:
+        The publisher.
+
+    Raises:
+        ServiceError: an option is out of range. A method raises it when the call cannot be recorded.
+        RecordNotFollowedError: (a ``TimeoutError``, raised by a method) the followers do not have the call
+            in time. The call is recorded; repeating it records it twice.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from typing import Protocol
+        >>> class Prices(Protocol):
+        ...     def price(self, symbol: str, value: float) -> None: ...
+        >>> folder = TemporaryDirectory()
+        >>> publisher(Prices, folder.name, sync="always").price("VOD.L", 72.5)
     """
     sync_s, followers = sync_seconds(sync), checked_followers(wait_follower)
     path, timeout_s = os.fspath(journal), checked_timeout(timeout)
@@ -194,17 +201,73 @@ def publisher(
 
 
 class Recorder:
-    """Keeps the calls of its publishers: a component's unit test needs no journal."""
+    """Keeps the calls of its publishers, so that a test of a component needs no journal.
+
+    Example:
+        >>> from typing import Protocol
+        >>> import millstream as ms
+        >>> class Orders(Protocol):
+        ...     def place(self, price: float) -> None: ...
+        >>> class Totals(Protocol):
+        ...     def total(self, value: float) -> None: ...
+        >>> class Desk(Orders):
+        ...     def __init__(self, totals: Totals) -> None:
+        ...         self.totals, self.value = totals, 0.0
+        ...     def place(self, price: float) -> None:
+        ...         self.value += price
+        ...         self.totals.total(self.value)
+        >>> recorder = ms.service.Recorder()
+        >>> Desk(recorder.publisher(Totals)).place(3.0)
+        >>> recorder.take()
+        ['total: 3.0\\n']
+    """
 
     def __init__(self) -> None:
         self._native = _millstream.Recorder()
 
     def publisher(self, interface: InterfaceOf[T]) -> T:
-        """A publisher whose calls are kept here."""
+        """Makes a publisher whose calls are kept by this recorder.
+
+        Args:
+            interface: the class of the interface: a Protocol or an abstract class.
+
+        Returns:
+            The publisher.
+
+        Raises:
+            ServiceError: the class is no interface.
+
+        Example:
+            >>> from typing import Protocol
+            >>> import millstream as ms
+            >>> class Orders(Protocol):
+            ...     def place(self, price: float) -> None: ...
+            >>> class Totals(Protocol):
+            ...     def total(self, value: float) -> None: ...
+            >>> class Desk(Orders):
+            ...     def __init__(self, totals: Totals) -> None:
+            ...         self.totals, self.value = totals, 0.0
+            ...     def place(self, price: float) -> None:
+            ...         self.value += price
+            ...         self.totals.total(self.value)
+            >>> recorder = ms.service.Recorder()
+            >>> recorder.publisher(Orders).place(3.0)
+            >>> recorder.take()
+            ['place: 3.0\\n']
+        """
         return proxy(interface, self._native.outlet(described(interface)))
 
     def take(self) -> list[str]:
-        """The calls since the last look, each as YAML."""
+        """Returns the calls since the last ``take``.
+
+        Returns:
+            The calls, each as YAML.
+
+        Example:
+            >>> from millstream.service import Recorder
+            >>> Recorder().take()
+            []
+        """
         return self._native.take()
 
 
@@ -212,18 +275,25 @@ class Recorder:
 
 
 def every(seconds: float, *, renamed_from: str | Sequence[str] = ()) -> Callable[[Method], Method]:
-    """Marks a method that is called again and again, with the recorded time in ns since 1970.
+    """Decorates a method that is called periodically, with the recorded time in ns since 1970.
 
-    Its calls are recorded under its name: timers may be added and taken away. Recorded calls of one that was
-    taken away are not repeated.
+    Its calls are recorded under its name, so that timers can be added and removed. Recorded calls of a
+    removed timer are not repeated.
 
-    :param seconds: the period, more than 0.
-    :param renamed_from: earlier names of the method; what was recorded under them is repeated by it.
-    :raises ServiceError: the period is not more than 0.
+    Args:
+        seconds: the period, above 0.
+        renamed_from: earlier names of the method; calls recorded under them are repeated by it.
 
-    >>> class Beat:
-    ...     @every(0.5, renamed_from="tick")
-    ...     def beat(self, now_ns: int) -> None: ...
+    Returns:
+        The decorator.
+
+    Raises:
+        ServiceError: the period is not above 0.
+
+    Example:
+        >>> class Beat:
+        ...     @every(0.5, renamed_from="tick")
+        ...     def beat(self, now_ns: int) -> None: ...
     """
     if not seconds > 0:
         raise ServiceError(f"every({seconds}): the period is more than 0 seconds")
@@ -234,107 +304,6 @@ def every(seconds: float, *, renamed_from: str | Sequence[str] = ()) -> Callable
         return method
 
     return mark
-
-
-def interfaces_of(component: type) -> list[type]:
-    """The interfaces of a component: the protocols and abstract classes that it derives from."""
-    found = [base for base in component.__mro__[1:] if is_interface(base)]
-    if not found:
-        raise ServiceError(
-            f"{component.__name__} derives from no interface (a Protocol or an abstract class)"
-        )
-    return found
-
-
-def wanted(component: type) -> dict[str, type]:
-    """What a component is given by the annotations of its ``__init__``: publishers, and a clock."""
-    init = vars(component).get("__init__") or component.__init__  # type: ignore[misc]
-    if init is object.__init__:
-        return {}
-    hints = hints_of(init, f"{component.__name__}.__init__")
-    given: dict[str, type] = {}
-    for parameter in inspect.signature(component).parameters.values():
-        kind = hints.get(parameter.name)
-        if kind is Clock or is_interface(kind):
-            given[parameter.name] = typing.cast(type, kind)
-        elif parameter.default is inspect.Parameter.empty and parameter.kind not in (
-            parameter.VAR_POSITIONAL,
-            parameter.VAR_KEYWORD,
-        ):
-            where = f"{component.__name__}.__init__, {parameter.name}"
-            raise ServiceError(f"{where}: is neither an interface nor a Clock, and has no default")
-    return given
-
-
-def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> Any:
-    """A component with its publishers."""
-    check_component(component)
-    given = wanted(component)
-    instance = component(
-        **{
-            name: clock() if kind is Clock else proxy(kind, outlet(described(kind)))
-            for name, kind in given.items()
-        }
-    )
-    check_component(component, instance)
-    return instance
-
-
-def check_component(component: type, instance: object | None = None) -> None:
-    """Refuses a component that does not do all that its interfaces say.
-
-    Without an instance only its class is looked at.
-    """
-    for interface in interfaces_of(component):
-        try:
-            described(interface)
-        except ServiceError as error:
-            raise ServiceError(f"{component.__name__}: {error}") from error.__cause__
-        for name in methods_of(interface):
-            check_implements(component, instance, interface, name, is_interface)
-    if instance is not None:
-        for _, _, method, _ in timers(instance):
-            check_callback(
-                f"{component.__name__}, {method.__name__}, which is called every so often", method, 1
-            )
-
-
-def bound(component: Any) -> list[tuple[_millstream.Interface, list[Any]]]:
-    """The interfaces of a component, each with the component's own methods for it."""
-    return [
-        (described(interface), [getattr(component, name) for name in methods_of(interface)])
-        for interface in interfaces_of(type(component))
-    ]
-
-
-def keeping(instance: Any) -> tuple[Callable[[], bytes], Callable[[bytes], object]]:
-    """What gives the state of a component as bytes, and what takes it back."""
-    name = type(instance).__name__
-    for method in ("snapshot", "restore"):
-        if not callable(getattr(instance, method, None)):
-            raise ServiceError(f"{name} has no {method}(), which rebuild='snapshot' needs")
-    return (
-        lambda: pickle.dumps(instance.snapshot(), protocol=5),
-        lambda state: instance.restore(pickle.loads(state)),
-    )
-
-
-def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable[..., object]]]]:
-    """The interfaces of a component's outputs, each with the methods that rebuild its state from them."""
-    component = type(instance)
-    found = []
-    for interface in dict.fromkeys(kind for kind in wanted(component).values() if kind is not Clock):
-        methods = []
-        for name in methods_of(interface):
-            method = getattr(instance, f"rebuild_{name}", None)
-            if not callable(method):
-                lacking = f"{component.__name__} has no rebuild_{name}(), which rebuild='outputs' needs"
-                raise ServiceError(f"{lacking} for each method of {interface.__name__}")
-            count = len(inspect.signature(getattr(interface, name)).parameters) - 1
-            check_callback(f"{component.__name__}, rebuild_{name}", method, count)
-            methods.append(method)
-        found.append((described(interface), methods))
-    return found
 
 
 def serve(
@@ -356,37 +325,65 @@ def serve(
     hooks: Hooks | None = None,
     wait_for_inputs: bool = False,
 ) -> Report:
-    """Runs a component: calls it with what the inputs hold, records what it calls in ``out``.
+    """Runs a component: calls it with the records of its inputs, and records its own calls in ``out``.
 
-    SIGINT (Ctrl-C) and SIGTERM end it behind the call that it is in; a second one raises KeyboardInterrupt
-    there. In other threads than the main one Python sees no signals.
+    SIGINT (Ctrl-C) and SIGTERM end the service after the current call; a second signal raises
+    KeyboardInterrupt. In threads other than the main one Python receives no signals.
 
-    :param component: a class that derives from interfaces; publishers and a :class:`Clock` are given to it.
-    :param inputs: a journal or several, which are merged by time.
-    :param out: the output journal; only one service may write to it. Without one, calls go nowhere.
-    :param wait: ``block``, ``back-off``, or ``spin`` for a core of its own.
-    :param on_error: ``fail`` or ``skip``, for records that do not fit and calls that raise.
-    :param dead_letters: a journal for those records instead.
-    :param rebuild: where the component's state comes from at the start. ``inputs``: it is called with all of
-        them again. ``snapshot``: its ``restore(state)`` takes what its ``snapshot()`` gave, and only inputs
-        behind that are repeated. ``outputs``: its ``rebuild_NAME`` is called with each recorded output
-        ``NAME``. ``nothing``: it has no state.
-    :param snapshot_every: with ``snapshot``, keep the state each time that the component was called so often,
-        and at the end.
-    :param drain: end when all inputs are taken.
-    :param until: end behind so many calls.
-    :param skip_pruned: do without input records that were pruned and are needed. The service starts with the
-        oldest records that are left, and its state is what these make of it.
-    :param old_timers: the timers that an earlier version has recorded by number, in alphabetical order; only
-        for the first start of this version, if the timers have changed.
-    :param sync: when outputs survive a loss of power, as for :func:`publisher`. With ``"always"`` the
-        component is called only when its input, and the entry of the schedule, survive one too: no output
-        outlives what it is an effect of.
-    :param wait_follower: how many followers on other machines must have the outputs. The service is never
-        more than 256 inputs ahead of them; it waits for them without a limit.
-    :param hooks: with what a system of services stops and watches this one.
-    :param wait_for_inputs: wait for inputs that are not there yet, instead of refusing to start.
-    :raises ServiceError: from the exception of the component, where there is one; names journal and record.
+    Args:
+        component: a class that derives from interfaces. It receives publishers and a :class:`Clock` by the
+            annotations of its ``__init__``.
+        inputs: one journal, or several, which are merged by time.
+        out: the output journal; only one service may write to it. None: calls of the component are dropped.
+        wait: ``"block"``, ``"back-off"`` or ``"spin"``, which uses a core.
+        on_error: ``"fail"`` or ``"skip"``, for records that do not fit and calls that raise.
+        dead_letters: a journal for those records.
+        rebuild: where the state of the component comes from at the start. ``"inputs"``: it is called with
+            all inputs again. ``"snapshot"``: its ``restore(state)`` receives the last result of its
+            ``snapshot()``, and only later inputs are repeated. ``"outputs"``: its ``rebuild_NAME`` is
+            called with each recorded output ``NAME``. ``"nothing"``: it has no state.
+        snapshot_every: with ``rebuild="snapshot"``: after how many calls the state is saved, and at the
+            end.
+        drain: whether the service ends when all inputs are processed.
+        until: the number of calls after which the service ends.
+        skip_pruned: whether the service starts without input records that it needs and that were pruned.
+            Its state is then that of the remaining records.
+        old_timers: the timers that an earlier version recorded by number, in alphabetical order; only for
+            the first start of this version, if the timers have changed.
+        sync: when outputs survive a loss of power, as for :func:`publisher`. With ``"always"`` the
+            component is called only when its input and the entry of the schedule survive one too: no output
+            outlives its cause.
+        wait_follower: how many followers on other machines must have the outputs. The service is at most
+            256 inputs ahead of them, and waits for them without a limit.
+        hooks: how a system of services stops and observes this one.
+        wait_for_inputs: whether the service waits for inputs that do not exist yet, instead of raising.
+
+    Returns:
+        The numbers of the run.
+
+    Raises:
+        ServiceError: an option is out of range, an input cannot be read, or the component raised; the text
+            names journal and record.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from typing import Protocol
+        >>> import millstream as ms
+        >>> class Orders(Protocol):
+        ...     def place(self, price: float) -> None: ...
+        >>> class Totals(Protocol):
+        ...     def total(self, value: float) -> None: ...
+        >>> class Desk(Orders):
+        ...     def __init__(self, totals: Totals) -> None:
+        ...         self.totals, self.value = totals, 0.0
+        ...     def place(self, price: float) -> None:
+        ...         self.value += price
+        ...         self.totals.total(self.value)
+        >>> with TemporaryDirectory() as folder:
+        ...     orders, totals = f"{folder}/orders", f"{folder}/totals"
+        ...     ms.publisher(Orders, orders).place(3.0)
+        ...     ms.serve(Desk, orders, out=totals, drain=True)
+        Report(calls=1, ticks=0, skipped=0, dead_letters=0)
     """
     check_choice("wait", wait, ("block", "back-off", "spin"))
     check_choice("on_error", on_error, ("fail", "skip"))
@@ -445,15 +442,42 @@ def replay(
     until: int | None = None,
     on_error: str = "fail",
 ) -> list[str]:
-    """Calls a new component as a service called it and gives what it calls, each as YAML. Nothing is written.
+    """Calls a new component as a service called it. Nothing is written.
 
-    :param inputs: the journals that the service has read.
-    :param out: the output journal of the service. The schedule beside it says in which order inputs were
-        taken and when timers fired. Without one, inputs are merged by the times of their records, and timers
-        fire by these times.
-    :param until: end after so many calls.
-    :param on_error: as in :func:`serve`.
-    :raises ServiceError: a journal is not there or cannot be read; the component raised.
+    Args:
+        component: a class that derives from interfaces. It receives publishers and a :class:`Clock` by the
+            annotations of its ``__init__``.
+        inputs: the journals that the service has read.
+        out: the output journal of the service. Its schedule has the order of the inputs and the times of
+            the timers. None: inputs are merged by the times of their records, and timers fire by these
+            times.
+        until: the number of calls after which the replay ends.
+        on_error: ``"fail"`` or ``"skip"``, as for :func:`serve`.
+
+    Returns:
+        The calls of the component, each as YAML.
+
+    Raises:
+        ServiceError: a journal does not exist or cannot be read, or the component raised.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from typing import Protocol
+        >>> import millstream as ms
+        >>> class Orders(Protocol):
+        ...     def place(self, price: float) -> None: ...
+        >>> class Totals(Protocol):
+        ...     def total(self, value: float) -> None: ...
+        >>> class Desk(Orders):
+        ...     def __init__(self, totals: Totals) -> None:
+        ...         self.totals, self.value = totals, 0.0
+        ...     def place(self, price: float) -> None:
+        ...         self.value += price
+        ...         self.totals.total(self.value)
+        >>> with TemporaryDirectory() as folder:
+        ...     ms.publisher(Orders, f"{folder}/orders").place(3.0)
+        ...     ms.service.replay(Desk, f"{folder}/orders")
+        ['total: 3.0\\n']
     """
     return recorded(component, inputs, out=out, until=until, on_error=on_error).take()
 
@@ -464,11 +488,11 @@ def effects(
     """What a new component calls at each recorded call of it, in their order; as :func:`replay`."""
     found: list[Effect] = []
 
-    def behind(clock: Clock, recorder: _millstream.Recorder, method: str) -> None:
+    def after_call(clock: Clock, recorder: _millstream.Recorder, method: str) -> None:
         origin = clock.record() or (f"timer {method}", clock.now_ns())
         found.append(Effect(origin, method, clock.now_ns(), recorder.take()))
 
-    recorded(component, inputs, out=out, on_error=on_error, behind=behind)
+    recorded(component, inputs, out=out, on_error=on_error, after_call=after_call)
     return found
 
 
@@ -483,9 +507,9 @@ def recorded(
     out: Path | None,
     until: int | None = None,
     on_error: str,
-    behind: Callable[[Clock, _millstream.Recorder, str], None] | None = None,
+    after_call: Callable[[Clock, _millstream.Recorder, str], None] | None = None,
 ) -> _millstream.Recorder:
-    """Has what a component calls recorded, when it is called as before; ``behind`` is told of each call."""
+    """Records the calls of a component that is called as before; ``after_call`` is called after each."""
     check_choice("on_error", on_error, ("fail", "skip"))
     paths = paths_of(inputs)
     await_inputs(paths, False, lambda: True, print_missing)
@@ -502,8 +526,8 @@ def recorded(
         try:
             method(*arguments)
         finally:
-            if behind is not None:
-                behind(clock, recorder, getattr(method, "__name__", "timer"))
+            if after_call is not None:
+                after_call(clock, recorder, getattr(method, "__name__", "timer"))
 
     calls: list[tuple[_millstream.Interface, list[Callable[..., object]]]] = [
         (interface, [partial(call, method) for method in methods]) for interface, methods in bound(instance)
@@ -581,16 +605,6 @@ def check_choice(name: str, given: str, known: Sequence[str]) -> None:
         raise ServiceError(f"{name}={given!r}: it is one of {', '.join(known)}")
 
 
-def timers(component: Any) -> list[tuple[str, int, Any, tuple[str, ...]]]:
-    """The methods that are called again and again: names, periods in ns, the methods, earlier names."""
-    found = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
-    made = []
-    for name, method in found:
-        seconds, earlier = method.__millstream_every__
-        made.append((name, max(1, round(seconds * 1e9)), method, earlier))
-    return made
-
-
 def check(
     component: type,
     folder: Path,
@@ -599,12 +613,43 @@ def check(
     agitate: bool = False,
     variant: str | None = None,
 ) -> Checked:
-    """Runs the test in a folder (``setup.yaml``, ``in.yaml``, ``out.yaml``) on a new component.
+    """Runs the test in a directory (``setup.yaml``, ``in.yaml``, ``out.yaml``) on a new component.
 
-    :param update: rewrite what is expected instead of comparing; comments are kept.
-    :param agitate: run the variants too, whose calls are missing, doubled, swapped, or have odd values; what
-        is expected of them is in the folder ``agitated``.
-    :param variant: run only the variant of this name, see :func:`variants`.
+    Args:
+        component: a class that derives from interfaces. It receives publishers and a :class:`Clock` by the
+            annotations of its ``__init__``.
+        folder: the directory of the test.
+        update: whether expected outputs are rewritten instead of compared. Comments are kept.
+        agitate: whether variants of the test run too, whose calls are missing, doubled, swapped, or have
+            odd values. The outputs expected of them are in the directory ``agitated``.
+        variant: the name of the only variant to run; see :func:`variants`.
+
+    Returns:
+        The runs that passed, the differences, and the files that were rewritten.
+
+    Raises:
+        ServiceError: a file cannot be read.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from typing import Protocol
+        >>> import millstream as ms
+        >>> class Orders(Protocol):
+        ...     def place(self, price: float) -> None: ...
+        >>> class Totals(Protocol):
+        ...     def total(self, value: float) -> None: ...
+        >>> class Desk(Orders):
+        ...     def __init__(self, totals: Totals) -> None:
+        ...         self.totals, self.value = totals, 0.0
+        ...     def place(self, price: float) -> None:
+        ...         self.value += price
+        ...         self.totals.total(self.value)
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "in.yaml").write_text("place: 3.0\\n")
+        ...     _ = Path(folder, "out.yaml").write_text("total: 3.0\\n")
+        ...     ms.service.check(Desk, folder).passed
+        1
     """
     outputs = [described(kind) for kind in wanted(component).values() if kind is not Clock]
 
@@ -618,6 +663,18 @@ def check(
 
 
 def variants(component: type, folder: Path) -> list[str]:
-    """The names of the variants that :func:`check` runs of the test in a folder when it is to agitate."""
+    """Returns the names of the variants of a test that :func:`check` runs with ``agitate=True``.
+
+    Args:
+        component: a class that derives from interfaces. It receives publishers and a :class:`Clock` by the
+            annotations of its ``__init__``.
+        folder: the directory of the test.
+
+    Returns:
+        The names.
+
+    Raises:
+        ServiceError: a file cannot be read.
+    """
     inputs = [described(interface) for interface in interfaces_of(component)]
     return _millstream.service_variants(os.fspath(folder), inputs)

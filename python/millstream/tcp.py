@@ -1,7 +1,7 @@
 """TCP as source and sink.
 
-``framing`` says where a message ends: ``u8``, ``u16``, ``u32`` (a length in front, big-endian; ``u16le`` and
-``u32le`` little-endian), ``lines``, or ``fixed:N``. Addresses are ``host:port``.
+``framing`` says where a message ends: ``u8``, ``u16``, ``u32`` (a length before the message, big-endian;
+``u16le`` and ``u32le`` little-endian), ``lines``, or ``fixed:N``. Addresses are ``host:port``.
 """
 
 from __future__ import annotations
@@ -52,12 +52,34 @@ def listen(
     decode: type | Callable[[bytes], Any] | None = None,
     on_bound: Callable[[str, int], object] | None = None,
 ) -> _millstream.ByteSource[Any]:
-    """Frames from all who connect to ``address``; ends when ``connections`` have come and gone, or never.
+    """Accepts connections and reads their messages.
 
-    ``decode`` makes an object of a frame: a subclass of :class:`millstream.Record`, ``str``, or any function
-    of bytes; bytes unless given. Who sends a frame of more than ``max_frame`` bytes is cut off. At most
-    ``max_connections`` are taken at once; more wait in the system's queue. ``on_bound`` is called with host
-    and port, which is of use with port 0.
+    Args:
+        address: the address, ``host:port``. Port 0 lets the system choose one.
+        framing: how messages are separated; see :mod:`millstream.tcp`.
+        max_frame: the largest message in bytes; a connection that sends a longer one is closed.
+        connections: the source ends when so many connections have come and gone. None: it never ends.
+        max_connections: how many connections are open at once at most; further ones wait in the queue of
+            the system.
+        decode: makes an item of the bytes: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or
+            a function. None leaves bytes.
+        on_bound: is called with host and port when the socket is bound.
+
+    Returns:
+        A source of bytes, or of what ``decode`` makes of them.
+
+    Example:
+        >>> import socket
+        >>> import millstream as ms
+        >>> def send(host: str, port: int) -> None:
+        ...     with socket.create_connection((host, port)) as client:
+        ...         client.sendall(b"to\\nbe\\n")
+        >>> flow, out = ms.Flow("words"), ms.testing.collect()
+        >>> words = ms.tcp.listen("127.0.0.1:0", "lines", connections=1, decode=str, on_bound=send)
+        >>> flow.source("words", words).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        ['to', 'be']
     """
     return _millstream.tcp_listen(
         address,
@@ -90,7 +112,35 @@ def connect(
     max_frame: int = MAX_FRAME,
     decode: type | Callable[[bytes], Any] | None = None,
 ) -> _millstream.ByteSource[Any]:
-    """Connects to ``address`` and reads frames until the other side closes."""
+    """Connects to an address and reads messages until the other side closes the connection.
+
+    Args:
+        address: the address, ``host:port``.
+        framing: how messages are separated; see :mod:`millstream.tcp`.
+        max_frame: the largest message in bytes; a longer one is an error.
+        decode: makes an item of the bytes: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or
+            a function. None leaves bytes.
+
+    Returns:
+        A source of bytes, or of what ``decode`` makes of them.
+
+    Example:
+        >>> import socket, threading
+        >>> import millstream as ms
+        >>> server = socket.create_server(("127.0.0.1", 0))
+        >>> def send() -> None:
+        ...     with server, server.accept()[0] as client:
+        ...         client.sendall(b"to\\nbe\\n")
+        >>> sender = threading.Thread(target=send)
+        >>> sender.start()
+        >>> flow, out = ms.Flow("words"), ms.testing.collect()
+        >>> address = f"127.0.0.1:{server.getsockname()[1]}"
+        >>> flow.source("words", ms.tcp.connect(address, "lines", decode=str)).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> sender.join()
+        >>> out
+        ['to', 'be']
+    """
     return _millstream.tcp_connect(address, framing=framing, max_frame=max_frame, decode=decode)
 
 
@@ -129,15 +179,36 @@ def send_to(
     numbered: bool = False,
     connect_timeout: float = 5.0,
 ) -> _millstream.ByteSink[Any]:
-    """Connects to ``address`` and writes frames; each worker has a connection of its own.
+    """Connects to an address and writes messages. Each worker has a connection of its own.
 
-    Items are bytes, str or records, or what ``encode`` makes of them. A lost connection is an error, or is
-    tried again for ``reconnect`` seconds; what the receiver had not read is lost then. At the start a
-    receiver that is not up yet is waited for, for ``connect_timeout`` seconds.
+    With ``numbered`` each message begins with 8 bytes, inside the frame, little-endian: a count of the
+    messages of the worker, and above 48 bits the worker. Messages that are sent again after a crash have
+    the same numbers, so that ``millstream receive --dedupe`` drops them, if the flow emits its outputs in
+    the same order again.
 
-    With ``numbered`` each message has 8 bytes in front, inside the frame, little-endian: a count of the
-    worker's messages, and above 48 bits the worker. What is sent again after a crash has the same numbers, so
-    that ``millstream receive --dedupe`` drops it, if the flow gives its outputs in the same order again.
+    Args:
+        address: the address, ``host:port``.
+        framing: how messages are separated; see :mod:`millstream.tcp`.
+        encode: a function that makes bytes, ``str`` or a record of an item. None: items are that already.
+        reconnect: for how many seconds a lost connection is tried again; messages that the receiver had not
+            read are lost then. None: a lost connection is an error.
+        numbered: whether messages are numbered.
+        connect_timeout: how many seconds the sink waits for the receiver at the start.
+
+    Returns:
+        A sink of bytes, ``str``, records, or items for ``encode``.
+
+    Example:
+        >>> import socket
+        >>> import millstream as ms
+        >>> server = socket.create_server(("127.0.0.1", 0))
+        >>> flow = ms.Flow("words")
+        >>> words = flow.source("words", ms.testing.items(["to", "be"]))
+        >>> words.sink("out", ms.tcp.send_to(f"127.0.0.1:{server.getsockname()[1]}", "lines"))
+        >>> _ = ms.run(flow)
+        >>> with server, server.accept()[0] as client:
+        ...     client.makefile().read()
+        'to\\nbe\\n'
     """
     return _millstream.tcp_send_to(
         address,

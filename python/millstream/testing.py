@@ -1,4 +1,4 @@
-"""What tests of flows are made of.
+"""Tests of flows.
 
 Sources that follow a script, with pauses, ends and aborts; sinks that are lists; a clock that is moved by
 hand; trials of a flow, once (``run_all``) or with a crash at every point (``crash_everywhere``);
@@ -7,20 +7,16 @@ replays of recorded input (``replay``, ``diff``).
 
 from __future__ import annotations
 
-from . import _millstream
 from ._io import Sink
 from ._replay import Difference, SinkDifference, diff, replay
-from ._time import nanos
+from ._scripts import ABORT, END, advance, clock, items, partitions, pause
 from ._trial import crash_everywhere, run_all
 from ._types import T
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
-    from ._time import Seconds
-    from ._types import U
 
 __all__ = [
     "ABORT",
@@ -42,87 +38,35 @@ __all__ = [
 ]
 
 
-class _Mark:
-    """A place in a script that is no item."""
-
-    __slots__ = ("name", "piece")
-
-    def __init__(self, name: str, piece: Any) -> None:
-        self.name = name
-        self.piece = piece
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-END: Any = _Mark("END", False)
-"""The end of the input; what follows is never read."""
-ABORT: Any = _Mark("ABORT", None)
-"""The flow fails here, as if the input had broken off."""
-
-
-def pause(seconds: float) -> Any:
-    """Silence for a while."""
-    return _Mark(f"pause({seconds})", float(seconds))
-
-
-def clock(start: Any = 0) -> _millstream.VirtualClock:
-    """A clock for ``ms.run(flow, clock=...)`` that stands still until ``advance(by)`` or ``set(to)``.
-
-    >>> import millstream as ms
-    >>> clock = ms.testing.clock(1000)
-    >>> clock.time()
-    1000.0
-    """
-    return _millstream.VirtualClock(start)
-
-
-def advance(clock: _millstream.VirtualClock, by: Seconds) -> Any:
-    """A mark in a script: moves a clock on by ``by``, once what stands before it has been worked on."""
-    from datetime import timedelta
-
-    step = timedelta(microseconds=nanos("by", by) // 1000)
-    return _Mark(f"advance({step})", (clock, step))
-
-
-def _pieces(script: Iterable[Any]) -> list[Any]:
-    pieces: list[Any] = [[]]
-    for item in script:
-        if type(item) is _Mark:
-            pieces += [item.piece, []]
-        else:
-            pieces[-1].append(item)
-    return [piece for piece in pieces if piece != []]
-
-
-def items(items: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
-    """A source of the given items, of which END, ABORT and pause(...) are marks. A batch has at most
-    ``batch_size`` items, and fewer at the beginning and where steps are slow.
-
-    >>> import millstream as ms
-    >>> flow, out = ms.Flow("f"), ms.testing.collect()
-    >>> script = [1, 2, ms.testing.pause(0.01), 3, ms.testing.END, 4]
-    >>> flow.source("in", ms.testing.items(script)).sink("out", out)
-    >>> _ = ms.run(flow)
-    >>> out
-    [1, 2, 3]
-    """
-    return _millstream.Script([_pieces(items)], batch_size)
-
-
-def partitions(*scripts: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
-    """A source of several partitions, which are spread over the workers."""
-    return _millstream.Script([_pieces(script) for script in scripts], batch_size)
-
-
 class Collected(list[T], Sink[T]):
-    """A list that is a sink: each run appends what it wrote."""
+    """A list that is a sink: each run appends the items that it wrote.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> flow.source("in", ms.testing.items([1, 2])).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [1, 2]
+    """
 
     __slots__ = ()
 
 
 def collect() -> Collected[Any]:
-    """An empty list to end a stream in."""
+    """Makes an empty list to end a stream in.
+
+    Returns:
+        The list.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> flow.source("in", ms.testing.items("ab")).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        ['a', 'b']
+    """
     return Collected()
 
 
@@ -142,5 +86,16 @@ class _Discard(Sink[object]):
 
 
 def discard() -> Sink[object]:
-    """A sink that drops what it is given."""
+    """Makes a sink that drops its items.
+
+    Returns:
+        The sink.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow = ms.Flow("nothing")
+        >>> flow.source("in", ms.testing.items([1, 2])).sink("out", ms.testing.discard())
+        >>> ms.run(flow).step("out")["items_in"]
+        2
+    """
     return _Discard()

@@ -1,4 +1,4 @@
-"""How the values of a key are grouped into windows, and what comes out of them.
+"""How the values of a key are grouped into windows, and the results of windows.
 
 Lengths and gaps are seconds or a ``timedelta``.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+from ._durations import nanos
 from ._errors import FlowUsageError
-from ._time import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Generic, TypeAlias
 
-    from ._time import Seconds
+    from ._durations import Seconds
     from ._types import V_co
 
     Time: TypeAlias = "float | datetime"
@@ -25,12 +25,18 @@ __all__ = ["Bounds", "Window", "Windowed", "Windower", "count", "session", "slid
 
 
 class Bounds(NamedTuple):
-    """From when to when a window goes: in seconds, or as datetimes in UTC where event times were datetimes.
+    """The start and end of a window: in seconds, or as datetimes in UTC where event times are datetimes.
 
-    Of windows that count these are the least and the greatest time of their values, None without times.
+    Bounds of windows that count are the least and the greatest time of their values, None without times.
+    ``early`` is True for a result so far, of a window that is still open.
+
+    Example:
+        >>> from millstream.windows import Bounds
+        >>> Bounds(0.0, 60.0, early=False).end
+        60.0
     """
 
-    # A float, a datetime or None. The type of a stream does not tell which.
+    # A float, a datetime or None. The type of a stream does not say which.
     start: Any
     end: Any
     early: bool
@@ -40,7 +46,7 @@ class Bounds(NamedTuple):
 if TYPE_CHECKING:
 
     class Windowed(NamedTuple, Generic[V_co]):
-        """A result with the window that it is of; see :class:`Bounds`."""
+        """The result of a window: its bounds, as :class:`Bounds` has them, and its value."""
 
         start: Any
         end: Any
@@ -50,7 +56,13 @@ if TYPE_CHECKING:
 else:
     # Python 3.10 has no generic named tuples. `Windowed[int]` is understood all the same: a tuple is generic.
     class Windowed(NamedTuple):
-        """A result with the window that it is of; see :class:`Bounds`."""
+        """The result of a window: its bounds, as :class:`Bounds` has them, and its value.
+
+        Example:
+            >>> from millstream.windows import Windowed
+            >>> Windowed(0.0, 60.0, value=3).value
+            3
+        """
 
         start: Any
         end: Any
@@ -59,33 +71,47 @@ else:
 
 
 class Windower(Protocol):
-    """Windows of one's own: months, trading days. Any object with this method is one.
+    """Windows of your own: months, trading days. Any object with this method is one.
 
-    >>> import millstream as ms
-    >>> class Weeks:  # of days that are numbered from a Monday on; a weekend is a window of its own
-    ...     def windows(self, time):
-    ...         monday = time - time % 7
-    ...         return [(monday, monday + 5)] if time < monday + 5 else [(monday + 5, monday + 7)]
-    >>> flow, out = ms.Flow("weeks"), ms.testing.collect()
-    >>> days = flow.source("days", ms.testing.items([0, 4, 5, 6, 7])).event_time(float)
-    >>> counts = days.key_by(lambda day: "all").window("weeks", Weeks()).count().values()
-    >>> counts.map(lambda week: (week.start, week.end, week.value)).sink("out", out)
-    >>> _ = ms.run(flow)
-    >>> out
-    [(0.0, 5.0, 2), (5.0, 7.0, 2), (7.0, 12.0, 1)]
+    Example:
+        >>> import millstream as ms
+        >>> class Weeks:  # of days that are numbered from a Monday on; a weekend is a window of its own
+        ...     def windows(self, time):
+        ...         monday = time - time % 7
+        ...         return [(monday, monday + 5)] if time < monday + 5 else [(monday + 5, monday + 7)]
+        >>> flow, out = ms.Flow("weeks"), ms.testing.collect()
+        >>> days = flow.source("days", ms.testing.items([0, 4, 5, 6, 7])).event_time(float)
+        >>> counts = days.key_by(lambda day: "all").window("weeks", Weeks()).count().values()
+        >>> counts.map(lambda week: (week.start, week.end, week.value)).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [(0.0, 5.0, 2), (5.0, 7.0, 2), (7.0, 12.0, 1)]
     """
 
     def windows(self, time: float) -> Iterable[tuple[Time, Time]]:
-        """The windows that hold the moment ``time``, in seconds, each from its start to before its end.
+        """Returns the windows that contain a moment.
 
-        They have to be the same for one moment each time. A value that no window holds is dropped; a
-        window that does not hold its value is an error.
+        The result must be the same each time for one moment. A value that no window contains is dropped; a
+        window that does not contain its value is an error.
+
+        Args:
+            time: the moment, in seconds.
+
+        Returns:
+            The windows, each as its start and its end, which is not part of it.
+
+        Example:
+            >>> class Decades:
+            ...     def windows(self, time):
+            ...         return [(time - time % 10, time - time % 10 + 10)]
+            >>> Decades().windows(12.0)
+            [(10.0, 20.0)]
         """
         ...
 
 
 class Described(NamedTuple):
-    """Windows, as the engine reads them."""
+    """The options of windows, as the engine reads them."""
 
     kind: str
     numbers: tuple[int, ...]
@@ -95,7 +121,13 @@ class Described(NamedTuple):
 
 
 class Window:
-    """How values are grouped; made by the functions of this module."""
+    """How values are grouped into windows. The functions of this module make it.
+
+    Example:
+        >>> import millstream as ms
+        >>> ms.windows.tumbling(60)
+        ms.windows.tumbling(60)
+    """
 
     __slots__ = ("_kind", "_numbers", "_text")
 
@@ -116,26 +148,109 @@ def _aligned(text: str, length: Seconds, every: Seconds, offset: Seconds) -> Win
 
 
 def tumbling(length: Seconds, offset: Seconds = 0) -> Window:
-    """Windows of one length, one after the other; they begin at ``offset`` and multiples of the length."""
+    """Makes windows of one length that follow one another.
+
+    Args:
+        length: seconds or a timedelta.
+        offset: the start of one of the windows; the others begin at multiples of the length from there.
+
+    Returns:
+        The windows.
+
+    Raises:
+        FlowUsageError: a duration is out of range.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> numbers = flow.source("in", ms.testing.items([1, 9, 12])).event_time(float)
+        >>> windows = numbers.key_by(lambda n: "all").window("windows", ms.windows.tumbling(10))
+        >>> windows.count().values().map(lambda window: (window.start, window.value)).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [(0.0, 2), (10.0, 1)]
+    """
     return _aligned(f"tumbling({length})", length, length, offset)
 
 
 def sliding(length: Seconds, every: Seconds, offset: Seconds = 0) -> Window:
-    """Windows of one length, one beginning ``every`` so many seconds: they overlap."""
+    """Makes windows of one length that overlap.
+
+    Args:
+        length: seconds or a timedelta.
+        every: seconds or a timedelta from the start of one window to the start of the next, at most the
+            length.
+        offset: the start of one of the windows.
+
+    Returns:
+        The windows.
+
+    Raises:
+        FlowUsageError: a duration is out of range, or ``every`` is longer than ``length``.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> numbers = flow.source("in", ms.testing.items([1, 9, 12])).event_time(float)
+        >>> windows = numbers.key_by(lambda n: "all").window("windows", ms.windows.sliding(10, every=5))
+        >>> windows.count().values().map(lambda window: (window.start, window.value)).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [(-5.0, 1), (0.0, 2), (5.0, 2), (10.0, 1)]
+    """
     return _aligned(f"sliding({length}, every={every})", length, every, offset)
 
 
 def session(gap: Seconds) -> Window:
-    """Values with at most ``gap`` from one to the next: two that are exactly ``gap`` apart are of one
-    session.
+    """Makes windows of values with at most ``gap`` from one to the next.
 
-    A session ends ``gap`` after its last value, and closes when the watermark is past that.
+    A session ends ``gap`` after its last value, and closes when the watermark is later. Two values that are
+    exactly ``gap`` apart are in one session.
+
+    Args:
+        gap: seconds or a timedelta.
+
+    Returns:
+        The windows.
+
+    Raises:
+        FlowUsageError: the gap is out of range.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> numbers = flow.source("in", ms.testing.items([1, 9, 12])).event_time(float)
+        >>> windows = numbers.key_by(lambda n: "all").window("windows", ms.windows.session(5))
+        >>> windows.count().values().map(lambda window: (window.start, window.value)).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [(1.0, 1), (9.0, 2)]
     """
     return Window(f"session({gap})", "session", nanos("gap", gap))
 
 
 def count(items: int) -> Window:
-    """So many values, one group after the other. Needs no times."""
+    """Makes windows of a number of values each. They need no times.
+
+    Args:
+        items: the number of values of a window.
+
+    Returns:
+        The windows.
+
+    Raises:
+        FlowUsageError: the number is below 1.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("example"), ms.testing.collect()
+        >>> numbers = flow.source("in", ms.testing.items([1, 9, 12])).event_time(float)
+        >>> windows = numbers.key_by(lambda n: "all").window("windows", ms.windows.count(2))
+        >>> windows.count().values().map(lambda window: (window.start, window.value)).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [(1.0, 2), (12.0, 1)]
+    """
     if not isinstance(items, int) or items < 1:
         raise FlowUsageError(f"a window that counts holds 1 item or more, not {items!r}")
     return Window(f"count({items})", "count", items)

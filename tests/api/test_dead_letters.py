@@ -10,7 +10,7 @@ import millstream as ms
 import pytest
 from millstream._run import Saving, run_saving
 
-MOMENTS = ("before", "within", "behind")
+MOMENTS = ("before", "within", "after")
 TEXTS = [str(n) if n % 3 else f"bad {n}" for n in range(24)]
 BAD = [text for text in TEXTS if text.startswith("bad")]
 

@@ -15,7 +15,7 @@ import pytest
 from millstream import testing
 from millstream._run import Saving, run_saving
 
-MOMENTS = ["before", "within", "behind"]
+MOMENTS = ["before", "within", "after"]
 
 
 def crash_often(flow: ms.Flow, state: Path, commits: int = 2, workers: tuple[int, ...] = (1,)) -> int:

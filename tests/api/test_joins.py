@@ -145,7 +145,7 @@ def test_mistakes_are_told() -> None:
     numbers = flow.source("in", testing.items([1]))
     untimed, timed = numbers.key_by(str), numbers.event_time(lambda n: n).key_by(str)
     cases: list[Any] = [
-        (lambda: untimed.join("j", timed), "merges only with streams behind event_time"),
+        (lambda: untimed.join("j", timed), "a stream with times merges only with streams with times"),
         (lambda: untimed.join("j", untimed, within=3), "within needs times"),
         (lambda: untimed.join("j", untimed, ttl=3), "ttl of a join needs times"),
         (lambda: timed.join("j", timed, within=3, ttl=3), "ttl has no meaning"),

@@ -8,8 +8,8 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream import testing
-from millstream._lookups import Cache
 from millstream._run import Saving, run_saving
+from millstream._streams.lookups import Cache
 
 
 class Service:
@@ -134,7 +134,7 @@ def test_inspect_debug_tells_epoch_worker_key_and_item(tmp_path: Any, capfd: Any
     ]
     lines.clear()
     out: list[Any] = []
-    for crash in [("behind", 1), ("behind", 1), None]:
+    for crash in [("after", 1), ("after", 1), None]:
         try:
             run_saving(build(out), 1, Saving(str(tmp_path), 0.0, False, [], crash))  # type: ignore[arg-type]
         except ms.SimulatedCrash:

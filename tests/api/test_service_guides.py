@@ -52,7 +52,7 @@ def test_the_desk_in_rust_is_the_example() -> None:
     program = (ROOT / "examples" / "desk" / "main.rs").read_text()
     assert (
         program
-        == "//! An order desk and whoever orders from it: the program of docs/guide/services.md.\n\n"
+        == "//! An order desk and a client of it: the program of docs/guide/services.md.\n\n"
         + blocks(GUIDE / "services.md", "rust")[1]
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from millstream._program import UsageError
+from millstream._command_errors import UsageError
 from millstream._system_file import Restart, read
 
 GOOD = """

@@ -94,7 +94,7 @@ def first_run(module: ModuleType, state: Path, source: str, window: Any, verb: s
     define(module, source)
     flow, _ = flow_of(module, [1, 2, 3, 4, 5, 6], window, verb, options, {})
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(flow, 1, Saving(str(state), 0.0, False, [], ("behind", 3)))
+        run_saving(flow, 1, Saving(str(state), 0.0, False, [], ("after", 3)))
 
 
 def second_run(

@@ -123,7 +123,7 @@ def test_a_window_that_is_open_at_a_crash_closes_between_datetimes(
 
     state, times = str(tmp_path), [at(1), at(2), at(3), at(500)]
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(build(times)[0], 1, Saving(state, 0.0, False, [], ("behind", 3)))
+        run_saving(build(times)[0], 1, Saving(state, 0.0, False, [], ("after", 3)))
     # Nothing but the end of the input closes it: no time has been read in this run.
     flow, out = build(times[:2])
     run_saving(flow, 2, Saving(state, 0.0, False, ["out"], None))

@@ -12,8 +12,8 @@ use crate::batch::{PyBatch, Times};
 use crate::datetime::Moments;
 use crate::error::cause;
 use crate::gil::locked;
-use crate::policy::Wish;
-use crate::step::{Given, Kernel, Shape, is_failed};
+use crate::policy::OnErrorOption;
+use crate::step::{Kernel, Shape, Tags, is_failed};
 use crate::time::to_nanos_with;
 
 /// Times by a function of the user's.
@@ -25,10 +25,10 @@ pub(crate) struct ByKernel {
 impl ByKernel {
     pub(crate) fn make(
         make: &Py<PyAny>,
-        wish: &Wish,
+        on_error: &OnErrorOption,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let kernel = Kernel::make(make, Shape::Values, wish, making)?;
+        let kernel = Kernel::make(make, Shape::Values, on_error, making)?;
         Ok(ByKernel {
             kernel,
             moments: Moments::default(),
@@ -43,7 +43,7 @@ impl ByKernel {
         cx: &mut Context,
     ) -> Result<PyBatch, Failure> {
         let values = input.take_values(py);
-        let Some(result) = self.kernel.run(&Given::plain(None), &values, cx)? else {
+        let Some(result) = self.kernel.run(&Tags::plain(None), &values, cx)? else {
             return Ok(PyBatch::default());
         };
         let wrong = |error: PyErr| Failure::new("event_time", cause(error));
@@ -62,7 +62,7 @@ impl ByKernel {
                     if !is_failed(&time) {
                         let item = values.get_item(at).map_err(wrong)?;
                         let policy = &mut self.kernel.policy;
-                        policy.settle(None, Some(&item), error, cx, py)?;
+                        policy.handle(None, Some(&item), error, cx, py)?;
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! What travels between the steps of a Python flow: a list of values and, behind `key_by`, a list of
+//! What travels between the steps of a Python flow: a list of values and, after `key_by`, a list of
 //! keys of the same length beside it, so that no pair is made for an item. Behind `event_time` each
 //! value has its time beside it too, as plain numbers.
 //!

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::gil::{locked, unlocked};
 
-/// Runs the program with these arguments, the first of which is its name; gives its exit code.
+/// Runs the program with these arguments, the first of which is its name; returns its exit code.
 #[pyfunction]
 pub(crate) fn cli_main(argv: Vec<OsString>) -> u8 {
     // An ExitCode does not tell its number, but the program has three.
@@ -24,6 +24,6 @@ pub(crate) fn show_state(how: u8, written: &[u8]) -> Option<String> {
         let shown = py.import("millstream._shown")?;
         shown.call_method1("show", (how, written))?.extract()
     };
-    // What cannot be shown is said by `show` itself.
+    // `show` reports states that cannot be shown itself.
     locked(show).unwrap_or_default()
 }

@@ -23,17 +23,47 @@ impl VirtualClock {
         })
     }
 
-    /// Seconds since 1970.
+    /// Returns the time of the clock.
+    ///
+    /// Returns:
+    ///     Seconds since 1970.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> clock = ms.testing.clock(100)
+    ///     >>> clock.time()
+    ///     100.0
     fn time(&self) -> f64 {
         seconds(self.clock.time_ns())
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
+    ///
+    /// Args:
+    ///     by: a timedelta.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> clock = ms.testing.clock(100)
+    ///     >>> from datetime import timedelta
+    ///     >>> clock.advance(timedelta(seconds=5))
+    ///     >>> clock.time()
+    ///     105.0
     fn advance(&self, by: Duration) {
         self.clock.advance(by);
     }
 
     /// Sets the clock, forward or back.
+    ///
+    /// Args:
+    ///     to: seconds since 1970, or a datetime with a time zone.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> clock = ms.testing.clock(100)
+    ///     >>> clock.set(7)
+    ///     >>> clock.time()
+    ///     7.0
     fn set(&self, to: &Bound<'_, PyAny>) -> PyResult<()> {
         self.clock.set(to_nanos(to)?);
         Ok(())

@@ -25,11 +25,11 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 #[derive(Default)]
 pub(crate) struct Moments {
     has_read: bool,
-    latest: Option<Asked>,
+    latest: Option<KnownOffset>,
 }
 
-/// What a time zone has said.
-struct Asked {
+/// The latest offset of a time zone.
+struct KnownOffset {
     zone: Py<PyTzInfo>,
     /// For which second by its own clock, and whether it was the second one of that name; none for a zone whose
     /// offset is always the same.
@@ -54,14 +54,14 @@ impl Moments {
         let civil = if plain {
             stored_fields(time)
         } else {
-            told_fields(time)
+            computed_fields(time)
         };
         let no_time = || PyValueError::new_err(format!("{} is no time", show(time)));
         let clock = civil.ok_or_else(no_time)?.duration_since(EPOCH);
         let clock = clock.as_secs() * MICROS_PER_SECOND + i64::from(clock.subsec_micros());
         let offset = match plain {
             true => self.offset_of(time, clock.div_euclid(MICROS_PER_SECOND))?,
-            false => told_offset(time)?,
+            false => offset_of(time)?,
         };
         match offset {
             Some(offset) => Ok(clock - offset),
@@ -89,21 +89,21 @@ impl Moments {
         {
             return Ok(Some(asked.offset));
         }
-        let told = told_offset(time)?;
+        let offset = offset_of(time)?;
         // A zone of the user's own may go by anything, and is asked each time.
         static FIXED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         static NAMED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         let when = match zone.get_type() {
             of if of.is(FIXED.import(py, "datetime", "timezone")?) => None,
             of if of.is(NAMED.import(py, "zoneinfo", "ZoneInfo")?) => Some(when),
-            _ => return Ok(told),
+            _ => return Ok(offset),
         };
-        self.latest = told.map(|offset| Asked {
+        self.latest = offset.map(|offset| KnownOffset {
             zone: zone.unbind(),
             when,
             offset,
         });
-        Ok(told)
+        Ok(offset)
     }
 }
 
@@ -121,8 +121,8 @@ fn stored_fields(time: &Bound<'_, PyDateTime>) -> Option<civil::DateTime> {
     .ok()
 }
 
-/// The fields that an object of a subclass says it has.
-fn told_fields(time: &Bound<'_, PyDateTime>) -> Option<civil::DateTime> {
+/// The fields that an object of a subclass reports.
+fn computed_fields(time: &Bound<'_, PyDateTime>) -> Option<civil::DateTime> {
     let py = time.py();
     civil::DateTime::new(
         time.getattr(intern!(py, "year")).ok()?.extract().ok()?,
@@ -145,13 +145,13 @@ fn nanos(micros: u32) -> Option<i32> {
     i32::try_from(micros).ok()?.checked_mul(1000)
 }
 
-/// What `utcoffset()` says, in microseconds. It takes `fold` into account, for the hour that a clock repeats.
-fn told_offset(time: &Bound<'_, PyDateTime>) -> PyResult<Option<i64>> {
-    let told = time.call_method0(intern!(time.py(), "utcoffset"))?;
-    if told.is_none() {
+/// The result of `utcoffset()`, in microseconds. It takes `fold` into account, for the hour that a clock repeats.
+fn offset_of(time: &Bound<'_, PyDateTime>) -> PyResult<Option<i64>> {
+    let offset = time.call_method0(intern!(time.py(), "utcoffset"))?;
+    if offset.is_none() {
         return Ok(None);
     }
-    let delta = told.cast::<PyDelta>()?;
+    let delta = offset.cast::<PyDelta>()?;
     let seconds = i64::from(delta.get_days()) * 86_400 + i64::from(delta.get_seconds());
     Ok(Some(
         seconds * MICROS_PER_SECOND + i64::from(delta.get_microseconds()),

@@ -9,10 +9,10 @@ use pyo3::types::PyList;
 use crate::batch::{PyBatch, Times};
 use crate::error::cause;
 use crate::gil::locked;
-use crate::policy::Wish;
-use crate::step::{Given, Kernel, Shape};
+use crate::policy::OnErrorOption;
+use crate::step::{Kernel, Shape, Tags};
 
-/// A kernel that gives a list of true and false, and the division by it.
+/// A kernel that returns a list of true and false, and the division by it.
 pub(crate) struct Divide {
     judge: Kernel,
 }
@@ -27,15 +27,15 @@ struct Half<'py> {
 impl Divide {
     pub(crate) fn make(
         make: &Py<PyAny>,
-        wish: &Wish,
+        on_error: &OnErrorOption,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
         Ok(Divide {
-            judge: Kernel::make(make, Shape::Values, wish, making)?,
+            judge: Kernel::make(make, Shape::Values, on_error, making)?,
         })
     }
 
-    /// Divides a batch by what the kernel says of each value.
+    /// Divides a batch by the answers of the kernel.
     pub(crate) fn apply(
         &mut self,
         input: &mut PyBatch,
@@ -47,7 +47,7 @@ impl Divide {
             let keys = input.take_keys(py);
             let values = input.take_values(py);
             let times = input.times.take();
-            let Some(verdicts) = self.judge.run(&Given::plain(keys.as_ref()), &values, cx)? else {
+            let Some(verdicts) = self.judge.run(&Tags::plain(keys.as_ref()), &values, cx)? else {
                 return Ok(());
             };
             let parts = split(keys.as_ref(), &values, times.as_ref(), &verdicts);

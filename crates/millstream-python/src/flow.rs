@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::error::{to_python, usage};
 use crate::pipe::Pipe;
-use crate::policy::Wish;
+use crate::policy::OnErrorOption;
 use crate::saving::objects;
 use crate::source;
 
@@ -40,7 +40,7 @@ impl Flow {
         let reading = source::Reading {
             name,
             batch_size: source::batch_size(name, batch_size)?,
-            wish: Wish::read(on_error)?,
+            on_error: OnErrorOption::read(on_error)?,
         };
         let pipe = source::add(&self.engine, source, &reading)?;
         self.engine.check().map_err(|error| to_python(py, error))?;

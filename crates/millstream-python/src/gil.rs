@@ -20,7 +20,7 @@ pub(crate) fn locked<R>(work: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
 
 /// Runs native `work` without the lock, whether or not the thread holds it.
 pub(crate) fn unlocked<R>(work: impl FnOnce() -> R) -> R {
-    // Neither the closure nor what it gives leaves this thread: the wrappers say so to the type checker.
+    // Neither the closure nor its result leaves this thread: the wrappers assert that to the type checker.
     let work = SendWrapper::new(work);
     Python::attach(|py| py.detach(move || SendWrapper::new((work.take())()))).take()
 }
@@ -40,7 +40,7 @@ pub(crate) fn ended_within(running: &Running, limit: Duration) -> bool {
     unlocked(|| running.ended_within(limit))
 }
 
-/// What is wrapped around each wait of a step for the outside.
+/// Wraps each wait of a step for external systems.
 pub(crate) fn around_wait() -> Around {
     Arc::new(|wait| unlocked(wait))
 }

@@ -1,4 +1,4 @@
-//! Joins of Python objects: what comes out is a tuple of two, of which one may be None.
+//! Joins of Python objects: the result is a tuple of two values, of which one may be None.
 
 use std::time::Duration;
 

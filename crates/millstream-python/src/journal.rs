@@ -5,17 +5,18 @@
 
 pub(crate) mod body;
 mod cursor;
+mod mapped_segments;
+mod open;
 mod reader;
 mod record;
-mod shelf;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use millstream_flow::clock::now_ns;
-use millstream_journal::{self as engine, Error, Options, Retention, Share, Sync, Writer};
+use millstream_journal::{self as engine, Error, Options, Retention, Share, Sync};
 use millstream_replication::{Followers, ReplicationError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -26,7 +27,7 @@ pub(crate) use reader::JournalReader;
 pub(crate) use record::JournalRecord;
 
 use self::body::Body;
-use self::shelf::Shelf;
+use self::open::Open;
 use crate::error::{journal as to_python, journal_closed as closed, not_followed};
 use crate::gil::unlocked;
 use crate::show::type_name;
@@ -38,42 +39,6 @@ const BATCH: usize = 4096;
 
 /// How long it is waited for a follower before signals are looked after.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// A journal while it is open.
-struct Open {
-    journal: engine::Journal,
-    writer: OnceLock<Writer>,
-    /// For single records.
-    reader: Mutex<Option<engine::Reader>>,
-    shelf: Arc<Shelf>,
-    closed: Arc<AtomicBool>,
-}
-
-impl Open {
-    fn writer(&self) -> Result<&Writer, Error> {
-        if let Some(writer) = self.writer.get() {
-            return Ok(writer);
-        }
-        let writer = self.journal.writer()?;
-        Ok(self.writer.get_or_init(|| writer))
-    }
-
-    fn read(&self, sequence: u64) -> Result<engine::PinnedRecord, Error> {
-        let mut kept = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let reader = match &mut *kept {
-            Some(reader) => reader,
-            None => kept.insert(self.journal.reader()?),
-        };
-        if reader.position() != sequence {
-            reader.seek(sequence)?;
-        }
-        reader.next_pinned()?.ok_or_else(|| Error::NotYet {
-            path: self.journal.path(),
-            sequence,
-            next: sequence,
-        })
-    }
-}
 
 /// A durable, memory-mapped log of records in a directory, which any process of the machine may append to and read.
 #[pyclass(frozen, subclass, module = "millstream._millstream")]
@@ -89,7 +54,7 @@ impl Journal {
         open.clone().ok_or_else(|| closed(py, &self.path))
     }
 
-    /// A reader of what `start..stop` says; `None` for the first record and no end.
+    /// A reader of the range `start..stop`; `None` for the first record and no end.
     fn reader_of(
         &self,
         py: Python<'_>,
@@ -109,7 +74,7 @@ impl Journal {
         Ok(JournalReader::new(reader, stop, waiting, &open))
     }
 
-    /// The sequence numbers that a slice means. Negative ones count from the end; what is not there is left out.
+    /// The sequence numbers that a slice means. Negative ones count from the end; numbers that do not exist are skipped.
     fn slice(&self, py: Python<'_>, slice: &Bound<'_, PySlice>) -> PyResult<(u64, u64)> {
         let step = slice.getattr("step")?;
         if !step.is_none() && !step.eq(1)? {
@@ -246,7 +211,7 @@ impl Journal {
             journal,
             writer: OnceLock::new(),
             reader: Mutex::new(None),
-            shelf: Arc::default(),
+            segments: Arc::default(),
             closed: Arc::default(),
         };
         Ok(Journal {
@@ -256,9 +221,23 @@ impl Journal {
         })
     }
 
-    /// Append one record; returns its sequence number.
+    /// Appends one record.
     ///
-    /// A body is bytes, str (as UTF-8), a record, or any other object with the buffer protocol.
+    /// Args:
+    ///     body: bytes, ``str`` (as UTF-8), a record, or any other object with the buffer protocol.
+    ///
+    /// Returns:
+    ///     The sequence number of the record.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.append("one"), journal.append(b"two")
+    ///     (0, 1)
     fn append(&self, body: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = body.py();
         let body = Body::of(body)?;
@@ -276,13 +255,29 @@ impl Journal {
         appended.map_err(|error| to_python(py, error))
     }
 
-    /// Append records in a row; returns the range of their sequence numbers.
+    /// Appends records that follow one another.
     ///
-    /// The records of a list or tuple are one batch: one time, one sync, and readers see them at once. What another iterable yields
-    /// is appended in batches of 4,096.
+    /// The records of a list or tuple are one batch: one time, one sync, and readers see them at once. The
+    /// records of another iterable are appended in batches of 4,096.
+    ///
+    /// Args:
+    ///     bodies: the records, as for ``append``.
+    ///
+    /// Returns:
+    ///     The range of their sequence numbers.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.append_many(["one", "two"])
+    ///     range(0, 2)
     fn append_many<'py>(&self, bodies: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyRange>> {
         let py = bodies.py();
-        // As a tuple, so that nobody takes a body away while it is appended.
+        // As a tuple, so that no other thread removes a body while it is appended.
         let tuple = match (bodies.cast::<PyTuple>(), bodies.cast::<PyList>()) {
             (Ok(tuple), _) => Some(tuple.clone()),
             (_, Ok(list)) => Some(list.to_tuple()),
@@ -316,7 +311,21 @@ impl Journal {
         range(py, start, end)
     }
 
-    /// Make all that is appended survive a loss of power; returns the sequence number before which all does.
+    /// Makes all records that were appended survive a loss of power.
+    ///
+    /// Returns:
+    ///     The sequence number before which all records survive one.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     _ = journal.append("one")
+    ///     ...     journal.sync()
+    ///     1
     fn sync(&self, py: Python<'_>) -> PyResult<u64> {
         let open = self.opened(py)?;
         unlocked(|| open.journal.sync()).map_err(|error| to_python(py, error))
@@ -328,7 +337,7 @@ impl Journal {
         Ok(self.opened(py)?.journal.durable())
     }
 
-    /// The sequence number of the oldest record that is kept.
+    /// The sequence number of the oldest record that exists.
     #[getter]
     fn first(&self, py: Python<'_>) -> PyResult<u64> {
         let open = self.opened(py)?;
@@ -361,7 +370,7 @@ impl Journal {
         }
         let sequence = u64::try_from(sequence).map_err(|_| to_python(py, before(&open, 0)))?;
         let record = unlocked(|| open.read(sequence)).map_err(|error| to_python(py, error))?;
-        let record = JournalRecord::new(record, Arc::clone(&open.shelf));
+        let record = JournalRecord::new(record, Arc::clone(&open.segments));
         Ok(Bound::new(py, record)?.into_any())
     }
 
@@ -369,7 +378,25 @@ impl Journal {
         self.reader_of(py, None, None, None)
     }
 
-    /// The records from `start` on, up to the end or before `stop`. Does not wait for more.
+    /// Iterates over the records from ``start`` to the end, or to before ``stop``. Does not wait for more.
+    ///
+    /// Args:
+    ///     start: the number of the first record. None: the oldest.
+    ///     stop: the number before which the iteration ends. None: at the end of the journal.
+    ///
+    /// Returns:
+    ///     The reader.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     _ = journal.append_many(list("abc"))
+    ///     ...     [record.body for record in journal.read(1)]
+    ///     [b'b', b'c']
     #[pyo3(signature = (start=None, stop=None))]
     fn read(
         &self,
@@ -418,9 +445,26 @@ impl Journal {
         Ok(pruned.map_err(|error| to_python(py, error))?.first)
     }
 
-    /// The cursor `name`: a position that outlives this process. A new one stands at the first record.
+    /// Opens a cursor: a position under a name that outlives this process. A new cursor is at the first
+    /// record.
     ///
-    /// Two that are open under one name are an error, unless both are `shared`.
+    /// Args:
+    ///     name: the name.
+    ///     shared: whether others that set this, too, may open the cursor meanwhile.
+    ///
+    /// Returns:
+    ///     The cursor.
+    ///
+    /// Raises:
+    ///     JournalBusyError: the cursor is open, and not shared.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     with journal.cursor("billing") as cursor:
+    ///     ...         cursor.position
+    ///     0
     #[pyo3(signature = (name, *, shared=false))]
     fn cursor(&self, py: Python<'_>, name: &str, shared: bool) -> PyResult<JournalCursor> {
         let open = self.opened(py)?;
@@ -435,7 +479,21 @@ impl Journal {
         ))
     }
 
-    /// The positions of all cursors, by name.
+    /// Returns the positions of all cursors.
+    ///
+    /// Returns:
+    ///     A dict of the positions by name.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.cursor("billing").close()
+    ///     ...     journal.cursors()
+    ///     {'billing': 0}
     fn cursors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let open = self.opened(py)?;
         let cursors = unlocked(|| open.journal.cursors()).map_err(|error| to_python(py, error))?;
@@ -459,7 +517,20 @@ impl Journal {
         wait_followed(py, &mut of_journal, sequence, followers, limit, &self.path)
     }
 
-    /// The followers of this journal on other machines, by name, with the number of the record that each needs next.
+    /// Returns the followers of this journal on other machines.
+    ///
+    /// Returns:
+    ///     A dict: by the name of each follower the number of the record that it needs next.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.followers()
+    ///     {}
     fn followers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let open = self.opened(py)?;
         let found = unlocked(|| Followers::of(&open.journal).positions());
@@ -470,13 +541,36 @@ impl Journal {
         Ok(positions)
     }
 
-    /// Remove a cursor, so that it no longer keeps records from being pruned.
+    /// Removes a cursor, so that it no longer retains records.
+    ///
+    /// Args:
+    ///     name: the name.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.cursor("billing").close()
+    ///     ...     journal.remove_cursor("billing")
+    ///     ...     journal.cursors()
+    ///     {}
     fn remove_cursor(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         let open = self.opened(py)?;
         unlocked(|| open.journal.remove_cursor(name)).map_err(|error| to_python(py, error))
     }
 
-    /// Close the journal. Tails end; records that are kept stay as they are.
+    /// Closes the journal. Tails end; records that Python holds stay valid.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     journal.close()
+    ///     ...     journal.closed
+    ///     True
     fn close(&self) {
         let open = self
             .open

@@ -21,7 +21,7 @@ use pyo3::types::PyList;
 use crate::batch::{PyBatch, Times};
 use crate::error::cause;
 use crate::gil::locked;
-use crate::policy::{Settling, Wish};
+use crate::policy::{ErrorHandler, OnErrorOption};
 use crate::route::stable_hash;
 use crate::saving::{load_key, save_key, uncollected};
 use crate::show::show;
@@ -79,7 +79,7 @@ impl fmt::Debug for PyKey {
     }
 }
 
-/// Keys have been looked at by `key_by`: what follows can be done with each, but for integers too large to save.
+/// `key_by` has checked the keys: the following works with each, except for integers that are too large to save.
 impl Key for PyKey {
     fn stable_hash(&self) -> u64 {
         locked(|py| stable_hash(self.bind(py)).unwrap_or_default())
@@ -87,7 +87,7 @@ impl Key for PyKey {
     fn save(&self, out: &mut Vec<u8>) {
         let before = out.len();
         if locked(|py| save_key(self.bind(py), out)).is_err() {
-            // Nothing at all is no key, and is told as one that cannot be saved.
+            // None is no key, and is reported like one that cannot be saved.
             out.truncate(before);
         }
     }
@@ -180,14 +180,14 @@ impl<I: Item> Outputs<PyKey, Py<PyAny>, I> for Out<'_, '_> {
     }
 }
 
-/// A step with a state for each key. Its outputs are results and what came late.
+/// A step with a state for each key. Its outputs are results and late items.
 pub(crate) struct PyKeyed<L: KeyLogic<PyKey>> {
     keyed: Keyed<PyKey, L>,
-    policy: Settling,
+    policy: ErrorHandler,
     results: Lists,
     late: Lists,
     traits: Traits,
-    /// Whether times have come as datetimes: the logic may look at it, and set it when it takes up what was saved.
+    /// Whether times are datetimes: the logic may read it, and sets it when it restores saved state.
     datetimes: Rc<Cell<bool>>,
     /// The key of all values of this worker, where the stream has no keys.
     common: PyKey,
@@ -212,7 +212,7 @@ where
     pub(crate) fn make(
         logic: L,
         traits: Traits,
-        wish: &Wish,
+        on_error: &OnErrorOption,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
         let common = key_of_worker(making.worker);
@@ -222,7 +222,7 @@ where
         Ok(PyKeyed {
             keyed: Keyed::new(logic),
             common,
-            policy: wish.open(making)?,
+            policy: on_error.open(making)?,
             results: Lists::default(),
             late: Lists::default(),
             traits,
@@ -271,8 +271,8 @@ where
                 };
                 let said = fault.unseen.is_none().then_some(&value);
                 let failed = Some(fault.key.bind(py));
-                self.policy.settle(failed, said, fault.error, cx, py)?;
-                // What failed was not the item, but what its key had waited for before it.
+                self.policy.handle(failed, said, fault.error, cx, py)?;
+                // The failure is not of the item, but of an earlier request of its key.
                 let Some(unseen) = fault.unseen else { break };
                 (key, item) = (fault.key, unseen);
             }
@@ -292,7 +292,7 @@ where
                 Ok(()) => break,
                 Err((key, error)) => {
                     self.policy
-                        .settle(Some(key.bind(py)), None, error, cx, py)?;
+                        .handle(Some(key.bind(py)), None, error, cx, py)?;
                 }
             }
         }
@@ -300,7 +300,7 @@ where
         Ok(())
     }
 
-    fn give_once(&mut self, py: Python<'_>, cx: &mut Context) -> Result<(), Failure> {
+    fn emit_due(&mut self, py: Python<'_>, cx: &mut Context) -> Result<(), Failure> {
         loop {
             let mut out = Out {
                 py,
@@ -311,7 +311,7 @@ where
                 Ok(()) => return Ok(()),
                 Err((key, error)) => {
                     self.policy
-                        .settle(Some(key.bind(py)), None, error, cx, py)?;
+                        .handle(Some(key.bind(py)), None, error, cx, py)?;
                 }
             }
         }
@@ -328,7 +328,7 @@ where
                 Ok(()) => return Ok(()),
                 Err((key, error)) => {
                     self.policy
-                        .settle(Some(key.bind(py)), None, error, cx, py)?;
+                        .handle(Some(key.bind(py)), None, error, cx, py)?;
                 }
             }
         }
@@ -405,7 +405,7 @@ where
     }
     fn settle(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
-            self.give_once(py, cx)?;
+            self.emit_due(py, cx)?;
             self.emit(py, output, cx)
         })
     }

@@ -8,19 +8,20 @@
 
 mod assign;
 mod batch;
-mod batches;
+mod calls;
 mod cli;
 mod clock;
-mod clocks;
 mod datetime;
 mod debug;
 mod divide;
 mod error;
+mod event_clock;
 mod flow;
+mod gather;
 mod gil;
 mod join;
 mod journal;
-mod keeper;
+mod kernel_states;
 mod keyed;
 mod logic;
 mod logs;
@@ -39,14 +40,13 @@ mod show;
 mod sink;
 mod source;
 mod step;
-mod ticking;
 mod time;
 mod window;
 
 /// The extension module.
 ///
 /// It uses the interpreter lock: batches, kernels and saved states are shared by worker threads that take turns under it, and
-/// nothing was tested without it. A free-threaded interpreter turns the lock on when it imports this module, and says so.
+/// nothing was tested without it. A free-threaded interpreter turns the lock on when it imports this module, and warns.
 #[pyo3::pymodule(gil_used = true)]
 mod _millstream {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! State of one's own for each key, in Python: objects with `on_item`, `on_timer` and `on_end`, or a
+//! State of the user for each key, in Python: objects with `on_item`, `on_timer` and `on_end`, or a
 //! function with a state.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,27 +17,39 @@ use pyo3::{PyTypeInfo, intern};
 use crate::error::usage;
 use crate::gil::locked;
 use crate::keyed::PyKey;
-use crate::saving::Made;
+use crate::saving::StateMaker;
 use crate::show::show;
 use crate::time::{seconds, seconds_or_none, to_nanos};
 
-/// What a key asks for while it is called.
+/// A request of a key during a call.
 #[derive(Clone, Copy)]
-enum Wish {
+enum KeyRequest {
     Set(Timer),
     Cancel(Timer),
     Discard,
 }
 
-/// The moment of a call, and what was asked for in it.
+/// The time of a call, and its requests.
 struct Call {
     time: i64,
     at: Moment,
     fires: Option<Timer>,
-    wishes: Vec<Wish>,
+    requests: Vec<KeyRequest>,
 }
 
-/// What a key has in hand when it is called: times, timers, and the wish to be forgotten.
+/// What a call of a stateful class learns of its key: the time, the watermark, and timers.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> class Logic:
+///     ...     def on_item(self, key, value, ctx):
+///     ...         return [(value, ctx.time)]
+///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
+///     >>> times = flow.source("in", ms.testing.items([1, 2])).event_time(float)
+///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
+///     >>> _ = ms.run(flow)
+///     >>> out
+///     [(1, 1.0), (2, 2.0)]
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct KeyContext {
     timed: bool,
@@ -50,7 +62,7 @@ impl KeyContext {
             time: 0,
             at: Moment::NEVER,
             fires: None,
-            wishes: Vec::new(),
+            requests: Vec::new(),
         };
         KeyContext {
             timed,
@@ -111,7 +123,28 @@ impl KeyContext {
         })
     }
 
-    /// Asks for `on_timer(key, at, ctx)`.
+    /// Requests a call ``on_timer(key, at, ctx)``.
+    ///
+    /// Args:
+    ///     at: the time of the timer: seconds, or a datetime with a time zone.
+    ///     kind: ``"event"`` or ``"processing"``. None: event time where the stream has times.
+    ///
+    /// Raises:
+    ///     ValueError: ``kind`` is unknown, or the stream has no event time.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> class Logic:
+    ///     ...     def on_item(self, key, value, ctx):
+    ///     ...         ctx.set_timer(ctx.time + 10)
+    ///     ...     def on_timer(self, key, at, ctx):
+    ///     ...         return [at]
+    ///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
+    ///     >>> times = flow.source("in", ms.testing.items([1, 2, 30])).event_time(float)
+    ///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     [11.0, 12.0]
     #[pyo3(signature = (at, kind=None))]
     fn set_timer(&self, at: &Bound<'_, PyAny>, kind: Option<&str>) -> PyResult<()> {
         let timer = self.timer(at, kind)?;
@@ -121,39 +154,79 @@ impl KeyContext {
                 "a timer that is set in on_timer must be later than the one that fires",
             ));
         }
-        call.wishes.push(Wish::Set(timer));
+        call.requests.push(KeyRequest::Set(timer));
         Ok(())
     }
 
-    /// Takes a timer back; nothing happens when it is not set.
+    /// Cancels a timer. Nothing happens if it is not set.
+    ///
+    /// Args:
+    ///     at: the time of the timer: seconds, or a datetime with a time zone.
+    ///     kind: ``"event"`` or ``"processing"``. None: event time where the stream has times.
+    ///
+    /// Raises:
+    ///     ValueError: ``kind`` is unknown, or the stream has no event time.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> class Logic:
+    ///     ...     def on_item(self, key, value, ctx):
+    ///     ...         if value == 2:
+    ///     ...             ctx.cancel_timer(11)
+    ///     ...         else:
+    ///     ...             ctx.set_timer(value + 10)
+    ///     ...     def on_timer(self, key, at, ctx):
+    ///     ...         return [at]
+    ///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
+    ///     >>> times = flow.source("in", ms.testing.items([1, 2, 3, 30])).event_time(float)
+    ///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     [13.0]
     #[pyo3(signature = (at, kind=None))]
     fn cancel_timer(&self, at: &Bound<'_, PyAny>, kind: Option<&str>) -> PyResult<()> {
         let timer = self.timer(at, kind)?;
-        self.call().wishes.push(Wish::Cancel(timer));
+        self.call().requests.push(KeyRequest::Cancel(timer));
         Ok(())
     }
 
-    /// Forgets this key, with its timers.
+    /// Forgets this key, with its state and its timers.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> class Logic:
+    ///     ...     count = 0
+    ///     ...     def on_item(self, key, value, ctx):
+    ///     ...         self.count += 1
+    ///     ...         if self.count == 2:
+    ///     ...             ctx.discard()
+    ///     ...         return [self.count]
+    ///     >>> flow, out = ms.Flow("example"), ms.testing.collect()
+    ///     >>> times = flow.source("in", ms.testing.items([1, 2, 3])).event_time(float)
+    ///     >>> times.key_by(lambda time: "all").stateful("logic", Logic).values().sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     [1, 2, 1]
     fn discard(&self) {
-        self.call().wishes.push(Wish::Discard);
+        self.call().requests.push(KeyRequest::Discard);
     }
 }
 
 /// Which methods a class of logic has, and which of them take a context.
 #[derive(Clone, Copy)]
-struct Face {
+struct Methods {
     item_context: bool,
     /// None: there is no such method.
     end_context: Option<bool>,
     timer: bool,
 }
 
-/// What the user gave: objects with methods, or a function on states.
+/// The logic of the user: objects with methods, or a function on states.
 enum Calls {
-    Methods(Option<(Py<PyAny>, Face)>),
+    Object(Option<(Py<PyAny>, Methods)>),
     /// It changes the state.
     Function(Py<PyAny>),
-    /// It gives the next state and an output.
+    /// It returns the next state and an output.
     Returning(Py<PyAny>),
 }
 
@@ -186,7 +259,7 @@ impl PyLogic {
         let calls = match function {
             Some((function, false)) => Calls::Function(function.clone_ref(py)),
             Some((function, true)) => Calls::Returning(function.clone_ref(py)),
-            None => Calls::Methods(None),
+            None => Calls::Object(None),
         };
         let ttl = ttl.map(|ttl| match timed {
             true => Ttl::Event(ttl),
@@ -201,23 +274,23 @@ impl PyLogic {
         })
     }
 
-    /// The face of a logic object; that of the class before is remembered.
-    fn face(&mut self, py: Python<'_>, logic: &Bound<'_, PyAny>) -> PyResult<Face> {
+    /// The methods of a logic object; those of the latest class are cached.
+    fn methods(&mut self, py: Python<'_>, logic: &Bound<'_, PyAny>) -> PyResult<Methods> {
         let class = logic.get_type();
-        if let Calls::Methods(Some((known, face))) = &self.calls
+        if let Calls::Object(Some((known, methods))) = &self.calls
             && class.is(known)
         {
-            return Ok(*face);
+            return Ok(*methods);
         }
-        let face = py.import("millstream._logic")?.getattr("face")?;
-        let (item_context, end_context, timer) = face.call1((&class, self.method))?.extract()?;
-        let face = Face {
+        let methods = py.import("millstream._logic")?.getattr("context_of")?;
+        let (item_context, end_context, timer) = methods.call1((&class, self.method))?.extract()?;
+        let methods = Methods {
             item_context,
             end_context,
             timer,
         };
-        self.calls = Calls::Methods(Some((class.into_any().unbind(), face)));
-        Ok(face)
+        self.calls = Calls::Object(Some((class.into_any().unbind(), methods)));
+        Ok(methods)
     }
 
     fn begin(&self, py: Python<'_>, time: i64, at: Moment, fires: Option<Timer>) {
@@ -227,19 +300,19 @@ impl PyLogic {
         call.fires = fires;
     }
 
-    /// Does what the key asked for in the call.
-    fn settle(&self, py: Python<'_>, held: &mut Attended<Py<PyAny>>) {
+    /// Applies the requests of the call.
+    fn apply_requests(&self, py: Python<'_>, held: &mut Attended<Py<PyAny>>) {
         let mut call = self.context.bind(py).get().call();
-        for wish in call.wishes.drain(..) {
-            match wish {
-                Wish::Set(timer) => held.timers().set(timer),
-                Wish::Cancel(timer) => drop(held.timers().cancel(timer)),
-                Wish::Discard => held.discarded = true,
+        for request in call.requests.drain(..) {
+            match request {
+                KeyRequest::Set(timer) => held.timers().set(timer),
+                KeyRequest::Cancel(timer) => drop(held.timers().cancel(timer)),
+                KeyRequest::Discard => held.discarded = true,
             }
         }
     }
 
-    /// Calls with a context and hands on what comes out.
+    /// Calls a method with a context and emits its outputs.
     fn call<O: Outputs<PyKey, Py<PyAny>, Py<PyAny>>>(
         &mut self,
         key: &PyKey,
@@ -249,25 +322,25 @@ impl PyLogic {
         call: impl for<'py> FnOnce(
             &Bound<'py, PyAny>,
             &Bound<'py, KeyContext>,
-            Face,
+            Methods,
         ) -> PyResult<Option<Bound<'py, PyAny>>>,
     ) -> PyResult<()> {
         locked(|py| {
             let logic = held.state.clone_ref(py).into_bound(py);
-            let face = self.face(py, &logic)?;
+            let methods = self.methods(py, &logic)?;
             self.begin(py, time, at, fires);
             let context = self.context.clone_ref(py).into_bound(py);
-            let made = call(&logic, &context, face);
-            self.settle(py, held);
+            let made = call(&logic, &context, methods);
+            self.apply_requests(py, held);
             match made? {
-                Some(made) => give(key, &made, time, watermark, out),
+                Some(made) => emit(key, &made, time, watermark, out),
                 None => Ok(()),
             }
         })
     }
 }
 
-/// Calls a function that gives the next state and an output.
+/// Calls a function that returns the next state and an output.
 fn next_state(
     state: &Py<PyAny>,
     function: &Bound<'_, PyAny>,
@@ -285,8 +358,8 @@ fn next_state(
     )))
 }
 
-/// Hands on the outputs that an iterable holds; None is none.
-fn give(
+/// Emits the outputs of an iterable; None has none.
+fn emit(
     key: &PyKey,
     made: &Bound<'_, PyAny>,
     time: i64,
@@ -355,14 +428,14 @@ impl KeyLogic<PyKey> for PyLogic {
         }
         let when = (item.time, item.watermark, at, None);
         let (value, method) = (item.value, self.method);
-        self.call(key, held, when, out, |logic, context, face| {
+        self.call(key, held, when, out, |logic, context, methods| {
             let py = logic.py();
             let name = match method {
                 "on_batch" => intern!(py, "on_batch"),
                 _ => intern!(py, "on_item"),
             };
             let key = key.bind(py);
-            if face.item_context {
+            if methods.item_context {
                 logic.call_method1(name, (key, value, context)).map(Some)
             } else {
                 logic.call_method1(name, (key, value)).map(Some)
@@ -380,10 +453,10 @@ impl KeyLogic<PyKey> for PyLogic {
         while let Some(Due::Timer(timer)) = held.take_due(until) {
             let (time, watermark) = times_of(timer, until);
             let when = (time, watermark, until, Some(timer));
-            self.call(key, held, when, out, |logic, context, face| {
+            self.call(key, held, when, out, |logic, context, methods| {
                 let py = logic.py();
                 let (Timer::Event(moment) | Timer::Processing(moment)) = timer;
-                if !face.timer {
+                if !methods.timer {
                     let name = logic.get_type().name()?;
                     let message =
                         format!("{name} sets a timer and has no method on_timer(key, at, ctx)");
@@ -411,10 +484,10 @@ impl KeyLogic<PyKey> for PyLogic {
         // It has its last turn once, whether or not it fails.
         held.discarded = true;
         let when = (at.event, at.event, at, None);
-        self.call(key, held, when, out, |logic, context, face| {
+        self.call(key, held, when, out, |logic, context, methods| {
             let py = logic.py();
             let (name, key) = (intern!(py, "on_end"), key.bind(py));
-            match face.end_context {
+            match methods.end_context {
                 None => Ok(None),
                 Some(false) => logic.call_method1(name, (key,)).map(Some),
                 Some(true) => logic.call_method1(name, (key, context)).map(Some),
@@ -431,7 +504,7 @@ impl KeyLogic<PyKey> for PyLogic {
     }
 
     fn codec(&self, _: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
-        let made = locked(|py| Made::by(py, &self.make));
+        let made = locked(|py| StateMaker::by(py, &self.make));
         Ok(Box::new(AttendedCodec(made)))
     }
 }

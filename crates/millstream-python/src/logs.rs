@@ -1,7 +1,7 @@
 //! What the native half logs, on its way to Python's `logging`.
 //!
-//! Invariant: nobody who logs waits for the interpreter. An event below the level of the loggers costs one comparison; one
-//! above it is text in a queue, from which a thread of its own hands it to Python. A full queue drops events and says how many.
+//! Invariant: a thread that logs never waits for the interpreter. An event below the level of the loggers costs one comparison; one
+//! above it is text in a queue, from which a separate thread passes it to Python. A full queue drops events and logs their number.
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -21,23 +21,23 @@ use crate::gil::unlocked;
 
 /// Events that wait for Python.
 const QUEUED_MAX: usize = 4096;
-/// How long the end of a run waits for what it has logged.
+/// How long the end of a run waits until its events are logged.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// The level at which Python listens: 0 is nothing, 5 is everything.
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 /// The queue, and the process whose thread reads it: a child of a fork has none.
-static QUEUE: Mutex<Option<(u32, SyncSender<Said>)>> = Mutex::new(None);
+static QUEUE: Mutex<Option<(u32, SyncSender<LogMessage>)>> = Mutex::new(None);
 
-enum Said {
-    Line(Line),
-    /// All that was said before has been handed over.
+enum LogMessage {
+    Record(LogRecord),
+    /// A request to report when all earlier records have been passed on.
     Flush(std::sync::mpsc::Sender<()>),
 }
 
 #[derive(Default)]
-struct Line {
+struct LogRecord {
     target: &'static str,
     level: u8,
     message: String,
@@ -57,7 +57,7 @@ fn level() -> LevelFilter {
     }
 }
 
-/// The level of `logging` as one of ours.
+/// The level of `tracing` for one of `logging`.
 fn from_python(level: i64) -> u8 {
     match level {
         ..=5 => 5,
@@ -79,7 +79,7 @@ fn to_python(level: Level) -> u8 {
     }
 }
 
-/// Looks at which level Python listens, and begins to log there if nobody else does yet.
+/// Reads the level at which Python listens, and begins to log there if no other subscriber does.
 pub(crate) fn refresh(py: Python<'_>) -> PyResult<()> {
     let logs = py.import(intern!(py, "millstream._logs"))?;
     let wanted = from_python(logs.call_method0(intern!(py, "level"))?.extract()?);
@@ -107,7 +107,7 @@ fn begin() -> PyResult<()> {
     Ok(())
 }
 
-/// Does native work without the interpreter lock, and waits until Python has what it logged.
+/// Does native work without the interpreter lock, and waits until Python has its events.
 pub(crate) fn flushed<R>(work: impl FnOnce() -> R) -> R {
     let done = unlocked(work);
     flush();
@@ -115,65 +115,65 @@ pub(crate) fn flushed<R>(work: impl FnOnce() -> R) -> R {
 }
 
 fn flush() {
-    let (teller, told) = channel();
+    let (done, flushed) = channel();
     let queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
     let sender = queue.as_ref().map(|(_, sender)| sender.clone());
     drop(queue);
     if let Some(sender) = sender {
         unlocked(|| {
-            if sender.send(Said::Flush(teller)).is_ok() {
-                let _ = told.recv_timeout(FLUSH);
+            if sender.send(LogMessage::Flush(done)).is_ok() {
+                let _ = flushed.recv_timeout(FLUSH);
             }
         });
     }
 }
 
-fn read(said: &Receiver<Said>) {
-    for said in said {
-        match said {
-            Said::Line(line) => {
-                hand_over(&line);
+fn read(messages: &Receiver<LogMessage>) {
+    for message in messages {
+        match message {
+            LogMessage::Record(record) => {
+                pass_on(&record);
                 let dropped = DROPPED.swap(0, Ordering::Relaxed);
                 if dropped > 0 {
-                    hand_over(&Line {
+                    pass_on(&LogRecord {
                         target: "millstream",
                         level: to_python(Level::WARN),
                         message: format!(
                             "{dropped} lines were not logged: there were too many at once"
                         ),
-                        ..Line::default()
+                        ..LogRecord::default()
                     });
                 }
             }
-            Said::Flush(done) => {
+            LogMessage::Flush(done) => {
                 let _ = done.send(());
             }
         }
     }
 }
 
-fn hand_over(line: &Line) {
+fn pass_on(record: &LogRecord) {
     // Nothing where the interpreter is ending.
     let _ = Python::try_attach(|py| {
-        if let Err(error) = emit(py, line) {
+        if let Err(error) = emit(py, record) {
             error.write_unraisable(py, None);
         }
     });
 }
 
-fn emit(py: Python<'_>, line: &Line) -> PyResult<()> {
+fn emit(py: Python<'_>, record: &LogRecord) -> PyResult<()> {
     let fields = PyDict::new(py);
-    for (name, value) in &line.fields {
+    for (name, value) in &record.fields {
         fields.set_item(name, value)?;
     }
     let logs = py.import(intern!(py, "millstream._logs"))?;
     let about = (
-        line.target,
-        line.level,
-        &line.message,
+        record.target,
+        record.level,
+        &record.message,
         fields,
-        line.file,
-        line.line,
+        record.file,
+        record.line,
     );
     logs.call_method1(intern!(py, "emit"), about).map(drop)
 }
@@ -195,17 +195,17 @@ impl Subscriber for Bridge {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn event(&self, event: &Event<'_>) {
         let about = event.metadata();
-        let mut line = Line {
+        let mut line = LogRecord {
             target: about.target(),
             level: to_python(*about.level()),
             file: about.file().unwrap_or_default(),
             line: about.line().unwrap_or_default(),
-            ..Line::default()
+            ..LogRecord::default()
         };
         event.record(&mut line);
         let queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, sender)) = &*queue
-            && let Err(TrySendError::Full(_)) = sender.try_send(Said::Line(line))
+            && let Err(TrySendError::Full(_)) = sender.try_send(LogMessage::Record(line))
         {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
@@ -214,7 +214,7 @@ impl Subscriber for Bridge {
     fn exit(&self, _: &Id) {}
 }
 
-impl Visit for Line {
+impl Visit for LogRecord {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.fields.push((field.name(), value.to_owned()));
     }

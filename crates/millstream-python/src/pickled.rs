@@ -1,7 +1,7 @@
 //! Pickles of objects that are a class and some plain values, as most states are, and of lists and dictionaries of plain values.
 //!
 //! The module `pickle` looks up, for each object, whether its class can be found by its name: that takes ten times as long as all the
-//! rest of a small state. Here that is done once for each class (`way` in `millstream/_saving.py`); what is written is a pickle of
+//! rest of a small state. Here that is done once for each class (`way` in `millstream/_saving.py`); the output is a pickle of
 //! protocol 5 like any other, and read as such.
 
 use pyo3::intern;
@@ -29,7 +29,7 @@ const TEXT: u8 = b'X';
 
 /// How objects of a type are written.
 #[pyclass(frozen)]
-pub(crate) struct Way(Kind);
+pub(crate) struct PickleMethod(Kind);
 
 enum Kind {
     List,
@@ -55,42 +55,44 @@ fn named(name: Py<PyString>, py: Python<'_>) -> PyResult<Name> {
     Ok((name, written))
 }
 
-impl Way {
+impl PickleMethod {
     /// That of objects of the type of this one.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if object.is_exact_instance_of::<PyList>() {
-            return Ok(Way(Kind::List));
+            return Ok(PickleMethod(Kind::List));
         }
         if object.is_exact_instance_of::<PyDict>() {
-            return Ok(Way(Kind::Dict));
+            return Ok(PickleMethod(Kind::Dict));
         }
         let saving = object.py().import("millstream._saving")?;
-        let told = saving.call_method1("way", (object,))?;
-        type Told = (Vec<u8>, Option<Vec<Py<PyString>>>);
-        Ok(Way(if let Ok((head, names)) = told.extract::<Told>() {
-            let slots = names.map(|names| {
-                names
-                    .into_iter()
-                    .map(|name| named(name, object.py()))
-                    .collect()
-            });
-            Kind::Object {
-                head,
-                slots: slots.transpose()?,
-            }
-        } else if told.is_truthy()? {
-            Kind::Pickled
-        } else {
-            Kind::Dumped
-        }))
+        let answer = saving.call_method1("way", (object,))?;
+        type HeadAndSlots = (Vec<u8>, Option<Vec<Py<PyString>>>);
+        Ok(PickleMethod(
+            if let Ok((head, names)) = answer.extract::<HeadAndSlots>() {
+                let slots = names.map(|names| {
+                    names
+                        .into_iter()
+                        .map(|name| named(name, object.py()))
+                        .collect()
+                });
+                Kind::Object {
+                    head,
+                    slots: slots.transpose()?,
+                }
+            } else if answer.is_truthy()? {
+                Kind::Pickled
+            } else {
+                Kind::Dumped
+            },
+        ))
     }
 
-    /// True when the module `pickle` writes what is not written here.
+    /// True when the module `pickle` writes other objects of this type.
     pub(crate) fn is_pickled(&self) -> bool {
         !matches!(self.0, Kind::Dumped)
     }
 
-    /// Appends what is to be written of an object besides its class to `parts`; false when that is not known.
+    /// Appends the contents of an object, without its class, to `parts`; false when they are not known.
     pub(crate) fn take<'py>(
         &self,
         object: &Bound<'py, PyAny>,
@@ -175,7 +177,7 @@ fn entries(parts: &[Bound<'_, PyAny>], out: &mut Vec<u8>) -> bool {
     written
 }
 
-/// The state of an object with slots is a pair: nothing, and what is in them.
+/// The state of an object with slots is a pair: None, and the contents of the slots.
 fn slots(names: &[Name], values: &[Bound<'_, PyAny>], out: &mut Vec<u8>) -> bool {
     out.extend([NONE, EMPTY_DICT, MARK]);
     for ((_, name), value) in names.iter().zip(values) {

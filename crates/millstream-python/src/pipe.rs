@@ -17,20 +17,20 @@ use pyo3::types::PyList;
 
 use crate::assign::{ByClock, ByKernel};
 use crate::batch::PyBatch;
-use crate::batches::Gather;
-use crate::clocks::ByClocks;
+use crate::calls::AsyncCalls;
 use crate::debug::Debug;
 use crate::divide::Divide;
 use crate::error::{cause, to_python};
+use crate::event_clock::ByClocks;
+use crate::gather::Gather;
 use crate::gil::locked;
 use crate::join::{Described as JoinDescribed, ToTheRight, Tuples, join};
 use crate::keyed::{PyKeyed, Traits};
 use crate::logic::PyLogic;
-use crate::policy::Wish;
+use crate::policy::OnErrorOption;
 use crate::route::ByKey;
-use crate::sink::{AnySink, Named};
+use crate::sink::{AnySink, NamedSink};
 use crate::step::{Kernel, Shape};
-use crate::ticking::Ticking;
 use crate::window::{Described, Make, PyAggregate, REVIVING, choosing, copy, window};
 
 /// A stream; `millstream.Stream` and `millstream.KeyedStream` are its faces.
@@ -41,14 +41,14 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Adds a step that makes of each window what the aggregate does.
+    /// Adds a step that aggregates each window.
     fn windows<G>(
         &self,
         name: &str,
         (window, windower): (Window, Option<Py<PyAny>>),
         make: impl Fn(&Rc<Cell<bool>>) -> PyResult<G> + Send + Sync + 'static,
         timed: bool,
-        wish: Wish,
+        on_error: OnErrorOption,
     ) -> Engine<(PyBatch, PyBatch)>
     where
         G: Aggregate<In = Py<PyAny>, Out = Py<PyAny>, Error = PyErr>,
@@ -75,12 +75,12 @@ impl Pipe {
             None => self.pipe.step("window", name, move |making| {
                 let datetimes = Rc::default();
                 let logic = logic(making, &datetimes)?;
-                Ok(PyKeyed::make(logic, traits, &wish, making)?.noting(datetimes))
+                Ok(PyKeyed::make(logic, traits, &on_error, making)?.noting(datetimes))
             }),
             Some(how) => self.pipe.step("window", name, move |making| {
                 let datetimes = Rc::default();
                 let logic = ByOwnWatermark::new(logic(making, &datetimes)?, how);
-                Ok(PyKeyed::make(logic, traits, &wish, making)?.noting(datetimes))
+                Ok(PyKeyed::make(logic, traits, &on_error, making)?.noting(datetimes))
             }),
         }
     }
@@ -94,7 +94,7 @@ impl Pipe {
 
 #[pymethods]
 impl Pipe {
-    /// Adds a step; `make` is called once on each worker and gives its kernel.
+    /// Adds a step; `make` is called once on each worker and returns its kernel.
     fn step(
         &self,
         py: Python<'_>,
@@ -104,12 +104,12 @@ impl Pipe {
         make: Py<PyAny>,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let (wish, shape) = (Wish::read(on_error)?, Shape::read(shape)?);
-        let settles = wish.clone();
+        let (on_error, shape) = (OnErrorOption::read(on_error)?, Shape::read(shape)?);
+        let handling = on_error.clone();
         let pipe = self.pipe.step(known(kind), name, move |making| {
-            Kernel::make(&make, shape, &wish, making)
+            Kernel::make(&make, shape, &on_error, making)
         });
-        let pipe = settles.of(pipe);
+        let pipe = handling.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
@@ -121,12 +121,12 @@ impl Pipe {
         make: Py<PyAny>,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
-        let wish = Wish::read(on_error)?;
-        let settles = wish.clone();
+        let on_error = OnErrorOption::read(on_error)?;
+        let handling = on_error.clone();
         let (yes, no) = self
             .pipe
             .divide(name, move |making| -> Result<_, FlowError> {
-                let mut divide = Divide::make(&make, &wish, making)?;
+                let mut divide = Divide::make(&make, &on_error, making)?;
                 Ok(
                     move |input: &mut PyBatch,
                           yes: &mut PyBatch,
@@ -137,12 +137,12 @@ impl Pipe {
                     },
                 )
             });
-        let pipe = settles.of(yes);
+        let pipe = handling.of(yes);
         let yes = Pipe { pipe }.checked(py)?;
         Ok((yes, Pipe { pipe: no }))
     }
 
-    /// Gives each item the time that the kernel gives for it; `lateness` and `idle` in nanoseconds.
+    /// Gives each item the time that the kernel returns for it; `lateness` and `idle` in nanoseconds.
     fn event_time(
         &self,
         py: Python<'_>,
@@ -152,8 +152,8 @@ impl Pipe {
         idle: Option<u64>,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let wish = Wish::read(on_error)?;
-        let settles = wish.clone();
+        let on_error = OnErrorOption::read(on_error)?;
+        let handling = on_error.clone();
         let mut how = EventTime::default().lateness(Duration::from_nanos(lateness));
         if let Some(idle) = idle {
             how = how.idle(Duration::from_nanos(idle));
@@ -161,13 +161,13 @@ impl Pipe {
         let pipe = self
             .pipe
             .assigned(name, TimeSource::Event(how), move |making| {
-                ByKernel::make(&make, &wish, making)
+                ByKernel::make(&make, &on_error, making)
             });
-        let pipe = settles.of(pipe);
+        let pipe = handling.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
-    /// Gives each item the time that a clock of the user's tells: `make` makes one for each partition, by its name.
+    /// Gives each item the time that a clock of the user returns: `make` makes one for each partition, by its name.
     fn event_clock(
         &self,
         py: Python<'_>,
@@ -175,12 +175,12 @@ impl Pipe {
         make: Py<PyAny>,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let wish = Wish::read(on_error)?;
-        let settles = wish.clone();
+        let on_error = OnErrorOption::read(on_error)?;
+        let handling = on_error.clone();
         let pipe = self.pipe.assigned(name, TimeSource::Clock, move |making| {
-            ByClocks::make(&make, &wish, making)
+            ByClocks::make(&make, &on_error, making)
         });
-        let pipe = settles.of(pipe);
+        let pipe = handling.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
@@ -192,8 +192,8 @@ impl Pipe {
         Pipe { pipe }.checked(py)
     }
 
-    /// State of the user's own for each key: objects that `make` gives, or states that it gives for
-    /// `function`, which changes them or, if it `returns` it, gives the next one. `ttl` in nanoseconds.
+    /// State of the user for each key: objects that `make` returns, or states that it returns for
+    /// `function`, which changes them or, if it `returns` it, return the next one. `ttl` in nanoseconds.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a word of the description"
@@ -209,8 +209,8 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
         let py = on_error.py();
-        let wish = Wish::read(on_error)?;
-        let settles = wish.clone();
+        let on_error = OnErrorOption::read(on_error)?;
+        let handling = on_error.clone();
         let traits = Traits {
             waits: true,
             timed,
@@ -221,10 +221,10 @@ impl Pipe {
             let logic = locked(|py| PyLogic::new(py, &make, function, timed, ttl));
             let logic =
                 logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
-            PyKeyed::make(logic, traits, &wish, making)
+            PyKeyed::make(logic, traits, &on_error, making)
         });
         Pipe {
-            pipe: settles.of(step).halves().0,
+            pipe: handling.of(step).halves().0,
         }
         .checked(py)
     }
@@ -245,7 +245,7 @@ impl Pipe {
         Pipe { pipe }.checked(py)
     }
 
-    /// State of the user's own for each key, of objects that `make` gives and whose `on_batch` is called.
+    /// State of the user for each key: objects that `make` returns and whose `on_batch` is called.
     fn stateful_batch(
         &self,
         name: &str,
@@ -255,8 +255,8 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
         let py = on_error.py();
-        let wish = Wish::read(on_error)?;
-        let settles = wish.clone();
+        let on_error = OnErrorOption::read(on_error)?;
+        let handling = on_error.clone();
         let traits = Traits {
             waits: true,
             timed,
@@ -267,16 +267,16 @@ impl Pipe {
             let logic = logic.map(PyLogic::by_batch);
             let logic =
                 logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
-            PyKeyed::make(logic, traits, &wish, making)
+            PyKeyed::make(logic, traits, &on_error, making)
         });
         Pipe {
-            pipe: settles.of(step).halves().0,
+            pipe: handling.of(step).halves().0,
         }
         .checked(py)
     }
 
-    /// Windows of the values of each key, described as `window` reads it, and what is made of them. Gives the results and
-    /// what came late. A `windower` says which windows hold a value.
+    /// Windows of the values of each key, described as `window` reads it, and their results. Returns the results and
+    /// the late items. A `windower` says which windows contain a value.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a word of the description"
@@ -292,8 +292,8 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
         let py = on_error.py();
-        let (wish, window) = (Wish::read(on_error)?, window(&described)?);
-        let settles = wish.clone();
+        let (on_error, window) = (OnErrorOption::read(on_error)?, window(&described)?);
+        let handling = on_error.clone();
         let make = move |datetimes: &Rc<Cell<bool>>| {
             let made = functions.get(REVIVING).and_then(Option::as_ref);
             let make = Make::read(&kind, &functions)?;
@@ -301,15 +301,15 @@ impl Pipe {
         };
         let step = if described.ordered {
             let make = move |datetimes: &Rc<Cell<bool>>| Ok(InOrder::new(make(datetimes)?, copy));
-            self.windows(name, (window, windower), make, timed, wish)
+            self.windows(name, (window, windower), make, timed, on_error)
         } else {
-            self.windows(name, (window, windower), make, timed, wish)
+            self.windows(name, (window, windower), make, timed, on_error)
         };
-        let (results, late) = settles.of(step).halves();
+        let (results, late) = handling.of(step).halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
-    /// A step that is an object which goes by processing time: what `make` gives.
+    /// A step that is an object of `make` and is called by processing time.
     fn ticking(
         &self,
         py: Python<'_>,
@@ -318,12 +318,12 @@ impl Pipe {
         make: Py<PyAny>,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let wish = Wish::read(on_error)?;
-        let settles = wish.clone();
+        let on_error = OnErrorOption::read(on_error)?;
+        let handling = on_error.clone();
         let pipe = self.pipe.step(known(kind), name, move |making| {
-            Ticking::make(&make, &wish, making)
+            AsyncCalls::make(&make, &on_error, making)
         });
-        let pipe = settles.of(pipe);
+        let pipe = handling.of(pipe);
         Pipe { pipe }.checked(py)
     }
 
@@ -347,7 +347,7 @@ impl Pipe {
                 locked(|py| PyResult::Ok(PyList::new(py, values)?.into_any().unbind()))
             };
             let logic = Collecting::new(most, wait, make);
-            PyKeyed::make(logic, traits, &Wish::Fail, making)
+            PyKeyed::make(logic, traits, &OnErrorOption::Fail, making)
         });
         Pipe {
             pipe: step.halves().0,
@@ -362,7 +362,7 @@ impl Pipe {
     }
 
     /// Joins the two streams that were brought together here, of which one is marked as the right one.
-    /// Gives pairs and what came late.
+    /// Returns pairs and late items.
     fn join(
         &self,
         name: &str,
@@ -371,7 +371,7 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
         let py = on_error.py();
-        let (wish, join) = (Wish::read(on_error)?, join(described)?);
+        let (on_error, join) = (OnErrorOption::read(on_error)?, join(described)?);
         let traits = Traits {
             waits: false,
             timed,
@@ -380,10 +380,10 @@ impl Pipe {
         let logic = move || JoinLogic::new(join, timed, Tuples);
         let step = match join.by_key() {
             None => self.pipe.step("join", name, move |making| {
-                PyKeyed::make(logic(), traits, &wish, making)
+                PyKeyed::make(logic(), traits, &on_error, making)
             }),
             Some(how) => self.pipe.step("join", name, move |making| {
-                PyKeyed::make(ByOwnWatermark::new(logic(), how), traits, &wish, making)
+                PyKeyed::make(ByOwnWatermark::new(logic(), how), traits, &on_error, making)
             }),
         };
         let (results, late) = step.halves();
@@ -425,7 +425,7 @@ impl Pipe {
         let name_owned = name.to_owned();
         self.pipe.sink(
             name,
-            Named {
+            NamedSink {
                 name: name_owned,
                 sink,
             },

@@ -1,4 +1,4 @@
-//! What becomes of an item on which the user's code fails: the Python side of `on_error`.
+//! The handling of items on which the user's code fails: the Python side of `on_error`.
 
 use std::sync::Arc;
 
@@ -16,24 +16,24 @@ use pyo3::types::PyList;
 use crate::batch::PyBatch;
 use crate::error::{cause, is_usage, usage};
 use crate::show::show;
-use crate::sink::{AnySink, Named};
+use crate::sink::{AnySink, NamedSink};
 
-/// `on_error` as it was given.
+/// The value of `on_error`.
 #[derive(Clone)]
-pub(crate) enum Wish {
+pub(crate) enum OnErrorOption {
     Fail,
     Skip,
     DeadLetter(AnySink),
 }
 
-impl Wish {
-    /// Reads `"fail"`, `"skip"` or what `millstream.dead_letter` made.
+impl OnErrorOption {
+    /// Reads `"fail"`, `"skip"` or a `millstream.dead_letter`.
     pub(crate) fn read(on_error: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = on_error.py();
         if let Ok(word) = on_error.extract::<&str>() {
             return match word {
-                "fail" => Ok(Wish::Fail),
-                "skip" => Ok(Wish::Skip),
+                "fail" => Ok(OnErrorOption::Fail),
+                "skip" => Ok(OnErrorOption::Skip),
                 other => Err(usage(
                     py,
                     &format!(
@@ -43,7 +43,7 @@ impl Wish {
             };
         }
         match on_error.getattr("_dead_letter_sink") {
-            Ok(sink) => Ok(Wish::DeadLetter(AnySink::read(&sink)?)),
+            Ok(sink) => Ok(OnErrorOption::DeadLetter(AnySink::read(&sink)?)),
             Err(_) => Err(usage(
                 py,
                 &format!(
@@ -54,36 +54,36 @@ impl Wish {
         }
     }
 
-    /// True when the flow goes on behind a failure.
+    /// True when the flow continues after a failure.
     pub(crate) fn tolerant(&self) -> bool {
-        !matches!(self, Wish::Fail)
+        !matches!(self, OnErrorOption::Fail)
     }
 
     /// The policy of the step that `pipe` comes out of: its dead letters take part in recovery.
     pub(crate) fn of<B: Batch>(&self, pipe: Engine<B>) -> Engine<B> {
-        if let Wish::DeadLetter(sink) = self {
+        if let OnErrorOption::DeadLetter(sink) = self {
             let (name, sink) = (String::new(), sink.clone());
-            let sink: Arc<dyn Sink<PyBatch>> = Arc::new(Named { name, sink });
+            let sink: Arc<dyn Sink<PyBatch>> = Arc::new(NamedSink { name, sink });
             pipe.dead_letters_to(&sink);
         }
         pipe
     }
 
     /// Opens the policy for a step on one worker.
-    pub(crate) fn open(&self, making: &Making<'_>) -> Result<Settling, FlowError> {
+    pub(crate) fn open(&self, making: &Making<'_>) -> Result<ErrorHandler, FlowError> {
         let engine = match self {
-            Wish::Fail => OnError::Fail,
+            OnErrorOption::Fail => OnError::Fail,
             _ => OnError::Skip,
         };
         let dead = match self {
-            Wish::DeadLetter(sink) => {
+            OnErrorOption::DeadLetter(sink) => {
                 let name = making.info.name.clone();
                 let sink = sink.clone();
-                Some(making.dead_letters(&Named { name, sink })?)
+                Some(making.dead_letters(&NamedSink { name, sink })?)
             }
             _ => None,
         };
-        Ok(Settling {
+        Ok(ErrorHandler {
             policy: making.policy(&engine)?,
             step: making.info.name.clone(),
             tolerant: self.tolerant(),
@@ -92,17 +92,17 @@ impl Wish {
     }
 }
 
-/// A policy at work: one step, one worker.
-pub(crate) struct Settling {
+/// The handler of failures of one step on one worker.
+pub(crate) struct ErrorHandler {
     policy: Policy,
     pub(crate) step: String,
     pub(crate) tolerant: bool,
     dead: Option<DeadLetters<PyBatch>>,
 }
 
-impl Settling {
-    /// Applies the policy: `Ok` when the item may be passed over.
-    pub(crate) fn settle(
+impl ErrorHandler {
+    /// Applies the policy: `Ok` when the item may be skipped.
+    pub(crate) fn handle(
         &mut self,
         key: Option<&Bound<'_, PyAny>>,
         item: Option<&Bound<'_, PyAny>>,
@@ -110,16 +110,16 @@ impl Settling {
         cx: &mut Context,
         py: Python<'_>,
     ) -> Result<(), Failure> {
-        let said = item.map(show);
-        self.settle_said(key, item, said, error, cx, py)
+        let described = item.map(show);
+        self.handle_described(key, item, described, error, cx, py)
     }
 
-    /// As `settle`, with words of the caller's own for the item.
-    pub(crate) fn settle_said(
+    /// As `handle`, with a description of the item by the caller.
+    pub(crate) fn handle_described(
         &mut self,
         key: Option<&Bound<'_, PyAny>>,
         item: Option<&Bound<'_, PyAny>>,
-        said: Option<String>,
+        described: Option<String>,
         error: PyErr,
         cx: &mut Context,
         py: Python<'_>,
@@ -128,15 +128,17 @@ impl Settling {
             return Err(Failure::new(self.step.clone(), cause(error)));
         }
         if is_usage(&error, py) {
-            // No item is to blame for a mistake in the flow.
+            // A mistake in the flow is not the fault of an item.
             return Err(Failure {
                 key: key.map(show),
-                item: said,
+                item: described,
                 ..Failure::new(self.step.clone(), cause(error))
             });
         }
         let again = error.clone_ref(py);
-        let settled = self.policy.settle(key.map(show), said, cause(error), cx);
+        let settled = self
+            .policy
+            .settle(key.map(show), described, cause(error), cx);
         // A decoder fails in the name of its source.
         settled.map_err(|failure| Failure {
             step: self.step.clone(),

@@ -23,13 +23,13 @@ use crate::error::{queue as to_python, queues_closed};
 use crate::gil::unlocked;
 
 /// A folder while it is open, as the objects that use it share it.
-pub(crate) struct Folder {
+pub(crate) struct OpenQueues {
     open: RwLock<Option<engine::Queues>>,
     path: PathBuf,
 }
 
-impl Folder {
-    /// The queues, if nobody has closed them.
+impl OpenQueues {
+    /// The queues, unless they were closed.
     pub(crate) fn opened(&self, py: Python<'_>) -> PyResult<engine::Queues> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.clone().ok_or_else(|| queues_closed(py, &self.path))
@@ -54,11 +54,11 @@ fn call<T>(py: Python<'_>, call: impl FnOnce() -> Result<T, QueueError>) -> PyRe
 /// A folder of durable queues, used in this process without a server.
 #[pyclass(frozen, subclass, module = "millstream._millstream")]
 pub(crate) struct Queues {
-    folder: Arc<Folder>,
+    folder: Arc<OpenQueues>,
 }
 
 impl Queues {
-    pub(crate) fn folder(&self) -> &Arc<Folder> {
+    pub(crate) fn folder(&self) -> &Arc<OpenQueues> {
         &self.folder
     }
 }
@@ -80,7 +80,7 @@ impl Queues {
         let queues = call(py, || {
             engine::Queues::open(&path, &Options { sync, config })
         })?;
-        let folder = Folder {
+        let folder = OpenQueues {
             open: RwLock::new(Some(queues)),
             path,
         };
@@ -89,14 +89,42 @@ impl Queues {
         })
     }
 
-    /// The names of all queues that are open, sorted.
+    /// Returns the names of all open queues, sorted.
+    ///
+    /// Returns:
+    ///     The names.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues.names()
+    ///     ['jobs']
     fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let queues = self.folder.opened(py)?;
         let names = unlocked(|| queues.names());
         Ok(names.iter().map(ToString::to_string).collect())
     }
 
-    /// The queues that are kept closed because they are damaged: name, and what is wrong.
+    /// Returns the queues that stay closed because they are damaged.
+    ///
+    /// Returns:
+    ///     A dict: by the name of each queue what is damaged.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues.damaged()
+    ///     {}
     fn damaged<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let queues = self.folder.opened(py)?;
         let damaged = PyDict::new(py);
@@ -106,19 +134,49 @@ impl Queues {
         Ok(damaged)
     }
 
-    /// Read the configuration again. Items that are there keep their expiry.
+    /// Reads the configuration again. Items that are in a queue keep their expiry.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues.reload()
     fn reload(&self, py: Python<'_>) -> PyResult<()> {
         let queues = self.folder.opened(py)?;
         call(py, || queues.reload())
     }
 
-    /// Make everything survive a loss of power, whatever ``sync`` says.
+    /// Makes all items survive a loss of power, whatever the policy is.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues.sync()
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let queues = self.folder.opened(py)?;
         call(py, || queues.sync())
     }
 
-    /// Close the folder. Waits end with an error; items that are open go back when their objects have gone.
+    /// Closes the queues. Waiting calls raise; open items return to their queues when their objects are
+    /// deleted.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues.close()
+    ///     ...     queues.closed
+    ///     True
     fn close(&self) {
         let mut open = self
             .folder

@@ -66,12 +66,12 @@ impl Record {
 }
 
 /// Makes records of one class.
-pub(crate) struct Maker {
+pub(crate) struct RecordMaker {
     class: Py<PyType>,
     layout: Py<Layout>,
 }
 
-impl Maker {
+impl RecordMaker {
     /// The maker of a record class; `None` when the class is none.
     pub(crate) fn of(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
         if !class.is_subclass_of::<Record>()? {
@@ -79,7 +79,7 @@ impl Maker {
         }
         let layout = layout_of(class)?.unbind();
         let class = class.clone().unbind();
-        Ok(Some(Maker { class, layout }))
+        Ok(Some(RecordMaker { class, layout }))
     }
 
     /// A record of these bytes.
@@ -116,7 +116,25 @@ impl Record {
         }
     }
 
-    /// A record of the given values, by position or by name.
+    /// Makes a record of values, by position or by name.
+    ///
+    /// Args:
+    ///     values: the values of the fields, in order.
+    ///     named: the values of further fields.
+    ///
+    /// Returns:
+    ///     The record.
+    ///
+    /// Raises:
+    ///     TypeError: a value is missing, unknown or of a wrong type.
+    ///     ValueError: a value is out of range.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> class Quote(ms.Record, format=">4sd", fields="symbol bid"):
+    ///     ...     pass
+    ///     >>> Quote.pack(b" IBM", bid=10.5)
+    ///     Quote(symbol=b' IBM', bid=10.5)
     #[classmethod]
     #[pyo3(signature = (*values, **named))]
     fn pack<'py>(
@@ -129,7 +147,23 @@ impl Record {
         Self::unpack(cls, packed.as_bytes())
     }
 
-    /// The record that these bytes are.
+    /// Makes a record of its bytes.
+    ///
+    /// Args:
+    ///     data: the bytes.
+    ///
+    /// Returns:
+    ///     The record.
+    ///
+    /// Raises:
+    ///     ValueError: the length is wrong, or a constant field has another value.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> class Quote(ms.Record, format=">4sd", fields="symbol bid"):
+    ///     ...     pass
+    ///     >>> Quote.unpack(b" IBM" + bytes(8)).bid
+    ///     0.0
     #[classmethod]
     fn unpack<'py>(cls: &Bound<'py, PyType>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         layout_of(cls)?.get().check(cls, data)?;
@@ -187,7 +221,17 @@ impl Record {
         (unpack, (bytes,)).into_pyobject(py)
     }
 
-    /// The fields by name.
+    /// Returns the fields as a dict.
+    ///
+    /// Returns:
+    ///     The values by name.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> class Quote(ms.Record, format=">4sd", fields="symbol bid"):
+    ///     ...     pass
+    ///     >>> Quote.pack(b" IBM", 10.5).to_dict()
+    ///     {'symbol': b' IBM', 'bid': 10.5}
     fn to_dict<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
         let values = PyDict::new(slf.py());
         for (name, _) in &layout_of(&slf.get_type())?.get().fields {

@@ -21,7 +21,7 @@ use crate::cli::show_state;
 use crate::error::{cause, to_python};
 use crate::gil::locked;
 use crate::saving::load_key;
-use crate::sink::{AnySink, ListSink, Named, append_frame};
+use crate::sink::{AnySink, ListSink, NamedSink, append_frame};
 use crate::source::Script;
 
 /// What is to be replayed: the source (none for a state directory), the place, and whether that is a plain
@@ -33,7 +33,7 @@ type Described = (
     Option<usize>,
 );
 
-/// What stands in for the sources and sinks of a flow: scripts by the name of the source, or recorded input;
+/// Substitutes for the sources and sinks of a flow: scripts by the name of the source, or recorded input;
 /// sinks that are made when they are met.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Rehearsal {
@@ -64,7 +64,7 @@ impl Rehearsal {
         let lists = Lists::default();
         let made = Arc::clone(&lists);
         let mut engine = engine.other_sinks::<PyBatch, _>(move |name| {
-            let stand_in = Named::made(name, &make_sink)?;
+            let stand_in = NamedSink::made(name, &make_sink)?;
             if let AnySink::List(list) = &stand_in.sink {
                 let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
                 made.insert(name.to_owned(), Arc::clone(list));
@@ -79,11 +79,13 @@ impl Rehearsal {
         Ok(Rehearsal { engine, lists })
     }
 
-    /// How many items of each list its sink was told to be committed, by the name of the sink.
-    fn told(&self) -> BTreeMap<String, usize> {
+    /// How many items of each list its sink was committed to be committed, by the name of the sink.
+    fn committed(&self) -> BTreeMap<String, usize> {
         let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = lists.iter().map(|(name, list)| (name.clone(), list.told()));
-        told.collect()
+        let committed = lists
+            .iter()
+            .map(|(name, list)| (name.clone(), list.committed()));
+        committed.collect()
     }
 }
 
@@ -164,7 +166,7 @@ impl Partition<Frames> for FramedPartition {
     }
 }
 
-/// A saved state as text, given how it is written; nothing when nobody knows.
+/// A saved state as text, read as `how` says; None for an unknown format.
 #[pyfunction]
 pub(crate) fn shown_state(how: u8, written: &[u8]) -> Option<String> {
     match how {

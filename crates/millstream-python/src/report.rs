@@ -3,7 +3,15 @@
 use millstream_flow::metrics::Report as Engine;
 use pyo3::prelude::*;
 
-/// The metrics of a flow, at its end or at one moment.
+/// The metrics of a run. ``str`` is a table for people.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> flow = ms.Flow("count")
+///     >>> flow.source("in", ms.testing.items([1, 2])).sink("out", ms.testing.discard())
+///     >>> report = ms.run(flow)
+///     >>> report.flow, [step["name"] for step in report.steps]
+///     ('count', ['in', 'out'])
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Clone)]
 pub(crate) struct Report {
@@ -46,7 +54,24 @@ impl Report {
         from_json(py, &self.to_json())?.get_item("workers")
     }
 
-    /// The step with this name, summed over all workers.
+    /// Returns the metrics of a step, summed over all workers.
+    ///
+    /// Args:
+    ///     name: the name of the step.
+    ///
+    /// Returns:
+    ///     The metrics, as a dict.
+    ///
+    /// Raises:
+    ///     KeyError: there is no such step.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> flow = ms.Flow("count")
+    ///     >>> flow.source("in", ms.testing.items([1, 2])).sink("out", ms.testing.discard())
+    ///     >>> report = ms.run(flow)
+    ///     >>> report.step("out")["items_in"]
+    ///     2
     fn step<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         for step in self.steps(py)?.try_iter()? {
             let step = step?;
@@ -57,7 +82,19 @@ impl Report {
         Err(pyo3::exceptions::PyKeyError::new_err(name.to_owned()))
     }
 
-    /// The whole report as JSON.
+    /// Returns the whole report as JSON.
+    ///
+    /// Returns:
+    ///     The JSON text.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> flow = ms.Flow("count")
+    ///     >>> flow.source("in", ms.testing.items([1, 2])).sink("out", ms.testing.discard())
+    ///     >>> report = ms.run(flow)
+    ///     >>> import json
+    ///     >>> json.loads(report.to_json())["flow"]
+    ///     'count'
     fn to_json(&self) -> String {
         self.report.to_json().to_string()
     }

@@ -1,8 +1,8 @@
 //! Running a flow from Python.
 //!
-//! The thread that calls `run` waits without the interpreter lock and looks every 50 ms whether a
-//! signal came, so that Python's own handlers run as they always do. `start` gives a [`Handle`], whose waiting is that of
-//! `millstream/_handle.py`.
+//! The thread that calls `run` waits without the interpreter lock and checks every 50 ms whether a
+//! signal came, so that Python's own handlers run as usual. `start` returns a [`Handle`], whose waiting is that of
+//! `millstream/_running.py`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,10 +22,10 @@ use crate::logs;
 use crate::rehearsal::Rehearsal;
 use crate::report::Report;
 
-/// How often the waiting thread looks about itself.
+/// How often the waiting thread checks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// With what a running flow or service is asked to stop.
+/// Stops a running flow or service.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Default)]
 pub(crate) struct Stopper {
@@ -90,7 +90,7 @@ pub(crate) struct Saving {
     fresh: bool,
 }
 
-/// Where a test wants the run to crash: behind a commit, or at a named moment of it.
+/// Where a test crashes the run: after a commit, or at a named moment of it.
 #[derive(FromPyObject)]
 enum Moment {
     Behind(u64),
@@ -104,7 +104,7 @@ impl Moment {
             Moment::Named(name, commit) => match &*name {
                 "before" => Ok(Crash::Before(commit)),
                 "within" => Ok(Crash::Within(commit)),
-                "behind" => Ok(Crash::Behind(commit)),
+                "after" => Ok(Crash::Behind(commit)),
                 _ => Err(usage(
                     py,
                     &format!("there is no moment \"{name}\" of a commit"),
@@ -283,7 +283,7 @@ impl Drop for Handle {
     }
 }
 
-/// Starts `flow`, and gives what stops it and waits for it.
+/// Starts `flow`, and returns the handle that stops it and waits for it.
 #[pyfunction]
 pub(crate) fn start(
     flow: &Bound<'_, Flow>,

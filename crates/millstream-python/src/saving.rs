@@ -13,7 +13,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 use crate::error::cause;
 use crate::gil::locked;
-use crate::pickled::{Plain, Way};
+use crate::pickled::{PickleMethod, Plain};
 use crate::show::show;
 
 /// The tag of a state that is pickled.
@@ -27,8 +27,8 @@ pub(crate) fn objects() -> Codec<Py<PyAny>> {
     }
 }
 
-/// How the states of a step are saved and read, by what makes them.
-pub(crate) struct Made {
+/// How the states of a step are saved and read, by the function that makes them.
+pub(crate) struct StateMaker {
     /// It makes a state: one that restores itself is made first.
     pub(crate) make: Py<PyAny>,
     /// What `millstream/_revival.py` does with a state that was read.
@@ -39,14 +39,14 @@ pub(crate) struct Made {
     renamed: bool,
 }
 
-impl Made {
+impl StateMaker {
     pub(crate) fn by(py: Python<'_>, make: &Py<PyAny>) -> Self {
         let revival = make.bind(py).getattr(intern!(py, "revival")).ok();
         let part = |name| {
             let part = revival.as_ref()?.getattr(name).ok()?;
             (!part.is_none()).then(|| part.unbind())
         };
-        Made {
+        StateMaker {
             make: make.clone_ref(py),
             finish: part("finish"),
             plain: part("plain"),
@@ -54,7 +54,7 @@ impl Made {
         }
     }
 
-    /// What is to be the state, of what was read.
+    /// Makes the state of a value that was read.
     pub(crate) fn finish(&self, py: Python<'_>, state: Py<PyAny>) -> PyResult<Py<PyAny>> {
         let Some(finish) = &self.finish else {
             return Ok(state);
@@ -67,7 +67,7 @@ impl Made {
     }
 }
 
-impl StateCodec<Py<PyAny>> for Made {
+impl StateCodec<Py<PyAny>> for StateMaker {
     fn save(&self, state: &Py<PyAny>, out: &mut Vec<u8>) -> Result<(), Cause> {
         locked(|py| save_object(state.bind(py), out)).map_err(cause)
     }
@@ -91,7 +91,7 @@ pub(crate) fn save_object(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyRes
     Ok(())
 }
 
-/// Appends an object that is a plain value as what it is; false when it is something else.
+/// Appends an object that is a plain value; false for other objects.
 pub(crate) fn save_plain(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
     let Some(plain) = Plain::of(object) else {
         return false;
@@ -107,22 +107,26 @@ pub(crate) fn save_plain(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
 }
 
 /// How objects of the type of this one are written, which is asked for once.
-pub(crate) fn way_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Way>> {
-    static WAYS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+pub(crate) fn pickle_method_of<'py>(
+    object: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PickleMethod>> {
+    static METHODS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = object.py();
-    let ways = WAYS.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    let methods = METHODS
+        .get_or_init(py, || PyDict::new(py).unbind())
+        .bind(py);
     let kind = object.get_type();
-    if let Some(known) = ways.get_item(&kind)? {
+    if let Some(known) = methods.get_item(&kind)? {
         return Ok(known.cast_into()?);
     }
-    let way = Bound::new(py, Way::of(object)?)?;
-    ways.set_item(kind, &way)?;
+    let way = Bound::new(py, PickleMethod::of(object)?)?;
+    methods.set_item(kind, &way)?;
     Ok(way)
 }
 
-/// Appends an object in the way of its type, and tells what that is.
+/// Appends an object by the method of its type, and returns the method.
 fn dump(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
-    let (way, mut parts) = (way_of(object)?, Vec::new());
+    let (way, mut parts) = (pickle_method_of(object)?, Vec::new());
     let way = way.get();
     if way.take(object, &mut parts)? && way.write(&parts, out) {
         return Ok(PICKLE);
@@ -133,7 +137,7 @@ fn dump(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
 /// Appends an object that is not written here, as the module of its way writes it.
 pub(crate) fn dump_by_module(
     object: &Bound<'_, PyAny>,
-    way: &Way,
+    way: &PickleMethod,
     out: &mut Vec<u8>,
 ) -> PyResult<u8> {
     static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -155,7 +159,7 @@ pub(crate) fn read(
     py: Python<'_>,
     how: u8,
     written: &[u8],
-    made: Option<&Made>,
+    made: Option<&StateMaker>,
 ) -> PyResult<Py<PyAny>> {
     static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static READ: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -167,7 +171,7 @@ pub(crate) fn read(
         if let Ok(object) = loads.call1((&bytes,)) {
             return Ok(object.unbind());
         }
-        // The module says better what is wrong.
+        // The module has the better error.
     }
     let read = READ.import(py, "millstream._saving", "read")?;
     let make = made.map(|made| &made.make);
@@ -178,7 +182,7 @@ pub(crate) fn read(
 pub(crate) fn load_object(
     py: Python<'_>,
     from: &mut &[u8],
-    made: Option<&Made>,
+    made: Option<&StateMaker>,
 ) -> Result<Py<PyAny>, Cause> {
     use rmp::Marker;
     let take = |from: &mut &[u8], length: u32| {
@@ -260,7 +264,7 @@ pub(crate) fn load_key<'py>(py: Python<'py>, key: &AnyKey) -> PyResult<Bound<'py
     })
 }
 
-/// Takes up saved states while the collector of cycles rests: it would look through all of them each time that there are a quarter
+/// Restores saved states while the collector of cycles is off: it would traverse all of them each time that there are a quarter
 /// more.
 pub(crate) fn uncollected<T>(
     from: &Restore<'_>,

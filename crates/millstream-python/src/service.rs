@@ -1,8 +1,9 @@
 //! Services whose components are Python objects, on the runner of the crate `millstream`.
 //!
-//! The Python half (`_service.py`) reads interfaces from annotations; here values go between Python objects and records, field by
+//! The Python half (`_service_interfaces.py`) reads interfaces from annotations; here values go between Python objects and records, field by
 //! field, with no text or dict between.
 
+mod classes;
 mod decode;
 mod encode;
 mod interface;

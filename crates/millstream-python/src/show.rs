@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// `repr(object)`, cut to a line; an object that cannot say what it is is named by its type.
+/// `repr(object)`, truncated to a line; an object whose `repr` fails is named by its type.
 pub(crate) fn show(object: &Bound<'_, PyAny>) -> String {
     let py = object.py();
     static SHOW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

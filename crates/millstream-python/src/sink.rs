@@ -58,7 +58,7 @@ impl AnySink {
         ))
     }
 
-    /// What tells this sink from others: several steps may write to it.
+    /// The identity of this sink: several steps may write to it.
     fn identity(&self) -> usize {
         match self {
             AnySink::Bytes(sink) => sink.identity(),
@@ -95,23 +95,23 @@ impl AnySink {
 }
 
 /// A sink under the name of its step.
-pub(crate) struct Named {
+pub(crate) struct NamedSink {
     pub(crate) name: String,
     pub(crate) sink: AnySink,
 }
 
-impl Named {
-    /// What `make` gives stands in for the sink of this name.
+impl NamedSink {
+    /// Replaces the sink of this name by the result of `make`.
     pub(crate) fn made(name: &str, make: &Py<PyAny>) -> Result<Self, Cause> {
         let sink = locked(|py| AnySink::read(&make.bind(py).call1((name,))?));
-        Ok(Named {
+        Ok(NamedSink {
             name: name.to_owned(),
             sink: sink.map_err(crate::error::cause)?,
         })
     }
 }
 
-impl Sink<PyBatch> for Named {
+impl Sink<PyBatch> for NamedSink {
     fn describe(&self) -> String {
         self.sink.describe()
     }

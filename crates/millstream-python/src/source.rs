@@ -7,14 +7,13 @@ mod decode;
 mod durable;
 mod io;
 mod object;
+mod reading;
 mod script;
 
 use millstream_flow::durable::Keep;
-use millstream_flow::framing::Framing;
 use millstream_flow::source::Source;
 use millstream_flow::{Flow, Pipe};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt};
 
 use bytes::Unlocked;
 pub(crate) use bytes::{
@@ -23,47 +22,12 @@ pub(crate) use bytes::{
 pub(crate) use csv::{CsvSource, csv_directory, csv_read};
 pub(crate) use durable::DurableSource;
 pub(crate) use io::SourceIo;
+pub(crate) use reading::{Reading, batch_size, framing};
 pub(crate) use script::Script;
 
 use crate::batch::PyBatch;
 use crate::error::usage;
-use crate::policy::Wish;
 use crate::show::show;
-
-/// Reads the name of a framing.
-pub(crate) fn framing(py: Python<'_>, name: &str) -> PyResult<Framing> {
-    name.parse::<Framing>()
-        .map_err(|error| usage(py, &error.to_string()))
-}
-
-/// How a flow reads a source.
-pub(crate) struct Reading<'a> {
-    /// The name of the source in the flow.
-    pub(crate) name: &'a str,
-    /// How many items a batch has at most; the source may allow fewer.
-    pub(crate) batch_size: usize,
-    /// What becomes of input that cannot be decoded.
-    pub(crate) wish: Wish,
-}
-
-/// What Python says of the size of batches of source `name`: a number from 1, or None for no limit.
-pub(crate) fn batch_size(name: &str, size: &Bound<'_, PyAny>) -> PyResult<usize> {
-    if size.is_none() {
-        return Ok(usize::MAX);
-    }
-    let is_number = size.is_instance_of::<PyInt>() && !size.is_instance_of::<PyBool>();
-    match is_number && size.ge(1)? {
-        // A number that is too large for the engine limits nothing.
-        true => Ok(size.extract().unwrap_or(usize::MAX)),
-        false => Err(usage(
-            size.py(),
-            &format!(
-                "source \"{name}\": batch_size is a number of items from 1, not {}",
-                show(size)
-            ),
-        )),
-    }
-}
 
 /// Adds any source to a flow.
 pub(crate) fn add(

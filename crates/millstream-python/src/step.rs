@@ -2,8 +2,8 @@
 //!
 //! The kernels are in `millstream/_kernels.py`. They run as ordinary bytecode, because the
 //! interpreter calls a Python function from a Python loop faster than from native code: the call is
-//! inlined into the frame of the loop. A kernel is handed an *iterator* of the batch. When it raises,
-//! what is left in the iterator tells which item it failed on, at no cost for those that do not fail.
+//! inlined into the frame of the loop. A kernel receives an *iterator* of the batch. When it raises,
+//! the rest of the iterator tells which item it failed on, at no cost for other items.
 
 use millstream_flow::checkpoint::{Changes, Restore};
 use millstream_flow::push::{Context, Step};
@@ -17,26 +17,26 @@ use pyo3::types::{PyIterator, PyList, PyTuple};
 use crate::batch::{PyBatch, Times};
 use crate::error::cause;
 use crate::gil::locked;
-use crate::keeper::Keeper;
-use crate::policy::{Settling, Wish};
+use crate::kernel_states::KernelStates;
+use crate::policy::{ErrorHandler, OnErrorOption};
 use crate::route::check_keys;
 use crate::show::{show, type_name};
 
-/// How a kernel is called and what it gives.
+/// How a kernel is called, and its result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// `kernel(values)` gives the new values; the keys stay.
+    /// `kernel(values)` returns the new values; the keys stay.
     Values,
-    /// `kernel(keys, values)` gives new keys and new values. Keeps state, and gives up times.
+    /// `kernel(keys, values)` returns new keys and new values. Keeps state, and drops times.
     Pairs,
-    /// `kernel(tags, values)` gives any number of values for each, and the tag of each. Tags are keys,
+    /// `kernel(tags, values)` returns any number of values for each, and the tag of each. Tags are keys,
     /// or positions where there are times, so that keys and times can be found again.
     Produce,
-    /// `kernel(values)` gives keys for the values, which stay.
+    /// `kernel(values)` returns keys for the values, which stay.
     Keys,
-    /// `kernel(list)` gives the new values; the keys stay. The user's own function.
+    /// `kernel(list)` returns the new values; the keys stay. The user's own function.
     Batch,
-    /// `kernel(keys, values)` gives values without keys.
+    /// `kernel(keys, values)` returns values without keys.
     Unkey,
 }
 
@@ -54,8 +54,8 @@ impl Shape {
     }
 }
 
-/// What goes in beside the values.
-pub(crate) struct Given<'a, 'py> {
+/// The first argument of a kernel, beside the values.
+pub(crate) struct Tags<'a, 'py> {
     /// What the kernel is called with.
     tags: Option<&'a Bound<'py, PyList>>,
     /// The keys, for errors.
@@ -64,10 +64,10 @@ pub(crate) struct Given<'a, 'py> {
     positions: bool,
 }
 
-impl<'a, 'py> Given<'a, 'py> {
+impl<'a, 'py> Tags<'a, 'py> {
     /// Keys, or nothing.
     pub(crate) fn plain(keys: Option<&'a Bound<'py, PyList>>) -> Self {
-        Given {
+        Tags {
             tags: keys,
             keys,
             positions: false,
@@ -89,22 +89,22 @@ pub(crate) struct Kernel {
     end: Option<Py<PyAny>>,
     /// The states by key, of a kernel that keeps them.
     states: Option<Py<PyAny>>,
-    /// What knows which of them have changed, in a run with recovery.
-    keeper: Option<Keeper>,
+    /// Tracks which of them have changed, in a run with recovery.
+    tracked: Option<KernelStates>,
     shape: Shape,
-    pub(crate) policy: Settling,
+    pub(crate) policy: ErrorHandler,
 }
 
 impl Kernel {
-    /// Makes the kernel by calling `make`, which gives it, or it, what is to be called at the end, and the
+    /// Makes the kernel by calling `make`, which returns it, or it, the function to call at the end, and the
     /// states that it keeps.
     pub(crate) fn make(
         make: &Py<PyAny>,
         shape: Shape,
-        wish: &Wish,
+        on_error: &OnErrorOption,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let policy = wish.open(making)?;
+        let policy = on_error.open(making)?;
         let made = locked(|py| {
             let made = make.bind(py).call0()?;
             match made.cast::<PyTuple>() {
@@ -118,7 +118,7 @@ impl Kernel {
             kernel,
             end,
             states,
-            keeper: None,
+            tracked: None,
             shape,
             policy,
         })
@@ -127,7 +127,7 @@ impl Kernel {
     /// Calls the kernel; a failure comes with the position of its item.
     fn call<'py>(
         &self,
-        given: &Given<'_, 'py>,
+        given: &Tags<'_, 'py>,
         values: &Bound<'py, PyList>,
         bad: Option<&Bound<'py, PyList>>,
     ) -> Result<Bound<'py, PyAny>, (PyErr, Option<usize>)> {
@@ -147,7 +147,7 @@ impl Kernel {
         result.map_err(|error| (error, position(&items, values.len())))
     }
 
-    /// Puts together what comes out.
+    /// Assembles the output.
     fn emit<'py>(
         &self,
         keys: Option<Bound<'py, PyList>>,
@@ -182,16 +182,16 @@ impl Kernel {
                     wanted.unwrap_or(0),
                 )))
             }
-            // The user may have kept the list that came out.
+            // The user may hold the list that was returned.
             Shape::Batch => Ok(PyBatch::keyed(keys, list.get_slice(0, list.len())).at(times)),
             _ => Ok(PyBatch::keyed(keys, list.clone()).at(times)),
         }
     }
 
-    fn settle_all<'py>(
+    fn handle_all<'py>(
         &mut self,
         bad: &Bound<'py, PyList>,
-        given: &Given<'_, 'py>,
+        given: &Tags<'_, 'py>,
         cx: &mut Context,
         py: Python<'py>,
     ) -> Result<(), Failure> {
@@ -206,15 +206,15 @@ impl Kernel {
             let key = tag.and_then(|tag| given.key_of(tag));
             let error = PyErr::from_value(error);
             self.policy
-                .settle(key.as_ref(), item.as_ref(), error, cx, py)?;
+                .handle(key.as_ref(), item.as_ref(), error, cx, py)?;
         }
         Ok(())
     }
 
-    /// Runs the kernel on a batch and settles what failed; `None` when the whole batch did.
+    /// Runs the kernel on a batch and handles failures; `None` when the whole batch did.
     pub(crate) fn run<'py>(
         &mut self,
-        given: &Given<'_, 'py>,
+        given: &Tags<'_, 'py>,
         values: &Bound<'py, PyList>,
         cx: &mut Context,
     ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
@@ -223,7 +223,7 @@ impl Kernel {
         let size = values.len();
         let result = self.call(given, values, bad.as_ref());
         if let Some(bad) = bad.filter(|bad| !bad.is_empty()) {
-            self.settle_all(&bad, given, cx, py)?;
+            self.handle_all(&bad, given, cx, py)?;
         }
         let (error, at) = match result {
             Ok(result) => return Ok(Some(result)),
@@ -240,7 +240,7 @@ impl Kernel {
         };
         let item = item.as_ref().or(Some(values.as_any()));
         self.policy
-            .settle_said(key.as_ref(), item, Some(said), error, cx, py)?;
+            .handle_described(key.as_ref(), item, Some(said), error, cx, py)?;
         Ok(None)
     }
 
@@ -260,7 +260,7 @@ impl Kernel {
             }
             _ => None,
         };
-        let given = Given {
+        let given = Tags {
             tags: positions.as_ref().or(keys.as_ref()),
             keys: keys.as_ref(),
             positions: positions.is_some(),
@@ -275,13 +275,13 @@ impl Kernel {
             Err(error) => {
                 let said = Some(format!("a batch of {size}"));
                 self.policy
-                    .settle_said(None, Some(&result), said, error, cx, py)?;
+                    .handle_described(None, Some(&result), said, error, cx, py)?;
                 Ok(PyBatch::default())
             }
         }
     }
 
-    /// Looks whether each key is one; items without are settled.
+    /// Checks that each key is valid; items without one are handled as failures.
     fn check(
         &mut self,
         py: Python<'_>,
@@ -303,7 +303,7 @@ impl Kernel {
                 "a key is str, bytes, int or a tuple of them, not {}",
                 type_name(&key)
             ));
-            self.policy.settle(Some(&key), Some(&item), error, cx, py)?;
+            self.policy.handle(Some(&key), Some(&item), error, cx, py)?;
         }
         for &at in wrong.iter().rev() {
             keys.del_item(at).map_err(lost)?;
@@ -316,7 +316,7 @@ impl Kernel {
     }
 }
 
-/// True for what a tolerant kernel puts where a function has failed, which is settled already.
+/// True for the placeholder of a tolerant kernel where a function has failed, which is handled already.
 pub(crate) fn is_failed(object: &Bound<'_, PyAny>) -> bool {
     static FAILED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let failed = FAILED.import(object.py(), "millstream._kernels", "FAILED");
@@ -361,8 +361,8 @@ impl Step<PyBatch, PyBatch> for Kernel {
         cx: &mut Context,
     ) -> Result<(), Failure> {
         *output = locked(|py| {
-            if let (Some(keeper), Some(keys)) = (&mut self.keeper, &input.keys) {
-                let touched = keeper.touch(py, keys);
+            if let (Some(tracked), Some(keys)) = (&mut self.tracked, &input.keys) {
+                let touched = tracked.touch(py, keys);
                 touched.map_err(|error| Failure::new(cx.step_name(), cause(error)))?;
             }
             self.work(py, input, cx)
@@ -371,15 +371,15 @@ impl Step<PyBatch, PyBatch> for Kernel {
     }
 
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
-        match &mut self.keeper {
-            Some(keeper) => keeper.save(&self.policy.step, changes, cx),
+        match &mut self.tracked {
+            Some(tracked) => tracked.save(&self.policy.step, changes, cx),
             None => Ok(()),
         }
     }
 
     fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         if let Some(states) = &self.states {
-            self.keeper = Some(Keeper::restore(states, from)?);
+            self.tracked = Some(KernelStates::restore(states, from)?);
         }
         Ok(())
     }
@@ -390,7 +390,7 @@ impl Step<PyBatch, PyBatch> for Kernel {
                 let bad = PyList::empty(py);
                 let wrong = |error| Failure::new(self.policy.step.clone(), cause(error));
                 let result = end.bind(py).call1((&bad,)).map_err(wrong)?;
-                self.settle_all(&bad, &Given::plain(None), cx, py)?;
+                self.handle_all(&bad, &Tags::plain(None), cx, py)?;
                 let wrong = |error| Failure::new(self.policy.step.clone(), cause(error));
                 let (keys, values) = result
                     .extract::<(Bound<'_, PyList>, Bound<'_, PyList>)>()

@@ -1,7 +1,7 @@
 //! Times between Python and the engine: seconds there, nanoseconds here.
 //!
 //! A time is a number of seconds since an epoch of the user's choice, or a `datetime` with a time zone.
-//! A number with a fraction counts to the microsecond: that is what a float still tells apart in this
+//! A number with a fraction counts to the microsecond: a float resolves that in this
 //! century, so that a time comes back as it went in.
 
 use millstream_flow::Timed;
@@ -24,7 +24,7 @@ pub(crate) const TIMELESS: Timed<()> = Timed {
 /// Beyond this, in 1678 and 2261 if times are since 1970, nanoseconds do not fit.
 const MICROS_MAX: i64 = 9_200_000_000_000_000;
 
-/// Nanoseconds of what a user gives as a time.
+/// Nanoseconds of a time of the user.
 pub(crate) fn to_nanos(time: &Bound<'_, PyAny>) -> PyResult<i64> {
     to_nanos_with(&mut Moments::default(), time)
 }
@@ -57,7 +57,7 @@ pub(crate) fn to_nanos_with(moments: &mut Moments, time: &Bound<'_, PyAny>) -> P
 
 fn from_seconds(seconds: f64) -> Option<i64> {
     let micros = (seconds * 1e6).round();
-    // It is false for what is not a number, too.
+    // It is false for NaN, too.
     (micros.abs() < MICROS_MAX as f64).then(|| micros as i64 * 1000)
 }
 

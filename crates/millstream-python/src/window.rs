@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::error::cause;
 use crate::gil::locked;
-use crate::saving::{Made, objects, save_object};
+use crate::saving::{StateMaker, objects, save_object};
 use crate::show::show;
 use crate::time::{moment_or_none, seconds, to_nanos};
 
@@ -56,7 +56,7 @@ pub(crate) fn window(described: &Described) -> PyResult<Window> {
     })
 }
 
-/// The windows that an object of the user's says hold a moment.
+/// The windows that contain a moment, by an object of the user.
 pub(crate) fn choosing(windower: Py<PyAny>) -> Choose<PyErr> {
     Box::new(move |time| {
         locked(|py| {
@@ -106,7 +106,7 @@ pub(crate) struct Functions {
     result: Option<Py<PyAny>>,
 }
 
-/// Which of the functions of an aggregate says what is done with accumulators that were saved: see `millstream/_revival.py`.
+/// The index of the function of an aggregate that restores saved accumulators: see `millstream/_revival.py`.
 pub(crate) const REVIVING: usize = 4;
 
 impl Make {
@@ -210,7 +210,7 @@ impl Acc {
 /// How accumulators are saved: `nil`, a number, `[object]`, `[[], list]` or `[[], sum, number of values]`; where times were
 /// datetimes, that inside of `[[], [], [], ...]`.
 struct Accumulators {
-    made: Option<Rc<Made>>,
+    made: Option<Rc<StateMaker>>,
     datetimes: Rc<Cell<bool>>,
 }
 
@@ -254,7 +254,7 @@ impl StateCodec<Py<PyAny>> for Values {
 }
 
 /// An object, as it is to be in this run.
-fn load_by(made: Option<&Made>, from: &mut &[u8]) -> Result<Py<PyAny>, Cause> {
+fn load_by(made: Option<&StateMaker>, from: &mut &[u8]) -> Result<Py<PyAny>, Cause> {
     match made {
         Some(made) => made.load(from),
         None => (objects().load)(from),
@@ -290,7 +290,7 @@ impl Acc {
         .map_err(cause)
     }
 
-    fn load(py: Python<'_>, from: &mut &[u8], made: Option<&Made>) -> Result<Self, Cause> {
+    fn load(py: Python<'_>, from: &mut &[u8], made: Option<&StateMaker>) -> Result<Self, Cause> {
         let object = |from: &mut &[u8]| (objects().load)(from);
         // What is no list is the number or the nothing itself.
         let Ok(members) = pack::take_list(&mut &**from) else {
@@ -320,15 +320,15 @@ impl Acc {
 type Edges<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// Start and end of a window, and whether they are shown as datetimes.
-type Asked = (i64, i64, bool);
+type EdgeKey = (i64, i64, bool);
 
 /// An aggregate on one worker.
 pub(crate) struct PyAggregate {
     make: Make,
     /// The last edges asked for: most keys have the same windows.
-    edges: Option<(Asked, Py<PyAny>, Py<PyAny>)>,
+    edges: Option<(EdgeKey, Py<PyAny>, Py<PyAny>)>,
     /// What is done with accumulators, or values in order, that were saved.
-    made: Option<Rc<Made>>,
+    made: Option<Rc<StateMaker>>,
     /// Whether times have come as datetimes.
     datetimes: Rc<Cell<bool>>,
 }
@@ -339,7 +339,7 @@ impl PyAggregate {
         PyAggregate {
             make,
             edges: None,
-            made: made.map(|made| locked(|py| Rc::new(Made::by(py, made)))),
+            made: made.map(|made| locked(|py| Rc::new(StateMaker::by(py, made)))),
             datetimes: Rc::clone(datetimes),
         }
     }

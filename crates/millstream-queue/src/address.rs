@@ -1,4 +1,4 @@
-//! Where a server is: a TCP address, or the path of a Unix socket for programs on the same machine.
+//! The address of a server: TCP, or the path of a Unix socket for programs on the same machine.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the text of a Unix socket's address begins with.
+/// The prefix of a Unix socket's address.
 const UNIX: &str = "unix:";
 
-/// Where a server listens. In text `HOST:PORT`, or `unix:` and a path.
+/// The address of a server. In text `HOST:PORT`, or `unix:` and a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A TCP port.
@@ -20,16 +20,16 @@ pub enum Address {
 }
 
 impl Address {
-    /// The Unix socket that this text names, if it names one.
+    /// Parses the address of a Unix socket; `None` if the text is another address.
     pub fn unix(text: &str) -> Option<Self> {
         let path = text.strip_prefix(UNIX).filter(|path| !path.is_empty())?;
         Some(Address::Unix(path.into()))
     }
 
-    /// Connect, and wait until that is done.
+    /// Connects, and blocks until that is done.
     ///
     /// # Errors
-    /// Nobody listens there, or this user may not connect.
+    /// No server listens there, or this user may not connect.
     pub fn connect(&self) -> io::Result<Stream> {
         match self {
             Address::Tcp(address) => {
@@ -60,14 +60,14 @@ impl fmt::Display for Address {
 /// A connection of a client.
 #[derive(Debug)]
 pub enum Stream {
-    /// Over TCP, where nothing waits for more to send.
+    /// Over TCP, without Nagle's delay.
     Tcp(TcpStream),
     /// Over a Unix socket.
     Unix(UnixStream),
 }
 
 impl Stream {
-    /// How long a read waits at most; `None` for ever.
+    /// Sets the time limit of a read; `None` for no limit.
     ///
     /// # Errors
     /// The time is zero.

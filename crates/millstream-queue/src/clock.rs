@@ -1,10 +1,10 @@
-//! The time that is handed in to queues, from the clocks of the journal's crate.
+//! The current time for queues, from the clocks of the journal crate.
 
 use millstream_journal::clock::{monotonic_ns, wall_ns};
 
 use crate::moment::Moment;
 
-/// The time now, on both clocks.
+/// The current time, on both clocks.
 #[inline]
 pub(crate) fn now() -> Moment {
     Moment {
@@ -13,7 +13,7 @@ pub(crate) fn now() -> Moment {
     }
 }
 
-/// The time on the steady clock alone, in microseconds.
+/// The current time on the steady clock, in microseconds.
 #[inline]
 pub(crate) fn steady_us() -> u64 {
     monotonic_ns() / 1_000

@@ -1,7 +1,7 @@
-//! What a queue may hold and how it behaves: defaults, and what is said otherwise for single queues.
+//! The configuration: defaults, and settings of single queues.
 //!
-//! The invariant: a configuration that was read is consistent; what it says about a queue does not depend on the order
-//! in which queues come to be. A fan-out queue inherits from its parent, which inherits from the defaults.
+//! The invariant: a configuration that was read is consistent. The settings of a queue do not depend on the order in
+//! which queues are created. A fan-out queue inherits from its parent, which inherits from the defaults.
 //!
 //! ```
 //! use millstream_queue::config::{Config, Sync};
@@ -39,13 +39,13 @@ use crate::session::Rights;
 
 pub use self::limits::ServerLimits;
 
-/// Read a [`Sync`]: a word or a time.
+/// Deserializes a [`Sync`]: a word or a time.
 fn sync<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sync>, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
-/// Read a time such as `30s`.
+/// Deserializes a time such as `30s`.
 pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     Time::deserialize(from).map(|time| time.0)
 }
@@ -54,39 +54,40 @@ fn parse_time(text: &str) -> Option<Duration> {
     text.parse::<SignedDuration>().ok()?.try_into().ok()
 }
 
-/// What holds for one queue.
+/// The settings of one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// A set beyond so many items is refused, or the oldest item dropped.
+    /// The number of items beyond which a set is refused, or the oldest item removed.
     pub max_items: Option<u64>,
-    /// The same for the sum of their lengths.
+    /// The same limit for the sum of their lengths.
     pub max_bytes: Option<u64>,
-    /// A longer item is refused. The server's own limit holds as well.
+    /// The longest item. The server's own limit holds as well.
     pub max_item_bytes: Option<u64>,
-    /// Every item expires after this time at the latest.
+    /// The time after which every item expires.
     pub max_age: Option<Duration>,
-    /// A full queue drops its oldest items instead of refusing new ones.
+    /// Whether a full queue removes its oldest items instead of refusing new ones.
     pub discard_old: bool,
-    /// A full fan-out queue does without the copy of an item, instead of refusing it for its parent and all others.
+    /// Whether a full fan-out queue skips its copy of an item, instead of refusing the item for its parent and all
+    /// others.
     pub skip_full: bool,
-    /// Where expired items go; else they are dropped.
+    /// The queue for expired items; without it they are removed.
     pub expire_to: Option<String>,
-    /// Items are given to the fan-out queues only.
+    /// Whether items are put into the fan-out queues only.
     pub fanout_only: bool,
     /// When an item is durable.
     pub sync: Sync,
-    /// Items held ready in memory, with about 96 bytes for each; the others are read back when their turn comes.
+    /// The memory of ready items, with about 96 bytes for each; the others stay on disk until they are next.
     pub memory_bytes: u64,
-    /// How many items of the queue one connection may have open. Without it `get` may have one open, and `monitor` as many as a
-    /// connection may have in all.
+    /// The number of items of the queue that one connection may have open. Without it `get` may have one open, and
+    /// `monitor` as many as a connection may have in total.
     pub max_opens: Option<usize>,
-    /// An item that is open for longer goes back.
+    /// The time after which an open item is requeued.
     pub open_timeout: Option<Duration>,
-    /// An item that was opened and came back so often is not delivered again.
+    /// The number of deliveries after which an item is not delivered again.
     pub max_deliveries: Option<u32>,
-    /// Where such an item goes; else it is dropped.
+    /// The queue for such items; without it they are removed.
     pub error_queue: Option<String>,
-    /// The queue is deleted when it has been empty and unused for so long.
+    /// The time after which an empty, unused queue is deleted.
     pub delete_empty_after: Option<Duration>,
 }
 
@@ -112,8 +113,8 @@ impl Default for Settings {
     }
 }
 
-/// What a table of the file says; what it does not say is inherited. A number of 0, a time of 0 and an empty name
-/// take back what would be inherited.
+/// One table of the file; missing values are inherited. A number of 0, a time of 0 and an empty name override an
+/// inherited value with none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Table {
@@ -135,7 +136,7 @@ struct Table {
     delete_empty_after: Option<Time>,
 }
 
-/// What a full queue does with an item that comes.
+/// What a full queue does with a new item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum OnFull {
@@ -196,7 +197,7 @@ impl Table {
     }
 }
 
-/// What the file says about all queues.
+/// The configuration of all queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -205,12 +206,12 @@ pub struct Config {
     /// A name for several queues, for `set` only.
     alias: BTreeMap<String, Vec<String>>,
     limits: ServerLimits,
-    /// What the names of clients may do.
+    /// The rights of the names of clients.
     user: Rights,
 }
 
 impl Config {
-    /// The same for all queues.
+    /// A configuration with this sync policy for all queues.
     pub fn with_sync(sync: Sync) -> Self {
         Config {
             defaults: Table {
@@ -221,16 +222,16 @@ impl Config {
         }
     }
 
-    /// Let `sync` hold where the file says nothing.
+    /// Uses `sync` where the file does not say.
     pub fn or_sync(mut self, sync: Sync) -> Self {
         self.defaults.sync.get_or_insert(sync);
         self
     }
 
-    /// Read a file.
+    /// Reads a file.
     ///
     /// # Errors
-    /// The file, and what is wrong on which line.
+    /// The file and the line, and what is wrong there.
     pub fn read(path: &Path) -> Result<Self, QueueError> {
         let fault = |message: String| QueueError::Config {
             path: path.to_owned(),
@@ -240,7 +241,7 @@ impl Config {
         text.parse().map_err(fault)
     }
 
-    /// What holds for a queue.
+    /// The settings of a queue.
     pub fn settings(&self, name: &str) -> Settings {
         let mut settings = Settings::default();
         self.defaults.apply(&mut settings);
@@ -249,24 +250,24 @@ impl Config {
                 table.apply(&mut settings);
             }
         }
-        // What all queues inherit does not send the items of a queue to itself.
+        // A default does not send the items of a queue to itself.
         let elsewhere = |target: Option<String>| target.filter(|target| target != name);
         settings.expire_to = elsewhere(settings.expire_to);
         settings.error_queue = elsewhere(settings.error_queue);
         settings
     }
 
-    /// What connections may cost. They hold for connections made later.
+    /// The limits of connections. They hold for connections made later.
     pub fn limits(&self) -> ServerLimits {
         self.limits.clone()
     }
 
-    /// What each name may do, on a server.
+    /// The rights of each name, on a server.
     pub fn rights(&self) -> &Rights {
         &self.user
     }
 
-    /// The queues for which this name stands, if it is an alias.
+    /// The queues of an alias; `None` if the name is not an alias.
     pub fn alias(&self, name: &str) -> Option<&[String]> {
         self.alias.get(name).map(Vec::as_slice)
     }

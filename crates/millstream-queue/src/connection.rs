@@ -1,61 +1,15 @@
-//! What queues know about a connection: what it has open, and what it waits for.
+//! The number of a connection.
 
-use std::collections::VecDeque;
-
-/// A connection, as long as it is connected.
+/// A connection, while it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) u32);
 
 impl ConnectionId {
-    /// Who has items that are lent: see [`Queues::lend`](crate::queues::Queues::lend).
+    /// The owner of lent items: see [`Broker::lend`](crate::broker::Broker::lend).
     pub(crate) const LENT: ConnectionId = ConnectionId(u32::MAX);
 
-    /// Small numbers that are used again: an index into a table of connections.
+    /// The index of the connection in a table. Small numbers are reused.
     pub fn index(self) -> usize {
         self.0 as usize
-    }
-}
-
-/// A queue, also after another has taken its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueId {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Connection {
-    /// Open reads, the oldest first.
-    pub(crate) opens: VecDeque<(QueueId, u64)>,
-    pub(crate) wait: Wait,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Wait {
-    #[default]
-    Not,
-    /// In the line of this queue, until this time on the steady clock.
-    For { queue: QueueId, until_us: u64 },
-    /// An item is held for the connection.
-    Granted { queue: QueueId, id: u64 },
-    /// The time is over, or the queue has gone.
-    Over,
-}
-
-impl Connection {
-    /// How many items of this queue are open.
-    #[inline]
-    pub(crate) fn opens_of(&self, queue: QueueId) -> usize {
-        if self.opens.is_empty() {
-            0
-        } else {
-            self.opens.iter().filter(|(of, _)| *of == queue).count()
-        }
-    }
-
-    /// The oldest open item of this queue is open no longer.
-    pub(crate) fn oldest_of(&mut self, queue: QueueId) -> Option<u64> {
-        let at = self.opens.iter().position(|(of, _)| *of == queue)?;
-        self.opens.remove(at).map(|(_, id)| id)
     }
 }

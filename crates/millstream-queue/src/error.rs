@@ -1,21 +1,21 @@
-//! Everything that can go wrong with queues, worded for the person who reads it.
+//! The errors of queues, worded for the person who reads them.
 
 use std::error::Error;
 use std::path::PathBuf;
 
 use crate::name::NameFault;
 
-/// What a storage says went wrong: any error that can cross threads.
+/// The error of a storage: any error that can cross threads.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
-/// Why queues could not do what was asked.
+/// Why an operation on queues failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// A name that cannot be a queue's.
+    /// A name that is not valid for a queue.
     #[error("\"{name}\": {fault}")]
     Name {
-        /// As it was given.
+        /// The name.
         name: String,
         /// What is wrong with it.
         fault: NameFault,
@@ -25,33 +25,33 @@ pub enum QueueError {
     Storage {
         /// The queue.
         queue: String,
-        /// What the storage said.
+        /// The error of the storage.
         #[source]
         cause: Cause,
     },
-    /// The disk is full, and the removal of an item that is taken could not be recorded: it would come back after a crash.
+    /// The disk is full, and the removal of an item could not be recorded: the item would return after a crash.
     #[error("queue \"{queue}\": nothing is taken until its removal can be recorded: {cause}")]
     NoRoomToRemove {
         /// The queue.
         queue: String,
-        /// What the storage said.
+        /// The error of the storage.
         #[source]
         cause: Cause,
     },
-    /// The storage itself could not be listed.
+    /// The queues in the storage could not be listed.
     #[error("cannot list the queues: {0}")]
     Listing(#[source] Cause),
-    /// A record in a queue's storage has no meaning.
+    /// A record of a queue's log is not valid.
     #[error("queue \"{queue}\": record {position}: {what}")]
     Record {
         /// The queue.
         queue: String,
-        /// Which record of its log.
+        /// The position of the record in its log.
         position: u64,
         /// What is wrong with it.
         what: &'static str,
     },
-    /// The queue was found damaged when the server started.
+    /// The queue was damaged when it was opened.
     #[error("queue \"{queue}\" is closed: {reason}")]
     Closed {
         /// The queue.
@@ -59,7 +59,7 @@ pub enum QueueError {
         /// The damage, with file and offset.
         reason: String,
     },
-    /// An alias, where one queue is needed.
+    /// An alias, where a queue is needed.
     #[error("\"{0}\" is an alias, not a queue")]
     Alias(String),
     /// A queue that keeps no items, where one that does is needed.
@@ -71,7 +71,7 @@ pub enum QueueError {
         /// The queue.
         queue: String,
     },
-    /// The item is larger than an item of this queue may be.
+    /// The item is larger than the limit of this queue.
     #[error("queue \"{queue}\" does not take an item of {bytes} bytes")]
     TooLarge {
         /// The queue.
@@ -79,16 +79,16 @@ pub enum QueueError {
         /// The item's length.
         bytes: usize,
     },
-    /// Of several items some were stored before one was not.
+    /// Some of several items were stored before one was refused.
     #[error("{cause} (the first {stored} items are stored)")]
     Partly {
-        /// How many.
+        /// The number of items that are stored.
         stored: usize,
-        /// What was wrong with the next.
+        /// The error of the next item.
         #[source]
         cause: Box<QueueError>,
     },
-    /// The directory is a server's, or another process has it.
+    /// Another process, such as a server, has the directory open.
     #[error("{}: another process has these queues open", path.display())]
     Busy {
         /// The directory.
@@ -105,21 +105,21 @@ pub enum QueueError {
     Folder {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The queues were opened before this process was forked from another.
     #[error("these queues belong to the process that this one was forked from")]
     Forked,
-    /// One queue more than allowed.
+    /// The limit on the number of queues is reached.
     #[error("there are {0} queues already, the limit")]
     TooManyQueues(usize),
-    /// A configuration that says something impossible.
+    /// A configuration that is not valid.
     #[error("{}: {message}", path.display())]
     Config {
         /// The file.
         path: PathBuf,
-        /// What and where.
+        /// What is wrong, and where.
         message: String,
     },
 }

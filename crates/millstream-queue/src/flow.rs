@@ -1,22 +1,29 @@
 //! Queues as sources and sinks of flows, in process, without a server.
 //!
-//! With recovery both are exact: it is as if each item that was put into the queue had been taken, processed and its output put
-//! once, whenever the flow is killed. Why that holds:
+//! With recovery both are exact: whenever the flow is killed, the effect is that of taking, processing and putting
+//! each item once. This is how:
 //!
-//! *The source* takes items without removing them, and notes the ids of each batch in a ledger in the flow's state directory; its
-//! position is the number of the next note. Before an epoch is committed the ledger is synced. Once the epoch counts, the items of
-//! the notes before its position are removed from the queue. Dies the process before that, the flow finds the notes when it resumes,
-//! and removes their items before it takes others; the notes behind the position are cut off, and their items, which nobody has
-//! removed, are still in the queue. The removals are synced before the next commit, and the notes are given up behind it: so at
-//! each commit only the last epoch's removals may be missing, and its notes are there.
+//! *The source* takes items without removing them, and appends the ids of each batch as a note to a ledger in the
+//! flow's state directory. Its position is the number of the next note.
 //!
-//! *The sink* stages what the flow gives in a journal beside the queues, which is cut back to the last commit as every sink's
-//! journal is. Once an epoch counts, its items are moved from there into the queue: only then do others see them. Each item carries
-//! its staged number into the queue's own log, in one record, so that the queue itself knows up to which number items have come: a
-//! move that was broken off goes on there. Staged items are given up once the queue that has them is synced.
+//! 1. Before an epoch is committed, the ledger is synced.
+//! 2. After the commit, the items of the notes before the position are removed from the queue.
+//! 3. The removals are synced before the next commit, and the notes are pruned after it. So at each commit only the
+//!    last epoch's removals may be missing, and its notes are there.
 //!
-//! Without recovery the source is at least once: items are removed when nothing of them is on its way any more, and come again if the
-//! process dies before. The sink puts at once.
+//! If the process dies before the removals, the flow removes the items of the committed notes when it resumes. Later
+//! notes are truncated; their items are still in the queue.
+//!
+//! *The sink* stages its output in a journal beside the queues, which is truncated to the last commit as every sink's
+//! journal is.
+//!
+//! 1. After an epoch is committed, its items are moved from there into the queue, where other readers see them.
+//! 2. Each item has its staged number in the same record of the queue's log, so that an interrupted move resumes at
+//!    the next number.
+//! 3. Staged items are pruned once the queue is synced.
+//!
+//! Without recovery the source is at-least-once: items are removed when the flow has processed them, and are in the
+//! queue again if the process dies before. The sink puts items immediately.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, codec};
@@ -24,23 +31,23 @@
 //! use millstream_queue::flow::{read, write};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
-//! let place = Queues::attach(folder.path())?;
-//! place.queue("words")?.put_many(["to", "be"], &Default::default())?;
+//! let queues = Queues::attach(folder.path())?;
+//! queues.queue("words")?.put_many(["to", "be"], &Default::default())?;
 //!
 //! let flow = Flow::new("shout");
-//! flow.source("words", codec::decode(read(&place, "words").until_empty(), codec::text))
+//! flow.source("words", codec::decode(read(&queues, "words").until_empty(), codec::text))
 //!     .map(|word| word.to_uppercase())
-//!     .sink("loud", codec::encode(write(&place, "loud"), codec::display));
+//!     .sink("loud", codec::encode(write(&queues, "loud"), codec::display));
 //! flow.run(Options::default())?;
 //!
-//! let loud = place.queue("loud")?;
+//! let loud = queues.queue("loud")?;
 //! assert_eq!(loud.get(Default::default())?.as_deref(), Some(&b"TO"[..]));
-//! assert!(place.queue("words")?.is_empty()?);
+//! assert!(queues.queue("words")?.is_empty()?);
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //! ```
 
 mod ledger;
-mod lending;
+mod loans;
 mod sink;
 mod source;
 mod staging;
@@ -55,62 +62,62 @@ use crate::embedded::{Queue, Queues};
 pub use sink::{WriteQueue, write};
 pub use source::{ReadQueues, read, read_all};
 
-/// Which folder of queues: one that is open, or a path, which is opened as [`Queues::attach`] does for as long as the flow runs.
+/// The directory of queues: an open one, or a path, which is opened by [`Queues::attach`] while the flow runs.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Location {
     /// Queues that are open.
     Open(Queues),
-    /// A folder.
+    /// A directory.
     Folder(PathBuf),
 }
 
-impl Place {
+impl Location {
     fn queue(&self, name: &str) -> Result<Queue, QueueError> {
         match self {
-            Place::Open(queues) => queues.queue(name),
-            Place::Folder(path) => Queues::attach(path)?.queue(name),
+            Location::Open(queues) => queues.queue(name),
+            Location::Folder(path) => Queues::attach(path)?.queue(name),
         }
     }
 
     fn path(&self) -> &Path {
         match self {
-            Place::Open(queues) => queues.folder(),
-            Place::Folder(path) => path,
+            Location::Open(queues) => queues.folder(),
+            Location::Folder(path) => path,
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.path().display().fmt(f)
     }
 }
 
-impl From<&Queues> for Place {
+impl From<&Queues> for Location {
     fn from(queues: &Queues) -> Self {
-        Place::Open(queues.clone())
+        Location::Open(queues.clone())
     }
 }
 
-impl From<&Path> for Place {
+impl From<&Path> for Location {
     fn from(path: &Path) -> Self {
-        Place::Folder(path.to_owned())
+        Location::Folder(path.to_owned())
     }
 }
 
-impl From<&PathBuf> for Place {
+impl From<&PathBuf> for Location {
     fn from(path: &PathBuf) -> Self {
-        Place::Folder(path.clone())
+        Location::Folder(path.clone())
     }
 }
 
-impl From<&str> for Place {
+impl From<&str> for Location {
     fn from(path: &str) -> Self {
-        Place::Folder(path.into())
+        Location::Folder(path.into())
     }
 }
 
-/// A lock whose poisoning does not matter: each value behind it is whole at every moment.
+/// Locks a mutex whose poisoning does not matter: each value in it is consistent at every moment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! The queues of Starling and Kestrel servers, read from their own journal files.
+//! Import of the queues of Starling and Kestrel servers from their journal files.
 //!
-//! Neither format has a magic number or a checksum, so that damage shows as an unknown operation, a size that does not fit or a short
-//! read. It ends the queue with file and offset; what came before is kept. Formats: Starling's `persistent_queue.rb`, Kestrel's
-//! `JournalPacker` and `Journal.scala`; all numbers are little-endian.
+//! Neither format has a magic number or a checksum: damage shows as an unknown operation, a size that does not fit or
+//! a short read. It ends the queue with file and offset; items before it are kept. Formats: Starling's
+//! `persistent_queue.rb`, Kestrel's `JournalPacker` and `Journal.scala`; all numbers are little-endian.
 //!
 //! ```
 //! use millstream_queue::import::{OldQueue, Starling};
@@ -15,19 +15,19 @@
 //! # Ok::<(), millstream_queue::import::Damage>(())
 //! ```
 
-mod folder;
+mod files;
 mod kestrel;
-mod reading;
+mod operation_reader;
 mod starling;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
-use reading::Reading;
+use operation_reader::OperationReader;
 
-pub use folder::{Found, Source, find};
+pub use files::{QueueFiles, Source, find};
 pub use kestrel::Kestrel;
-pub use reading::Damage;
+pub use operation_reader::Damage;
 pub use starling::Starling;
 
 /// An item of an old queue.
@@ -39,8 +39,8 @@ pub struct OldItem {
     pub body: Vec<u8>,
 }
 
-/// An item of the kind that both formats know: its size, with the date of its expiry in seconds, then its bytes.
-fn dated_item(file: &mut Reading<impl Read>) -> Result<OldItem, Damage> {
+/// Reads an item in the encoding of both formats: its size, its expiry in seconds, then its bytes.
+fn dated_item(file: &mut OperationReader<impl Read>) -> Result<OldItem, Damage> {
     let (size, expiry_s) = (file.u32()?, file.u32()?);
     Ok(OldItem {
         expiry_ms: u64::from(expiry_s) * 1_000,
@@ -48,7 +48,7 @@ fn dated_item(file: &mut Reading<impl Read>) -> Result<OldItem, Damage> {
     })
 }
 
-/// A queue as its files tell it so far.
+/// The state of a queue after the operations so far.
 #[derive(Clone, Debug, Default)]
 pub struct OldQueue {
     items: VecDeque<OldItem>,
@@ -57,21 +57,21 @@ pub struct OldQueue {
 }
 
 impl OldQueue {
-    /// The items that are left, those that were open first.
+    /// The remaining items, open ones first.
     pub fn into_items(mut self) -> impl Iterator<Item = OldItem> {
-        // Each goes to the head, the highest first, so that the lowest is served first.
+        // Each is put at the head, the highest first, so that the lowest is served first.
         while let Some((_, item)) = self.open.pop_last() {
             self.items.push_front(item);
         }
         self.items.into_iter()
     }
 
-    /// How many items are left.
+    /// The number of remaining items.
     pub fn len(&self) -> usize {
         self.items.len() + self.open.len()
     }
 
-    /// Whether none is left.
+    /// Whether no item remains.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,12 +1,14 @@
-//! An item: bytes with a place in a queue.
+//! An item: bytes with a position in a queue.
+
+pub mod history;
 
 use std::sync::Arc;
 
-use crate::history::{History, Origin, Reason};
+use crate::item::history::{History, Origin, Reason};
 use crate::moment::Moment;
-use crate::operation::Head;
+use crate::storage::operation::Head;
 
-/// An item as a client gets it. The bytes are shared by all queues that hold a copy.
+/// An item as a client receives it. All queues with a copy share the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Its number in its queue; items are served in the order of their ids.
@@ -15,13 +17,13 @@ pub struct Item {
     pub added_ms: u64,
     /// When it expires, wall clock in milliseconds; 0 never.
     pub expiry_ms: u64,
-    /// The client's own number.
+    /// A number of the client.
     pub flags: u32,
-    /// How often it was delivered and came back.
+    /// The number of deliveries after which it was requeued.
     pub deliveries: u32,
     /// The bytes.
     pub body: Arc<[u8]>,
-    /// What happened to it before; none for an item that never failed and comes from no other queue.
+    /// The item's history; `None` for an item that never failed and comes from no other queue.
     pub history: Option<Arc<History>>,
 }
 
@@ -48,18 +50,18 @@ impl Item {
         self
     }
 
-    /// When it first came back after it was delivered, here or in a queue that it left; wall clock in milliseconds, 0 never.
+    /// When the item first failed, in this queue or an earlier one, wall clock in milliseconds; 0 never.
     pub fn first_failed_ms(&self) -> u64 {
         let history = self.history.as_ref();
         history.map_or(0, |history| history.first_failed_ms)
     }
 
-    /// The queue that it left last, because it failed or expired there.
+    /// The queue that the item left last, because it failed or expired there.
     pub fn origin(&self) -> Option<&Origin> {
         self.history.as_ref()?.origin.as_ref()
     }
 
-    /// It came back so often by now, for the first time at this moment, if that is known and not noted already.
+    /// Sets the number of deliveries, and the time of the first failure if it is known and not set already.
     pub(crate) fn came_back(&mut self, count: u32, first_ms: u64) {
         self.deliveries = count;
         if first_ms != 0 && self.first_failed_ms() == 0 {
@@ -68,10 +70,10 @@ impl Item {
         }
     }
 
-    /// The history that it has in the queue to which it goes now.
+    /// The item's history in the queue to which it moves.
     pub(crate) fn history_after(&self, queue: &str, reason: Reason, now: Moment) -> History {
         let before = self.origin();
-        // A queue for dead letters keeps them without their expiry: it is still that of the queue before.
+        // A queue for dead letters keeps items without their expiry: the history has that of the earlier queue.
         let expiry_ms = match before {
             Some(before) if self.expiry_ms == 0 => before.expiry_ms,
             _ => self.expiry_ms,
@@ -90,8 +92,8 @@ impl Item {
         }
     }
 
-    /// When it expires once it has been redriven, wall clock in milliseconds; 0 never. A time that is over by then is no longer
-    /// meant: the item would be gone at once.
+    /// The item's expiry after a redrive, wall clock in milliseconds; 0 never. An expiry that is over is dropped: the
+    /// item would expire at once.
     pub(crate) fn expiry_after_redrive_ms(&self, now: Moment) -> u64 {
         match self.origin() {
             None => self.expiry_ms,
@@ -100,7 +102,7 @@ impl Item {
         }
     }
 
-    /// What it costs in memory besides its bytes, if it has a history.
+    /// The memory of its history.
     #[inline]
     pub(crate) fn history_bytes(&self) -> u64 {
         let history = self.history.as_ref();
@@ -121,19 +123,18 @@ impl Item {
     }
 }
 
-/// An item on its way into a queue.
+/// An item that is put into a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewItem<'a> {
-    /// The client's own number.
+    /// A number of the client.
     pub flags: u32,
     /// When it expires, wall clock in milliseconds; 0 never.
     pub expiry_ms: u64,
-    /// Nobody gets it before; wall clock in milliseconds, 0: at once.
+    /// The time before which it is not served, wall clock in milliseconds; 0: no delay.
     pub due_ms: u64,
-    /// The number that a source of items has given it, so that it comes in once: who numbers, and the number. Such an item
-    /// is not delayed.
+    /// The source of the item and its number there, so that it is put once. Such an item is not delayed.
     pub from: Option<(u64, u64)>,
-    /// What happened to it before, in another queue. Such an item is neither numbered nor delayed.
+    /// The item's history in other queues. Such an item is neither numbered nor delayed.
     pub history: Option<&'a Arc<History>>,
     /// The bytes.
     pub body: &'a [u8],

@@ -1,12 +1,24 @@
-//! Durable queues over the memcache protocol: what Starling and Kestrel did, for any memcache client.
+//! Durable queues over the memcache protocol, compatible with Starling and Kestrel, for any memcache client.
 //!
-//! The core has no I/O. [`protocol`] makes requests of bytes; [`session`] is one connection, bytes in and bytes out; [`queues`]
-//! are all queues and who waits for them; [`storage`] is the seam to where items are kept. The time is handed in as
-//! a [`Moment`]. So everything that clients can see runs in tests, simulations and fuzzers as it does in the server.
+//! | module | what it does |
+//! |---|---|
+//! | [`protocol`] | parses requests and encodes replies |
+//! | [`session`] | one connection: bytes in, bytes out |
+//! | [`broker`] | all queues, the connections that wait, timed work |
+//! | `queue` | one queue over its log: order, backlog, compaction |
+//! | [`storage`] | where logs are kept, and the format of their records |
+//! | [`embedded`] | queues in process, for threads |
+//! | `server` | the server: sockets around a broker |
+//! | `flow` | queues as sources and sinks of flows |
+//! | [`import`], [`salvage`] | queues of Starling and Kestrel; damaged queues |
+//!
+//! From `protocol` to `storage` no module does network I/O or reads a clock: the time is passed in as a [`Moment`].
+//! So all visible behavior runs in tests, simulations and fuzzers as in the server.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod address;
+pub mod broker;
 mod clock;
 pub mod config;
 mod connection;
@@ -14,25 +26,20 @@ pub mod embedded;
 mod error;
 #[cfg(feature = "flow")]
 pub mod flow;
-pub mod history;
 pub mod import;
 mod item;
-mod memory;
 mod moment;
 pub mod name;
-pub mod operation;
 pub mod protocol;
 mod queue;
-pub mod queues;
 pub mod salvage;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod session;
-mod stats;
 pub mod storage;
 
+pub use broker::counters::Counters;
 pub use connection::ConnectionId;
 pub use error::{Cause, QueueError};
-pub use item::{Item, NewItem};
+pub use item::{Item, NewItem, history};
 pub use moment::Moment;
-pub use stats::Counters;

@@ -1,19 +1,19 @@
-//! The time, as the caller read it. Nothing in this crate's core reads a clock.
+//! The time, as the caller read it. The core of this crate reads no clock.
 
-/// One moment on two clocks, read together once for a batch of work.
+/// A point in time on two clocks, read once for a batch of work.
 ///
-/// What is promised to users in dates (expiry, delay, age) follows the wall clock; what is measured (a wait, an open
-/// read, an idle queue) follows the steady one, so that a clock that is set back or forward ends no wait.
+/// Dates (expiry, delay, age) follow the wall clock. Durations (waits, open timeouts, idle queues) follow the steady
+/// clock, so that a change of the wall clock ends no wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     /// Milliseconds since 1970-01-01 UTC.
     pub wall_ms: u64,
-    /// Microseconds of a clock that never steps back, from any beginning.
+    /// Microseconds of a clock that never steps back, with an arbitrary origin.
     pub steady_us: u64,
 }
 
 impl Moment {
-    /// When the wall clock will show `wall_ms`, on the steady clock; now if it has already.
+    /// The steady time at which the wall clock shows `wall_ms`; now if that is past.
     pub(crate) fn steady_at(self, wall_ms: u64) -> u64 {
         let ahead_us = wall_ms.saturating_sub(self.wall_ms).saturating_mul(1_000);
         self.steady_us.saturating_add(ahead_us)

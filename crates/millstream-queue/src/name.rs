@@ -1,6 +1,6 @@
-//! The names of queues: what is one, and how `parent+child` is taken apart.
+//! The names of queues: which are valid, and how `parent+child` is divided.
 //!
-//! The invariant: a name that was accepted here is safe as the name of a folder, whatever a client sent.
+//! The invariant: a valid name is safe as the name of a directory, whatever a client sends.
 //!
 //! ```
 //! use millstream_queue::name;
@@ -13,30 +13,30 @@
 /// The longest name, in bytes: the longest key that memcache clients send.
 pub const BYTES_MAX: usize = 250;
 
-/// Why bytes are not the name of a queue.
+/// Why bytes are not a valid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameFault {
-    /// Nothing stands where a name should.
+    /// The name is empty.
     #[error("queue name is empty")]
     Empty,
-    /// Over [`BYTES_MAX`].
+    /// The name is longer than [`BYTES_MAX`].
     #[error("queue name is longer than 250 bytes")]
     TooLong,
-    /// It begins with a dot, or has nothing before or after a `+`.
+    /// The name begins with a dot, or has nothing before or after a `+`.
     #[error("queue name must not begin with '.' nor have an empty part beside '+'")]
     Shape,
-    /// A slash, tilde, blank, control character, or bytes that are no UTF-8.
+    /// The name has a slash, tilde, space or control character, or bytes that are not UTF-8.
     #[error(
         "queue name has a character that is not allowed: '/', '~', blank, control, or not UTF-8"
     )]
     Character,
 }
 
-/// `bytes` as a name.
+/// Checks a name.
 ///
 /// # Errors
-/// What a name must not be; see [`NameFault`].
+/// What is wrong with the name; see [`NameFault`].
 #[inline]
 pub fn check(bytes: &[u8]) -> Result<&str, NameFault> {
     match bytes {
@@ -52,14 +52,14 @@ pub fn check(bytes: &[u8]) -> Result<&str, NameFault> {
         return Err(NameFault::Character);
     }
     let name = str::from_utf8(bytes).map_err(|_| NameFault::Character)?;
-    // Blanks and controls beyond ASCII would hide in a listing.
+    // Spaces and control characters beyond ASCII would be invisible in a listing.
     if !name.is_ascii() && name.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(NameFault::Character);
     }
     Ok(name)
 }
 
-/// The queue from which `name` gets a copy of each item, if it is a fan-out queue.
+/// The parent of a fan-out queue, from which it gets a copy of each item.
 pub fn parent(name: &str) -> Option<&str> {
     name.split_once('+').map(|(parent, _)| parent)
 }

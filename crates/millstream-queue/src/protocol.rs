@@ -1,10 +1,10 @@
-//! The memcache text protocol as queue servers speak it: bytes in, requests out, reply bytes out.
+//! The memcache text protocol with the extensions of queue servers: bytes in, requests out, reply bytes out.
 //!
-//! Nothing here reads a socket or knows a queue. A [`Parser`] is given all bytes that have come and are not yet used; it
-//! finds the first whole request in them and borrows its parts, so that an item is copied once, into its queue. Limits
-//! hold for whatever a peer sends, and nothing recurses.
+//! No module here reads a socket or knows a queue. A [`Parser`] gets all bytes that are not yet used. It finds the
+//! first complete request in them and borrows its parts, so that an item is copied once, into its queue. Limits hold
+//! for whatever a peer sends, and nothing recurses.
 //!
-//! The invariant: how the stream was divided into reads changes neither the requests nor the replies.
+//! The invariant: how the stream is divided into reads changes neither the requests nor the replies.
 //!
 //! ```
 //! use millstream_queue::protocol::{Limits, Parsed, Parser, Request};

@@ -1,43 +1,51 @@
-//! One queue: items in the order in which they came, each of which leaves once.
+//! One queue: items in FIFO order, each of which is removed once.
 //!
-//! An item is in one of four places. *Ready*: in memory, to be served next. *Behind*: only in the log, read back when its turn
-//! comes, so that memory is bounded with any backlog. *Delayed*: nobody gets it before its time. *Open*: a connection has it
-//! and has not confirmed it. Every change that must outlive the process is a record of the log; an open read is none, so
-//! that after a crash all open items are back in their places.
+//! An item is in one of four states:
 //!
-//! The invariant: what the log says, read from its first record, is the state of the queue with all open items given back.
+//! - *ready*: in memory, to be served next;
+//! - *backlog*: only in the log, and read back when it is next, so that memory is bounded with any backlog;
+//! - *delayed*: not served before its time;
+//! - *open*: a connection has it and has not confirmed it.
+//!
+//! Every change that must survive the process is a record of the log. An open read is not recorded: after a crash all
+//! open items are in the queue again.
+//!
+//! The invariant: the log, read from its first record, yields the state of the queue with all open items requeued.
 
+mod ages;
 mod compact;
+mod counters;
 mod delayed;
-mod full;
-mod gone;
-mod lent;
-mod marks;
-mod oldest;
+mod disk_full;
+mod lend;
+pub(crate) mod memory_budget;
 mod ready;
-mod rest;
+mod relocations;
+mod removed;
 mod restore;
+mod source_positions;
+mod suspend;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use self::compact::{Compaction, Moved};
+use self::counters::QueueCounters;
 use self::delayed::Delayed;
-use self::gone::Gone;
-use self::marks::Marks;
-use self::ready::{ITEM_OVERHEAD_BYTES, Ready, held_bytes};
+use self::ready::{ITEM_OVERHEAD_BYTES, Ready, bytes_in_memory};
+use self::relocations::{Compaction, Relocations};
+use self::removed::RemovedIds;
+use self::source_positions::SourcePositions;
 use crate::config::{Settings, Sync};
 use crate::connection::ConnectionId;
 use crate::error::{Cause, QueueError};
-use crate::history::Reason;
+use crate::item::history::Reason;
 use crate::item::{Item, NewItem};
-use crate::memory::Memory;
 use crate::moment::Moment;
-use crate::operation::{Head, Operation};
-use crate::stats::QueueCounters;
+use crate::queue::memory_budget::MemoryBudget;
 use crate::storage::Log;
+use crate::storage::operation::{Head, Operation};
 
-/// At most so many items are read back at once, so that no request waits long for it.
+/// The number of items that are read back at once, so that no request waits long for it.
 const READ_BACK_ITEMS: usize = 256;
 
 /// One queue over its log.
@@ -46,46 +54,46 @@ pub(crate) struct Queue<L> {
     pub(crate) name: Arc<str>,
     pub(crate) settings: Settings,
     pub(crate) counters: QueueCounters,
-    /// Connections that wait for an item, the first to be served first.
+    /// Connections that wait for an item, in FIFO order.
     pub(crate) waiters: VecDeque<ConnectionId>,
     log: L,
     ready: Ready,
-    behind: Behind,
+    backlog: Backlog,
     delayed: Delayed,
     opens: BTreeMap<u64, Open>,
-    /// What all queues hold, open items included.
-    memory: Memory,
+    /// The memory of all queues, open items included.
+    memory: MemoryBudget,
     open_deadlines: BTreeSet<(u64, u64)>,
-    moved: Moved,
+    relocations: Relocations,
     compaction: Compaction,
-    /// How far numbered items have come.
-    marks: Marks,
-    /// Items that are to go to another queue.
-    leaving: Vec<Leaving>,
-    /// Removals that could not be written, because the disk is full: id and length.
-    owed: Vec<(u64, u32)>,
-    /// Ready, behind and delayed: items and the sum of their lengths.
+    /// The next number of each source of numbered items.
+    source_positions: SourcePositions,
+    /// Items that must move to another queue.
+    dead_letters: Vec<DeadLetter>,
+    /// Removals that could not be written because the disk is full: id and length.
+    pending_removals: Vec<(u64, u32)>,
+    /// Items that are ready, in the backlog or delayed, and the sum of their lengths.
     items: u64,
     bytes: u64,
     unsynced_since_us: Option<u64>,
-    used_us: u64,
+    last_used_us: u64,
     record: Vec<u8>,
 }
 
-/// The items that are in the log only.
+/// The items that are only in the log.
 #[derive(Debug, Default)]
-struct Behind {
-    /// Where to read on.
+struct Backlog {
+    /// The position from which to read.
     position: u64,
     items: u64,
-    gone: Gone,
-    /// The position of the first item, and when that was added, where it is known.
+    removed: RemovedIds,
+    /// The position of the first item and the time at which it was added, if known.
     oldest: Option<(u64, u64)>,
-    /// How often items were delivered, where that is known.
+    /// How often items were delivered, if known.
     deliveries: BTreeMap<u64, Deliveries>,
 }
 
-/// How often an item was delivered and came back.
+/// How often an item was delivered and requeued.
 #[derive(Clone, Copy, Debug, Default)]
 struct Deliveries {
     count: u32,
@@ -100,15 +108,15 @@ struct Open {
     deadline_us: Option<u64>,
 }
 
-/// An item on its way to another queue; it has left neither before [`Queue::finish`] nor [`Queue::put_back`].
+/// An item on its way to another queue. It stays in this one until [`Queue::record_removal`] or [`Queue::reinsert`].
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct DeadLetter {
     pub(crate) item: Item,
     pub(crate) to: String,
     pub(crate) reason: Reason,
 }
 
-/// Whether an item may come in.
+/// Whether an item is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Yes,
@@ -120,7 +128,7 @@ impl<L> Drop for Queue<L> {
     fn drop(&mut self) {
         let opens = self.opens.values();
         self.memory
-            .remove(opens.map(|open| held_bytes(&open.item)).sum());
+            .remove(opens.map(|open| bytes_in_memory(&open.item)).sum());
     }
 }
 
@@ -133,10 +141,10 @@ impl<L: Log> Queue<L> {
         self.bytes
     }
 
-    pub(crate) fn held(&self) -> (u64, u64) {
+    pub(crate) fn in_memory(&self) -> (u64, u64) {
         (
             self.ready.len() as u64,
-            self.ready.held_bytes() - self.ready.len() as u64 * ITEM_OVERHEAD_BYTES,
+            self.ready.bytes_in_memory() - self.ready.len() as u64 * ITEM_OVERHEAD_BYTES,
         )
     }
 
@@ -144,17 +152,17 @@ impl<L: Log> Queue<L> {
         self.opens.len()
     }
 
-    /// What the disk holds for the queue, in bytes.
+    /// The disk space of the queue, in bytes.
     pub(crate) fn disk_bytes(&mut self) -> u64 {
         self.log.disk_bytes()
     }
 
-    /// How many times a part of the log was given up.
+    /// How many times a part of the log was pruned.
     pub(crate) fn log_rotations(&self) -> u64 {
         self.compaction.rotations
     }
 
-    /// Whether a new item of this length would be taken.
+    /// Whether a new item of this length is admitted.
     #[inline]
     pub(crate) fn admits(&self, length: usize) -> Admission {
         let (settings, length) = (&self.settings, length as u64);
@@ -171,7 +179,7 @@ impl<L: Log> Queue<L> {
         Admission::Yes
     }
 
-    /// A new item goes to the back, whatever the limits say. `shared` is its bytes, where another queue holds them already.
+    /// Adds a new item at the end, whatever the limits are. `shared` is its body, if another queue holds it already.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -213,25 +221,25 @@ impl<L: Log> Queue<L> {
             self.fault(cause)
         })?;
         if let Some((source, index)) = new.from {
-            self.marks.set(source, index + 1, id);
+            self.source_positions.set(source, index + 1, id);
         }
         self.items += 1;
         self.bytes += new.body.len() as u64;
         self.counters.total_items += 1;
-        self.used_us = now.steady_us;
+        self.last_used_us = now.steady_us;
         self.unsynced_since_us.get_or_insert(now.steady_us);
         if due_ms != 0 {
             self.delayed.insert(id, due_ms);
-        } else if self.behind.items > 0
-            || self.ready.held_bytes() + new.body.len() as u64 > self.settings.memory_bytes
+        } else if self.backlog.items > 0
+            || self.ready.bytes_in_memory() + new.body.len() as u64 > self.settings.memory_bytes
             || self
                 .memory
                 .is_over(new.body.len() as u64 + ITEM_OVERHEAD_BYTES)
         {
-            if self.behind.items == 0 {
-                self.behind.position = id;
+            if self.backlog.items == 0 {
+                self.backlog.position = id;
             }
-            self.behind.items += 1;
+            self.backlog.items += 1;
         } else {
             let body = shared.get_or_insert_with(|| new.body.into()).clone();
             let mut item = Item::new(id, head, 0, body);
@@ -241,7 +249,7 @@ impl<L: Log> Queue<L> {
         Ok(id)
     }
 
-    /// When an item that is added now expires, `max_age` included.
+    /// The expiry of an item that is added now, `max_age` included.
     #[inline]
     fn bounded_expiry_ms(&self, expiry_ms: u64, now: Moment) -> u64 {
         let Some(age) = self.settings.max_age else {
@@ -254,41 +262,43 @@ impl<L: Log> Queue<L> {
         }
     }
 
-    /// The item that the last record added was not to be added after all.
+    /// Removes the item of the newest record again.
     pub(crate) fn retract_newest(&mut self, length: usize) {
         let id = self.log.next().saturating_sub(1);
         if !self.delayed.remove(id) && self.ready.pop_newest(id).is_none() {
-            self.behind.items -= 1;
-            self.behind.gone.insert(id);
+            self.backlog.items -= 1;
+            self.backlog.removed.insert(id);
         }
         self.items -= 1;
         self.bytes -= length as u64;
         self.counters.total_items -= 1;
-        self.finish(id, length);
+        self.record_removal(id, length);
     }
 
-    /// Drop the oldest items until the limits hold again.
+    /// Removes the oldest items until the limits hold.
     pub(crate) fn discard_old(&mut self, now: Moment) -> Result<(), QueueError> {
         let over = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
         while over(self.settings.max_items, self.items) || over(self.settings.max_bytes, self.bytes)
         {
-            let Some(item) = self.next(now)? else { break };
-            self.finish(item.id, item.body.len());
+            let Some(item) = self.take_next(now)? else {
+                break;
+            };
+            self.record_removal(item.id, item.body.len());
             self.counters.discarded += 1;
         }
         Ok(())
     }
 
-    /// The next item that has not expired leaves its place. It has left the queue only after [`finish`](Self::finish), for which there is
-    /// room then.
+    /// Takes the next item that has not expired. It stays in the log until [`record_removal`](Self::record_removal),
+    /// for which room is reserved.
     #[inline]
-    pub(crate) fn next(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
-        self.next_after(0, now)
+    pub(crate) fn take_next(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
+        self.take_next_of(0, now)
     }
 
-    /// [`next`](Self::next) where so many items were taken before it and have not left yet.
+    /// [`take_next`](Self::take_next) when `taken` items were taken before and are not removed yet.
     #[inline]
-    pub(crate) fn next_after(
+    pub(crate) fn take_next_of(
         &mut self,
         taken: usize,
         now: Moment,
@@ -296,16 +306,16 @@ impl<L: Log> Queue<L> {
         if self.items == 0 {
             return Ok(None);
         }
-        self.secure_removals(taken + 1)?;
-        self.first_ready(now)
+        self.reserve_removals(taken + 1)?;
+        self.take_first_ready(now)
     }
 
-    /// The next item that has not expired leaves its place.
+    /// Takes the next item that has not expired.
     #[inline]
-    fn first_ready(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
+    fn take_first_ready(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
         self.end_delays(now)?;
         loop {
-            if self.behind.items > 0 && self.ready.line_is_empty() {
+            if self.backlog.items > 0 && self.ready.fifo_is_empty() {
                 self.read_back()?;
             }
             let Some(item) = self.ready.pop() else {
@@ -318,47 +328,48 @@ impl<L: Log> Queue<L> {
                 continue;
             }
             self.counters.age_ms = now.wall_ms.saturating_sub(item.added_ms);
-            self.used_us = now.steady_us;
+            self.last_used_us = now.steady_us;
             return Ok(Some(item));
         }
     }
 
-    /// The next item, which stays.
+    /// The next item, which stays in the queue.
     pub(crate) fn peek(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
-        let next = self.first_ready(now)?;
+        let next = self.take_first_ready(now)?;
         if let Some(item) = &next {
-            self.put_back(item.clone());
+            self.reinsert(item.clone());
         }
         Ok(next)
     }
 
-    /// An item that [`next`](Self::next) gave takes its place again.
-    pub(crate) fn put_back(&mut self, item: Item) {
+    /// Returns an item that [`take_next`](Self::take_next) took.
+    pub(crate) fn reinsert(&mut self, item: Item) {
         self.items += 1;
         self.bytes += item.body.len() as u64;
         self.ready.insert(item);
     }
 
-    /// An item leaves for good. This never fails: on a full disk its record is struck out, or, in a log of an earlier version, its removal has the
-    /// room that [`next`](Self::next) has made sure of. Where the log has failed, a crash brings the item back.
+    /// Records that an item left for good. This never fails: on a full disk the record of the item gets a tombstone;
+    /// in a log of an earlier version [`take_next`](Self::take_next) has reserved room for the removal. If the log
+    /// has failed, the item is in the queue again after a crash.
     #[inline]
-    pub(crate) fn finish(&mut self, id: u64, length: usize) {
-        let position = self.moved.position(id);
-        self.moved.remove(id);
+    pub(crate) fn record_removal(&mut self, id: u64, length: usize) {
+        let position = self.relocations.position(id);
+        self.relocations.remove(id);
         let bytes = length as u32;
-        if self.owed.is_empty()
+        if self.pending_removals.is_empty()
             && !self.log.is_full()
             && self.append(&Operation::Remove { id, bytes }).is_ok()
         {
             if self.items == 0 && self.log.was_full() {
-                self.give_up_all();
+                self.prune_all();
             }
             return self.compact_if_due();
         }
-        self.finish_without_room(id, position, bytes);
+        self.remove_without_room(id, position, bytes);
     }
 
-    /// An item belongs to a connection until it is closed or given back.
+    /// Opens an item for a connection until it is closed or requeued.
     pub(crate) fn open(&mut self, item: Item, connection: ConnectionId, now: Moment) {
         let deadline_us = self
             .settings
@@ -375,15 +386,15 @@ impl<L: Log> Queue<L> {
         });
     }
 
-    /// An open item leaves for good.
+    /// Confirms an open item: it leaves for good.
     pub(crate) fn close(&mut self, id: u64) -> Option<Item> {
         let item = self.take_open(id)?;
-        self.finish(id, item.body.len());
+        self.record_removal(id, item.body.len());
         Some(item)
     }
 
-    /// An open item takes its place again, unless it has come back too often.
-    pub(crate) fn give_back(&mut self, id: u64, now: Moment) {
+    /// Requeues an open item, unless it was delivered too often.
+    pub(crate) fn requeue(&mut self, id: u64, now: Moment) {
         let Some(mut item) = self.take_open(id) else {
             return;
         };
@@ -391,24 +402,24 @@ impl<L: Log> Queue<L> {
         item.came_back(item.deliveries.saturating_add(1), now.wall_ms.max(1));
         let limit = self.settings.max_deliveries.unwrap_or(u32::MAX);
         if item.deliveries < limit {
-            // If it cannot be written, a restart will give the item some more chances.
+            // If this cannot be written, a restart allows the item more deliveries.
             let _ = self.append(&Operation::Delivered {
                 id,
                 count: item.deliveries,
                 first_ms: item.first_failed_ms(),
             });
-            self.put_back(item);
+            self.reinsert(item);
             return self.compact_if_due();
         }
         self.counters.failed_items += 1;
-        self.leave(item, self.settings.error_queue.clone(), Reason::Failed);
+        self.retire(item, self.settings.error_queue.clone(), Reason::Failed);
     }
 
-    /// An open item takes its place as if it had never been delivered.
+    /// Requeues an open item as if it had never been delivered.
     pub(crate) fn undo_open(&mut self, id: u64) {
         if let Some(item) = self.take_open(id) {
             self.counters.transactions -= 1;
-            self.put_back(item);
+            self.reinsert(item);
         }
     }
 
@@ -420,50 +431,50 @@ impl<L: Log> Queue<L> {
             .map(|open| &open.item)
     }
 
-    /// Whether items are to go to another queue.
+    /// Whether items must move to another queue.
     #[inline]
-    pub(crate) fn has_leaving(&self) -> bool {
-        !self.leaving.is_empty()
+    pub(crate) fn has_dead_letters(&self) -> bool {
+        !self.dead_letters.is_empty()
     }
 
-    /// An open item whose time is over: to whom it was given, and its id.
+    /// An open item whose open timeout is over: its connection and id.
     pub(crate) fn overdue(&self, now: Moment) -> Option<(ConnectionId, u64)> {
         let &(deadline_us, id) = self.open_deadlines.first()?;
         let open = self.opens.get(&id)?;
         (deadline_us <= now.steady_us).then_some((open.connection, id))
     }
 
-    /// The items that are to go to another queue.
-    pub(crate) fn take_leaving(&mut self) -> Vec<Leaving> {
-        std::mem::take(&mut self.leaving)
+    /// Returns the items that must move to another queue.
+    pub(crate) fn take_dead_letters(&mut self) -> Vec<DeadLetter> {
+        std::mem::take(&mut self.dead_letters)
     }
 
-    /// Remove all items but those that are open.
+    /// Removes all items except the open ones.
     pub(crate) fn flush(&mut self) -> Result<(), QueueError> {
         let from = self.log.next();
         let open: Vec<Item> = self.opens.values().map(|open| open.item.clone()).collect();
         let written = open
             .iter()
-            .try_for_each(|item| self.write_again(item, 0))
+            .try_for_each(|item| self.rewrite(item, 0))
             .and_then(|()| self.append_reserved(&Operation::Flush { from }));
         match written {
-            Ok(_) => self.moved.flush(from),
-            Err(cause) => self.strike_all().map_err(|_| self.fault(cause))?,
+            Ok(_) => self.relocations.flush(from),
+            Err(cause) => self.tombstone_all().map_err(|_| self.fault(cause))?,
         }
         self.ready.clear();
         self.delayed = Delayed::default();
-        self.behind = Behind::default();
-        self.owed.clear();
+        self.backlog = Backlog::default();
+        self.pending_removals.clear();
         (self.items, self.bytes) = (0, 0);
         self.counters.total_flushes += 1;
         self.compact();
         if self.log.is_full() {
-            self.give_up_all();
+            self.prune_all();
         }
         Ok(())
     }
 
-    /// End delays and drop what has expired, at most `budget` items; whether there may be more to do.
+    /// Ends delays and removes at most `budget` expired items. Returns how many.
     pub(crate) fn sweep(&mut self, now: Moment, budget: usize) -> Result<usize, QueueError> {
         self.end_delays(now)?;
         let mut expired = 0;
@@ -479,7 +490,7 @@ impl<L: Log> Queue<L> {
         Ok(expired)
     }
 
-    /// Whether an interval of the sync policy is over.
+    /// The time at which the sync policy requires a sync.
     pub(crate) fn sync_due(&self) -> Option<u64> {
         match (self.settings.sync, self.unsynced_since_us) {
             (Sync::Every(every), Some(since)) => {
@@ -489,14 +500,14 @@ impl<L: Log> Queue<L> {
         }
     }
 
-    /// When the queue may be deleted, if it stays empty and unused.
+    /// The time at which the queue may be deleted, if it stays empty and unused.
     pub(crate) fn deletion_due(&self) -> Option<u64> {
         let after = self.settings.delete_empty_after?;
         let unused = self.items == 0 && self.opens.is_empty() && self.waiters.is_empty();
-        unused.then(|| self.used_us.saturating_add(after.as_micros() as u64))
+        unused.then(|| self.last_used_us.saturating_add(after.as_micros() as u64))
     }
 
-    /// When there is something to do for the queue without a request, on the steady clock.
+    /// The time of the next timed work, on the steady clock.
     #[inline]
     pub(crate) fn next_event(&self, now: Moment) -> Option<u64> {
         let expiry = self
@@ -511,18 +522,18 @@ impl<L: Log> Queue<L> {
             .open_deadlines
             .first()
             .map(|&(deadline_us, _)| deadline_us);
-        let own = [self.sync_due(), self.deletion_due(), self.rest_due()];
+        let own = [self.sync_due(), self.deletion_due(), self.suspend_due()];
         [expiry, due, open].into_iter().chain(own).flatten().min()
     }
 
-    /// Make all that was said durable.
+    /// Makes all changes durable.
     pub(crate) fn sync(&mut self) -> Result<(), QueueError> {
-        // After a failure nothing more comes in, so that there is nothing to sync either.
+        // After a failure the log takes no more records, so that there is nothing to sync.
         self.unsynced_since_us = None;
         self.log.sync().map_err(|cause| self.fault(cause))
     }
 
-    /// What makes all that was said durable, also from another thread.
+    /// A handle that makes all changes durable, from any thread.
     pub(crate) fn syncing(&self) -> L::Syncing {
         self.log.syncing()
     }
@@ -530,26 +541,28 @@ impl<L: Log> Queue<L> {
     fn append(&mut self, operation: &Operation<'_>) -> Result<u64, Cause> {
         self.record.clear();
         operation.encode(&mut self.record);
-        self.log.append(&self.record).inspect_err(|_| self.hurry())
+        self.log
+            .append(&self.record)
+            .inspect_err(|_| self.expedite_prune())
     }
 
-    /// Append a record that lets others be given up.
+    /// Appends a record that allows others to be pruned.
     fn append_reserved(&mut self, operation: &Operation<'_>) -> Result<u64, Cause> {
         self.record.clear();
         operation.encode(&mut self.record);
         self.log
             .append_reserved(&self.record)
-            .inspect_err(|_| self.hurry())
+            .inspect_err(|_| self.expedite_prune())
     }
 
     fn insert_open(&mut self, open: Open) {
-        self.memory.add(held_bytes(&open.item));
+        self.memory.add(bytes_in_memory(&open.item));
         self.opens.insert(open.item.id, open);
     }
 
     fn take_open(&mut self, id: u64) -> Option<Item> {
         let open = self.opens.remove(&id)?;
-        self.memory.remove(held_bytes(&open.item));
+        self.memory.remove(bytes_in_memory(&open.item));
         if let Some(deadline_us) = open.deadline_us {
             self.open_deadlines.remove(&(deadline_us, id));
         }
@@ -558,24 +571,24 @@ impl<L: Log> Queue<L> {
 
     fn expire(&mut self, item: Item) {
         self.counters.expired_items += 1;
-        self.leave(item, self.settings.expire_to.clone(), Reason::Expired);
+        self.retire(item, self.settings.expire_to.clone(), Reason::Expired);
     }
 
-    fn leave(&mut self, item: Item, to: Option<String>, reason: Reason) {
+    fn retire(&mut self, item: Item, to: Option<String>, reason: Reason) {
         match to {
-            Some(to) => self.leaving.push(Leaving { item, to, reason }),
-            None => self.finish(item.id, item.body.len()),
+            Some(to) => self.dead_letters.push(DeadLetter { item, to, reason }),
+            None => self.record_removal(item.id, item.body.len()),
         }
     }
 
-    /// Items whose delay is over take their place.
+    /// Makes the items ready whose delay is over.
     #[inline]
     fn end_delays(&mut self, now: Moment) -> Result<(), QueueError> {
         while let Some((due_ms, id)) = self.delayed.first() {
             if due_ms > now.wall_ms {
                 break;
             }
-            let item = self.read_item(self.moved.position(id))?;
+            let item = self.read_item(self.relocations.position(id))?;
             self.delayed.remove(id);
             if let Some((item, _)) = item {
                 self.ready.insert(item);
@@ -584,38 +597,38 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// Some items come back into memory.
+    /// Reads some items of the backlog into memory.
     fn read_back(&mut self) -> Result<(), QueueError> {
         let mut read = 0;
-        while self.behind.items > 0 && read < READ_BACK_ITEMS {
-            let enough = self.ready.held_bytes() >= self.settings.memory_bytes;
+        while self.backlog.items > 0 && read < READ_BACK_ITEMS {
+            let enough = self.ready.bytes_in_memory() >= self.settings.memory_bytes;
             if read > 0 && (enough || self.memory.is_over(0)) {
                 break;
             }
-            let position = self.behind.position;
+            let position = self.backlog.position;
             let item = self.read_item(position)?;
-            self.behind.position += 1;
+            self.backlog.position += 1;
             let Some((mut item, due_ms)) = item else {
                 continue;
             };
-            if due_ms != 0 || item.id != position || self.behind.gone.contains(item.id) {
+            if due_ms != 0 || item.id != position || self.backlog.removed.contains(item.id) {
                 continue;
             }
-            match self.behind.deliveries.remove(&item.id) {
+            match self.backlog.deliveries.remove(&item.id) {
                 None => self.ready.push(item),
                 Some(deliveries) => {
                     item.came_back(deliveries.count, deliveries.first_ms);
                     self.ready.insert(item);
                 }
             }
-            self.behind.items -= 1;
+            self.backlog.items -= 1;
             read += 1;
         }
-        self.behind.gone.forget_before(self.behind.position);
+        self.backlog.removed.forget_before(self.backlog.position);
         Ok(())
     }
 
-    /// The item in a record and when its delay ends; `None` if the record is of another kind.
+    /// The item in a record, and the end of its delay; `None` if the record is of another kind.
     fn read_item(&mut self, position: u64) -> Result<Option<(Item, u64)>, QueueError> {
         let record = match self.log.read(position) {
             Ok(record) => record,

@@ -1,8 +1,9 @@
-//! Reading what can be read of a damaged queue.
+//! Salvage: reading the intact items of a damaged queue.
 //!
-//! A queue with damage in its journal stays closed, since nobody can say what the damaged records said. Here the operator decides: all
-//! records that are sound are read in their order, also where the journal cannot be opened; what is not sound is listed. What a lost record said is unknown: an item may be missing,
-//! and one that had been taken may be there again.
+//! A queue with damage in its journal stays closed, since the contents of the damaged records are unknown. With
+//! salvage the operator decides: all intact records are read in order, also where the journal cannot be opened, and
+//! the damage is listed. The effect of a lost record is unknown: an item may be missing, and a removed item may
+//! return.
 //!
 //! The invariant: the files are only read.
 //!
@@ -27,14 +28,14 @@ use std::path::Path;
 use millstream_journal::{Damage, Error, RecordPlace, Salvage as Journal};
 
 use crate::error::QueueError;
-use crate::history::History;
 use crate::item::Item;
-use crate::operation::{Head, Operation};
+use crate::item::history::History;
+use crate::storage::operation::{Head, Operation};
 
-/// Something that could not be read.
+/// Records that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// Which records, where that is known and there are any.
+    /// The records, if known.
     pub records: Option<Range<u64>>,
     /// File, offset, and what is wrong there.
     pub why: String,
@@ -66,21 +67,21 @@ impl From<Damage> for Lost {
     }
 }
 
-/// An item that was read, and until when it is delayed.
+/// An item that was read, and the end of its delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salvaged {
     /// The item.
     pub item: Item,
-    /// Nobody was to get it before; wall clock in milliseconds, 0: at once.
+    /// The time before which it was not to be served, wall clock in milliseconds; 0: no delay.
     pub due_ms: u64,
 }
 
-/// The last record of an item that is left.
+/// The last record of a remaining item.
 #[derive(Clone, Copy)]
 struct Left {
     position: u64,
     place: RecordPlace,
-    /// How often it was delivered, and when it first came back.
+    /// The number of deliveries, and the time of the first failure.
     deliveries: u32,
     first_ms: u64,
 }
@@ -101,7 +102,7 @@ impl fmt::Debug for Salvage {
 }
 
 impl Salvage {
-    /// Read the journal of a queue, in the directory `path`, and find out which items are left.
+    /// Reads the journal of a queue, in the directory `path`, and finds the remaining items.
     ///
     /// # Errors
     /// There is no journal, or the system refuses to list its files. Damage is no error, see [`lost`](Self::lost).
@@ -136,17 +137,17 @@ impl Salvage {
         })
     }
 
-    /// What could not be read, in the order of the journal.
+    /// The damage, in the order of the journal.
     pub fn lost(&self) -> &[Lost] {
         &self.lost
     }
 
-    /// How many items are still to be returned by [`next_item`](Self::next_item).
+    /// The number of items that [`next_item`](Self::next_item) has not returned yet.
     pub fn items_left(&self) -> usize {
         self.left.len()
     }
 
-    /// The length in bytes of the longest item that was read, left or not.
+    /// The length in bytes of the longest item that was read, removed items included.
     pub fn item_bytes_max(&self) -> usize {
         self.item_bytes_max
     }
@@ -172,7 +173,7 @@ impl Salvage {
     }
 }
 
-/// What the records said so far.
+/// The state after the records so far.
 #[derive(Default)]
 struct State {
     left: BTreeMap<u64, Left>,

@@ -1,8 +1,8 @@
-//! The server: sockets around the queues, and nothing else.
+//! The server: sockets around a broker.
 //!
-//! One thread owns all but the syncs: connections are tasks on it, so that nothing is locked. A connection reads once, does all that the
-//! bytes ask for, and writes once. Replies that promise durability wait for the committer, which syncs once for all that came
-//! in the meantime.
+//! All connections are tasks on one thread, so that nothing is locked; only syncs run on another. A connection reads
+//! once, does all requests in the bytes, and writes once. Replies that promise durability wait for the committer,
+//! which makes one sync for all replies that wait.
 //!
 //! ```no_run
 //! use millstream_queue::server::{self, ServerOptions};
@@ -13,20 +13,21 @@
 //! ```
 
 mod attempts;
-mod awake;
 mod commit;
 mod connection;
 mod contention;
 mod core;
 mod descriptors;
+mod error;
+mod files;
 mod listen;
+mod options;
 mod reload;
+mod spin;
 mod systemd;
 mod timer;
 mod tls;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -36,104 +37,22 @@ use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
 use self::core::{Command, Core};
+pub use self::error::ServerError;
+use self::files::{LoadedSettings, broker_limits};
 use self::listen::Listeners;
-use self::reload::{Loaded, queues_limits};
-use crate::address::Address;
+pub use self::options::ServerOptions;
+use crate::broker::Broker;
 use crate::clock;
-use crate::config::{Config, Sync};
-use crate::error::QueueError;
-use crate::queues::Queues;
-use crate::session::Compat;
 use crate::storage::JournalStorage;
 
-/// How long connections have to end when the server stops.
+/// The time that connections have to finish when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(4);
 
-/// How a server runs.
-#[derive(Clone, Debug)]
-pub struct ServerOptions {
-    /// Addresses, and whose replies clients expect there. Those that systemd hands over come first.
-    pub listen: Vec<(Address, Compat)>,
-    /// Where the queues are.
-    pub dir: PathBuf,
-    /// The configuration. It is read again at SIGHUP and by `reload`, and so are credentials and certificates.
-    pub config: Option<PathBuf>,
-    /// What holds where the configuration says nothing.
-    pub sync: Sync,
-    /// A file with a line `name:password` for each who may come in, as memcached reads it.
-    pub credentials: Option<PathBuf>,
-    /// Certificates and key as PEM files: then all connections are TLS.
-    pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whether clients may stop the server.
-    pub shutdown: bool,
-}
-
-impl ServerOptions {
-    /// Defaults: 127.0.0.1:22133, everything durable before it is acknowledged.
-    pub fn new(dir: impl Into<PathBuf>) -> Self {
-        ServerOptions {
-            listen: vec![(
-                SocketAddr::from(([127, 0, 0, 1], 22133)).into(),
-                Compat::Memcached,
-            )],
-            dir: dir.into(),
-            config: None,
-            sync: Sync::Always,
-            credentials: None,
-            tls: None,
-            shutdown: false,
-        }
-    }
-
-    fn read_config(&self) -> Result<Config, QueueError> {
-        let config = match &self.config {
-            Some(path) => Config::read(path)?,
-            None => Config::default(),
-        };
-        Ok(config.or_sync(self.sync))
-    }
-}
-
-/// Why a server could not start or go on.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServerError {
-    /// The configuration or the queues.
-    #[error(transparent)]
-    Queues(#[from] QueueError),
-    /// An address.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Which.
-        address: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A file or folder.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Certificate, key or credentials that cannot be used.
-    #[error("{}: {message}", path.display())]
-    Secret {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// The runtime or the signals.
-    #[error("cannot start: {0}")]
-    Start(#[source] std::io::Error),
-}
-
-/// Run until SIGTERM, SIGINT or a client's `shutdown`. `ready` is told each address when connections are taken there.
+/// Runs until SIGTERM, SIGINT or a client's `shutdown`. `ready` is called with each address once it accepts
+/// connections.
 ///
 /// # Errors
-/// What keeps the server from starting. A damaged queue does not: it is kept closed, and said so in the log.
+/// The server cannot start. A damaged queue is no error: it stays closed, and the log says so.
 pub fn run(options: ServerOptions, ready: impl FnMut(&str)) -> Result<(), ServerError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -144,7 +63,7 @@ pub fn run(options: ServerOptions, ready: impl FnMut(&str)) -> Result<(), Server
 }
 
 async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<(), ServerError> {
-    let Loaded { config, live } = Loaded::read(&options)?;
+    let LoadedSettings { config, live } = LoadedSettings::read(&options)?;
     live.warn_of_rights();
     let file = |source| ServerError::File {
         path: options.dir.clone(),
@@ -152,20 +71,20 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     };
     let storage = JournalStorage::open(&options.dir, live.limits.item_bytes).map_err(file)?;
     let descriptors_max = descriptors::raise();
-    // The signals are taken before anybody is told that the server is there.
+    // Signals are handled before `ready` announces the server.
     let (send, commands) = mpsc::unbounded_channel();
     let listeners = Listeners::bind(&options.listen)?;
-    let queues = Queues::open(storage, config, clock::now())?
-        .with_limits(queues_limits(&live.limits, descriptors_max));
-    for (queue, reason) in queues.closed() {
+    let broker = Broker::open(storage, config, clock::now())?
+        .with_limits(broker_limits(&live.limits, descriptors_max));
+    for (queue, reason) in broker.closed() {
         error!("queue \"{queue}\" stays closed: {reason}");
     }
     info!(
         "{} queues in {}",
-        queues.names().len(),
+        broker.names().len(),
         options.dir.display()
     );
-    let core = Rc::new(Core::new(queues, live, options, send.clone()));
+    let core = Rc::new(Core::new(broker, live, options, send.clone()));
     let possible = core.with(|state| {
         state.descriptors_max = descriptors_max;
         (state.live.limits.connections, state.connections_max())
@@ -178,24 +97,27 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     }
     watch_signals(&send)?;
     let committer = Rc::new(commit::Committer::start().map_err(ServerError::Start)?);
-    tokio::task::spawn_local(commit::begin(Rc::clone(&core), Rc::clone(&committer)));
-    tokio::task::spawn_local(commit::end(Rc::clone(&core), committer));
-    tokio::task::spawn_local(awake::stay(Rc::clone(&core)));
+    tokio::task::spawn_local(commit::begin_commits(
+        Rc::clone(&core),
+        Rc::clone(&committer),
+    ));
+    tokio::task::spawn_local(commit::complete_commits(Rc::clone(&core), committer));
+    tokio::task::spawn_local(spin::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::sweep(Rc::clone(&core)));
     let accepting = listeners.spawn(&core, &mut ready);
     systemd::notify("READY=1");
-    obey(&core, commands).await;
+    run_commands(&core, commands).await;
     systemd::notify("STOPPING=1");
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     core.stop(STOP_TIME).await;
     Ok(())
 }
 
-/// Until the server is to stop.
-async fn obey(core: &Core, mut commands: mpsc::UnboundedReceiver<Command>) {
+/// Runs commands until the server must stop.
+async fn run_commands(core: &Core, mut commands: mpsc::UnboundedReceiver<Command>) {
     while let Some(Command::Reload) = commands.recv().await {
-        // What came of it is in the log.
+        // The outcome is in the log.
         let _ = core.with(|state| core.reload(state));
     }
 }

@@ -1,33 +1,36 @@
-//! A connection as the protocol sees it: bytes in, bytes out, and what it waits for. No socket, no clock.
+//! One connection of the protocol: bytes in, bytes out, and its wait. There is no socket and no clock.
 //!
-//! Whoever owns the socket gives what was read to [`receive`](Session::receive), sends what [`output`](Session::output)
-//! holds, after a [`commit`](Queues::commit) if [`Queues::take_owes_commit`], and calls [`resume`](Session::resume) when the queues
-//! woke the connection or there is room for output again.
+//! The owner of the socket does the following:
 //!
-//! The invariant: requests are answered in the order in which they came, each once, and none is begun before the one
-//! in front of it has ended; so what is kept of a client is bounded by the largest item and the limit on output.
+//! 1. It passes what was read to [`receive`](Session::receive).
+//! 2. It calls [`commit`](Broker::commit) if [`Broker::take_commit_wanted`], and then sends
+//!    [`output`](Session::output).
+//! 3. It calls [`resume`](Session::resume) when the broker woke the connection, or there is room for output again.
+//!
+//! The invariant: requests are answered in FIFO order, each once, and none begins before the previous one has ended.
+//! So the memory of a client is bounded by the largest item and the limit on output.
 //!
 //! ```
 //! use millstream_queue::config::Config;
-//! use millstream_queue::queues::Queues;
+//! use millstream_queue::broker::Broker;
 //! use millstream_queue::session::{Session, SessionOptions};
 //! use millstream_queue::storage::MemoryStorage;
 //! use millstream_queue::Moment;
 //!
 //! let now = Moment { wall_ms: 1_700_000_000_000, steady_us: 0 };
-//! let mut queues = Queues::open(MemoryStorage::new(1024), Config::default(), now)?;
-//! let mut session = Session::new(&mut queues, SessionOptions::default());
-//! session.receive(&mut queues, b"set jobs 0 0 5\r\nhello\r\nget jobs\r\n", now);
+//! let mut broker = Broker::open(MemoryStorage::new(1024), Config::default(), now)?;
+//! let mut session = Session::new(&mut broker, SessionOptions::default());
+//! session.receive(&mut broker, b"set jobs 0 0 5\r\nhello\r\nget jobs\r\n", now);
 //! assert_eq!(session.output(), b"STORED\r\nVALUE jobs 0 5\r\nhello\r\nEND\r\n");
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
 
-mod allowed;
 mod answer;
+mod authorize;
 mod converse;
 mod credentials;
 mod expiry;
-mod reads;
+mod get;
 mod rights;
 
 use std::sync::Arc;
@@ -36,22 +39,22 @@ pub use self::converse::converse;
 pub use self::credentials::{Credential, Credentials};
 pub use self::rights::{Grants, Right, Rights};
 
+use crate::broker::Broker;
 use crate::connection::ConnectionId;
 use crate::moment::Moment;
 use crate::protocol::{Limits, Parsed, Parser, Request, reply};
-use crate::queues::Queues;
 use crate::storage::Storage;
 
-/// As much of a name that came with a wrong password is told.
+/// The number of characters of a name that are reported with a wrong password.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Whose replies a client expects.
+/// The style of replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compat {
-    /// Those of memcached: `VALUE` repeats the key with its options.
+    /// As memcached: `VALUE` repeats the key with its options.
     #[default]
     Memcached,
-    /// Those of Kestrel: `VALUE` says the bare name, `delete` always `DELETED`.
+    /// As Kestrel: `VALUE` has the bare name, and `delete` is always answered with `DELETED`.
     Kestrel,
 }
 
@@ -67,20 +70,20 @@ impl std::str::FromStr for Compat {
     }
 }
 
-/// How a server deals with its connections.
+/// The options of a connection.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Whose replies.
+    /// The style of replies.
     pub compat: Compat,
     /// What a peer may send.
     pub limits: Limits,
-    /// No request is begun while so many bytes of replies are waiting to be sent.
+    /// No request begins while this many bytes of replies are pending.
     pub output_bytes: usize,
-    /// Names and passwords, one of which must be set before anything else, as memcached does it.
+    /// Names and passwords. A client must send one pair before anything else, as with memcached.
     pub credentials: Option<Credentials>,
-    /// What each name may do.
+    /// The rights of each name.
     pub rights: Rights,
-    /// Whether `shutdown` is obeyed.
+    /// Whether clients may use `shutdown`.
     pub shutdown: bool,
 }
 
@@ -97,9 +100,9 @@ impl Default for SessionOptions {
     }
 }
 
-/// What a client asked of the server itself.
+/// A command of a client to the server itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
+pub enum ServerCommand {
     /// Read the configuration again.
     Reload,
     /// Stop.
@@ -112,53 +115,53 @@ pub struct Session {
     id: ConnectionId,
     options: Arc<SessionOptions>,
     parser: Parser,
-    /// What has been read and not yet used.
+    /// Bytes that were read and not yet used.
     input: Vec<u8>,
-    /// Nothing can be done before there are so many bytes.
+    /// Nothing can be done before the input has this many bytes.
     need: usize,
     output: Vec<u8>,
     state: State,
     foreign: bool,
     answered: u64,
-    demand: Option<Demand>,
-    /// Who the client has said it is.
+    command: Option<ServerCommand>,
+    /// The name and password of the client.
     user: Option<Credential>,
-    /// What it may do; everything without.
+    /// The rights of the client; `None` allows everything.
     grants: Option<Arc<Grants>>,
-    /// The first request that was refused for want of rights, and how many were since they were asked for.
+    /// The first request that was denied for lack of rights, and the number of denials since the last report.
     denied: Option<String>,
     denials: u64,
-    has_told_denial: bool,
+    has_reported_denial: bool,
     /// The name that came with a wrong password.
     refused: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The first request must say who it is.
-    Unknown,
+    /// The first request must authenticate the client.
+    Unauthenticated,
     Ready,
-    /// The request at the front of the input waits in its queue, or for room for output; so many of its keys have been
+    /// The request at the front of the input waits for an item, or for room for output; the first `served` keys are
     /// answered.
     Waiting {
         served: usize,
-        in_line: bool,
+        queued: bool,
     },
-    /// A `monitor` at the front of the input, until this time, for so many more items.
+    /// A `monitor` at the front of the input, until this time, for `left` more items.
     Monitoring {
         until_us: u64,
         left: u64,
         waiting: bool,
     },
-    /// A `reload` is under way: its answer comes before anything else.
+    /// A `reload` is running: its answer comes before anything else.
     Reloading,
-    /// A password was wrong: the next request waits until the owner of the socket has let some time pass.
-    Refused,
+    /// A password was wrong: the next request waits until the owner of the socket releases the session.
+    Throttled,
     /// Nothing more is read.
     Closed,
 }
 
-/// What became of a request.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Done,
@@ -167,17 +170,17 @@ enum Progress {
 }
 
 impl Session {
-    /// A new connection.
+    /// Creates a session for a new connection.
     pub fn new<S: Storage>(
-        queues: &mut Queues<S>,
+        broker: &mut Broker<S>,
         options: impl Into<Arc<SessionOptions>>,
     ) -> Self {
         let options = options.into();
         Session {
-            id: queues.connect(),
+            id: broker.connect(),
             parser: Parser::new(options.limits),
             state: if options.credentials.is_some() {
-                State::Unknown
+                State::Unauthenticated
             } else {
                 State::Ready
             },
@@ -187,86 +190,86 @@ impl Session {
             output: Vec::new(),
             foreign: false,
             answered: 0,
-            demand: None,
+            command: None,
             user: None,
             grants: None,
             denied: None,
             denials: 0,
-            has_told_denial: false,
+            has_reported_denial: false,
             refused: None,
         }
     }
 
-    /// The connection's number among the queues.
+    /// The connection's number at the broker.
     pub fn id(&self) -> ConnectionId {
         self.id
     }
 
-    /// These bytes have been read: do what they ask for.
-    pub fn receive<S: Storage>(&mut self, queues: &mut Queues<S>, bytes: &[u8], now: Moment) {
+    /// Does the requests in these bytes, which were read from the socket.
+    pub fn receive<S: Storage>(&mut self, broker: &mut Broker<S>, bytes: &[u8], now: Moment) {
         if self.state == State::Closed {
             return;
         }
         if self.input.is_empty() && self.may_begin() {
-            // The usual way: whole requests, used where they were read.
-            let used = self.run(queues, bytes, now);
+            // The usual case: complete requests, used where they were read.
+            let used = self.run(broker, bytes, now);
             if used < bytes.len() && self.state != State::Closed {
                 self.input.extend_from_slice(&bytes[used..]);
             }
         } else {
             self.input.extend_from_slice(bytes);
-            self.proceed(queues, now);
+            self.proceed(broker, now);
         }
     }
 
-    /// Go on with what was read: a wait has ended, or output was sent.
-    pub fn resume<S: Storage>(&mut self, queues: &mut Queues<S>, now: Moment) {
-        self.proceed(queues, now);
+    /// Resumes after the end of a wait, or after output was sent.
+    pub fn resume<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
+        self.proceed(broker, now);
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     #[inline]
     pub fn output(&self) -> &[u8] {
         &self.output
     }
 
-    /// So many bytes of the output have been sent.
+    /// Removes the first bytes of the output, which were sent.
     pub fn sent(&mut self, bytes: usize) {
         if bytes >= self.output.len() {
             self.output.clear();
-            // One large answer does not keep its memory for the life of the connection.
+            // One large answer must not keep its memory for the life of the connection.
             self.output.shrink_to(64 << 10);
         } else {
             self.output.drain(..bytes);
         }
     }
 
-    /// What this connection keeps in memory, in bytes: requests that are not answered and answers that are not sent.
+    /// The memory of this connection, in bytes: unanswered requests and unsent answers.
     #[inline]
     pub fn buffer_bytes(&self) -> usize {
         self.input.capacity() + self.output.capacity()
     }
 
-    /// Whether more may be read. If not, output must be sent or a wait end first.
+    /// Whether more may be read. If not, output must be sent or a wait must end first.
     pub fn wants_input(&self) -> bool {
         match self.state {
             State::Closed => false,
             State::Waiting { .. }
             | State::Monitoring { .. }
             | State::Reloading
-            | State::Refused => self.input.len() < self.pipelined_max(),
-            State::Unknown | State::Ready => {
+            | State::Throttled => self.input.len() < self.pipelined_max(),
+            State::Unauthenticated | State::Ready => {
                 self.may_begin() || self.input.len() < self.pipelined_max()
             }
         }
     }
 
-    /// Whether the connection is to be closed once the output is sent.
+    /// Whether the connection must be closed once the output is sent.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// How many requests have ended, well or not.
+    /// The number of requests that have ended, with or without success.
     pub fn answered(&self) -> u64 {
         self.answered
     }
@@ -276,20 +279,20 @@ impl Session {
         self.foreign
     }
 
-    /// Whether a request has begun to arrive and is not whole: the peer must go on soon.
+    /// Whether a request is incomplete: the peer must send the rest soon.
     pub fn is_half_sent(&self) -> bool {
-        matches!(self.state, State::Ready | State::Unknown)
+        matches!(self.state, State::Ready | State::Unauthenticated)
             && (!self.input.is_empty() || self.parser.is_dropping())
     }
 
-    /// Whether there is something to [`resume`](Self::resume) as soon as there is room for output.
+    /// Whether [`resume`](Self::resume) has work as soon as there is room for output.
     pub fn has_work(&self) -> bool {
         match self.state {
-            State::Closed | State::Reloading | State::Refused => false,
-            State::Ready | State::Unknown => {
+            State::Closed | State::Reloading | State::Throttled => false,
+            State::Ready | State::Unauthenticated => {
                 !self.input.is_empty() && self.input.len() >= self.need
             }
-            State::Waiting { in_line, .. } => !in_line,
+            State::Waiting { queued, .. } => !queued,
             State::Monitoring { waiting, .. } => !waiting,
         }
     }
@@ -299,16 +302,15 @@ impl Session {
         matches!(self.state, State::Waiting { .. } | State::Monitoring { .. })
     }
 
-    /// What the client asked of the server.
-    pub fn take_demand(&mut self) -> Option<Demand> {
-        self.demand.take()
+    /// Returns the client's command to the server.
+    pub fn take_command(&mut self) -> Option<ServerCommand> {
+        self.command.take()
     }
 
-    /// The `reload` that the client asked for is done: these settings stay as they were until the next start. Or it failed, and
-    /// all do.
+    /// Answers the client's `reload` with its outcome: the settings that need a restart, or the error.
     ///
     /// # Panics
-    /// Never. Without a `reload` under way nothing happens.
+    /// Never. If no `reload` is running, nothing happens.
     pub fn reloaded(&mut self, outcome: &Result<Vec<String>, String>) {
         if self.state != State::Reloading {
             return;
@@ -322,58 +324,59 @@ impl Session {
                     &format!("reloaded, but {}", fixed.join("; ")),
                 );
             }
-            Ok(_) if self.options.compat == Compat::Kestrel => self.say(reply::RELOADED),
-            Ok(_) => self.say(reply::OK),
+            Ok(_) if self.options.compat == Compat::Kestrel => self.write(reply::RELOADED),
+            Ok(_) => self.write(reply::OK),
         }
     }
 
-    /// The name that came with a wrong password, once for each. Its answer is in the output; nothing more is done until
-    /// [`release`](Self::release), so that passwords cannot be tried quickly.
+    /// Returns the name that came with a wrong password, once. The answer is in the output; nothing more is done
+    /// until [`release`](Self::release), so that passwords cannot be tried quickly.
     pub fn take_refused(&mut self) -> Option<String> {
         self.refused.take()
     }
 
-    /// How many requests were refused for want of rights since the last call, and why the first of the connection was, told once.
+    /// Returns the number of denied requests since the last call, and the reason of the connection's first denial,
+    /// once.
     #[inline]
     pub fn take_denials(&mut self) -> (u64, Option<&str>) {
-        let is_first = self.denials > 0 && !self.has_told_denial;
-        self.has_told_denial |= is_first;
+        let is_first = self.denials > 0 && !self.has_reported_denial;
+        self.has_reported_denial |= is_first;
         let why = self.denied.as_deref().filter(|_| is_first);
         (std::mem::take(&mut self.denials), why)
     }
 
-    /// Whether the client must say who it is before anything else, and has not.
+    /// Whether the client must authenticate before anything else.
     #[inline]
-    pub fn is_unknown(&self) -> bool {
-        matches!(self.state, State::Unknown | State::Refused)
+    pub fn is_unauthenticated(&self) -> bool {
+        matches!(self.state, State::Unauthenticated | State::Throttled)
     }
 
-    /// The password that comes next must wait until [`release`](Self::release).
+    /// Holds the session: the next password waits until [`release`](Self::release).
     pub fn hold(&mut self) {
-        if self.state == State::Unknown {
-            self.state = State::Refused;
+        if self.state == State::Unauthenticated {
+            self.state = State::Throttled;
         }
     }
 
-    /// Enough time has passed since a wrong password: another may be tried.
+    /// Releases the session: another password may be tried.
     pub fn release(&mut self) {
-        if self.state == State::Refused {
-            self.state = State::Unknown;
+        if self.state == State::Throttled {
+            self.state = State::Unauthenticated;
         }
     }
 
-    /// How the server deals with this connection.
+    /// The options of this connection.
     #[inline]
     pub fn options(&self) -> &Arc<SessionOptions> {
         &self.options
     }
 
-    /// Other options hold from now on; if the connection waits for an item, from the end of the wait on. It is closed when its
-    /// name and password are no longer among the credentials, or when it waits and its rights have changed.
+    /// Sets the options; if the connection waits for an item, they hold after the wait. The connection is closed when
+    /// its name and password are no longer valid, or when it waits and its rights have changed.
     #[cold]
     pub fn set_options(&mut self, options: &Arc<SessionOptions>) {
         if let (Some(credentials), Some(user)) = (&options.credentials, &self.user) {
-            match credentials.again(user) {
+            match credentials.find_same(user) {
                 Some(user) => self.user = Some(user.clone()),
                 None => return self.state = State::Closed,
             }
@@ -386,16 +389,16 @@ impl Session {
             }
             self.grants = grants;
         }
-        // A request that waits is parsed again: the limits that it was parsed with hold until then.
+        // A request that waits is parsed again, with the same limits.
         if !self.is_waiting() {
             self.parser.set_limits(options.limits);
             self.options = Arc::clone(options);
         }
     }
 
-    /// The connection has ended: what it has open goes back.
-    pub fn end<S: Storage>(&mut self, queues: &mut Queues<S>, now: Moment) {
-        queues.disconnect(self.id, now);
+    /// Ends the connection: its open items are requeued.
+    pub fn end<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
+        broker.disconnect(self.id, now);
         self.state = State::Closed;
     }
 
@@ -405,17 +408,17 @@ impl Session {
 
     #[inline]
     fn may_begin(&self) -> bool {
-        matches!(self.state, State::Ready | State::Unknown)
+        matches!(self.state, State::Ready | State::Unauthenticated)
             && self.output.len() < self.options.output_bytes
     }
 
-    fn proceed<S: Storage>(&mut self, queues: &mut Queues<S>, now: Moment) {
+    fn proceed<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
         let blocked = self.is_waiting();
         if !blocked && self.input.len() < self.need {
             return;
         }
         let input = std::mem::take(&mut self.input);
-        let used = self.run(queues, &input, now);
+        let used = self.run(broker, &input, now);
         self.input = input;
         if used == self.input.len() || self.state == State::Closed {
             self.input = Vec::new();
@@ -424,19 +427,19 @@ impl Session {
         }
     }
 
-    /// Do what `input` asks for; how many bytes are no longer needed.
-    fn run<S: Storage>(&mut self, queues: &mut Queues<S>, input: &[u8], now: Moment) -> usize {
+    /// Does the requests in `input`. Returns the number of bytes that are no longer needed.
+    fn run<S: Storage>(&mut self, broker: &mut Broker<S>, input: &[u8], now: Moment) -> usize {
         let mut at = 0;
         self.need = 1;
         while at < input.len()
             && !matches!(
                 self.state,
-                State::Closed | State::Reloading | State::Refused
+                State::Closed | State::Reloading | State::Throttled
             )
             && self.output.len() < self.options.output_bytes
         {
             match self.parser.parse(&input[at..]) {
-                Parsed::Request { request, used } => match self.answer(queues, &request, now) {
+                Parsed::Request { request, used } => match self.answer(broker, &request, now) {
                     Progress::Done => {
                         at += used;
                         self.answered += 1;
@@ -444,7 +447,7 @@ impl Session {
                     Progress::Blocked => break,
                 },
                 Parsed::Answer { reply, used } => {
-                    let known = self.state != State::Unknown;
+                    let known = self.state != State::Unauthenticated;
                     self.output.extend_from_slice(if known {
                         reply
                     } else {
@@ -467,31 +470,31 @@ impl Session {
         at
     }
 
-    /// The first request of a connection that must say who it is: a `set` of name and password.
+    /// The first request of a connection that must authenticate: a `set` of name and password.
     #[cold]
     fn authenticate(&mut self, request: &Request<'_>) {
         let (Request::Set(set), Some(credentials)) = (request, &self.options.credentials) else {
-            return self.say(reply::UNAUTHENTICATED);
+            return self.write(reply::UNAUTHENTICATED);
         };
         match credentials.find(set.data).cloned() {
             Some(user) => {
                 self.grants = self.options.rights.of(user.name());
                 self.user = Some(user);
                 self.state = State::Ready;
-                self.say(reply::STORED);
+                self.write(reply::STORED);
             }
             None => {
                 let name = set.data.split(|&byte| byte == b' ').next();
                 let name = String::from_utf8_lossy(name.unwrap_or_default());
                 self.refused = Some(name.chars().take(NAME_CHARS_MAX).collect());
-                self.state = State::Refused;
-                self.say(reply::AUTH_FAILED);
+                self.state = State::Throttled;
+                self.write(reply::AUTH_FAILED);
             }
         }
     }
 
     #[inline]
-    fn say(&mut self, reply: &[u8]) {
+    fn write(&mut self, reply: &[u8]) {
         self.output.extend_from_slice(reply);
     }
 }

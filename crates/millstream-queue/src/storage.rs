@@ -1,45 +1,46 @@
-//! The seam between queues and the place where they are kept.
+//! The storage of queues: the seam between queues and files.
 //!
-//! A queue is a [`Log`]: records that are appended and read back by their position. Positions are dense, begin at 0 and
-//! are never used again. What a record means is the business of [`operation`](crate::operation).
+//! A queue is a [`Log`]: records that are appended and read by their position. Positions are dense, begin at 0 and
+//! are never reused. [`operation`](crate::storage::operation) defines the records.
 //!
-//! The invariant that a storage must keep: after a crash the records of a log are a prefix of those appended, with all
-//! in it that were synced.
+//! The invariant of each storage: after a crash the records of a log are a prefix of those appended, which includes
+//! all that were synced.
 
 mod journal;
-mod log;
+mod journal_log;
 mod memory;
+pub mod operation;
 
 pub use journal::JournalStorage;
-pub use log::{JournalLog, JournalSyncing};
+pub use journal_log::{JournalLog, JournalSyncing};
 pub use memory::{MemoryLog, MemoryStorage, MemorySyncing};
 
 use crate::error::Cause;
 
-/// Where all queues are kept, each in a log of its own.
+/// The storage of all queues, each in a log of its own.
 pub trait Storage {
     /// The log of one queue.
     type Log: Log;
 
-    /// The queues that are there.
+    /// The names of all queues.
     ///
     /// # Errors
-    /// The place cannot be read.
+    /// The storage cannot be read.
     fn names(&self) -> Result<Vec<String>, Cause>;
 
-    /// Open the log of a queue. One that is not there comes to be with its first record.
+    /// Opens the log of a queue. A new log is created with its first record.
     ///
     /// # Errors
-    /// It is damaged, used by another process, or the system refuses.
+    /// The log is damaged, another process uses it, or the system refuses.
     fn open(&mut self, name: &str) -> Result<Self::Log, Cause>;
 
-    /// Remove a queue with all its items, for ever.
+    /// Deletes a queue with all its items.
     ///
     /// # Errors
     /// The system refuses.
     fn remove(&mut self, name: &str) -> Result<(), Cause>;
 
-    /// How many logs take descriptors and threads at present.
+    /// The number of logs that hold descriptors and threads.
     fn open_logs(&self) -> usize {
         0
     }
@@ -47,7 +48,7 @@ pub trait Storage {
 
 /// Makes the records of a log durable while others append to it.
 pub trait Syncing {
-    /// As [`Log::sync`], of all that was appended before the call. Calls at the same time may share one sync.
+    /// Syncs all records that were appended before the call, as [`Log::sync`]. Concurrent calls may share one sync.
     ///
     /// # Errors
     /// As for [`Log::sync`].
@@ -59,10 +60,10 @@ pub trait Log {
     /// See [`syncing`](Self::syncing).
     type Syncing: Syncing;
 
-    /// Append a record; it is safe from the death of this process, and after [`sync`](Self::sync) from that of the machine.
+    /// Appends a record. It survives the death of this process, and after [`sync`](Self::sync) that of the machine.
     ///
     /// # Errors
-    /// The disk is full, or the log has failed before. Then nothing was appended.
+    /// The disk is full, or the log has failed before. Nothing was appended.
     fn append(&mut self, record: &[u8]) -> Result<u64, Cause>;
 
     /// The record at a position from [`first`](Self::first) up to [`next`](Self::next).
@@ -74,31 +75,31 @@ pub trait Log {
     /// The first position that can still be read.
     fn first(&self) -> u64;
 
-    /// The position that the next record will get.
+    /// The position of the next record.
     fn next(&self) -> u64;
 
-    /// All records before this position survive a loss of power.
+    /// The durable watermark: all records before it survive a loss of power.
     fn durable(&self) -> u64;
 
-    /// Make all records durable.
+    /// Makes all records durable.
     ///
     /// # Errors
-    /// Something may be lost. The log takes nothing more.
+    /// Records may be lost. The log accepts no more.
     fn sync(&mut self) -> Result<(), Cause>;
 
-    /// What syncs this log without keeping it.
+    /// A handle that syncs this log without borrowing it.
     fn syncing(&self) -> Self::Syncing;
 
-    /// Give up the records before a position, as far as that frees memory or disk.
+    /// Removes the records before a position, as far as that frees memory or disk space.
     ///
     /// # Errors
-    /// The system refuses; nothing that is needed was lost.
+    /// The system refuses; no record that is needed is lost.
     fn prune(&mut self, before: u64) -> Result<(), Cause>;
 
-    /// What the records occupy, in bytes.
+    /// The size of the records, in bytes.
     fn bytes(&self) -> u64;
 
-    /// [`append`](Self::append) a record by which others are no longer needed, if need be with room that is in reserve.
+    /// Appends a record that makes others superfluous, if necessary in reserved space.
     ///
     /// # Errors
     /// As for [`append`](Self::append).
@@ -106,73 +107,76 @@ pub trait Log {
         self.append(record)
     }
 
-    /// Make sure that this many items can be removed whatever becomes of the room on the disk. Only a log of an earlier version may not
-    /// have what that takes.
+    /// Ensures that this many items can be removed on a full disk. Only a log of an earlier version may lack the
+    /// space.
     ///
     /// # Errors
-    /// There is no room for it; items that are taken now would come back after a crash.
-    fn secure_removals(&mut self, _items: usize) -> Result<(), Cause> {
+    /// There is no space: items that are taken now would return after a crash.
+    fn reserve_removals(&mut self, _items: usize) -> Result<(), Cause> {
         Ok(())
     }
 
-    /// Whether the last attempt to append met a full disk.
+    /// Whether the last append failed because the disk is full.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Whether an attempt to append has met a full disk since [`begin_anew`](Self::begin_anew), or since the log was opened.
+    /// Whether an append has failed because of a full disk since [`roll_segment`](Self::roll_segment), or since the
+    /// log was opened.
     fn was_full(&self) -> bool {
         false
     }
 
-    /// Strike a record out: the item in it has left. That needs no room, so that it works on a full disk, and is as safe as a record.
+    /// Puts a tombstone on a record: its item has left. It needs no space, so that it works on a full disk, and is as
+    /// durable as a record.
     ///
     /// # Errors
-    /// The disk is not full, so that a record can say it; or the log cannot.
-    fn strike(&mut self, _position: u64) -> Result<(), Cause> {
+    /// The disk is not full, so that a record must be used; or the log has no tombstones.
+    fn tombstone(&mut self, _position: u64) -> Result<(), Cause> {
         Err("this log cannot strike records out".into())
     }
 
-    /// Whether a record was struck out.
-    fn is_struck(&self, _position: u64) -> bool {
+    /// Whether a record has a tombstone.
+    fn has_tombstone(&self, _position: u64) -> bool {
         false
     }
 
-    /// No record is needed: see that [`prune`](Self::prune) can give up all of them, the last ones too. False when that is not worth it.
+    /// Begins a new segment, so that [`prune`](Self::prune) can remove all records, if none is needed. Returns false
+    /// if that is not worth it.
     ///
     /// # Errors
     /// The system refuses.
-    fn begin_anew(&mut self) -> Result<bool, Cause> {
+    fn roll_segment(&mut self) -> Result<bool, Cause> {
         Ok(false)
     }
 
-    /// Give back descriptors and threads until the next use; whether it did.
-    fn rest(&mut self) -> bool {
+    /// Releases descriptors and threads until the next use. Returns whether it did.
+    fn suspend(&mut self) -> bool {
         false
     }
 
-    /// Whether there is nothing to give back.
-    fn is_resting(&self) -> bool {
+    /// Whether there is nothing to release.
+    fn is_suspended(&self) -> bool {
         true
     }
 
-    /// Whether anything is kept: a log without a record need not be.
+    /// Whether the log exists in the storage: one without a record may not.
     fn exists(&self) -> bool {
         true
     }
 
-    /// Make the log now, also without a record.
+    /// Creates the log now, also without a record.
     ///
     /// # Errors
     /// The system refuses.
-    fn make(&mut self) -> Result<(), Cause> {
+    fn create(&mut self) -> Result<(), Cause> {
         Ok(())
     }
 
-    /// All records have been read once, as after opening: what serves for that is no longer needed.
-    fn end_reading(&mut self) {}
+    /// Called after all records were read once to restore a queue: releases what only that needed.
+    fn end_restore(&mut self) {}
 
-    /// What the disk holds for this log, in bytes.
+    /// The disk space of this log, in bytes.
     fn disk_bytes(&mut self) -> u64 {
         self.bytes()
     }

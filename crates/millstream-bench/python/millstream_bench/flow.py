@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from millstream._keyed import KeyedStream
+    from millstream._streams.streams import KeyedStream, Windows
     from millstream._types import AnySource
-    from millstream._windowed import Windows
 
 __all__ = ["main"]
 

@@ -7,10 +7,10 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use millstream_queue::broker::{Broker, PutOutcome};
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::import::{Found, Kestrel, OldItem, OldQueue, Source, Starling, find};
+use millstream_queue::import::{Kestrel, OldItem, OldQueue, QueueFiles, Source, Starling, find};
 use millstream_queue::protocol::SetKey;
-use millstream_queue::queues::{Put, Queues};
 use millstream_queue::storage::JournalStorage;
 use millstream_queue::{Moment, NewItem, name};
 use serde::Serialize;
@@ -109,7 +109,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The queues to import, all of them with names that queues can have here.
-fn chosen<'a>(args: &Args, found: &'a Found) -> Result<Vec<Old<'a>>, Failure> {
+fn chosen<'a>(args: &Args, found: &'a QueueFiles) -> Result<Vec<Old<'a>>, Failure> {
     let all = args.queue.is_empty();
     let folder = args.folder.display();
     let mut wrong = Vec::new();
@@ -146,7 +146,7 @@ fn chosen<'a>(args: &Args, found: &'a Found) -> Result<Vec<Old<'a>>, Failure> {
 }
 
 /// Our queues. Those that are to be filled must be empty, unless `--append` is given.
-fn open_empty(args: &Args, chosen: &[Old<'_>]) -> Result<Queues<JournalStorage>, Failure> {
+fn open_empty(args: &Args, chosen: &[Old<'_>]) -> Result<Broker<JournalStorage>, Failure> {
     let mut longest = ITEM_BYTES_MIN;
     for old in chosen {
         let (items, _) = read(args.from, old.files)?;
@@ -156,7 +156,7 @@ fn open_empty(args: &Args, chosen: &[Old<'_>]) -> Result<Queues<JournalStorage>,
     let storage = JournalStorage::open(&args.dir, longest)
         .map_err(|error| Failure::failed(format!("{}: {error}", args.dir.display())))?;
     let queues =
-        Queues::open(storage, Config::with_sync(Sync::Never), now()).map_err(Failure::failed)?;
+        Broker::open(storage, Config::with_sync(Sync::Never), now()).map_err(Failure::failed)?;
     let mut wrong = Vec::new();
     for old in chosen {
         if let Some((name, why)) = queues.closed().find(|(name, _)| *name == old.name) {
@@ -180,7 +180,7 @@ fn nothing(wrong: &[String], hint: &str) -> Failure {
 
 fn import(
     args: &Args,
-    queues: &mut Queues<JournalStorage>,
+    queues: &mut Broker<JournalStorage>,
     old: &Old<'_>,
 ) -> Result<Imported, Failure> {
     let (items, damage) = read(args.from, old.files)?;
@@ -209,8 +209,8 @@ fn import(
             ..NewItem::default()
         };
         match queues.put(&key, &new, now).map_err(Failure::failed)? {
-            Put::Stored => imported.items += 1,
-            Put::Refused(_) => {
+            PutOutcome::Stored => imported.items += 1,
+            PutOutcome::Refused(_) => {
                 return Err(Failure::failed(format!(
                     "queue \"{}\" does not take item {}",
                     old.name, imported.items

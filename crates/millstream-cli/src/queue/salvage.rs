@@ -3,9 +3,9 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use millstream_queue::broker::{Broker, PutOutcome};
 use millstream_queue::config::{Config, Sync};
 use millstream_queue::protocol::SetKey;
-use millstream_queue::queues::{Put, Queues};
 use millstream_queue::salvage::{Salvage, Salvaged};
 use millstream_queue::storage::JournalStorage;
 use millstream_queue::{Moment, NewItem};
@@ -140,7 +140,7 @@ fn store(args: &Args, salvage: &mut Salvage, report: &mut Report) -> Result<(), 
     })?;
     let now = now();
     let mut queues =
-        Queues::open(storage, Config::with_sync(Sync::Never), now).map_err(Failure::failed)?;
+        Broker::open(storage, Config::with_sync(Sync::Never), now).map_err(Failure::failed)?;
     if queues.items(&report.into).is_some_and(|items| items > 0) {
         return Err(not_empty(&report.into));
     }
@@ -159,8 +159,8 @@ fn store(args: &Args, salvage: &mut Salvage, report: &mut Report) -> Result<(), 
             ..NewItem::default()
         };
         match queues.put(&key, &new, now).map_err(Failure::failed)? {
-            Put::Stored => {}
-            Put::Refused(_) => {
+            PutOutcome::Stored => {}
+            PutOutcome::Refused(_) => {
                 return Err(Failure::failed(format!(
                     "queue \"{into}\" does not take item {}",
                     found.item.id

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use super::JournalRecord;
+use super::record::JournalRecord;
 use crate::record::Record;
 use crate::show::type_name;
 

@@ -9,7 +9,17 @@ use pyo3::prelude::*;
 use crate::error::journal as to_python;
 use crate::gil::unlocked;
 
-/// A named position in a journal, kept in a file beside it.
+/// A position in a journal under a name, which outlives the process. ``Journal.cursor`` opens it.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> from tempfile import TemporaryDirectory
+///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+///     ...     _ = journal.append_many(list("abc"))
+///     ...     with journal.cursor("billing") as cursor:
+///     ...         cursor.position = 2
+///     ...     journal.cursors()
+///     {'billing': 2}
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct JournalCursor {
     cursor: Mutex<Option<Cursor>>,
@@ -64,12 +74,29 @@ impl JournalCursor {
         self.with(py, |cursor| cursor.set(sequence))
     }
 
-    /// Make the position survive a loss of power.
+    /// Makes the position survive a loss of power.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     with journal.cursor("billing") as cursor:
+    ///     ...         cursor.sync()
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, Cursor::sync)
     }
 
-    /// Let others have the cursor.
+    /// Closes the cursor, so that others may open it.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     cursor = journal.cursor("billing")
+    ///     ...     cursor.close()
     fn close(&self) {
         unlocked(|| drop(self.held().take()));
     }

@@ -1,6 +1,6 @@
 //! `JournalReader`: an iterator over the records of a journal, which may wait for more.
 //!
-//! Records are found without the interpreter lock, some at a time, and handed out one by one.
+//! Records are found without the interpreter lock, some at a time, and returned one by one.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -12,8 +12,9 @@ use millstream_journal::{Error, PinnedRecord, Reader, Wait};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::shelf::Shelf;
-use super::{JournalRecord, Open};
+use super::mapped_segments::MappedSegments;
+use super::open::Open;
+use super::record::JournalRecord;
 use crate::error::{journal as to_python, journal_closed};
 use crate::gil::unlocked;
 
@@ -46,12 +47,21 @@ impl Waiting {
     }
 }
 
-/// An iterator over records. It may be used by one thread at a time.
+/// An iterator over the records of a journal. One thread at a time may use it.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> from tempfile import TemporaryDirectory
+///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+///     ...     _ = journal.append_many(list("abc"))
+///     ...     reader = journal.read()
+///     ...     next(reader).body, reader.position
+///     (b'a', 1)
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct JournalReader {
     state: Mutex<State>,
     waiting: Option<Waiting>,
-    shelf: Arc<Shelf>,
+    segments: Arc<MappedSegments>,
     path: PathBuf,
     /// The journal was closed.
     closed: Arc<AtomicBool>,
@@ -63,7 +73,7 @@ struct State {
     reader: Reader,
     stop: u64,
     found: VecDeque<PinnedRecord>,
-    /// What came behind the records that were found.
+    /// The error after the records that were found.
     fault: Option<Error>,
 }
 
@@ -118,7 +128,7 @@ impl JournalReader {
                 fault: None,
             }),
             waiting,
-            shelf: Arc::clone(&open.shelf),
+            segments: Arc::clone(&open.segments),
             path: open.journal.path(),
             closed: Arc::clone(&open.closed),
             ended: AtomicBool::new(false),
@@ -177,7 +187,7 @@ impl JournalReader {
         let mut state = self.state()?;
         while !self.ended.load(Ordering::Relaxed) {
             if let Some(record) = state.found.pop_front() {
-                return Ok(Some(JournalRecord::new(record, Arc::clone(&self.shelf))));
+                return Ok(Some(JournalRecord::new(record, Arc::clone(&self.segments))));
             }
             if !self.find(py, &mut state)? {
                 break;
@@ -192,7 +202,23 @@ impl JournalReader {
         Ok(self.state()?.position())
     }
 
-    /// Go to the record `sequence`.
+    /// Moves to a record.
+    ///
+    /// Args:
+    ///     sequence: the number of the record that is read next.
+    ///
+    /// Raises:
+    ///     JournalError: the journal is closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     _ = journal.append_many(list("abc"))
+    ///     ...     reader = journal.read()
+    ///     ...     reader.seek(2)
+    ///     ...     next(reader).body
+    ///     b'c'
     fn seek(&self, py: Python<'_>, sequence: u64) -> PyResult<()> {
         let mut state = self.state()?;
         unlocked(|| state.reader.seek(sequence)).map_err(|error| to_python(py, error))?;
@@ -201,7 +227,17 @@ impl JournalReader {
         Ok(())
     }
 
-    /// End the iteration, also while another thread waits in it.
+    /// Ends the iteration, also while another thread waits in it.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     _ = journal.append_many(list("abc"))
+    ///     ...     reader = journal.read()
+    ///     ...     reader.close()
+    ///     ...     list(reader)
+    ///     []
     fn close(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }

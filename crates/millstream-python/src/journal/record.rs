@@ -1,4 +1,4 @@
-//! `JournalRecord`: one record, where it lies in the mapped segment.
+//! `JournalRecord`: one record, at its position in the mapped segment.
 
 use std::sync::Arc;
 
@@ -7,21 +7,31 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::shelf::Shelf;
+use super::mapped_segments::MappedSegments;
 use crate::error::journal as to_python;
 use crate::show::show;
 
-/// A record of a journal: its number, its time and its body. It keeps the memory it lies in mapped.
+/// A record of a journal. Its ``view`` is a memoryview of the mapped file: nothing is copied, and it
+/// stays valid.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> from tempfile import TemporaryDirectory
+///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+///     ...     _ = journal.append_many(list("abc"))
+///     ...     record = journal[1]
+///     ...     record.sequence, record.body, record.view.tobytes()
+///     (1, b'b', b'b')
 #[pyclass(frozen, freelist = 1024, module = "millstream._millstream")]
 pub(crate) struct JournalRecord {
     record: PinnedRecord,
-    shelf: Arc<Shelf>,
+    segments: Arc<MappedSegments>,
 }
 
 impl JournalRecord {
     #[inline]
-    pub(super) fn new(record: PinnedRecord, shelf: Arc<Shelf>) -> Self {
-        JournalRecord { record, shelf }
+    pub(super) fn new(record: PinnedRecord, segments: Arc<MappedSegments>) -> Self {
+        JournalRecord { record, segments }
     }
 
     /// What was appended.
@@ -56,7 +66,7 @@ impl JournalRecord {
     /// When it was appended, as a datetime in UTC; below a microsecond it is cut off.
     #[getter]
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let package = py.import("millstream._journal")?;
+        let package = py.import("millstream._journal_store")?;
         package
             .getattr("_datetime")?
             .call1((self.record.time_ns(),))
@@ -74,10 +84,20 @@ impl JournalRecord {
     #[getter]
     fn view<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.check(py)?;
-        self.shelf.view(py, self.record.clone())
+        self.segments.view(py, self.record.clone())
     }
 
-    /// Raise `JournalIOError` if the file system has failed under this record, so that a view of it shows zeros.
+    /// Checks that the file system has not failed under this record; a view would show zeros then.
+    ///
+    /// Raises:
+    ///     JournalIOError: it has failed.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Journal(folder) as journal:
+    ///     ...     _ = journal.append("a")
+    ///     ...     journal[0].check()
     pub(super) fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.record.check().map_err(|error| to_python(py, error))
     }

@@ -1,4 +1,4 @@
-//! `OpenItem`: an item that is somebody's own until it is confirmed.
+//! `OpenItem`: an item that was taken and is not yet confirmed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,16 @@ use pyo3::types::PyBytes;
 use super::call;
 use crate::gil::unlocked;
 
-/// An item that was opened: it goes back to its place unless it is closed.
+/// An item that was taken and is not yet confirmed. It returns to its queue when its object is deleted.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> from tempfile import TemporaryDirectory
+///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+///     ...     queues["jobs"].put("a", flags=7)
+///     ...     with queues["jobs"].open() as item:
+///     ...         item.body, item.flags, item.deliveries
+///     (b'a', 7, 0)
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct OpenItem {
     open: Mutex<Option<engine::OpenItem>>,
@@ -63,7 +72,22 @@ fn moment(ms: u64) -> Option<f64> {
     (ms != 0).then(|| seconds(ms))
 }
 
-/// The queue that an item left, and how the item was then. ``millstream queue peek --json`` shows the same.
+/// The queue that an item left because it failed or expired there, and how it was then.
+///
+/// Example:
+///     >>> import millstream as ms
+///     >>> from pathlib import Path
+///     >>> from tempfile import TemporaryDirectory
+///     >>> with TemporaryDirectory() as folder:
+///     ...     config = Path(folder, "queues.toml")
+///     ...     _ = config.write_text('[queue.jobs]\nmax_deliveries = 1\nerror_queue = "bad"\n')
+///     ...     with ms.Queues(f"{folder}/queues", config=config) as queues:
+///     ...         queues["jobs"].put("a")
+///     ...         with queues["jobs"].open() as item:
+///     ...             item.abort()
+///     ...         with queues["bad"].open() as item:
+///     ...             item.origin.queue, item.origin.reason
+///     ('jobs', 'failed')
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct ItemOrigin(Origin);
 
@@ -160,14 +184,29 @@ impl OpenItem {
         history.origin.clone().map(ItemOrigin)
     }
 
-    /// Whether it is ours: neither closed nor aborted.
+    /// Whether the item is open: neither closed nor aborted.
     #[getter]
     fn is_open(&self) -> bool {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.is_some()
     }
 
-    /// Confirm it: it leaves the queue for good. False if it was closed or aborted before, or if its ``open_timeout`` is over.
+    /// Confirms the item: it is removed from the queue.
+    ///
+    /// Returns:
+    ///     False if the item was closed or aborted before, or if its ``open_timeout`` has passed.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     with queues["jobs"].open() as item:
+    ///     ...         item.close()
+    ///     True
     fn close(&self, py: Python<'_>) -> PyResult<bool> {
         match self.take() {
             Some(item) => call(py, || item.close()),
@@ -175,7 +214,17 @@ impl OpenItem {
         }
     }
 
-    /// Give it back: it takes its place in the queue again, and counts as delivered once more.
+    /// Returns the item to its position in the queue. It counts as delivered once more.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     with queues["jobs"].open() as item:
+    ///     ...         item.abort()
+    ///     ...     len(queues["jobs"])
+    ///     1
     fn abort(&self) {
         if let Some(item) = self.take() {
             unlocked(|| item.abort());

@@ -9,13 +9,13 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use super::{Folder, OpenItem, Queues, call};
+use super::{OpenItem, OpenQueues, Queues, call};
 use crate::error::{queue as to_python, queues_closed};
 use crate::gil::unlocked;
 use crate::journal::body::Body;
 use crate::show::type_name;
 
-/// How often a wait looks whether Python has a signal to handle.
+/// How often a wait checks for signals of Python.
 const TICK: Duration = Duration::from_millis(100);
 /// How many items of an iterable are put in one call.
 const BATCH: usize = 4096;
@@ -23,7 +23,7 @@ const BATCH: usize = 4096;
 /// One durable queue of a folder.
 #[pyclass(frozen, subclass, module = "millstream._millstream")]
 pub(crate) struct Queue {
-    folder: Arc<Folder>,
+    folder: Arc<OpenQueues>,
     name: String,
 }
 
@@ -148,26 +148,82 @@ impl Queue {
         Ok(self.wait(py, timeout, true)?.map(OpenItem::new))
     }
 
-    /// The bytes of the next item, which stays; None if there is none.
+    /// Returns the next item and leaves it in the queue.
+    ///
+    /// Returns:
+    ///     The bytes of the item; None if there is none.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues["jobs"].peek(), len(queues["jobs"])
+    ///     (b'a', 1)
     fn peek<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let queue = self.queue(py)?;
         let item = call(py, || queue.peek())?;
         Ok(item.map(|item| PyBytes::new(py, &item.body)))
     }
 
-    /// Remove all items but those that are open; whether there is such a queue.
+    /// Removes all items that are not open.
+    ///
+    /// Returns:
+    ///     Whether the queue exists.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues["jobs"].flush(), len(queues["jobs"])
+    ///     (True, 0)
     fn flush(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.queue(py)?;
         call(py, || queue.flush())
     }
 
-    /// Remove the queue with all its items; whether there was one.
+    /// Removes the queue with all its items.
+    ///
+    /// Returns:
+    ///     Whether the queue existed.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues["jobs"].delete(), list(queues)
+    ///     (True, [])
     fn delete(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.queue(py)?;
         call(py, || queue.delete())
     }
 
-    /// Its numbers, by the names that ``stats`` of the protocol gives them; none before its first item.
+    /// Returns the statistics of the queue, with the names that ``stats`` of the protocol has.
+    ///
+    /// Returns:
+    ///     A dict; empty before the first item.
+    ///
+    /// Raises:
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     queues["jobs"].stats()["items"]
+    ///     1
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let queue = self.queue(py)?;
         let numbers = PyDict::new(py);

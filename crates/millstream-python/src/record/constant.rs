@@ -1,5 +1,5 @@
 //! A constant of a record class: a field that has the same value in every record, as the type byte
-//! that tells one kind of message from another. Bytes with another value there are no such record.
+//! that distinguishes kinds of messages. Bytes with another value there are not a record of the class.
 
 use std::fmt::{self, Display};
 
@@ -30,7 +30,7 @@ impl Constant {
             .import("struct")?
             .call_method1("pack", (format, &value))
             .map_err(|error| wrong(format_args!("{}", error.value(py))))?;
-        // The struct module cuts or fills up what has another length.
+        // The struct module truncates or pads a value of another length.
         if field.kind == Kind::Bytes && value.len()? != field.size {
             return Err(wrong(format_args!("it has {} bytes", field.size)));
         }

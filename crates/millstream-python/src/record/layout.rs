@@ -148,7 +148,7 @@ impl Layout {
     }
 }
 
-/// What a format says of one field.
+/// One field of a format.
 struct Span {
     kind: Kind,
     offset: usize,

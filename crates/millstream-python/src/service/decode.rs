@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, sync::PyOnceLock};
 
-use super::interface::{Named, PyField, PyStruct};
+use super::classes::{Named, PyField, PyStruct};
 
 /// Why an object cannot be made: the record is broken, or the class refused.
 pub(super) enum DecodeError {

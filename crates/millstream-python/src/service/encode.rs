@@ -5,7 +5,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 
-use super::interface::{Named, PyField, PyStruct};
+use super::classes::{Named, PyField, PyStruct};
 use crate::show::type_name;
 
 /// Why a value cannot be written: a fault of the value, or no space, which is tried again with more.

@@ -5,31 +5,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
-use super::encode::packed;
+use super::classes::{Named, PyField, PyStruct};
+use super::encode::{encode, packed};
 use crate::error::service_error;
-
-/// A struct or an enum of an interface.
-pub(super) enum Named {
-    Struct(PyStruct),
-    /// The members of an `enum.Enum`, in the order of the schema.
-    Enum(Vec<Py<PyAny>>),
-    /// The classes of a union, in the order of the schema: an enum whose variants have fields.
-    Union(Vec<PyStruct>),
-}
-
-/// A class whose objects are fields in a record.
-pub(super) struct PyStruct {
-    pub class: Py<PyAny>,
-    pub fields: Vec<PyField>,
-    /// Whether the class takes its fields by position.
-    pub positional: bool,
-}
-
-/// A field or an argument.
-pub(super) struct PyField {
-    pub name: Py<PyString>,
-    pub ty: Type,
-}
 
 /// A method of an interface.
 pub(super) struct PyMethod {
@@ -145,12 +123,12 @@ fn define(definition: &Bound<'_, PyTuple>) -> PyResult<(Definition, Named)> {
     Ok((Definition { name, shape }, named))
 }
 
-/// The structs of a union, as Python gives them.
+/// The structs of a union, as Python passes them.
 fn parts_of<'py>(union: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
     union.get_item(1)?.extract()
 }
 
-/// The fields of a struct, as Python gives them.
+/// The fields of a struct, as Python passes them.
 fn fields_of<'py>(of: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
     of.get_item(2)?.extract()
 }
@@ -191,8 +169,7 @@ fn add_defaults(
     for (field, given) in fields.iter_mut().zip(given) {
         let default = given.get_item(3)?;
         if let Ok(value) = default.get_item(0) {
-            let encoded =
-                packed(|out| super::encode::encode(&value, &field.ty, named, schema, out));
+            let encoded = packed(|out| encode(&value, &field.ty, named, schema, out));
             field.default =
                 Some(encoded.map_err(|error| error.into_python(value.py(), &field.name))?);
         }

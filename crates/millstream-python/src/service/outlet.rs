@@ -18,7 +18,7 @@ use crate::gil::unlocked;
 use crate::journal::{sync_of, wait_followed};
 
 /// The transports that a Python publisher can have.
-pub(super) enum End {
+pub(super) enum PublisherTransport {
     Journal(native::Outlet),
     Recorder(millstream_wire::Recorder),
 }
@@ -27,7 +27,7 @@ pub(super) enum End {
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Outlet {
     interface: Py<Interface>,
-    end: Mutex<End>,
+    end: Mutex<PublisherTransport>,
     /// A call may wait for a disk.
     waits: bool,
     followed: Option<Followed>,
@@ -44,13 +44,13 @@ impl Outlet {
     pub(super) fn make(
         py: Python<'_>,
         interface: Py<Interface>,
-        mut end: End,
+        mut end: PublisherTransport,
         sync: Sync,
     ) -> PyResult<Self> {
         let schema = Arc::new(interface.get().schema.clone());
         let announced = match &mut end {
-            End::Journal(outlet) => outlet.announce(&schema),
-            End::Recorder(recorder) => recorder.announce(&schema),
+            PublisherTransport::Journal(outlet) => outlet.announce(&schema),
+            PublisherTransport::Recorder(recorder) => recorder.announce(&schema),
         };
         announced.map_err(|cause| service_cause(py, cause))?;
         let end = Mutex::new(end);
@@ -69,11 +69,13 @@ impl Outlet {
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         let write = |out: &mut Packer<'_>| out.raw(body);
         match &mut *end {
-            End::Journal(outlet) => {
+            PublisherTransport::Journal(outlet) => {
                 outlet.publish(body.len(), write)?;
                 Ok(outlet.last())
             }
-            End::Recorder(recorder) => recorder.publish(body.len(), write).map(|()| None),
+            PublisherTransport::Recorder(recorder) => {
+                recorder.publish(body.len(), write).map(|()| None)
+            }
         }
     }
 }
@@ -95,7 +97,7 @@ impl Outlet {
         let journal = Journal::open(&path, options).map_err(|error| service_error(py, &error))?;
         let outlet =
             native::Outlet::outside(&journal).map_err(|error| service_error(py, &error))?;
-        let mut made = Self::make(py, interface, End::Journal(outlet), sync)?;
+        let mut made = Self::make(py, interface, PublisherTransport::Journal(outlet), sync)?;
         let limit = Duration::try_from_secs_f64(timeout)?;
         made.followed = (followers > 0).then_some(Followed {
             journal,
@@ -166,11 +168,11 @@ impl Recorder {
 
     /// An end that keeps the calls of an interface here.
     fn outlet(&self, py: Python<'_>, interface: Py<Interface>) -> PyResult<Outlet> {
-        let end = End::Recorder(self.recorder.clone());
+        let end = PublisherTransport::Recorder(self.recorder.clone());
         Outlet::make(py, interface, end, Sync::Never)
     }
 
-    /// The calls since the last look, each as YAML.
+    /// The calls since the last call of this method, each as YAML.
     fn take(&self) -> Vec<String> {
         self.recorder.take().iter().map(Call::to_text).collect()
     }

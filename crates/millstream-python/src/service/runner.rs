@@ -13,7 +13,7 @@ use pyo3::types::PyBytes;
 
 use super::decode::{DecodeError, decode_fields};
 use super::interface::Interface;
-use super::outlet::{End, Outlet};
+use super::outlet::{Outlet, PublisherTransport};
 use crate::error::{cause, interrupts, service_cause, service_error, service_failed};
 use crate::gil::{locked, unlocked};
 use crate::journal::{retention_of, sync_of};
@@ -63,7 +63,20 @@ fn counts(report: native::Report) -> (u64, u64, u64, u64) {
     (calls, ticks, skipped, dead_letters)
 }
 
-/// The recorded time that a component may see.
+/// The time that a component sees.
+///
+/// Example:
+///     >>> from typing import Protocol
+///     >>> from millstream.service import Clock, Trial
+///     >>> class Orders(Protocol):
+///     ...     def place(self, price: float) -> None: ...
+///     >>> class Desk(Orders):
+///     ...     def __init__(self, clock: Clock) -> None:
+///     ...         self.clock = clock
+///     ...     def place(self, price: float) -> None:
+///     ...         print(self.clock.now_ns())
+///     >>> Trial(Desk, at=7).component.place(3.0)
+///     7
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Clock {
     pub(super) clock: native::Clock,
@@ -71,24 +84,56 @@ pub(crate) struct Clock {
 
 #[pymethods]
 impl Clock {
-    /// Nanoseconds since 1970.
+    /// Returns the time that the component sees: the recorded time of its call.
+    ///
+    /// Returns:
+    ///     Nanoseconds since 1970.
+    ///
+    /// Example:
+    ///     >>> from typing import Protocol
+    ///     >>> from millstream.service import Clock, Trial
+    ///     >>> class Orders(Protocol):
+    ///     ...     def place(self, price: float) -> None: ...
+    ///     >>> class Desk(Orders):
+    ///     ...     def __init__(self, clock: Clock) -> None:
+    ///     ...         self.clock = clock
+    ///     ...     def place(self, price: float) -> None:
+    ///     ...         print(self.clock.now_ns(), self.clock.record())
+    ///     >>> Trial(Desk, at=7).component.place(3.0)
+    ///     7 None
     fn now_ns(&self) -> i64 {
         self.clock.now_ns()
     }
 
-    /// The journal and the number of the record that the component is called with.
+    /// Returns the record with which the component is called.
+    ///
+    /// Returns:
+    ///     The journal and the number of the record; None in a call of a timer.
+    ///
+    /// Example:
+    ///     >>> from typing import Protocol
+    ///     >>> from millstream.service import Clock, Trial
+    ///     >>> class Orders(Protocol):
+    ///     ...     def place(self, price: float) -> None: ...
+    ///     >>> class Desk(Orders):
+    ///     ...     def __init__(self, clock: Clock) -> None:
+    ///     ...         self.clock = clock
+    ///     ...     def place(self, price: float) -> None:
+    ///     ...         print(self.clock.now_ns(), self.clock.record())
+    ///     >>> Trial(Desk, at=7).component.place(3.0)
+    ///     7 None
     fn record(&self) -> Option<(String, u64)> {
         self.clock.record()
     }
 }
 
-/// What a service is told about its inputs: the journal, the interface, and the component's methods for it.
+/// An input of a service: the journal, the interface, and the component's methods for it.
 type Input<'py> = (PathBuf, Py<Interface>, Vec<Py<PyAny>>);
 
 /// A timer: its name, its period in ns, the component's method, and earlier names.
 type Timer = (String, u64, Py<PyAny>, Vec<String>);
 
-/// How often the state is kept, what gives it as bytes, and what takes it back.
+/// How often the state is saved, the function that returns it as bytes, and the one that restores it.
 type Snapshots = (u64, Py<PyAny>, Py<PyAny>);
 
 fn opened(py: Python<'_>, path: &PathBuf, options: Options) -> PyResult<Journal> {
@@ -156,7 +201,7 @@ impl Service {
         })
     }
 
-    /// A service that does again what the one did that writes, or wrote, to the journal `out`.
+    /// A service that repeats the calls of the one that writes, or wrote, to the journal `out`.
     #[staticmethod]
     #[pyo3(signature = (out))]
     fn replaying(py: Python<'_>, out: Option<PathBuf>) -> PyResult<Self> {
@@ -180,7 +225,12 @@ impl Service {
             .waiting()?
             .outlet()
             .map_err(|cause| service_cause(py, cause))?;
-        Outlet::make(py, interface, End::Journal(outlet), self.sync)
+        Outlet::make(
+            py,
+            interface,
+            PublisherTransport::Journal(outlet),
+            self.sync,
+        )
     }
 
     /// The time that the component may see.
@@ -189,9 +239,9 @@ impl Service {
         Ok(Clock { clock })
     }
 
-    /// `own` are interfaces of the outputs with the methods that hear them at a start.
+    /// `own` are interfaces of the outputs with the methods that are called with them at a start.
     ///
-    /// Runs: until all inputs are taken when `drain` is set, else until `stopper` is told or a `KeyboardInterrupt` comes. `until` ends it behind so many calls. Gives the numbers of
+    /// Runs: until all inputs are processed when `drain` is set, else until `stopper` stops it or a `KeyboardInterrupt` is raised. `until` ends it after so many calls. Returns the numbers of
     /// calls, ticks, skipped records and dead letters.
     #[expect(
         clippy::too_many_arguments,
@@ -291,7 +341,7 @@ fn on_error_of(
     })
 }
 
-/// A service whose component gives its state as bytes and takes it back.
+/// A service whose component saves its state as bytes and restores it.
 fn keeping(setup: Setup<()>, (every, save, restore): Snapshots) -> Setup<()> {
     let saved = move |(): &mut ()| {
         locked(|py| {
@@ -315,7 +365,7 @@ impl Service {
     }
 }
 
-/// Says on standard error what the start has found.
+/// Reports the state at the start on standard error.
 fn warn(py: Python<'_>, runner: &Runner<()>) -> PyResult<()> {
     for text in runner.warnings() {
         py.import("sys")?
@@ -395,7 +445,7 @@ impl Running<'_> {
         }
     }
 
-    /// Ends the service behind the input that it has taken.
+    /// Ends the service after its current input.
     fn end(mut self, py: Python<'_>) -> PyResult<native::Report> {
         let stopped = Stop::default();
         stopped.stop();
@@ -411,7 +461,7 @@ impl Running<'_> {
     }
 }
 
-/// Lets Python's handlers of signals run, and gives whether one raised `KeyboardInterrupt`.
+/// Runs Python's signal handlers, and returns whether one raised `KeyboardInterrupt`.
 fn interrupted(py: Python<'_>) -> PyResult<bool> {
     match py.check_signals() {
         Err(signal) if signal.is_instance_of::<PyKeyboardInterrupt>(py) => Ok(true),

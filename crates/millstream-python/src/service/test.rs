@@ -16,10 +16,10 @@ use super::runner::{Clock, dispatch, tick};
 use crate::error::{cause, raised, service_error, service_failed_test};
 use crate::gil::unlocked;
 
-/// The interfaces of a component and its methods for each; the periods of its timers in ns, and what they call.
+/// The interfaces of a component and its methods for each; the periods of its timers in ns, and their methods.
 type Made = (Vec<(Py<Interface>, Vec<Py<PyAny>>)>, Vec<(u64, Py<PyAny>)>);
 
-/// Runs the test of a folder, or the one variant of it that `variant` names. `make(recorder, clock)` makes a component and gives its
+/// Runs the test of a folder, or the one variant of it that `variant` names. `make(recorder, clock)` makes a component and returns its
 /// interfaces, methods and timers. Returns how many runs passed, the differences by file, the files that were rewritten, and how many
 /// variants were left out.
 #[pyfunction]
@@ -70,7 +70,7 @@ pub(crate) fn service_test(
         let mut call = |call: &Call| -> Result<(), Cause> {
             call.at.map_or(Ok(()), |at| trial.advance_to(at))?;
             if call.method.is_empty() {
-                return Ok(()); // a document that gives only a time
+                return Ok(()); // a document with only a time
             }
             let known = interfaces
                 .iter_mut()
@@ -149,7 +149,7 @@ impl Trial {
         })
     }
 
-    /// Lets time go on to a moment in ns since 1970.
+    /// Advances the time to a moment in ns since 1970.
     fn advance_to(&self, py: Python<'_>, at_ns: i64) -> PyResult<()> {
         self.with(py, |mut trial| {
             let done = trial.advance_to(at_ns);
@@ -157,7 +157,7 @@ impl Trial {
         })
     }
 
-    /// Lets time go on while the service does not run.
+    /// Advances the time while the service does not run.
     fn pause(&self, py: Python<'_>, by_ns: u64) -> PyResult<()> {
         self.with(py, |mut trial| {
             let done = trial.pause(Duration::from_nanos(by_ns));

@@ -81,7 +81,7 @@ impl KeyedWriter {
         let pair = pair.ok_or_else(|| {
             let found = type_name(item);
             PyTypeError::new_err(format!(
-                "the sink takes pairs of key and value, as streams behind key_by have them, not {found}"
+                "the sink takes pairs of key and value, as in streams after key_by, not {found}"
             ))
         })?;
         let keys = &mut self.frames.keys;

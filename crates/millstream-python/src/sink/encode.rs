@@ -24,7 +24,7 @@ pub(crate) struct EncodedWriter {
     pub(crate) frames: Frames,
 }
 
-/// Appends the frame of an item: what `encode` gives, or else its own bytes, or else its text if that is
+/// Appends the frame of an item: the result of `encode`, or else its own bytes, or else its text if that is
 /// wanted. What is none of these is not what `who`, a sink or a source, takes.
 pub(crate) fn append_frame(
     item: &Bound<'_, PyAny>,

@@ -1,4 +1,4 @@
-//! A list as a sink: what `millstream.testing.collect` stands on. With recovery it is cut back to the last
+//! A list as a sink: the sink of `millstream.testing.collect`. With recovery it is truncated to the last
 //! committed epoch, as a file is.
 
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ type Shared = Mutex<Together<Growing>>;
 /// A list that a flow ends in.
 pub(crate) struct ListSink {
     list: Py<PyList>,
-    /// How many of its items the sink was told to be committed.
-    told: AtomicUsize,
+    /// How many of its items the sink was committed to be committed.
+    committed: AtomicUsize,
     shared: Mutex<Weak<Shared>>,
 }
 
@@ -44,7 +44,7 @@ impl ListSink {
         lists.retain(|_, sink| sink.strong_count() > 0);
         let sink = Arc::new(ListSink {
             list: list.clone().unbind(),
-            told: AtomicUsize::new(0),
+            committed: AtomicUsize::new(0),
             shared: Mutex::default(),
         });
         lists.insert(place, Arc::downgrade(&sink));
@@ -81,20 +81,20 @@ impl ListSink {
                 .into());
             }
             list.del_slice(length, list.len()).map_err(cause)?;
-            self.told.store(length, Ordering::Relaxed);
+            self.committed.store(length, Ordering::Relaxed);
             Ok(Some(token_of(length as u64)))
         })
     }
 
     pub(crate) fn commit(&self, tokens: &[Token]) -> Result<(), Cause> {
-        self.told
+        self.committed
             .store(length_of(tokens)? as usize, Ordering::Relaxed);
         Ok(())
     }
 
-    /// How many items would be there if the sink hid them until it is told that they are committed.
-    pub(crate) fn told(&self) -> usize {
-        self.told.load(Ordering::Relaxed)
+    /// How many items would be there if the sink hid them until it is committed that they are committed.
+    pub(crate) fn committed(&self) -> usize {
+        self.committed.load(Ordering::Relaxed)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A sink written in Python: an object with `open(worker)`, which gives an object with
+//! A sink written in Python: an object with `open(worker)`, which returns an object with
 //! `write_batch(list)`, `flush()` and `close()`.
 
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn call_if_there<'py>(
     }
 }
 
-/// A token as it is kept: what the sink gave, pickled.
+/// A token as it is saved: the result of the sink, pickled.
 fn written(token: &Bound<'_, PyAny>) -> PyResult<Token> {
     let pickle = token.py().import(intern!(token.py(), "pickle"))?;
     pickle.call_method1("dumps", (token, 5))?.extract()

@@ -1,4 +1,4 @@
-//! The engine's byte sources, TCP, files and queues, with a decoder behind them.
+//! The engine's byte sources, TCP, files and queues, followed by a decoder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 
 use super::decode::{Decode, DecodeStep};
-use super::{Reading, framing};
+use super::reading::{Reading, framing};
 use crate::batch::PyBatch;
 use crate::error::usage;
 use crate::gil::{locked, unlocked};
@@ -75,7 +75,7 @@ impl ByteSource {
         }
     }
 
-    /// Adds the source and, behind it, its decoder.
+    /// Adds the source and its decoder.
     pub(crate) fn add(
         &self,
         flow: &Flow,
@@ -90,11 +90,15 @@ impl ByteSource {
             Kind::Queues(source) => add(flow, source.clone(), durable, reading),
         };
         let name = reading.name;
-        let (decode, own, source) = (self.decode.clone(), reading.wish.clone(), name.to_owned());
+        let (decode, own, source) = (
+            self.decode.clone(),
+            reading.on_error.clone(),
+            name.to_owned(),
+        );
         let decoded = frames.step("decode", &format!("{name}.decode"), move |making| {
             DecodeStep::make(&decode, &own, &source, making)
         });
-        Ok(reading.wish.of(decoded))
+        Ok(reading.on_error.of(decoded))
     }
 }
 

@@ -14,12 +14,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
-use super::Reading;
 use super::bytes::Unlocked;
+use super::reading::Reading;
 use crate::batch::PyBatch;
 use crate::error::{cause, usage};
 use crate::gil::locked;
-use crate::policy::{Settling, Wish};
+use crate::policy::{ErrorHandler, OnErrorOption};
 
 #[derive(Clone)]
 enum Kind {
@@ -45,31 +45,35 @@ impl CsvSource {
 }
 
 impl CsvSource {
-    /// Adds the source and, behind it, the step that makes objects of rows.
+    /// Adds the source and the step that makes objects of rows.
     pub(crate) fn add(&self, flow: &Flow, reading: &Reading<'_>) -> Pipe<PyBatch> {
         let (name, size) = (reading.name, reading.batch_size);
         let rows = match &self.kind {
             Kind::Files(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
             Kind::Directory(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
         };
-        let (own, source) = (reading.wish.clone(), name.to_owned());
+        let (own, source) = (reading.on_error.clone(), name.to_owned());
         let decoded = rows.step("decode", &format!("{name}.decode"), move |making| {
             RowsStep::make(&own, &source, making)
         });
-        reading.wish.of(decoded)
+        reading.on_error.of(decoded)
     }
 }
 
 /// Makes objects of rows, on one worker.
 struct RowsStep {
-    policy: Settling,
+    policy: ErrorHandler,
     /// The names of fields that were there last, and the same as objects.
     names: Option<(Vec<String>, Vec<Py<PyString>>)>,
 }
 
 impl RowsStep {
-    fn make(wish: &Wish, source: &str, making: &Making<'_>) -> Result<Self, FlowError> {
-        let mut policy = wish.open(making)?;
+    fn make(
+        on_error: &OnErrorOption,
+        source: &str,
+        making: &Making<'_>,
+    ) -> Result<Self, FlowError> {
+        let mut policy = on_error.open(making)?;
         source.clone_into(&mut policy.step);
         Ok(RowsStep {
             policy,
@@ -131,7 +135,7 @@ impl RowsStep {
         let fields =
             fields.map_err(|error| Failure::new(self.policy.step.clone(), cause(error)))?;
         self.policy
-            .settle(None, Some(fields.as_any()), error, cx, py)
+            .handle(None, Some(fields.as_any()), error, cx, py)
     }
 }
 
@@ -147,7 +151,7 @@ impl Step<Rows, PyBatch> for RowsStep {
     }
 }
 
-/// What Python says of a CSV file: delimiter, quote, and the header, which is true for the first record, false for none, or
+/// Reads the options of a CSV file: delimiter, quote, and the header, which is true for the first record, false for none, or
 /// names.
 fn described(
     py: Python<'_>,

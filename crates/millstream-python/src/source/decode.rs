@@ -1,8 +1,8 @@
-//! From frames to objects: the step behind a byte source.
+//! From frames to objects: the step after a byte source.
 //!
 //! It is a step of its own, so that the age of a message counts from the moment its frame was cut
 //! out of the input, decoding included. A frame that cannot be decoded is a poison message: the
-//! error names the source and the offset, and the source's `on_error` says what becomes of it.
+//! error names the source and the offset, and the source's `on_error` says how it is handled.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use pyo3::types::{PyBytes, PyList, PyString, PyType};
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
-use crate::policy::{Settling, Wish};
-use crate::record::Maker;
+use crate::policy::{ErrorHandler, OnErrorOption};
+use crate::record::RecordMaker;
 use crate::show::show;
 
 /// How bytes become objects.
@@ -26,7 +26,7 @@ use crate::show::show;
 pub(crate) enum Decode {
     Bytes,
     Text,
-    Record(Arc<Maker>),
+    Record(Arc<RecordMaker>),
     Function(Arc<Py<PyAny>>),
 }
 
@@ -44,7 +44,7 @@ impl Decode {
             return Ok(Decode::Text);
         }
         if let Ok(class) = decode.cast::<PyType>()
-            && let Some(maker) = Maker::of(class)?
+            && let Some(maker) = RecordMaker::of(class)?
         {
             return Ok(Decode::Record(Arc::new(maker)));
         }
@@ -70,17 +70,17 @@ impl Decode {
 /// A decoder on one worker.
 pub(crate) struct DecodeStep {
     decode: Decode,
-    policy: Settling,
+    policy: ErrorHandler,
 }
 
 impl DecodeStep {
     pub(crate) fn make(
         decode: &Decode,
-        wish: &Wish,
+        on_error: &OnErrorOption,
         source: &str,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let mut policy = wish.open(making)?;
+        let mut policy = on_error.open(making)?;
         source.clone_into(&mut policy.step);
         Ok(DecodeStep {
             decode: decode.clone(),
@@ -123,7 +123,7 @@ impl DecodeStep {
             show(&frame)
         );
         self.policy
-            .settle_said(None, Some(&frame), Some(said), error, cx, py)
+            .handle_described(None, Some(&frame), Some(said), error, cx, py)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 
-/// A source and how long its input is kept.
+/// A source, and how long its input is retained.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct DurableSource {
     pub(crate) source: Py<PyAny>,
@@ -23,7 +23,7 @@ pub(crate) struct DurableSource {
 
 #[pymethods]
 impl DurableSource {
-    /// `bytes` and `seconds` say how long input is kept, both absent for no longer than needed.
+    /// `bytes` and `seconds` say how long input is retained, both absent for no longer than needed.
     #[new]
     fn new(
         source: Py<PyAny>,

@@ -1,4 +1,4 @@
-//! What a source written in Python is given when it is opened: who opens it, and what wakes it.
+//! The context of a partition of a source written in Python: its worker, and its wake-ups.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,31 @@ enum Request {
 
 type Requests = Arc<Mutex<Vec<Request>>>;
 
-/// A source's hold on the worker that reads it; may be used by any thread.
+/// A source's requests to be called: ``worker`` and ``workers`` say which worker of how many reads the
+/// partition.
+///
+/// Example:
+///     >>> import threading
+///     >>> import millstream as ms
+///     >>> class Once(ms.Source[str]):
+///     ...     def open(self, partition, position, io):
+///     ...         self.batches = []
+///     ...         def arrive():
+///     ...             self.batches += [["late"], None]
+///     ...             io.wake()
+///     ...         threading.Timer(0.01, arrive).start()
+///     ...         return self
+///     ...     def next_batch(self):
+///     ...         return self.batches.pop(0) if self.batches else []
+///     ...     def next_awake(self):
+///     ...         return None
+///     ...     def position(self):
+///     ...         return 0
+///     >>> flow, out = ms.Flow("woken"), ms.testing.collect()
+///     >>> flow.source("in", Once()).sink("out", out)
+///     >>> _ = ms.run(flow)
+///     >>> out
+///     ['late']
 #[pyclass(frozen, name = "SourceIo", module = "millstream._millstream")]
 pub(crate) struct SourceIo {
     place: (usize, usize),
@@ -38,18 +62,102 @@ impl SourceIo {
         self.place.1
     }
 
-    /// Has the source asked for a batch soon, from any thread.
+    /// Requests a call of ``next_batch`` soon. Any thread may call this.
+    ///
+    /// Example:
+    ///     >>> import threading
+    ///     >>> import millstream as ms
+    ///     >>> class Once(ms.Source[str]):
+    ///     ...     def open(self, partition, position, io):
+    ///     ...         self.batches = []
+    ///     ...         def arrive():
+    ///     ...             self.batches += [["late"], None]
+    ///     ...             io.wake()
+    ///     ...         threading.Timer(0.01, arrive).start()
+    ///     ...         return self
+    ///     ...     def next_batch(self):
+    ///     ...         return self.batches.pop(0) if self.batches else []
+    ///     ...     def next_awake(self):
+    ///     ...         return None
+    ///     ...     def position(self):
+    ///     ...         return 0
+    ///     >>> flow, out = ms.Flow("woken"), ms.testing.collect()
+    ///     >>> flow.source("in", Once()).sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     ['late']
     fn wake(&self) {
         self.wake.wake();
     }
 
-    /// Has the source asked for a batch whenever `fd`, a number or an object with `fileno()`, has input.
+    /// Requests a call of ``next_batch`` whenever a file descriptor has input.
+    ///
+    /// Args:
+    ///     fd: a socket, a pipe or another object with ``fileno()``, or a number.
+    ///
+    /// Raises:
+    ///     ValueError: ``fd`` is no file descriptor.
+    ///
+    /// Example:
+    ///     >>> import socket
+    ///     >>> import millstream as ms
+    ///     >>> class Datagrams(ms.Source[bytes]):
+    ///     ...     def open(self, partition, position, io):
+    ///     ...         self.io, self.done = io, False
+    ///     ...         self.theirs, self.ours = socket.socketpair()
+    ///     ...         io.register(self.ours)
+    ///     ...         self.theirs.send(b"hello")
+    ///     ...         return self
+    ///     ...     def next_batch(self):
+    ///     ...         if self.done:
+    ///     ...             self.io.unregister(self.ours)
+    ///     ...             return None
+    ///     ...         self.done = True
+    ///     ...         return [self.ours.recv(100)]
+    ///     ...     def next_awake(self):
+    ///     ...         return None
+    ///     ...     def position(self):
+    ///     ...         return 0
+    ///     >>> flow, out = ms.Flow("datagrams"), ms.testing.collect()
+    ///     >>> flow.source("in", Datagrams()).sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     [b'hello']
     fn register(&self, fd: &Bound<'_, PyAny>) -> PyResult<()> {
         self.request(Request::Register(number(fd)?));
         Ok(())
     }
 
-    /// Watches `fd` no longer.
+    /// Ends the requests of ``register``.
+    ///
+    /// Args:
+    ///     fd: the object or number that was registered.
+    ///
+    /// Example:
+    ///     >>> import socket
+    ///     >>> import millstream as ms
+    ///     >>> class Datagrams(ms.Source[bytes]):
+    ///     ...     def open(self, partition, position, io):
+    ///     ...         self.io, self.done = io, False
+    ///     ...         self.theirs, self.ours = socket.socketpair()
+    ///     ...         io.register(self.ours)
+    ///     ...         self.theirs.send(b"hello")
+    ///     ...         return self
+    ///     ...     def next_batch(self):
+    ///     ...         if self.done:
+    ///     ...             self.io.unregister(self.ours)
+    ///     ...             return None
+    ///     ...         self.done = True
+    ///     ...         return [self.ours.recv(100)]
+    ///     ...     def next_awake(self):
+    ///     ...         return None
+    ///     ...     def position(self):
+    ///     ...         return 0
+    ///     >>> flow, out = ms.Flow("datagrams"), ms.testing.collect()
+    ///     >>> flow.source("in", Datagrams()).sink("out", out)
+    ///     >>> _ = ms.run(flow)
+    ///     >>> out
+    ///     [b'hello']
     fn unregister(&self, fd: &Bound<'_, PyAny>) -> PyResult<()> {
         self.request(Request::Unregister(number(fd)?));
         Ok(())
@@ -78,14 +186,14 @@ fn number(fd: &Bound<'_, PyAny>) -> PyResult<RawFd> {
     }
 }
 
-/// The side of the worker: what it watches for one partition.
-pub(crate) struct Watched {
+/// The side of the worker: the file descriptors that it watches for one partition.
+pub(crate) struct Wakeups {
     io: Io,
     requests: Requests,
     fds: Vec<(RawFd, Readiness)>,
 }
 
-impl Watched {
+impl Wakeups {
     /// The two sides for a partition that is about to be opened.
     pub(crate) fn new(io: &Io) -> (SourceIo, Self) {
         let requests = Requests::default();
@@ -95,11 +203,11 @@ impl Watched {
             requests: Arc::clone(&requests),
         };
         let (io, fds) = (io.clone(), Vec::new());
-        (of_source, Watched { io, requests, fds })
+        (of_source, Wakeups { io, requests, fds })
     }
 
-    /// Does what the source has asked for, and sees to it that it runs again where there is input.
-    pub(crate) fn rest(&mut self) -> Result<(), Cause> {
+    /// Applies the requests of the source, and arms its file descriptors for the next wake-up.
+    pub(crate) fn arm(&mut self) -> Result<(), Cause> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let requests: Vec<Request> = { requests }.drain(..).collect();
         let named = |fd: RawFd| {
@@ -131,7 +239,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for Wakeups {
     fn drop(&mut self) {
         for (fd, readiness) in self.fds.drain(..) {
             self.io.forget_fd(fd, &readiness);

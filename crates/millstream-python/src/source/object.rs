@@ -1,5 +1,5 @@
 //! A source written in Python: an object with `partitions()` and `open(partition, position, io)`, which
-//! gives an object with `next_batch()`, `next_awake()` and `position()`.
+//! returns an object with `next_batch()`, `next_awake()` and `position()`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList};
 
-use super::io::{SourceIo, Watched};
+use super::io::{SourceIo, Wakeups};
+use super::reading;
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
@@ -38,11 +39,11 @@ impl ObjectSource {
         Ok(ObjectSource {
             source: Arc::new(source.clone().unbind()),
             name: name.to_owned(),
-            batch_size: size.map_or(Ok(usize::MAX), |size| super::batch_size(name, &size))?,
+            batch_size: size.map_or(Ok(usize::MAX), |size| reading::batch_size(name, &size))?,
         })
     }
 
-    /// The names of the partitions. A source that takes an argument is told how many workers there are.
+    /// The names of the partitions. A source that takes an argument receives the number of workers.
     fn names(&self, py: Python<'_>, workers: usize) -> PyResult<Vec<String>> {
         let partitions = self.source.bind(py).getattr("partitions")?;
         let names = match takes(&partitions, 1, "workers")? {
@@ -104,7 +105,7 @@ impl Source<PyBatch> for ObjectSource {
         place: Option<&[u8]>,
         io: &Io,
     ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
-        let (of_source, watched) = Watched::new(io);
+        let (of_source, watched) = Wakeups::new(io);
         let position = match place {
             Some(mut place) => Some((objects().load)(&mut place)?),
             None => locked(|py| {
@@ -122,7 +123,7 @@ impl Source<PyBatch> for ObjectSource {
         });
         let (partition, takes_io, limited) = opened.map_err(cause)?;
         let mut watched = takes_io.then_some(watched);
-        watched.as_mut().map_or(Ok(()), Watched::rest)?;
+        watched.as_mut().map_or(Ok(()), Wakeups::arm)?;
         Ok(Box::new(ObjectPartition {
             partition,
             limited,
@@ -137,12 +138,12 @@ impl Source<PyBatch> for ObjectSource {
 struct ObjectPartition {
     partition: Py<PyAny>,
     name: String,
-    /// Whether it is one of ours that gives no more items than its `_limit` says, and what that says.
+    /// The `_limit` of a source of this package, which returns no more items than that.
     limited: bool,
     limit: usize,
     awake: Option<u64>,
     /// What wakes it, if it was given that.
-    watched: Option<Watched>,
+    watched: Option<Wakeups>,
 }
 
 impl ObjectPartition {
@@ -186,7 +187,7 @@ impl Partition<PyBatch> for ObjectPartition {
         let next = locked(|py| self.next(py, batch, events.limit()))
             .map_err(|error| self.failed(cause(error)))?;
         if let (Next::Idle, Some(watched)) = (next, &mut self.watched) {
-            let rested = watched.rest();
+            let rested = watched.arm();
             rested.map_err(|cause| self.failed(cause))?;
         }
         Ok(next)

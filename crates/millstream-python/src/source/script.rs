@@ -99,7 +99,7 @@ impl Source<PyBatch> for Script {
                 clock.advanced_by(place(&pieces), advanced(&pieces, piece, clock));
             }
         }
-        Ok(Box::new(Reading {
+        Ok(Box::new(ScriptReader {
             pieces,
             piece,
             item: resume.map_or(0, |position| (position & ITEM_MASK) as usize),
@@ -124,12 +124,12 @@ fn advanced(pieces: &[Piece], end: usize, clock: &VirtualClock) -> Duration {
     times.sum()
 }
 
-/// What tells the scripts of a process apart.
+/// The number of the script in this process.
 fn place(pieces: &Arc<Vec<Piece>>) -> usize {
     Arc::as_ptr(pieces) as usize
 }
 
-struct Reading {
+struct ScriptReader {
     pieces: Arc<Vec<Piece>>,
     piece: usize,
     item: usize,
@@ -139,7 +139,7 @@ struct Reading {
     batch: usize,
 }
 
-impl Partition<PyBatch> for Reading {
+impl Partition<PyBatch> for ScriptReader {
     fn next_batch(&mut self, batch: &mut PyBatch, events: &mut Events<'_>) -> Result<Next, Cause> {
         let most = self.batch.min(events.limit());
         if let Some(until) = self.until {

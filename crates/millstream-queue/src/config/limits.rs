@@ -1,4 +1,4 @@
-//! What connections may cost. The table `[limits]` of the configuration.
+//! The limits of a server: the table `[limits]` of the configuration.
 
 use std::time::Duration;
 
@@ -8,28 +8,29 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerLimits {
-    /// Connections at a time; more are turned away. 1,024.
+    /// The number of connections; more are rejected. 1,024.
     pub connections: usize,
     /// The largest item, in bytes. 1 MiB.
     pub item_bytes: usize,
     /// The longest command line, in bytes. 16 KiB.
     pub line_bytes: usize,
-    /// Replies that wait to be sent to one connection, in bytes; then no more requests of it are begun. 1 MiB.
+    /// The size of pending replies of one connection, in bytes; beyond it no request of the connection begins. 1 MiB.
     pub output_bytes: usize,
-    /// Memory for items of all queues, three quarters of this, and for the buffers of all connections, one quarter, in bytes. 2 GiB.
+    /// The memory in bytes: three quarters for items of all queues, and one quarter for the buffers of all
+    /// connections. 2 GiB.
     pub memory_bytes: u64,
-    /// Queues. 10,000.
+    /// The number of queues. 10,000.
     pub queues: usize,
-    /// Items that one connection may have open in all queues. 10,000.
+    /// The number of items that one connection may have open in all queues. 10,000.
     pub opens_per_connection: usize,
-    /// A connection that sends nothing for so long and waits for nothing is closed. One hour; 0 never.
+    /// The time after which an idle connection that does not wait is closed. One hour; 0 never.
     #[serde(deserialize_with = "crate::config::time")]
     pub idle_timeout: Duration,
-    /// A request must be whole, and a reply be taken, within this time. 30 seconds; 0 without limit.
+    /// The time within which a request must be complete, and a reply be read. 30 seconds; 0 without limit.
     #[serde(deserialize_with = "crate::config::time")]
     pub request_timeout: Duration,
-    /// How long the server looks for more requests before it sleeps, as long as they come that quickly. 50 microseconds; 0, the
-    /// default on a machine with one core, never.
+    /// The time for which the server spins for more requests before it sleeps, as long as they come that quickly. 50
+    /// microseconds; 0, the default on a machine with one core, disables spinning.
     #[serde(deserialize_with = "crate::config::time")]
     pub spin: Duration,
 }
@@ -52,18 +53,18 @@ impl Default for ServerLimits {
 }
 
 impl ServerLimits {
-    /// What items may take of the memory.
+    /// The memory for items.
     pub(crate) fn memory_items(&self) -> u64 {
         self.memory_bytes - self.memory_buffers()
     }
 
-    /// What the buffers of connections may take of the memory.
+    /// The memory for the buffers of connections.
     pub(crate) fn memory_buffers(&self) -> u64 {
         self.memory_bytes / 4
     }
 }
 
-/// On one core nobody can ask again while the server looks.
+/// On a single core no client can send while the server spins.
 fn default_spin() -> Duration {
     match std::thread::available_parallelism() {
         Ok(cores) if cores.get() > 1 => Duration::from_micros(50),

@@ -1,17 +1,17 @@
-//! An item that is somebody's own until it is confirmed.
+//! An open item, which belongs to its reader until it is confirmed.
 
-use super::Queue;
+use super::queue::Queue;
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::item::Item;
 
-/// An item that was opened. Dropped, it takes its place in the queue again, and counts as delivered once more.
+/// An item that was opened. If it is dropped, it is requeued and counts as delivered once more.
 #[derive(Debug)]
 #[must_use = "an open item goes back at once if it is dropped"]
 pub struct OpenItem {
     queue: Queue,
     item: Item,
-    /// The connection that has it open; none once it has left the queue, or is no longer ours.
+    /// The connection that has the item open; `None` once the item has left the queue.
     by: Option<ConnectionId>,
 }
 
@@ -25,13 +25,13 @@ impl OpenItem {
         &self.item.body
     }
 
-    /// All that is known about it.
+    /// The item with all its properties.
     pub fn item(&self) -> &Item {
         &self.item
     }
 
-    /// Confirm it: it leaves the queue for good. False if it is somebody else's by now, because it was open for longer than the
-    /// queue's `open_timeout`, or because the queue was deleted.
+    /// Confirms the item: it leaves the queue for good. Returns false if it is no longer open, because its queue's
+    /// `open_timeout` is over or the queue was deleted.
     ///
     /// # Errors
     /// The process was forked from the one that opened it.
@@ -42,7 +42,7 @@ impl OpenItem {
         }
     }
 
-    /// It takes its place again, as if it were dropped.
+    /// Requeues the item, as a drop does.
     pub fn abort(self) {}
 
     pub(super) fn into_item(self) -> Item {

@@ -1,10 +1,11 @@
-//! Which items a source has taken, batch by batch, as notes in a journal of the flow's state directory.
+//! The ledger of a source: the ids of the items that it has taken, a note for each batch, in a journal of the flow's
+//! state directory.
 //!
 //! ```text
 //! note: u64 LE when the latest of the items was added (ms since 1970), then for each run of ids: gap, length
 //! ```
 //!
-//! Gap and length are LEB128; the gap counts from the end of the run before, and wraps.
+//! Gap and length are LEB128; the gap counts from the end of the previous run, and wraps.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use crate::embedded::Queue;
 use millstream_flow::error::Cause;
 use millstream_journal::{Cursor, Journal, Options, Retention, Share, Writer};
 
-/// Notes are small, and each segment is made ahead of time.
+/// Notes are small, and each segment is preallocated.
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// The cursor before which the removal of all items is durable.
-const SETTLED: &str = "settled";
+const CURSOR: &str = "settled";
 
-/// The ids of a batch, and when the latest item of it was added.
+/// The ids of a batch, and the time at which the latest item of it was added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) ids: Vec<u64>,
@@ -91,12 +92,12 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
 /// The ledger of one queue.
 pub(super) struct Ledger {
     writer: Writer,
-    settled: Cursor,
+    cursor: Cursor,
 }
 
 impl Ledger {
-    /// Opens a ledger, and takes the queue to the position of the last commit; at the first run there is none. Gives the position
-    /// of the next note.
+    /// Opens a ledger, and rolls the queue back to the position of the last commit; at the first run there is none.
+    /// Returns the position of the next note.
     pub(super) fn resume(
         path: &Path,
         queue: &Queue,
@@ -109,8 +110,8 @@ impl Ledger {
             ..Options::default()
         };
         let journal = Journal::open(path, options)?;
-        let settled = journal.cursor(SETTLED, Share::Exclusive)?;
-        let from = settled.position()?.max(journal.first()?);
+        let cursor = journal.cursor(CURSOR, Share::Exclusive)?;
+        let from = cursor.position()?.max(journal.first()?);
         let until = committed.unwrap_or(from);
         let mut reader = journal.reader()?;
         for position in from..until {
@@ -122,10 +123,10 @@ impl Ledger {
         drop(reader);
         journal.cut(until)?;
         let writer = journal.writer()?;
-        Ok((Arc::new(Ledger { writer, settled }), until))
+        Ok((Arc::new(Ledger { writer, cursor }), until))
     }
 
-    /// Notes a batch; gives its position.
+    /// Appends a note. Returns its position.
     pub(super) fn write(&self, note: &Note) -> Result<u64, Cause> {
         Ok(self.writer.write(&note.encode())?)
     }
@@ -136,9 +137,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// The notes before this position are no longer needed.
-    pub(super) fn settle(&self, position: u64) -> Result<(), Cause> {
-        self.settled.set(position)?;
+    /// Prunes the notes before this position.
+    pub(super) fn prune(&self, position: u64) -> Result<(), Cause> {
+        self.cursor.set(position)?;
         self.writer.journal().prune(&Retention {
             keep_for_cursors: true,
             ..Retention::default()
@@ -196,7 +197,7 @@ mod tests {
             queue.lend(2, 100, &mut batch).expect("it is open");
             assert_eq!(ledger.write(&Note::of(&batch)).ok(), Some(first + position));
         }
-        // Killed between the commit of two batches and their removal.
+        // The process dies between the commit of two batches and their removal.
         drop((queue, ledger));
         for _ in 0..2 {
             let queue = open();
@@ -210,7 +211,7 @@ mod tests {
         }
         let queue = open();
         let (ledger, _) = Ledger::resume(&path, &queue, Some(2)).expect("it resumes");
-        ledger.settle(2).expect("it is writable");
+        ledger.prune(2).expect("it is writable");
         drop(ledger);
         let behind = Ledger::resume(&path, &queue, Some(7));
         assert!(behind.is_err(), "notes are missing");

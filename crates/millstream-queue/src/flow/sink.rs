@@ -12,39 +12,39 @@ use millstream_flow::sink::{Sink, Token, Writer};
 use millstream_flow::together::Together;
 
 use super::staging::{Staged, Staging};
-use super::{Place, lock};
+use super::{Location, lock};
 
 /// A sink that puts items into a queue. See [`write()`].
 #[derive(Clone)]
 pub struct WriteQueue {
-    place: Place,
+    location: Location,
     name: String,
     run: Arc<Mutex<Run>>,
 }
 
-/// The current run, if it has recovery.
+/// The state of the current run, if it has recovery.
 #[derive(Default)]
 struct Run {
-    /// What the run resumed from: the queue has all of it, and no worker has opened the sink yet.
+    /// The state from which the run resumed, until a worker opens the sink. The queue has all of it.
     resumed: Option<(Queue, Staged)>,
-    /// What is given and not in the queue, once a worker has opened the sink.
+    /// The output that is not in the queue, once a worker has opened the sink.
     staging: Option<Staging>,
-    /// The staging journal as the workers share it, once one has opened it.
+    /// The staging journal that the workers share, once one has opened it.
     together: Option<Arc<Mutex<Together<Appending>>>>,
     writers: usize,
 }
 
 /// Puts each frame into a queue, and a copy into its fan-out queues. The limits of the queues do not hold for a flow.
-pub fn write(place: impl Into<Place>, queue: &str) -> WriteQueue {
+pub fn write(location: impl Into<Location>, queue: &str) -> WriteQueue {
     WriteQueue {
-        place: place.into(),
+        location: location.into(),
         name: queue.to_owned(),
         run: Arc::default(),
     }
 }
 
 impl Run {
-    /// Once nobody writes any more and all that counts is in the queue, nothing is kept open.
+    /// Closes everything once there is no writer, and all committed output is in the queue.
     fn close_if_over(&mut self, aborted: bool) -> Result<(), Cause> {
         if self.writers > 0 {
             return Ok(());
@@ -62,12 +62,12 @@ impl Run {
 
 impl Sink<Frames> for WriteQueue {
     fn describe(&self) -> String {
-        format!("queue {} in {}", self.name, self.place)
+        format!("queue {} in {}", self.name, self.location)
     }
 
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
         if !control.keeps_state() {
-            let queue = self.place.queue(&self.name)?;
+            let queue = self.location.queue(&self.name)?;
             return Ok(Box::new(DirectWriter { queue }));
         }
         let mut run = lock(&self.run);
@@ -103,7 +103,7 @@ impl Sink<Frames> for WriteQueue {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let mut run = lock(&self.run);
         *run = Run::default();
-        let queue = self.place.queue(&self.name)?;
+        let queue = self.location.queue(&self.name)?;
         let staged = match Staged::of(tokens)? {
             Some(committed) => {
                 Staging::resume(queue.clone(), committed)?.close()?;
@@ -121,7 +121,7 @@ impl Sink<Frames> for WriteQueue {
             let staging = run.staging.as_ref();
             staging.map(|staging| (staging.journal().clone(), staging.queue().clone()))
         };
-        // Who writes meanwhile is not kept waiting.
+        // Writers are not blocked during the sync.
         if let Some((journal, queue)) = open {
             journal.sync()?;
             queue.sync()?;
@@ -132,14 +132,14 @@ impl Sink<Frames> for WriteQueue {
     fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
         let mut run = lock(&self.run);
         if let (Some(staging), Some(staged)) = (&mut run.staging, Staged::of(tokens)?) {
-            staging.settle()?;
+            staging.prune()?;
             staging.move_until(staged.length)?;
         }
         run.close_if_over(false)
     }
 }
 
-/// An item that the queue would never take.
+/// Refuses an item that is too large for the queue.
 fn check(queue: &Queue, frames: &Frames) -> Result<(), Cause> {
     let limit = queue.item_bytes_max();
     match frames.iter().map(<[u8]>::len).find(|bytes| *bytes > limit) {
@@ -151,7 +151,7 @@ fn check(queue: &Queue, frames: &Frames) -> Result<(), Cause> {
     }
 }
 
-/// Without recovery: items go into the queue at once.
+/// Without recovery: puts items immediately.
 struct DirectWriter {
     queue: Queue,
 }
@@ -170,7 +170,7 @@ impl Writer<Frames> for DirectWriter {
 }
 
 struct StagingWriter {
-    /// None once the writer is being dropped.
+    /// `None` while the writer is being dropped.
     together: Option<Arc<Mutex<Together<Appending>>>>,
     share: usize,
     id: u64,
@@ -216,11 +216,11 @@ impl Writer<Frames> for StagingWriter {
 
 impl Drop for StagingWriter {
     fn drop(&mut self) {
-        // The journal is to be closed by then.
+        // The journal must be closed before `close_if_over`.
         self.together = None;
         let mut run = lock(&self.run);
         run.writers -= 1;
-        // What cannot be closed now is found by the next run.
+        // The next run finds what cannot be closed now.
         let _ = run.close_if_over(self.control.aborted());
     }
 }

@@ -11,51 +11,51 @@ use millstream_flow::source::{Beginning, Events, Next, Partition, Position, Reco
 use millstream_journal::clock::monotonic_ns;
 
 use super::ledger::Ledger;
-use super::lending::{Desk, Lending};
-use super::{Place, lock};
+use super::loans::{LentQueue, LentQueues};
+use super::{Location, lock};
 
-/// A batch is ended when it has so many items or bytes.
+/// The limits of a batch.
 const BATCH_ITEMS: usize = 1024;
 const BATCH_BYTES: usize = 64 << 10;
-/// So much may be taken and not confirmed: then the source waits for a commit.
+/// The limits of items that are taken and not confirmed: beyond them the source waits for a commit.
 const LENT_ITEMS_MAX: usize = 1 << 20;
 const LENT_BYTES_MAX: usize = 64 << 20;
-/// Without commits it waits sooner until nothing of them is on its way.
-const LOOSE_ITEMS_MAX: usize = 16 << 10;
-/// How often a source that has nothing looks for more.
-const LOOK_NS: u64 = 1_000_000;
-/// How often it looks whether what it has handed on is done.
+/// Without commits, the limit beyond which the source waits until the flow has processed them.
+const UNCOMMITTED_ITEMS_MAX: usize = 16 << 10;
+/// The interval at which a source without items polls.
+const POLL_NS: u64 = 1_000_000;
+/// The interval at which it checks whether the flow has processed its items.
 const QUIET_NS: u64 = 20_000;
 
 /// A source of the items of queues, each queue a partition. See [`read`].
 #[derive(Debug)]
 pub struct ReadQueues {
-    place: Place,
+    location: Location,
     names: Vec<String>,
     until_empty: bool,
     run: Mutex<Run>,
 }
 
-/// The current run.
+/// The state of the current run.
 #[derive(Clone, Debug, Default)]
 struct Run {
-    lending: Weak<Lending>,
-    /// Whether there are commits.
-    kept: bool,
+    lent_queues: Weak<LentQueues>,
+    /// Whether the run has commits.
+    has_commits: bool,
 }
 
-/// Takes the items of a queue, each a frame, and waits for more; never ends by itself.
-pub fn read(place: impl Into<Place>, queue: &str) -> ReadQueues {
-    read_all(place, [queue])
+/// Takes the items of a queue, each as a frame, and waits for more; it does not end by itself.
+pub fn read(location: impl Into<Location>, queue: &str) -> ReadQueues {
+    read_all(location, [queue])
 }
 
-/// The same, of several queues, each a partition.
+/// Takes the items of several queues, each a partition.
 pub fn read_all<N: Into<String>>(
-    place: impl Into<Place>,
+    location: impl Into<Location>,
     queues: impl IntoIterator<Item = N>,
 ) -> ReadQueues {
     ReadQueues {
-        place: place.into(),
+        location: location.into(),
         names: queues.into_iter().map(Into::into).collect(),
         until_empty: false,
         run: Mutex::default(),
@@ -65,7 +65,7 @@ pub fn read_all<N: Into<String>>(
 impl Clone for ReadQueues {
     fn clone(&self) -> Self {
         ReadQueues {
-            place: self.place.clone(),
+            location: self.location.clone(),
             names: self.names.clone(),
             until_empty: self.until_empty,
             run: Mutex::default(),
@@ -74,27 +74,27 @@ impl Clone for ReadQueues {
 }
 
 impl ReadQueues {
-    /// Ends when a queue has no item.
+    /// Ends the source when a queue has no item.
     #[must_use]
     pub fn until_empty(mut self) -> Self {
         self.until_empty = true;
         self
     }
 
-    fn lending(&self) -> Result<Arc<Lending>, Cause> {
-        let desks = self.names.iter().map(|name| {
-            let queue = self.place.queue(name)?;
-            Ok(Desk::new(name, queue))
+    fn lent_queues(&self) -> Result<Arc<LentQueues>, Cause> {
+        let queues = self.names.iter().map(|name| {
+            let queue = self.location.queue(name)?;
+            Ok(LentQueue::new(name, queue))
         });
-        let desks = desks.collect::<Result<_, Cause>>()?;
-        Ok(Arc::new(Lending { desks }))
+        let queues = queues.collect::<Result<_, Cause>>()?;
+        Ok(Arc::new(LentQueues { queues }))
     }
 }
 
 impl Source<Frames> for ReadQueues {
     fn describe(&self) -> String {
         let names = self.names.join(", ");
-        format!("queue {names} in {}", self.place)
+        format!("queue {names} in {}", self.location)
     }
 
     fn partitions(&self) -> Result<Vec<String>, Cause> {
@@ -106,19 +106,20 @@ impl Source<Frames> for ReadQueues {
             *lock(&self.run) = Run::default();
             return Ok(None);
         };
-        let lending = self.lending()?;
+        let lent_queues = self.lent_queues()?;
         let ledgers = recovery.dir().join("queues").join(escape(run.source));
-        for desk in &lending.desks {
-            let committed = run.committed.iter().find(|(name, _)| *name == desk.name);
+        for queue in &lent_queues.queues {
+            let committed = run.committed.iter().find(|(name, _)| *name == queue.name);
             let committed = committed.map(|(_, position)| *position);
-            let (ledger, next) = Ledger::resume(&ledgers.join(&desk.name), &desk.queue, committed)?;
-            desk.keep(ledger, next);
+            let (ledger, next) =
+                Ledger::resume(&ledgers.join(&queue.name), &queue.queue, committed)?;
+            queue.attach_ledger(ledger, next);
         }
         *lock(&self.run) = Run {
-            lending: Arc::downgrade(&lending),
-            kept: true,
+            lent_queues: Arc::downgrade(&lent_queues),
+            has_commits: true,
         };
-        Ok(Some(lending))
+        Ok(Some(lent_queues))
     }
 
     fn open(
@@ -128,84 +129,84 @@ impl Source<Frames> for ReadQueues {
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let mut run = lock(&self.run);
-        let lending = match run.lending.upgrade() {
-            Some(lending) => lending,
+        let lent_queues = match run.lent_queues.upgrade() {
+            Some(lent_queues) => lent_queues,
             None => {
-                let lending = self.lending()?;
-                run.lending = Arc::downgrade(&lending);
-                lending
+                let lent_queues = self.lent_queues()?;
+                run.lent_queues = Arc::downgrade(&lent_queues);
+                lent_queues
             }
         };
         Ok(Box::new(QueuePartition {
-            position: lending.desks[partition].next(),
-            lending,
+            position: lent_queues.queues[partition].next(),
+            lent_queues,
             partition,
             until_empty: self.until_empty,
-            kept: run.kept,
+            has_commits: run.has_commits,
             items: Vec::new(),
-            rested: true,
+            flushed: true,
             awake: 0,
         }))
     }
 }
 
 struct QueuePartition {
-    lending: Arc<Lending>,
+    lent_queues: Arc<LentQueues>,
     partition: usize,
     until_empty: bool,
-    /// Whether there are commits.
-    kept: bool,
+    /// Whether the run has commits.
+    has_commits: bool,
     items: Vec<Item>,
     position: Position,
-    /// Whether what was handed on has been flushed.
-    rested: bool,
+    /// Whether the last batches were flushed.
+    flushed: bool,
     awake: u64,
 }
 
 impl QueuePartition {
     fn idle(&mut self, ns: u64) -> Next {
-        self.rested = true;
+        self.flushed = true;
         self.awake = monotonic_ns() + ns;
         Next::Idle
     }
 
-    /// Without commits: confirm what is done, and hold back when much is not. True to hold back.
-    fn keep_up(&mut self, events: &Events<'_>) -> Result<bool, Cause> {
-        let desk = &self.lending.desks[self.partition];
-        let (items, bytes) = desk.lent();
+    /// Without commits: confirms the processed items. Returns true to apply back-pressure.
+    fn confirm_done(&mut self, events: &Events<'_>) -> Result<bool, Cause> {
+        let queue = &self.lent_queues.queues[self.partition];
+        let (items, bytes) = queue.outstanding();
         if items == 0 {
             return Ok(false);
         }
-        if self.rested && events.quiet() {
-            desk.confirm_all()?;
+        if self.flushed && events.quiet() {
+            queue.confirm_all()?;
             return Ok(false);
         }
-        Ok(items >= LOOSE_ITEMS_MAX || bytes >= LENT_BYTES_MAX)
+        Ok(items >= UNCOMMITTED_ITEMS_MAX || bytes >= LENT_BYTES_MAX)
     }
 }
 
 impl Partition<Frames> for QueuePartition {
     fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
-        if !self.kept && self.keep_up(events)? {
+        if !self.has_commits && self.confirm_done(events)? {
             return Ok(self.idle(QUIET_NS));
         }
-        let desk = &self.lending.desks[self.partition];
-        let (items, bytes) = desk.lent();
+        let queue = &self.lent_queues.queues[self.partition];
+        let (items, bytes) = queue.outstanding();
         if items >= LENT_ITEMS_MAX || bytes >= LENT_BYTES_MAX {
-            return Ok(self.idle(LOOK_NS));
+            return Ok(self.idle(POLL_NS));
         }
         self.items.clear();
         let most = BATCH_ITEMS.min(events.limit());
-        let lent = desk.queue.lend(most, BATCH_BYTES, &mut self.items);
+        let lent = queue.queue.lend(most, BATCH_BYTES, &mut self.items);
         if !self.items.is_empty() {
-            self.position = desk.note(&self.items)?;
+            self.position = queue.record(&self.items)?;
         }
         lent?;
         if self.items.is_empty() {
-            if self.until_empty && (self.kept || items == 0) {
+            if self.until_empty && (self.has_commits || items == 0) {
                 return Ok(Next::End);
             }
-            return Ok(self.idle(if items == 0 { LOOK_NS } else { QUIET_NS }));
+            return Ok(self.idle(if items == 0 { POLL_NS } else { QUIET_NS }));
         }
         batch.data.clear();
         for item in &self.items {
@@ -213,7 +214,7 @@ impl Partition<Frames> for QueuePartition {
             batch.data.extend_from_slice(&item.body);
             batch.spans.push((start, batch.data.len() as u32));
         }
-        self.rested = false;
+        self.flushed = false;
         Ok(Next::Batch)
     }
 

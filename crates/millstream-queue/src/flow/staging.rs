@@ -1,6 +1,6 @@
-//! What a sink has given and the queue does not have yet: a journal beside the queues, `.flows/ID`.
+//! The staged output of a sink, which is not in the queue yet: a journal beside the queues, `.flows/ID`.
 //!
-//! The invariant: the queue has the staged items before the number that its log says, and none behind it.
+//! The invariant: the queue has the staged items before the number in its log, and none after it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
@@ -10,17 +10,17 @@ use millstream_flow::error::Cause;
 use millstream_flow::sink::Token;
 use millstream_journal::{Cursor, Journal, Options, Reader, Retention, Share};
 
-/// Where staging journals are, in the folder of the queues. No queue has such a name.
+/// The directory of staging journals, in that of the queues. No queue has such a name.
 const FOLDER: &str = ".flows";
 const SEGMENT_BYTES: u64 = 16 << 20;
-/// What begins so in the folder of queues goes when that is opened.
+/// The prefix of directories that are removed when the directory of the queues is opened.
 const REMOVED: &str = ".removed-flow-";
-/// The cursor before which all items are in the queue, durably.
+/// The cursor before which all items are in the queue and durable.
 const MOVED: &str = "moved";
-/// So many items are moved in one call.
+/// The number of items that are moved in one call.
 const ITEMS_AT_ONCE: usize = 256;
 
-/// What a token says: which staging journal, and its length.
+/// The contents of a token: a staging journal, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Staged {
     pub(super) id: u64,
@@ -32,7 +32,7 @@ impl Staged {
         [self.id.to_le_bytes(), self.length.to_le_bytes()].concat()
     }
 
-    /// Nothing yet, under a number that no other flow has.
+    /// An empty journal, with an id that no other flow has.
     pub(super) fn first(queue: &Queue) -> Self {
         Staged {
             id: RandomState::new().hash_one(queue.name()),
@@ -40,8 +40,8 @@ impl Staged {
         }
     }
 
-    /// Refuses to resume from before items that the queue has: new output would have their numbers, and be taken for them. The
-    /// staged items stay as they are, for the newest state.
+    /// Refuses to resume from a position before items that the queue has: new output would have their numbers, and be
+    /// skipped. The staged items stay unchanged, for the newest state.
     fn is_newest(self, moved: u64, queue: &Queue) -> Result<(), Cause> {
         if moved <= self.length {
             return Ok(());
@@ -55,7 +55,7 @@ impl Staged {
         .into())
     }
 
-    /// The furthest of these; none at the first run.
+    /// The furthest of these tokens; `None` at the first run.
     pub(super) fn of(tokens: &[Token]) -> Result<Option<Self>, Cause> {
         let mut furthest: Option<Staged> = None;
         for token in tokens {
@@ -90,7 +90,7 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Opens the journal of the last commit, cuts it back, and moves what is committed into the queue.
+    /// Opens the journal of the last commit, truncates it, and moves the committed items into the queue.
     pub(super) fn resume(queue: Queue, staged: Staged) -> Result<Self, Cause> {
         let folder = queue.queues().folder().join(FOLDER);
         let path = folder.join(format!("{:016x}", staged.id));
@@ -99,15 +99,15 @@ impl Staging {
             segment_bytes: SEGMENT_BYTES
                 .max(8 * queue.item_bytes_max().next_multiple_of(1 << 20) as u64),
             record_bytes_max: u32::try_from(queue.item_bytes_max())?,
-            // Where there is none, it was removed when all of it was in the queue.
+            // A journal that does not exist was removed when all of it was in the queue.
             first_sequence: staged.length,
             ..Options::default()
         };
-        let mark = queue.mark_of(staged.id)?;
+        let mark = queue.next_index(staged.id)?;
         staged.is_newest(mark, &queue)?;
         let journal = Journal::open(&path, options)?;
         let cursor = journal.cursor(MOVED, Share::Exclusive)?;
-        // The queue forgets the number when it is deleted.
+        // A deleted queue has forgotten the number.
         let moved = mark.max(cursor.position()?);
         staged.is_newest(moved, &queue)?;
         journal
@@ -134,12 +134,12 @@ impl Staging {
         &self.queue
     }
 
-    /// Whether the queue has all that is staged.
+    /// Whether the queue has all staged items.
     pub(super) fn is_moved(&self) -> Result<bool, Cause> {
         Ok(self.moved == self.journal.next()?)
     }
 
-    /// The items before this one are committed: others may have them.
+    /// Moves the items before this one, which are committed, into the queue.
     pub(super) fn move_until(&mut self, length: u64) -> Result<(), Cause> {
         let mut bodies: Vec<Vec<u8>> = Vec::new();
         while self.moved < length {
@@ -155,8 +155,8 @@ impl Staging {
         Ok(())
     }
 
-    /// The queue was synced since items were moved, if anything is: they are given up.
-    pub(super) fn settle(&self) -> Result<(), Cause> {
+    /// Prunes the items that were moved before the last sync of the queue.
+    pub(super) fn prune(&self) -> Result<(), Cause> {
         self.cursor.set(self.moved)?;
         self.journal.prune(&Retention {
             keep_for_cursors: true,
@@ -165,7 +165,7 @@ impl Staging {
         Ok(())
     }
 
-    /// The run is over: a journal of which the queue has all, durably, is removed.
+    /// Closes the journal at the end of the run. It is removed if the queue has all its items durably.
     pub(super) fn close(self) -> Result<(), Cause> {
         let all = self.is_moved()?;
         if all {
@@ -182,7 +182,7 @@ impl Staging {
         } = self;
         drop((reader, cursor, journal));
         if all {
-            // What cannot be removed now is removed when the folder of the queues is opened.
+            // A directory that cannot be removed now is removed when the directory of the queues is opened.
             let removed = queue.queues().folder().join(format!("{REMOVED}{id:016x}"));
             std::fs::rename(path, &removed)?;
             let _ = std::fs::remove_dir_all(removed);
@@ -223,7 +223,7 @@ mod tests {
             .append_many(["a", "b", "c", "d", "e"])
             .expect("there is room");
         drop((writer, staging));
-        // Killed within the move of three items: two have come.
+        // The process dies during the move of three items: two are in the queue.
         queue(place)
             .put_always(["a", "b"], Some((id, 0)))
             .expect("there is room");
@@ -233,7 +233,7 @@ mod tests {
             assert_eq!(staging.journal().next().ok(), Some(3));
         }
         assert_eq!(drained(&queue(place)), "abc");
-        // All has been moved: the journal goes, and is made anew where it was.
+        // All items are moved: the journal is removed, and created again at the same position.
         let staging = Staging::resume(queue(place), committed).expect("it resumes");
         let path = staging.path.clone();
         staging.close().expect("it is removed");
@@ -243,10 +243,10 @@ mod tests {
         assert_eq!(writer.append(b"f").ok(), Some(3));
         staging.move_until(4).expect("it is staged");
         assert_eq!(drained(&queue(place)), "f");
-        // The queue is deleted, and with it what it knows: what was in it does not come again.
-        staging.settle().expect("it is writable");
+        // The queue is deleted, and its numbers with it: its items are not put again.
+        staging.prune().expect("it is writable");
         drop((writer, staging));
-        // An older copy of the state does not know of "f": what it gives next is not to be taken for that.
+        // An older copy of the state does not know "f": its next output must not be skipped in its place.
         let older = Staging::resume(queue(place), committed);
         let error = older.err().map(|error| error.to_string());
         let said = "queue q has 4 items of this flow, and the state directory knows of 3: it is an older copy";
@@ -258,7 +258,7 @@ mod tests {
         let resumed = Staging::resume(queue(place), Staged { id, length: 4 });
         assert_eq!(resumed.map(|staging| staging.moved).ok(), Some(4));
         assert_eq!(drained(&queue(place)), "");
-        // Committed output that is not there is an error, not silence.
+        // Committed output that is missing is an error.
         let gone = Staging::resume(queue(place), Staged { id, length: 9 });
         let error = gone.err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.contains("no longer there")));

@@ -1,21 +1,21 @@
-//! Kestrel's files: ten operations, of which some speak of open reads by a number (xid).
+//! Kestrel's files: ten operations, some of which refer to open reads by a number (xid).
 
 use std::io::Read;
 
-use super::reading::{Damage, Reading};
+use super::operation_reader::{Damage, OperationReader};
 use super::{OldItem, OldQueue, dated_item};
 
-/// Reads what Kestrel wrote. The files of one queue are replayed in their order.
+/// Reads Kestrel's files. The files of one queue are replayed in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Kestrel;
 
 impl Kestrel {
-    /// Do to `queue` what the file says.
+    /// Applies the operations of the file to `queue`.
     ///
     /// # Errors
-    /// The file is damaged; what came before has been done.
+    /// The file is damaged; the operations before the damage are applied.
     pub fn replay(self, file: impl Read, queue: &mut OldQueue) -> Result<(), Damage> {
-        let mut file = Reading::new(file);
+        let mut file = OperationReader::new(file);
         while let Some(operation) = file.operation()? {
             match operation {
                 0 => queue.items.push_back(dated_item(&mut file)?),
@@ -37,7 +37,8 @@ impl Kestrel {
                 }
                 6 => drop(queue.open.remove(&file.i32()?)),
                 7 => {
-                    // Open when the file was packed: a REMOVE_TENTATIVE follows that takes it from the head again.
+                    // The item was open when the file was packed: a REMOVE_TENTATIVE follows that takes it from the
+                    // head again.
                     let xid = file.i32()?;
                     let item = timed_item(&mut file)?;
                     queue.items.push_front(item);
@@ -61,7 +62,7 @@ impl Kestrel {
     }
 }
 
-fn timed_item(file: &mut Reading<impl Read>) -> Result<OldItem, Damage> {
+fn timed_item(file: &mut OperationReader<impl Read>) -> Result<OldItem, Damage> {
     let (size, _added_ms, expiry_ms) = (file.u32()?, file.i64()?, file.i64()?);
     let body = file.body(size, 16)?;
     Ok(OldItem {
@@ -71,7 +72,7 @@ fn timed_item(file: &mut Reading<impl Read>) -> Result<OldItem, Damage> {
 }
 
 impl OldQueue {
-    /// The number of the next open read: by counting, without 0 and those in use.
+    /// The number of the next open read: the next one that is not 0 and not in use.
     fn next_xid(&mut self) -> i32 {
         loop {
             self.last_open = self.last_open.wrapping_add(1);

@@ -2,24 +2,24 @@
 
 use std::io::Read;
 
-use super::reading::{Damage, Reading};
+use super::operation_reader::{Damage, OperationReader};
 use super::{OldQueue, dated_item};
 
-/// Reads what Starling wrote.
+/// Reads Starling's files.
 #[derive(Clone, Copy, Debug)]
 pub struct Starling;
 
 impl Starling {
-    /// Do to `queue` what the file says.
+    /// Applies the operations of the file to `queue`.
     ///
     /// # Errors
-    /// The file is damaged; what came before has been done.
+    /// The file is damaged; the operations before the damage are applied.
     pub fn replay(self, file: impl Read, queue: &mut OldQueue) -> Result<(), Damage> {
-        let mut file = Reading::new(file);
+        let mut file = OperationReader::new(file);
         while let Some(operation) = file.operation()? {
             match operation {
                 0 => queue.items.push_back(dated_item(&mut file)?),
-                // A pop of an empty queue was written by a get that found nothing.
+                // A get of an empty queue wrote a pop too.
                 1 => drop(queue.items.pop_front()),
                 other => return Err(file.damage(format!("there is no operation {other}"))),
             }

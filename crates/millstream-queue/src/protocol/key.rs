@@ -1,48 +1,48 @@
-//! Keys: the name of a queue, then options behind slashes (`jobs/open/t=500`).
+//! Keys: the name of a queue, then options after slashes (`jobs/open/t=500`).
 
 use crate::name::{self, NameFault};
 
-/// What a `get` asks of one queue.
+/// The key of a `get`: a queue, and options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GetKey<'a> {
     /// The queue.
     pub name: &'a str,
-    /// Wait so long for an item, in milliseconds; 0 does not wait.
+    /// The time to wait for an item, in milliseconds; 0 does not wait.
     pub wait_ms: u64,
-    /// Keep the item for this connection until it is closed.
+    /// Open the item for this connection instead of taking it.
     pub open: bool,
-    /// Confirm the oldest item that this connection has open.
+    /// Confirm the oldest open item of this connection.
     pub close: bool,
-    /// Give the oldest item that this connection has open back.
+    /// Requeue the oldest open item of this connection.
     pub abort: bool,
-    /// Look, and take nothing.
+    /// Return the next item, which stays in the queue.
     pub peek: bool,
-    /// Tell what is known about the item besides its bytes and flags.
+    /// Return the item's properties besides its bytes and flags.
     pub details: bool,
 }
 
-/// Where a `set` goes and how.
+/// The key of a `set`: a queue or an alias, and options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetKey<'a> {
     /// The queue, or an alias.
     pub name: &'a str,
     /// Sync this item whatever the queue's policy is.
     pub sync: bool,
-    /// Nobody gets the item before so many milliseconds have passed.
+    /// The item is not served before this many milliseconds have passed.
     pub delay_ms: u64,
 }
 
-/// Why a key is none.
+/// Why a key is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyFault {
-    /// The part in front of the options.
+    /// The name before the options.
     #[error(transparent)]
     Name(#[from] NameFault),
-    /// No such option for this command.
+    /// The option does not exist for this command.
     #[error("unknown option")]
     Option,
-    /// What stands behind `t=` or `delay=`.
+    /// The value of `t=` or `delay=`.
     #[error("a time must be a whole number of milliseconds")]
     Time,
     /// Options that contradict each other.
@@ -51,10 +51,10 @@ pub enum KeyFault {
 }
 
 impl<'a> GetKey<'a> {
-    /// Take `key` apart.
+    /// Parses a key.
     ///
     /// # Errors
-    /// It names no queue, or its options are unknown or contradict each other.
+    /// The name is not valid, or the options are unknown or contradict each other.
     #[inline]
     pub fn parse(key: &'a [u8]) -> Result<Self, KeyFault> {
         let (name, options) = divide(key)?;
@@ -69,7 +69,7 @@ impl<'a> GetKey<'a> {
                 b"abort" => parsed.abort = true,
                 b"peek" => parsed.peek = true,
                 b"details" => parsed.details = true,
-                // A client that joins parts with slashes may leave one over.
+                // A client that joins parts with slashes may send an empty one.
                 b"" => {}
                 _ => match option.strip_prefix(b"t=") {
                     Some(time) => parsed.wait_ms = milliseconds(time)?,
@@ -84,7 +84,7 @@ impl<'a> GetKey<'a> {
         Ok(parsed)
     }
 
-    /// Whether the request ends an open read and asks for no item.
+    /// Whether the request ends an open read and does not ask for an item.
     #[inline]
     pub fn only_ends(&self) -> bool {
         self.abort || (self.close && !self.open)
@@ -92,10 +92,10 @@ impl<'a> GetKey<'a> {
 }
 
 impl<'a> SetKey<'a> {
-    /// Take `key` apart.
+    /// Parses a key.
     ///
     /// # Errors
-    /// It names no queue, or has an unknown option.
+    /// The name is not valid, or an option is unknown.
     #[inline]
     pub fn parse(key: &'a [u8]) -> Result<Self, KeyFault> {
         let (name, options) = divide(key)?;

@@ -1,12 +1,12 @@
-//! The parser: finds the first whole request in what has been read.
+//! The parser: finds the first complete request in the input.
 //!
-//! Its only memory is what it still has to drop: the block of an item over the limit, or the rest of a line after a block
-//! that did not end where it should. Everything else is found again in the bytes, so that a read may end anywhere.
+//! Its only state is what it must still drop: the block of an item over the limit, or the rest of a line after a
+//! block that did not end where it should. Everything else is parsed again, so that a read may end anywhere.
 
 use super::reply;
 use super::request::{Get, Request, Set, Tokens};
 
-/// What a peer may send.
+/// The limits on what a peer may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest command line without its end, in bytes.
@@ -25,35 +25,35 @@ impl Default for Limits {
     }
 }
 
-/// What stands at the front of the bytes.
+/// What is at the front of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Parsed<'a> {
-    /// Nothing whole: call again when there are `need` bytes.
+    /// Nothing complete: call again when there are `need` bytes.
     More {
-        /// How many bytes there must be, those given now included.
+        /// The number of bytes needed, those of this call included.
         need: usize,
     },
     /// A request.
     Request {
-        /// What is asked for.
+        /// The request.
         request: Request<'a>,
-        /// How many bytes it took.
+        /// The number of bytes used.
         used: usize,
     },
-    /// Something that is answered without knowing any queue.
+    /// A request that is answered without any queue.
     Answer {
-        /// The reply; empty where the client wants none.
+        /// The reply; empty if the client wants none.
         reply: &'static [u8],
-        /// How many bytes it took.
+        /// The number of bytes used.
         used: usize,
     },
-    /// Bytes that were to be dropped.
+    /// Bytes that were dropped.
     Dropped {
-        /// How many.
+        /// The number of bytes.
         used: usize,
     },
-    /// Not our protocol: binary memcache, or HTTP sent by a browser. The connection must be closed.
+    /// Another protocol: binary memcache, or HTTP sent by a browser. The connection must be closed.
     Foreign,
 }
 
@@ -61,20 +61,20 @@ pub enum Parsed<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drop {
     Nothing,
-    /// A block of so many bytes, and the line end behind it.
+    /// A block of this many bytes, and its line end.
     Block(u64),
     /// Everything up to and including the next LF.
     Line,
 }
 
-/// Turns bytes into requests.
+/// Parses bytes into requests.
 #[derive(Clone, Debug)]
 pub struct Parser {
     limits: Limits,
     drop: Drop,
 }
 
-/// A command line without its end, and where its block begins.
+/// A command line without its end, and the offset of its block.
 struct Line<'a> {
     words: Tokens<'a>,
     used: usize,
@@ -82,11 +82,11 @@ struct Line<'a> {
 }
 
 const WORD_BYTES_MAX: usize = 17;
-/// With this byte each request of memcache's binary protocol begins.
+/// The first byte of each request of memcache's binary protocol.
 const BINARY: u8 = 0x80;
 
 impl Parser {
-    /// A parser at the start of a connection.
+    /// A parser for a new connection.
     pub fn new(limits: Limits) -> Self {
         Parser {
             limits,
@@ -94,7 +94,7 @@ impl Parser {
         }
     }
 
-    /// What stands at the front of `input`. The next call must begin with the first byte that this one did not use.
+    /// Parses the front of `input`. The next call must begin with the first byte that this one did not use.
     #[inline]
     pub fn parse<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         if self.drop != Drop::Nothing {
@@ -122,12 +122,12 @@ impl Parser {
         self.line(line, input)
     }
 
-    /// Other limits hold from now on.
+    /// Sets the limits.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Whether bytes are still to be dropped.
+    /// Whether bytes must still be dropped.
     pub fn is_dropping(&self) -> bool {
         self.drop != Drop::Nothing
     }
@@ -257,7 +257,7 @@ impl Parser {
         let end = used + bytes;
         let line_end: &[u8] = match (input.get(end), input.get(end + 1)) {
             (Some(b'\r'), Some(b'\n')) => b"\r\n",
-            // Typed by hand, a block ends as its line did. After CR LF it must not: that would hide a wrong length.
+            // A block typed by hand ends as its line did. After CR LF it must not: that would hide a wrong length.
             (Some(b'\n'), _) if !line.crlf => b"\n",
             (None, _) | (Some(b'\r'), None) => {
                 return Parsed::More {
@@ -285,7 +285,7 @@ impl Parser {
         }
     }
 
-    /// `ms KEY BYTES FLAG...`: the block must be dropped, or it would be taken for commands.
+    /// `ms KEY BYTES FLAG...`: the block must be dropped, so that it is not parsed as commands.
     #[cold]
     fn meta_set<'a>(&mut self, mut line: Line<'a>, _input: &'a [u8]) -> Parsed<'a> {
         match line.words.nth(1).and_then(number) {
@@ -299,7 +299,7 @@ impl Parser {
         }
     }
 
-    /// Answer now, and drop the block when it comes.
+    /// Answers now, and drops the block when it comes.
     #[cold]
     fn refuse<'a>(&mut self, used: usize, bytes: usize, reply: &'static [u8]) -> Parsed<'a> {
         self.drop = if bytes == 0 {
@@ -311,11 +311,11 @@ impl Parser {
     }
 }
 
-/// What becomes of a block.
+/// What is done with a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Block {
     Set,
-    /// A command that has no meaning for a queue: the block is dropped, and this is the answer.
+    /// A command that has no meaning for a queue: the block is dropped, and this is the reply.
     Unstored(&'static [u8]),
 }
 
@@ -339,7 +339,7 @@ impl Tokens<'_> {
     }
 }
 
-/// All commands that come seldom. The error is the reply.
+/// The remaining commands. The error is the reply.
 fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static [u8]> {
     let request = match verb {
         b"delete" => {
@@ -359,7 +359,7 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
             queue: words.next().ok_or(reply::ERROR)?,
         },
         b"flush_all_expired" => Request::FlushAllExpired,
-        // As memcached: what is never to be seen need not be told.
+        // As memcached: `stats` without a reply is an error.
         b"stats" if words.clone().next() == Some(b"noreply") => return Err(reply::ERROR),
         b"stats" => Request::Stats {
             queue: words.next(),
@@ -414,7 +414,7 @@ fn optional_number(words: &mut Tokens<'_>) -> Result<Option<u64>, &'static [u8]>
     words.next().map(number).transpose()
 }
 
-/// `[0] [noreply]`, as old clients send behind `delete` and `flush_all`. A delay is not offered.
+/// `[0] [noreply]`, as old clients send after `delete` and `flush_all`. A delay is not supported.
 fn zero_and_noreply(words: &mut Tokens<'_>) -> Result<bool, &'static [u8]> {
     match (words.next(), words.next()) {
         (None | Some(b"0"), None) => Ok(false),

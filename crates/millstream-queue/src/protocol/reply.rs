@@ -1,64 +1,64 @@
-//! The words with which a server answers, and the encoding of items and numbers.
+//! Replies, and the encoding of items and numbers.
 
 use crate::item::Item;
 
-/// A `set` was kept.
+/// A `set` was stored.
 pub const STORED: &[u8] = b"STORED\r\n";
-/// The queue is full, or the server takes nothing now.
+/// The queue is full, or the server accepts no sets now.
 pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
 /// No such queue.
 pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 /// A queue was deleted.
 pub const DELETED: &[u8] = b"DELETED\r\n";
-/// Nothing more follows.
+/// The end of a reply.
 pub const END: &[u8] = b"END\r\n";
-/// It was done.
+/// The request was done.
 pub const OK: &[u8] = b"OK\r\n";
 /// Kestrel's answer to `flush_all`.
 pub const FLUSHED_ALL: &[u8] = b"Flushed all queues.\r\n";
 /// Kestrel's answer to `reload`.
 pub const RELOADED: &[u8] = b"Reloaded config.\r\n";
-/// No such command, or not now.
+/// The command does not exist, or is not possible now.
 pub const ERROR: &[u8] = b"ERROR\r\n";
 /// The answer to `mn`.
 pub const META_NOOP: &[u8] = b"MN\r\n";
-/// Words are missing, too many, or no numbers.
+/// Words are missing, too many, or not numbers.
 pub const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
-/// The block of a `set` did not end where its line said.
+/// The block of a `set` does not end after the length in its line.
 pub const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
 /// A line over the limit.
 pub const LINE_TOO_LONG: &[u8] = b"CLIENT_ERROR line too long\r\n";
 /// An item over the server's limit.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
-/// `mg`, `ms`, `md` and their like.
+/// `mg`, `ms`, `md` and the other meta commands.
 pub const NO_META: &[u8] =
     b"CLIENT_ERROR meta commands are not supported, use the classic ones\r\n";
-/// The first request of a connection that must say who it is was another one.
+/// The client must authenticate first.
 pub const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
-/// Name or password are wrong.
+/// Name or password is wrong.
 pub const AUTH_FAILED: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
 
-/// Append `CLIENT_ERROR why`.
+/// Appends `CLIENT_ERROR why`.
 #[cold]
 pub fn client_error(out: &mut Vec<u8>, why: &dyn std::fmt::Display) {
     line(out, "CLIENT_ERROR ", why);
 }
 
-/// Append `SERVER_ERROR why`.
+/// Appends `SERVER_ERROR why`.
 #[cold]
 pub fn server_error(out: &mut Vec<u8>, why: &dyn std::fmt::Display) {
     line(out, "SERVER_ERROR ", why);
 }
 
 fn line(out: &mut Vec<u8>, word: &str, why: &dyn std::fmt::Display) {
-    // An error's text may quote what a peer sent: it must stay one line.
+    // The text may quote a peer's bytes: it must stay one line.
     let text = why.to_string().replace(['\r', '\n'], " ");
     out.extend_from_slice(word.as_bytes());
     out.extend_from_slice(text.as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
-/// Append `VALUE KEY FLAGS BYTES [ID]` and the item, without `END`.
+/// Appends `VALUE KEY FLAGS BYTES [ID]` and the item, without `END`.
 #[inline]
 pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, id: Option<u64>, body: &[u8]) {
     out.reserve(key.len() + body.len() + 64);
@@ -77,8 +77,8 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, id: Option<u64>, body: &
     out.extend_from_slice(b"\r\n");
 }
 
-/// Append `VALUE KEY FLAGS BYTES ID ADDED_MS EXPIRY_MS DELIVERIES FIRST_FAILED_MS` and the item, without `END`. The line of an item that
-/// comes from another queue goes on: `QUEUE REASON LEFT_MS DELIVERIES EXPIRY_MS`, as it was there.
+/// Appends `VALUE KEY FLAGS BYTES ID ADDED_MS EXPIRY_MS DELIVERIES FIRST_FAILED_MS` and the item, without `END`. For
+/// an item from another queue the line continues with its state there: `QUEUE REASON LEFT_MS DELIVERIES EXPIRY_MS`.
 pub fn value_with_details(out: &mut Vec<u8>, key: &[u8], item: &Item) {
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
@@ -113,12 +113,12 @@ pub fn value_with_details(out: &mut Vec<u8>, key: &[u8], item: &Item) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Append `STAT name value`.
+/// Appends `STAT name value`.
 pub fn stat(out: &mut Vec<u8>, name: &str, value: &dyn std::fmt::Display) {
     out.extend_from_slice(format!("STAT {name} {value}\r\n").as_bytes());
 }
 
-/// Append a number in decimal.
+/// Appends a number in decimal.
 #[inline]
 pub fn number(out: &mut Vec<u8>, mut number: u64) {
     if number < 10 {

@@ -1,6 +1,6 @@
-//! What a client can ask for. Everything is borrowed from the bytes that were read.
+//! The requests of clients. Everything is borrowed from the input.
 
-/// One whole request.
+/// One complete request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(
@@ -61,7 +61,7 @@ pub enum Request<'a> {
 pub struct Set<'a> {
     /// Queue and options.
     pub key: &'a [u8],
-    /// Kept and given back with the item.
+    /// Stored, and returned with the item.
     pub flags: u32,
     /// As sent: 0 never, negative at once, small relative seconds, large epoch seconds.
     pub expiry: i64,
@@ -76,7 +76,7 @@ pub struct Set<'a> {
 pub struct Get<'a> {
     /// At least one key.
     pub keys: Tokens<'a>,
-    /// `gets`: the item's id is sent as well.
+    /// `gets`: the item's id is returned as well.
     pub with_id: bool,
 }
 

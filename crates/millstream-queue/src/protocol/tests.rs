@@ -1,9 +1,9 @@
-//! Tables of what is sent and what it means; each is also cut at every byte.
+//! Tables of input and its meaning; each input is also cut at every byte.
 
 use super::*;
 use crate::protocol::reply::{self};
 
-/// Requests and replies in a form that outlives the bytes. `[..]` is a request, `<..>` an answer.
+/// Requests and replies as text. `[..]` is a request, `<..>` a reply.
 fn meaning(pieces: &[&[u8]], limits: Limits) -> String {
     let mut parser = Parser::new(limits);
     let (mut buffer, mut told) = (Vec::new(), String::new());
@@ -71,7 +71,7 @@ const SMALL: Limits = Limits {
     item_bytes: 10,
 };
 
-/// What is sent, and what it means. `|` is CR LF.
+/// Input, and its meaning. `|` is CR LF.
 const TABLE: &[(&str, &str)] = &[
     ("set q 0 0 5|hello|", "[set q 0 0 hello]"),
     ("set q 0 0 5\nhello\n", "[set q 0 0 hello]"),

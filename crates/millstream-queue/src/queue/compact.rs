@@ -1,123 +1,49 @@
-//! Giving up what a queue no longer needs of its log, also when one old item is left over.
+//! Pruning the log of a queue, also when one old item is left.
 //!
-//! Whole segments in front of the oldest item are given up. When old items hold on to a log that is mostly dead, a *round*
-//! writes them again at its end, some at a time. Such items are ready, open or delayed: what is behind is never rewritten,
-//! as all that follows it in the log is alive.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Segments before the oldest item are pruned. When old items keep a log that is mostly dead, a *round* rewrites them
+//! at its end, some at a time. Such items are ready, open or delayed: the backlog is never rewritten, as all records
+//! after its beginning are live.
 
 use super::ready::ITEM_OVERHEAD_BYTES;
+use super::relocations::PrunePoint;
 use super::{Log, Queue};
 use crate::error::Cause;
 use crate::item::Item;
-use crate::operation::Operation;
+use crate::storage::operation::Operation;
 
-/// How many records come before it is seen whether that is durable which was written again.
-const LOOK_AGAIN_RECORDS: u64 = 512;
-/// So much may come before a sync is asked for that nobody else has done.
+/// The number of records between two checks whether rewritten items are durable.
+const INSPECT_DEFERRED_RECORDS: u64 = 512;
+/// The number of bytes that may be appended before compaction syncs by itself.
 const DEFERRED_BYTES: u64 = 32 << 20;
-/// How many records come between two looks at the log.
-const COMPACT_EVERY_RECORDS: u64 = 4096;
-/// How many bytes at most.
-const COMPACT_EVERY_BYTES: u64 = 8 << 20;
-/// What one look may write again, so that no request waits long for it.
-const WRITE_AGAIN_BYTES: u64 = 1 << 20;
-const WRITE_AGAIN_ITEMS: usize = 4096;
-/// A log may be this many times as large as its items...
+/// The number of records between two inspections of the log.
+const INSPECT_EVERY_RECORDS: u64 = 4096;
+/// The number of bytes between two inspections.
+const INSPECT_EVERY_BYTES: u64 = 8 << 20;
+/// The limit of what one inspection rewrites, so that no request waits long for it.
+const REWRITE_BYTES: u64 = 1 << 20;
+const REWRITE_ITEMS: usize = 4096;
+/// A log is compacted when it is this many times as large as its items...
 const DEAD_RATIO: u64 = 4;
-/// ...and a log below this size is left alone.
+/// ...and larger than this.
 const LOG_BYTES_MIN: u64 = 64 << 10;
-
-/// Where items are that were written again.
-#[derive(Debug, Default)]
-pub(super) struct Moved {
-    positions: BTreeMap<u64, u64>,
-    by_position: BTreeSet<u64>,
-    /// All live items with a smaller id are in `positions`.
-    below: u64,
-    /// Records before this position must be durable before the former ones go.
-    needed: u64,
-    /// What could not be given up for that reason.
-    deferred: Option<Giving>,
-}
-
-/// What a look found that can be given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Giving {
-    /// The records before this position...
-    oldest: u64,
-    /// ...once those before this one are durable.
-    needed: u64,
-    /// The size of the log then.
-    bytes: u64,
-}
-
-impl Moved {
-    pub(super) fn insert(&mut self, id: u64, position: u64) {
-        if let Some(former) = self.positions.insert(id, position) {
-            self.by_position.remove(&former);
-        }
-        self.by_position.insert(position);
-        self.needed = self.needed.max(position + 1);
-    }
-
-    #[inline]
-    pub(super) fn remove(&mut self, id: u64) {
-        if let Some(position) = self.positions.remove(&id) {
-            self.by_position.remove(&position);
-        }
-    }
-
-    /// The position of an item's last record.
-    pub(super) fn position(&self, id: u64) -> u64 {
-        self.positions.get(&id).copied().unwrap_or(id)
-    }
-
-    /// Only these items are left.
-    pub(super) fn keep(&mut self, keeps: impl Fn(u64) -> bool) {
-        self.positions.retain(|id, _| keeps(*id));
-        self.by_position = self.positions.values().copied().collect();
-    }
-
-    /// Only items that were written again at `from` or later are left.
-    pub(super) fn flush(&mut self, from: u64) {
-        self.positions.retain(|_, position| *position >= from);
-        self.by_position = self.positions.values().copied().collect();
-        self.below = from;
-    }
-}
-
-/// How far old items have been written again.
-#[derive(Debug, Default)]
-pub(super) struct Compaction {
-    /// The next look at the log comes when it has this many records, or bytes.
-    due_at: u64,
-    due_bytes: u64,
-    /// The round under way: the ids from the first up to the second are still to be written.
-    round: Option<(u64, u64)>,
-    /// The size of the log after the last round.
-    settled_bytes: u64,
-    /// How many times a part of the log was given up.
-    pub(super) rotations: u64,
-}
 
 impl<L: Log> Queue<L> {
     #[inline]
     pub(super) fn compact_if_due(&mut self) {
-        if self.log.next() >= self.compaction.due_at
+        if self.log.next() >= self.compaction.due_records
             || self.log.bytes() >= self.compaction.due_bytes
         {
             self.compact();
         }
     }
 
-    /// Give up what is no longer needed. A failure changes nothing, and it is tried again later.
+    /// Prunes and rewrites as far as is worth it. A failure changes nothing; the next inspection tries again.
     pub(super) fn compact(&mut self) {
-        self.compaction.due_at = self.log.next() + COMPACT_EVERY_RECORDS;
+        self.compaction.due_records = self.log.next() + INSPECT_EVERY_RECORDS;
         self.prune();
         let bytes = self.log.bytes();
-        self.compaction.due_bytes = bytes + COMPACT_EVERY_BYTES;
-        self.compaction.settled_bytes = self.compaction.settled_bytes.min(bytes);
+        self.compaction.due_bytes = bytes + INSPECT_EVERY_BYTES;
+        self.compaction.compacted_bytes = self.compaction.compacted_bytes.min(bytes);
         let open_bytes: u64 = self
             .opens
             .values()
@@ -127,65 +53,66 @@ impl<L: Log> Queue<L> {
             self.bytes + open_bytes + (self.items + self.opens.len() as u64) * ITEM_OVERHEAD_BYTES;
         let worth_it = bytes > LOG_BYTES_MIN
             && bytes / DEAD_RATIO > live
-            && bytes / 2 > self.compaction.settled_bytes;
+            && bytes / 2 > self.compaction.compacted_bytes;
         if self.compaction.round.is_none() && worth_it {
             self.compaction.round = Some((0, self.log.next()));
         }
         if let Some((from, until)) = self.compaction.round {
-            // Stopped by a full disk, the round goes on from the same place.
-            let Ok(from) = self.write_some_again(from, until) else {
+            // After a full disk the round resumes from the same item.
+            let Ok(from) = self.rewrite_some(from, until) else {
                 return;
             };
-            self.moved.below = self.moved.below.max(from);
+            self.relocations.below = self.relocations.below.max(from);
             self.compaction.round = (from < until).then_some((from, until));
             if self.compaction.round.is_none() {
                 self.prune();
-                self.compaction.settled_bytes = self.log.bytes();
+                self.compaction.compacted_bytes = self.log.bytes();
             }
         }
     }
 
-    /// The disk is full, perhaps for want of what was not given up yet.
+    /// The disk is full: a deferred prune must not wait longer.
     #[cold]
-    pub(super) fn hurry(&mut self) {
-        if let Some(deferred) = &mut self.moved.deferred {
+    pub(super) fn expedite_prune(&mut self) {
+        if let Some(deferred) = &mut self.relocations.deferred {
             deferred.bytes = 0;
-            (self.compaction.due_at, self.compaction.due_bytes) = (0, 0);
+            (self.compaction.due_records, self.compaction.due_bytes) = (0, 0);
         }
     }
 
     pub(super) fn prune(&mut self) {
         let first = self.log.first();
-        let oldest = self.renew_marks(self.oldest());
-        let Some(giving) = self.giving(oldest) else {
-            self.compaction.due_at = self.log.next() + LOOK_AGAIN_RECORDS;
+        let oldest = self.renew_source_positions(self.oldest());
+        let Some(prune_point) = self.prune_point(oldest) else {
+            self.compaction.due_records = self.log.next() + INSPECT_DEFERRED_RECORDS;
             return;
         };
-        // What the system refuses now is asked for again after the next records.
-        if self.log.prune(giving).is_ok() && self.log.first() > first {
+        // If the system refuses now, the next inspection tries again.
+        if self.log.prune(prune_point).is_ok() && self.log.first() > first {
             self.compaction.rotations += 1;
         }
     }
 
-    /// The position before which records can go now, if those before `oldest` are no longer needed. Whatever the sync policy, an item that
-    /// has been safe for long must not become unsafe: where it was written again must be durable first. A sync here would hold up
-    /// everybody, and mostly one is done elsewhere soon: for answers, or when a segment has ended.
-    fn giving(&mut self, oldest: u64) -> Option<u64> {
+    /// The position before which records can be pruned now, if those before `oldest` are not needed. Whatever the
+    /// sync policy is, a durable item must stay durable: its rewritten record must be durable before the former one
+    /// is pruned. A sync here would block all requests, and usually another one comes soon: for acknowledgements, or
+    /// at the end of a segment.
+    fn prune_point(&mut self, oldest: u64) -> Option<u64> {
         let (durable, bytes) = (self.log.durable(), self.log.bytes());
-        let now = Giving {
+        let now = PrunePoint {
             oldest,
-            needed: self.moved.needed,
+            needed: self.relocations.needed,
             bytes,
         };
-        // An item that has left cannot become unsafe.
+        // A removed item cannot become less durable.
         let needs_nothing = oldest == self.log.next();
         if oldest <= self.log.first() || durable >= now.needed || needs_nothing {
-            self.moved.deferred = None;
+            self.relocations.deferred = None;
             return Some(oldest);
         }
-        let deferred = *self.moved.deferred.get_or_insert(now);
+        let deferred = *self.relocations.deferred.get_or_insert(now);
         if durable >= deferred.needed {
-            self.moved.deferred = Some(now);
+            self.relocations.deferred = Some(now);
             return Some(deferred.oldest);
         }
         if bytes < deferred.bytes.saturating_add(DEFERRED_BYTES) && deferred.bytes > 0
@@ -193,41 +120,46 @@ impl<L: Log> Queue<L> {
         {
             return None;
         }
-        self.moved.deferred = None;
+        self.relocations.deferred = None;
         Some(oldest)
     }
 
-    /// Say again what only records before `oldest` say; gives the first position that is needed then.
-    fn renew_marks(&mut self, oldest: u64) -> u64 {
-        while let Some((source, index, position)) = self.marks.before(oldest) {
-            // With a full disk the record is kept for now.
+    /// Rewrites the numbers of sources that only records before `oldest` have. Returns the first position that is
+    /// needed then.
+    fn renew_source_positions(&mut self, oldest: u64) -> u64 {
+        while let Some((source, index, position)) = self.source_positions.before(oldest) {
+            // On a full disk the former record is kept for now.
             let Ok(renewed) = self.append_reserved(&Operation::Mark { source, index }) else {
                 return position;
             };
-            self.marks.set(source, index, renewed);
-            self.moved.needed = self.moved.needed.max(renewed + 1);
+            self.source_positions.set(source, index, renewed);
+            self.relocations.needed = self.relocations.needed.max(renewed + 1);
         }
         oldest
     }
 
-    /// The first position that is still needed.
+    /// The first position that is needed.
     pub(super) fn oldest(&self) -> u64 {
-        let below = self.moved.below;
+        let below = self.relocations.below;
         let ready = self.ready.range(below).next().map(|item| item.id);
         let open = self.opens.range(below..).next().map(|(&id, _)| id);
         let delayed = self.delayed.range(below).next();
-        let leaving = self.leaving.iter().map(|leaving| leaving.item.id).min();
-        let moved = self.moved.by_position.first().copied();
-        let behind = (self.behind.items > 0).then_some(self.behind.position);
-        [ready, open, delayed, leaving, moved, behind]
+        let dead_letters = self
+            .dead_letters
+            .iter()
+            .map(|dead_letters| dead_letters.item.id)
+            .min();
+        let moved = self.relocations.by_position.first().copied();
+        let backlog = (self.backlog.items > 0).then_some(self.backlog.position);
+        [ready, open, delayed, dead_letters, moved, backlog]
             .into_iter()
             .flatten()
             .min()
             .unwrap_or(self.log.next())
     }
 
-    /// Write items with these ids again; from which id to go on.
-    fn write_some_again(&mut self, from: u64, until: u64) -> Result<u64, Cause> {
+    /// Rewrites items with these ids. Returns the id from which to resume.
+    fn rewrite_some(&mut self, from: u64, until: u64) -> Result<u64, Cause> {
         let open = self
             .opens
             .range(from..until)
@@ -238,31 +170,31 @@ impl<L: Log> Queue<L> {
             .take_while(|item| item.id < until)
             .cloned();
         let mut items: Vec<Item> = open
-            .take(WRITE_AGAIN_ITEMS)
-            .chain(ready.take(WRITE_AGAIN_ITEMS))
+            .take(REWRITE_ITEMS)
+            .chain(ready.take(REWRITE_ITEMS))
             .collect();
         let delayed: Vec<u64> = self
             .delayed
             .range(from)
             .take_while(|&id| id < until)
-            .take(WRITE_AGAIN_ITEMS)
+            .take(REWRITE_ITEMS)
             .collect();
         for id in delayed {
             items.extend(
-                self.read_item(self.moved.position(id))?
+                self.read_item(self.relocations.position(id))?
                     .map(|(item, _)| item),
             );
         }
         items.sort_unstable_by_key(|item| item.id);
-        // Each source gave its first items, so that the first of all are among them.
-        let whole = items.len() < WRITE_AGAIN_ITEMS;
-        items.truncate(WRITE_AGAIN_ITEMS);
+        // Each of the three contributes its first items, so that the first of all are among them.
+        let whole = items.len() < REWRITE_ITEMS;
+        items.truncate(REWRITE_ITEMS);
         let mut written = 0;
         for item in &items {
-            if written > WRITE_AGAIN_BYTES {
+            if written > REWRITE_BYTES {
                 return Ok(item.id);
             }
-            self.write_again(item, self.delayed.due_ms(item.id).unwrap_or(0))?;
+            self.rewrite(item, self.delayed.due_ms(item.id).unwrap_or(0))?;
             written += item.body.len() as u64 + ITEM_OVERHEAD_BYTES;
         }
         Ok(if whole {
@@ -272,7 +204,7 @@ impl<L: Log> Queue<L> {
         })
     }
 
-    pub(super) fn write_again(&mut self, item: &Item, due_ms: u64) -> Result<(), Cause> {
+    pub(super) fn rewrite(&mut self, item: &Item, due_ms: u64) -> Result<(), Cause> {
         let Item { id, deliveries, .. } = *item;
         let position = self.append(&Operation::Again {
             head: item.head(),
@@ -282,21 +214,21 @@ impl<L: Log> Queue<L> {
             history: item.history.as_ref().map(|history| history.borrowed()),
             body: &item.body,
         })?;
-        self.moved.insert(id, position);
+        self.relocations.insert(id, position);
         Ok(())
     }
 
-    /// Write the removals that could not be written before.
-    pub(super) fn pay_owed(&mut self) {
-        // Whoever's record was given up needs no removal.
+    /// Writes the removals that could not be written before.
+    pub(super) fn write_pending_removals(&mut self) {
+        // An item whose record was pruned needs no removal.
         let first = self.log.first();
-        self.owed.retain(|&(id, _)| id >= first);
-        while let Some(&(id, bytes)) = self.owed.last() {
+        self.pending_removals.retain(|&(id, _)| id >= first);
+        while let Some(&(id, bytes)) = self.pending_removals.last() {
             let removal = Operation::Remove { id, bytes };
             if self.append_reserved(&removal).is_err() {
                 break;
             }
-            self.owed.pop();
+            self.pending_removals.pop();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Items that nobody gets before their time. They are in the log only; here are their ids.
+//! Delayed items. They are in the log only; here are their ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +14,24 @@ impl Delayed {
         self.by_id.insert(id, due_ms);
     }
 
-    /// Whether it was there.
+    /// Returns whether the item was delayed.
     pub(super) fn remove(&mut self, id: u64) -> bool {
         let due_ms = self.by_id.remove(&id);
         due_ms.is_some_and(|due_ms| self.by_time.remove(&(due_ms, id)))
     }
 
-    /// When the delay of an item ends, on the wall clock.
+    /// The end of the delay of an item, on the wall clock.
     pub(super) fn due_ms(&self, id: u64) -> Option<u64> {
         self.by_id.get(&id).copied()
     }
 
-    /// When the first delay ends, and which.
+    /// The first delay to end, and its item.
     #[inline]
     pub(super) fn first(&self) -> Option<(u64, u64)> {
         self.by_time.first().copied()
     }
 
-    /// The ids from this one on.
+    /// The ids from this one on, in order.
     pub(super) fn range(&self, from: u64) -> impl Iterator<Item = u64> {
         self.by_id.range(from..).map(|(&id, _)| id)
     }

@@ -1,46 +1,46 @@
-//! The items of a queue that are held in memory, in the order in which they will be served.
+//! The items of a queue that are in memory, in the order in which they are served.
 //!
-//! Most items come at the back of the line and leave at its front. Those that come back, or whose delay is over, are kept
-//! aside, and take the place that their id gives them. An item that expires in the middle leaves a gap; gaps are closed when they
+//! Most items arrive at the end of `fifo` and leave at its front. Items that are requeued, or whose delay is over,
+//! are in `returned`, ordered by id. An item that expires within the FIFO leaves a gap; gaps are removed when they
 //! are more than half.
 //!
-//! The invariant: `early` and `line` are sorted by id, and the smallest id of both leaves next.
+//! The invariant: `returned` and `fifo` are sorted by id, and the smallest id of both leaves next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::item::Item;
-use crate::memory::Memory;
 use crate::moment::Moment;
+use crate::queue::memory_budget::MemoryBudget;
 
 /// What an item costs besides its bytes: its entry, and the allocation of its bytes.
 pub(super) const ITEM_OVERHEAD_BYTES: u64 = 96;
 const GAPS_MIN: usize = 1024;
 
-/// What an item takes of memory, about.
+/// The memory of an item, approximately.
 #[inline]
-pub(super) fn held_bytes(item: &Item) -> u64 {
+pub(super) fn bytes_in_memory(item: &Item) -> u64 {
     item.body.len() as u64 + ITEM_OVERHEAD_BYTES + item.history_bytes()
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    early: BTreeMap<u64, Item>,
-    line: VecDeque<Slot>,
+    returned: BTreeMap<u64, Item>,
+    fifo: VecDeque<Slot>,
     gaps: usize,
     /// Expiry and id of each item that has an expiry.
     expiries: BTreeSet<(u64, u64)>,
-    held_bytes: u64,
-    /// The count of all queues, which includes these bytes.
-    memory: Memory,
+    bytes_in_memory: u64,
+    /// The budget of all queues, which includes these bytes.
+    memory: MemoryBudget,
 }
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        self.memory.remove(self.held_bytes);
+        self.memory.remove(self.bytes_in_memory);
     }
 }
 
-/// The id stays where an item has left, so that the line can be searched.
+/// A gap keeps the id of its item, so that the FIFO can be searched.
 #[derive(Debug)]
 enum Slot {
     Item(Item),
@@ -71,65 +71,65 @@ impl Slot {
 }
 
 impl Ready {
-    /// Nothing yet. What will be held counts in `memory` too.
-    pub(super) fn new(memory: Memory) -> Self {
+    /// No items. Their memory counts in `memory` too.
+    pub(super) fn new(memory: MemoryBudget) -> Self {
         let mut ready = Ready::default();
         ready.memory = memory;
         ready
     }
 
-    /// How many items there are.
+    /// The number of items.
     pub(super) fn len(&self) -> usize {
-        self.early.len() + self.line.len() - self.gaps
+        self.returned.len() + self.fifo.len() - self.gaps
     }
 
-    /// Bytes of memory, about.
-    pub(super) fn held_bytes(&self) -> u64 {
-        self.held_bytes
+    /// Bytes in memory, approximately.
+    pub(super) fn bytes_in_memory(&self) -> u64 {
+        self.bytes_in_memory
     }
 
-    /// The newest item goes to the back.
+    /// Adds the newest item at the end.
     #[inline]
     pub(super) fn push(&mut self, item: Item) {
         self.count(&item);
-        self.line.push_back(Slot::Item(item));
+        self.fifo.push_back(Slot::Item(item));
     }
 
-    /// An item that was delayed or away takes its place.
+    /// Adds an item that was delayed, open or taken, in the order of its id.
     pub(super) fn insert(&mut self, item: Item) {
         self.count(&item);
-        self.early.insert(item.id, item);
+        self.returned.insert(item.id, item);
     }
 
-    /// Whether the items that came at the back have all left.
+    /// Whether the FIFO has no items.
     #[inline]
-    pub(super) fn line_is_empty(&self) -> bool {
-        self.line.len() == self.gaps
+    pub(super) fn fifo_is_empty(&self) -> bool {
+        self.fifo.len() == self.gaps
     }
 
-    /// The next item leaves.
+    /// Removes and returns the next item.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Item> {
-        while let Some(Slot::Gap(_)) = self.line.front() {
-            self.line.pop_front();
+        while let Some(Slot::Gap(_)) = self.fifo.front() {
+            self.fifo.pop_front();
             self.gaps -= 1;
         }
-        let early = match (self.early.first_key_value(), self.line.front()) {
+        let returned = match (self.returned.first_key_value(), self.fifo.front()) {
             (Some((id, _)), Some(slot)) => *id < slot.id(),
-            (early, _) => early.is_some(),
+            (returned, _) => returned.is_some(),
         };
-        let item = if early {
-            self.early.pop_first().map(|(_, item)| item)
+        let item = if returned {
+            self.returned.pop_first().map(|(_, item)| item)
         } else {
-            self.line.pop_front().and_then(Slot::into_item)
+            self.fifo.pop_front().and_then(Slot::into_item)
         }?;
         self.uncount(&item);
         Some(item)
     }
 
-    /// An item leaves, wherever it stands.
+    /// Removes and returns an item by its id.
     pub(super) fn remove(&mut self, id: u64) -> Option<Item> {
-        let item = match self.early.remove(&id) {
+        let item = match self.returned.remove(&id) {
             Some(item) => item,
             None => self.leave_gap(id)?,
         };
@@ -137,10 +137,10 @@ impl Ready {
         Some(item)
     }
 
-    /// The newest item leaves again, as if it had never come.
+    /// Removes and returns the newest item, if it has this id.
     pub(super) fn pop_newest(&mut self, id: u64) -> Option<Item> {
-        let newest = matches!(self.line.back(), Some(Slot::Item(item)) if item.id == id);
-        let Some(Slot::Item(item)) = newest.then(|| self.line.pop_back()).flatten() else {
+        let newest = matches!(self.fifo.back(), Some(Slot::Item(item)) if item.id == id);
+        let Some(Slot::Item(item)) = newest.then(|| self.fifo.pop_back()).flatten() else {
             return None;
         };
         self.uncount(&item);
@@ -149,28 +149,28 @@ impl Ready {
 
     /// The items with this id or a later one, in order.
     pub(super) fn range(&self, from: u64) -> impl Iterator<Item = &Item> {
-        let at = self.line.partition_point(|slot| slot.id() < from);
-        let mut line = self.line.range(at..).filter_map(Slot::item).peekable();
-        let mut early = self.early.range(from..).map(|(_, item)| item).peekable();
-        std::iter::from_fn(move || match (early.peek(), line.peek()) {
-            (Some(one), Some(other)) if one.id > other.id => line.next(),
-            (None, _) => line.next(),
-            _ => early.next(),
+        let at = self.fifo.partition_point(|slot| slot.id() < from);
+        let mut fifo = self.fifo.range(at..).filter_map(Slot::item).peekable();
+        let mut returned = self.returned.range(from..).map(|(_, item)| item).peekable();
+        std::iter::from_fn(move || match (returned.peek(), fifo.peek()) {
+            (Some(one), Some(other)) if one.id > other.id => fifo.next(),
+            (None, _) => fifo.next(),
+            _ => returned.next(),
         })
     }
 
-    /// The items that have come back, among others that took their places again.
+    /// The items that were requeued, and others that are ordered by id.
     pub(super) fn returned(&self) -> impl Iterator<Item = &Item> {
-        self.early.values()
+        self.returned.values()
     }
 
-    /// When the first item expires, on the wall clock.
+    /// The first expiry, on the wall clock.
     #[inline]
     pub(super) fn next_expiry(&self) -> Option<u64> {
         self.expiries.first().map(|&(expiry_ms, _)| expiry_ms)
     }
 
-    /// An item that has expired leaves, wherever it stands.
+    /// Removes and returns an expired item.
     pub(super) fn pop_expired(&mut self, now: Moment) -> Option<Item> {
         let &(expiry_ms, id) = self.expiries.first()?;
         if expiry_ms > now.wall_ms {
@@ -184,14 +184,14 @@ impl Ready {
     }
 
     fn leave_gap(&mut self, id: u64) -> Option<Item> {
-        let at = self.line.binary_search_by_key(&id, Slot::id).ok()?;
-        let slot = self.line.get_mut(at)?;
+        let at = self.fifo.binary_search_by_key(&id, Slot::id).ok()?;
+        let slot = self.fifo.get_mut(at)?;
         let Slot::Item(item) = std::mem::replace(slot, Slot::Gap(id)) else {
             return None;
         };
         self.gaps += 1;
-        if self.gaps > GAPS_MIN && self.gaps * 2 > self.line.len() {
-            self.line.retain(|slot| matches!(slot, Slot::Item(_)));
+        if self.gaps > GAPS_MIN && self.gaps * 2 > self.fifo.len() {
+            self.fifo.retain(|slot| matches!(slot, Slot::Item(_)));
             self.gaps = 0;
         }
         Some(item)
@@ -199,8 +199,8 @@ impl Ready {
 
     #[inline]
     fn count(&mut self, item: &Item) {
-        let bytes = held_bytes(item);
-        self.held_bytes += bytes;
+        let bytes = bytes_in_memory(item);
+        self.bytes_in_memory += bytes;
         self.memory.add(bytes);
         if item.expiry_ms != 0 {
             self.expiries.insert((item.expiry_ms, item.id));
@@ -209,8 +209,8 @@ impl Ready {
 
     #[inline]
     fn uncount(&mut self, item: &Item) {
-        let bytes = held_bytes(item);
-        self.held_bytes -= bytes;
+        let bytes = bytes_in_memory(item);
+        self.bytes_in_memory -= bytes;
         self.memory.remove(bytes);
         if item.expiry_ms != 0 {
             self.expiries.remove(&(item.expiry_ms, item.id));
@@ -221,7 +221,7 @@ impl Ready {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::Head;
+    use crate::storage::operation::Head;
 
     fn item(id: u64, expiry_ms: u64) -> Item {
         Item::new(
@@ -249,7 +249,7 @@ mod tests {
         ready.insert(two);
         ready.insert(one);
         assert_eq!(ids(&mut ready), [1, 2, 3, 4, 5]);
-        assert_eq!(ready.held_bytes(), 0);
+        assert_eq!(ready.bytes_in_memory(), 0);
     }
 
     #[test]
@@ -265,9 +265,9 @@ mod tests {
         let expired = std::iter::from_fn(|| ready.pop_expired(now)).count();
         assert_eq!((expired, ready.len()), (3000, 2));
         assert!(
-            ready.line.len() < 2 * GAPS_MIN,
+            ready.fifo.len() < 2 * GAPS_MIN,
             "{} slots for 2 items",
-            ready.line.len()
+            ready.fifo.len()
         );
         assert_eq!(size_of::<Slot>(), 56);
         assert_eq!(ids(&mut ready), [0, 3001]);

@@ -1,37 +1,37 @@
-//! A queue from its log: every record once, without keeping the items.
+//! Restoring a queue from its log: each record is read once.
 //!
-//! The items' bytes stay in the log and are read back when their turn comes. Only what was written again is held, as
-//! it stands out of its place.
+//! The bytes of items stay in the log and are read back when they are next. Only rewritten items are kept in memory,
+//! as their records are out of order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::compact::{Compaction, Moved};
+use super::counters::QueueCounters;
 use super::delayed::Delayed;
-use super::gone::Gone;
-use super::marks::Marks;
 use super::ready::Ready;
-use super::{Behind, Deliveries, Log, Queue};
+use super::relocations::{Compaction, Relocations};
+use super::removed::RemovedIds;
+use super::source_positions::SourcePositions;
+use super::{Backlog, Deliveries, Log, Queue};
 use crate::config::Settings;
 use crate::error::QueueError;
-use crate::memory::Memory;
 use crate::moment::Moment;
-use crate::operation::Operation;
-use crate::stats::QueueCounters;
+use crate::queue::memory_budget::MemoryBudget;
+use crate::storage::operation::Operation;
 
-/// What has been learned from the records so far.
+/// The state after the records so far.
 #[derive(Debug, Default)]
 struct Replay {
     items: u64,
     bytes: u64,
-    /// Items whose own record is from here on have been counted.
+    /// Items whose own record is at this position or later are counted.
     from: u64,
-    gone: Gone,
-    /// Items written again: position and length.
-    moved: BTreeMap<u64, (u64, u64)>,
+    removed: RemovedIds,
+    /// Rewritten items: position and length.
+    rewritten: BTreeMap<u64, (u64, u64)>,
     delayed: Delayed,
     deliveries: BTreeMap<u64, Deliveries>,
-    marks: Marks,
+    source_positions: SourcePositions,
 }
 
 impl Replay {
@@ -61,7 +61,7 @@ impl Replay {
                     };
                     replay.apply(position, operation);
                     if let Some((id, length)) = item
-                        && log.is_struck(position)
+                        && log.has_tombstone(position)
                     {
                         replay.remove(id, length as u64);
                     }
@@ -94,10 +94,10 @@ impl Replay {
                 ..
             } => {
                 self.count(body.len());
-                self.marks.set(source, index + 1, position);
+                self.source_positions.set(source, index + 1, position);
             }
             Operation::Moved { body, .. } => self.count(body.len()),
-            Operation::Mark { source, index } => self.marks.set(source, index, position),
+            Operation::Mark { source, index } => self.source_positions.set(source, index, position),
             Operation::Again {
                 due_ms,
                 id,
@@ -107,9 +107,9 @@ impl Replay {
                 ..
             } => {
                 let length = body.len() as u64;
-                if self.moved.insert(id, (position, length)).is_none() {
-                    if id >= self.from && !self.gone.contains(id) {
-                        self.gone.insert(id);
+                if self.rewritten.insert(id, (position, length)).is_none() {
+                    if id >= self.from && !self.removed.contains(id) {
+                        self.removed.insert(id);
                     } else {
                         self.count(body.len());
                     }
@@ -147,10 +147,10 @@ impl Replay {
 
     #[inline]
     fn remove(&mut self, id: u64, length: u64) {
-        if !self.moved.is_empty() && self.moved.remove(&id).is_some() {
-            // Its own record has been passed over since it was written again.
-        } else if id >= self.from && !self.gone.contains(id) {
-            self.gone.insert(id);
+        if !self.rewritten.is_empty() && self.rewritten.remove(&id).is_some() {
+            // The original record was skipped when the item was rewritten.
+        } else if id >= self.from && !self.removed.contains(id) {
+            self.removed.insert(id);
         } else {
             return;
         }
@@ -161,41 +161,42 @@ impl Replay {
     }
 
     fn flush(&mut self, position: u64, from: u64) {
-        self.moved.retain(|_, (position, _)| *position >= from);
-        self.deliveries.retain(|id, _| self.moved.contains_key(id));
-        self.items = self.moved.len() as u64;
-        self.bytes = self.moved.values().map(|(_, length)| length).sum();
+        self.rewritten.retain(|_, (position, _)| *position >= from);
+        self.deliveries
+            .retain(|id, _| self.rewritten.contains_key(id));
+        self.items = self.rewritten.len() as u64;
+        self.bytes = self.rewritten.values().map(|(_, length)| length).sum();
         self.delayed = Delayed::default();
-        self.gone = Gone::default();
+        self.removed = RemovedIds::default();
         self.from = position;
     }
 }
 
 impl<L: Log> Queue<L> {
-    /// The queue as its log tells it.
+    /// The queue in the state of its log.
     ///
     /// # Errors
-    /// A record cannot be read, or has no meaning.
+    /// A record cannot be read or decoded.
     pub(crate) fn restore(
         name: Arc<str>,
         settings: Settings,
         mut log: L,
-        memory: &Memory,
+        memory: &MemoryBudget,
         now: Moment,
     ) -> Result<Self, QueueError> {
         let replay = Replay::of(&name, &mut log)?;
-        let mut moved = Moved::default();
+        let mut relocations = Relocations::default();
         replay
-            .moved
+            .rewritten
             .iter()
-            .for_each(|(&id, &(position, _))| moved.insert(id, position));
+            .for_each(|(&id, &(position, _))| relocations.insert(id, position));
         let held = replay
-            .moved
+            .rewritten
             .keys()
             .filter(|&&id| replay.delayed.due_ms(id).is_none())
             .copied()
             .collect::<Vec<_>>();
-        // What the process before has left to a later sync.
+        // Records that the previous process did not sync.
         let unsynced_since_us = (log.durable() < log.next()).then_some(now.steady_us);
         let mut queue = Queue {
             name,
@@ -207,10 +208,10 @@ impl<L: Log> Queue<L> {
             waiters: VecDeque::new(),
             log,
             ready: Ready::new(memory.clone()),
-            behind: Behind {
+            backlog: Backlog {
                 position: replay.from,
                 items: replay.items - held.len() as u64 - replay.delayed.len() as u64,
-                gone: replay.gone,
+                removed: replay.removed,
                 oldest: None,
                 deliveries: replay.deliveries,
             },
@@ -218,28 +219,28 @@ impl<L: Log> Queue<L> {
             opens: BTreeMap::new(),
             memory: memory.clone(),
             open_deadlines: std::collections::BTreeSet::new(),
-            moved,
+            relocations,
             compaction: Compaction::default(),
-            marks: replay.marks,
-            leaving: Vec::new(),
-            owed: Vec::new(),
+            source_positions: replay.source_positions,
+            dead_letters: Vec::new(),
+            pending_removals: Vec::new(),
             items: replay.items,
             bytes: replay.bytes,
             unsynced_since_us,
-            used_us: now.steady_us,
+            last_used_us: now.steady_us,
             record: Vec::new(),
         };
         for id in held {
-            if let Some((mut item, _)) = queue.read_item(queue.moved.position(id))? {
-                if let Some(known) = queue.behind.deliveries.remove(&id) {
+            if let Some((mut item, _)) = queue.read_item(queue.relocations.position(id))? {
+                if let Some(known) = queue.backlog.deliveries.remove(&id) {
                     item.came_back(known.count, known.first_ms);
                 }
                 queue.ready.insert(item);
             }
         }
-        // As `stats` asks for it, with the log closed.
-        let _known_if_readable = queue.first_behind_added_ms();
-        queue.log.end_reading();
+        // `stats` needs it while the log is closed.
+        let _known_if_readable = queue.first_backlog_added_ms();
+        queue.log.end_restore();
         Ok(queue)
     }
 }

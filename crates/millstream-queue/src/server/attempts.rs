@@ -1,31 +1,32 @@
-//! Passwords are tried slowly: after a wrong one, no other from the same address is looked at for a second, on whatever connection it comes.
+//! Limits the rate of password attempts: after a wrong password, no other from the same origin is checked for a
+//! second, on whatever connection it comes.
 //!
-//! Who has come in is not concerned, nor is any other address. The clients of a machine share its address, and in IPv6 all addresses of a
-//! network of 64 bits count as one; behind a Unix socket each user is one.
+//! Authenticated connections and other origins are not affected. The clients of a machine share its address. All IPv6
+//! addresses of a network of 64 bits count as one origin, and so does each user on a Unix socket.
 //!
-//! The invariant: there are at most [`PLACES_MAX`] entries, and those whose time is over go first.
+//! The invariant: there are at most [`KEYS_MAX`] entries; the first to expire is removed first.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-/// How long nothing is tried after a wrong password.
+/// The time for which nothing is checked after a wrong password.
 pub(super) const PENALTY: Duration = Duration::from_secs(1);
-/// More addresses are not remembered: the one whose time is over first is forgotten.
-const PLACES_MAX: usize = 4_096;
+/// The number of origins. When it is exceeded, the first entry to expire is removed.
+const KEYS_MAX: usize = 4_096;
 
-/// Where a client is.
+/// The origin of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum ThrottleKey {
     Address(IpAddr),
-    /// A user of this machine, by number; none if the system does not say.
+    /// A user of this machine, by number; `None` if the system does not say.
     User(Option<u32>),
 }
 
-impl Place {
-    /// Where a client with this address is.
+impl ThrottleKey {
+    /// The origin with this address.
     pub(super) fn of(address: IpAddr) -> Self {
-        Place::Address(match address.to_canonical() {
+        ThrottleKey::Address(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let [a, b, c, d, ..] = address.segments();
                 Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
@@ -35,19 +36,19 @@ impl Place {
     }
 }
 
-/// Until when no password from a place is looked at, on the steady clock in microseconds.
+/// The time until which no password of an origin is checked, on the steady clock in microseconds.
 #[derive(Debug, Default)]
-pub(super) struct Attempts(HashMap<Place, u64>);
+pub(super) struct Attempts(HashMap<ThrottleKey, u64>);
 
 impl Attempts {
-    /// A wrong password came.
-    pub(super) fn failed(&mut self, place: Place, now_us: u64) {
+    /// Records a wrong password.
+    pub(super) fn failed(&mut self, key: ThrottleKey, now_us: u64) {
         let until_us = now_us.saturating_add(PENALTY.as_micros() as u64);
-        if self.0.len() >= PLACES_MAX && !self.0.contains_key(&place) {
+        if self.0.len() >= KEYS_MAX && !self.0.contains_key(&key) {
             self.0.retain(|_, until_us| *until_us > now_us);
         }
-        if self.0.len() >= PLACES_MAX
-            && !self.0.contains_key(&place)
+        if self.0.len() >= KEYS_MAX
+            && !self.0.contains_key(&key)
             && let Some(&first) = self
                 .0
                 .iter()
@@ -56,16 +57,16 @@ impl Attempts {
         {
             self.0.remove(&first);
         }
-        self.0.insert(place, until_us);
+        self.0.insert(key, until_us);
     }
 
-    /// Until when a password from this place must wait; `None` if it need not.
+    /// The time until which a password of this origin must wait; `None` if it need not.
     #[inline]
-    pub(super) fn wait_until(&self, place: Place, now_us: u64) -> Option<u64> {
+    pub(super) fn wait_until(&self, key: ThrottleKey, now_us: u64) -> Option<u64> {
         if self.0.is_empty() {
             return None;
         }
-        self.0.get(&place).copied().filter(|until| *until > now_us)
+        self.0.get(&key).copied().filter(|until| *until > now_us)
     }
 }
 
@@ -73,17 +74,17 @@ impl Attempts {
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Place {
-        Place::of(text.parse().unwrap())
+    fn key(text: &str) -> ThrottleKey {
+        ThrottleKey::of(text.parse().unwrap())
     }
 
     #[test]
     fn a_place_waits_and_others_do_not() {
-        let (mut attempts, bad) = (Attempts::default(), place("10.0.0.1"));
+        let (mut attempts, bad) = (Attempts::default(), key("10.0.0.1"));
         attempts.failed(bad, 5);
         assert_eq!(attempts.wait_until(bad, 6), Some(1_000_005));
-        assert_eq!(attempts.wait_until(place("10.0.0.2"), 6), None);
-        assert_eq!(attempts.wait_until(Place::User(Some(0)), 6), None);
+        assert_eq!(attempts.wait_until(key("10.0.0.2"), 6), None);
+        assert_eq!(attempts.wait_until(ThrottleKey::User(Some(0)), 6), None);
         assert_eq!(attempts.wait_until(bad, 1_000_005), None);
         attempts.failed(bad, 2_000_000);
         assert_eq!(attempts.wait_until(bad, 2_000_001), Some(3_000_000));
@@ -91,19 +92,19 @@ mod tests {
 
     #[test]
     fn addresses_that_one_client_can_choose_are_one_place() {
-        assert_eq!(place("2001:db8:1:2::3"), place("2001:db8:1:2:ffff::4"));
-        assert_ne!(place("2001:db8:1:2::3"), place("2001:db8:1:3::3"));
-        assert_eq!(place("::ffff:10.0.0.1"), place("10.0.0.1"));
+        assert_eq!(key("2001:db8:1:2::3"), key("2001:db8:1:2:ffff::4"));
+        assert_ne!(key("2001:db8:1:2::3"), key("2001:db8:1:3::3"));
+        assert_eq!(key("::ffff:10.0.0.1"), key("10.0.0.1"));
     }
 
     #[test]
     fn the_table_is_bounded_and_forgets_the_oldest_first() {
         let mut attempts = Attempts::default();
-        let user = |number| Place::User(Some(number));
-        for number in 0..PLACES_MAX as u32 + 10 {
+        let user = |number| ThrottleKey::User(Some(number));
+        for number in 0..KEYS_MAX as u32 + 10 {
             attempts.failed(user(number), u64::from(number));
         }
-        assert_eq!(attempts.0.len(), PLACES_MAX);
+        assert_eq!(attempts.0.len(), KEYS_MAX);
         assert_eq!(attempts.wait_until(user(9), 5_000), None);
         assert!(attempts.wait_until(user(10), 5_000).is_some());
         attempts.failed(user(0), 10_000_000);

@@ -1,11 +1,11 @@
-//! The committer: one sync for all replies that wait for it.
+//! The committer: group commit, one sync for all replies that wait for it.
 //!
-//! All that was asked for when a sync begins is covered by it; what comes meanwhile is posted for the next one, which
-//! begins as soon as that ends. A thread of its own does the syncs, so that a slow disk holds up nobody but those who wait
-//! for it. A client that is alone would only pay for the waking of that thread: for it the sync is done on the thread of the
-//! connections, as long as nobody else is seen to have waited there.
+//! A sync covers all that was appended before it begins. What is appended meanwhile is covered by the next sync,
+//! which begins as soon as the current one ends. Syncs run on a thread of their own, so that a slow disk delays only
+//! the replies that wait for it. For a single client the wake-up of that thread would only cost time: then the thread
+//! of the connections syncs by itself, until other connections are seen to have waited for it.
 //!
-//! The invariant: post number `n` is done only after a sync that began after all that belongs to it had been appended.
+//! The invariant: commit number `n` is complete only after a sync that began after all its records were appended.
 
 use std::cell::Cell;
 use std::io;
@@ -22,56 +22,56 @@ use crate::clock;
 use crate::error::Cause;
 use crate::storage::{JournalLog, Log, Syncing};
 
-/// After so many commits on end that spoke for the other way of syncing, that way is taken.
+/// The number of consecutive commits after which the other placement is used.
 const AGAINST_MAX: u32 = 3;
 
-/// How often more is waited for before a commit begins, at most.
+/// How often a commit waits for more input before it begins, at most.
 const GATHERS: u32 = 4;
 
-/// Does the syncs, here or on its thread.
+/// Runs the syncs, on the calling thread or on its own.
 pub(super) struct Committer {
-    desk: Arc<Desk<<JournalLog as Log>::Syncing>>,
+    syncs: Arc<SyncQueue<<JournalLog as Log>::Syncing>>,
     placement: Cell<Placement>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the two threads share.
-struct Desk<L> {
-    posts: Mutex<Posts<L>>,
-    /// There is something to sync, or nothing more will come.
-    posted: Condvar,
-    /// Some posts are done.
+struct SyncQueue<L> {
+    requests: Mutex<SyncRequests<L>>,
+    /// Notified when there is something to sync, or the thread must stop.
+    requested: Condvar,
+    /// Notified when commits are complete.
     done: Notify,
 }
 
-struct Posts<L> {
+struct SyncRequests<L> {
     /// Queues and their logs, each once.
     unsynced: Vec<(Arc<str>, L)>,
-    /// The posts that are not done.
-    open: Range<u64>,
+    /// The commits that are not complete.
+    pending: Range<u64>,
     failed: Vec<Failure>,
-    /// How long the syncs took.
+    /// The durations of the syncs.
     took_us: Vec<u64>,
     stopping: bool,
 }
 
-/// A queue that could not be synced, and the posts that relied on it.
+/// A queue that could not be synced, and the commits that relied on it.
 struct Failure {
-    posts: Range<u64>,
+    commits: Range<u64>,
     queue: Arc<str>,
     cause: Cause,
 }
 
-/// Where the syncs are done, learnt from what they kept waiting.
+/// Where syncs run, learned from whether they made other connections wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Placement {
     on_thread: bool,
-    /// Commits on end that spoke for the other place.
+    /// Consecutive commits that favored the other placement.
     against: u32,
 }
 
 impl Placement {
-    /// A commit is done, and others had something to do meanwhile, or not.
+    /// Records whether other connections had input during a commit.
     fn learn(&mut self, others: bool) {
         if others == self.on_thread {
             self.against = 0;
@@ -87,79 +87,82 @@ impl Placement {
     }
 }
 
-impl<L: Syncing> Desk<L> {
+impl<L: Syncing> SyncQueue<L> {
     fn new() -> Self {
-        Desk {
-            posts: Mutex::new(Posts {
+        SyncQueue {
+            requests: Mutex::new(SyncRequests {
                 unsynced: Vec::new(),
-                open: 0..0,
+                pending: 0..0,
                 failed: Vec::new(),
                 took_us: Vec::new(),
                 stopping: false,
             }),
-            posted: Condvar::new(),
+            requested: Condvar::new(),
             done: Notify::new(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Posts<L>> {
-        // Nothing is half done while the lock is held.
-        self.posts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SyncRequests<L>> {
+        // No operation leaves the state incomplete while it holds the lock.
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn post(&self, number: u64, unsynced: Vec<(Arc<str>, L)>) {
-        let mut posts = self.lock();
-        if posts.open.is_empty() {
-            posts.open.start = number;
+    fn request(&self, number: u64, unsynced: Vec<(Arc<str>, L)>) {
+        let mut requests = self.lock();
+        if requests.pending.is_empty() {
+            requests.pending.start = number;
         }
-        posts.open.end = number + 1;
+        requests.pending.end = number + 1;
         for (queue, log) in unsynced {
-            if !posts
+            if !requests
                 .unsynced
                 .iter()
                 .any(|(known, _)| Arc::ptr_eq(known, &queue))
             {
-                posts.unsynced.push((queue, log));
+                requests.unsynced.push((queue, log));
             }
         }
-        drop(posts);
-        self.posted.notify_one();
+        drop(requests);
+        self.requested.notify_one();
     }
 
-    /// The thread: sync what is posted, until nothing more will come.
-    fn sync_posts(&self) {
-        let mut posts = self.lock();
+    /// The thread: syncs until it must stop.
+    fn run(&self) {
+        let mut requests = self.lock();
         loop {
-            if posts.open.is_empty() {
-                if posts.stopping {
+            if requests.pending.is_empty() {
+                if requests.stopping {
                     return;
                 }
-                posts = self
-                    .posted
-                    .wait(posts)
+                requests = self
+                    .requested
+                    .wait(requests)
                     .unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let (covered, unsynced) = (posts.open.clone(), std::mem::take(&mut posts.unsynced));
-            drop(posts);
+            let (covered, unsynced) = (
+                requests.pending.clone(),
+                std::mem::take(&mut requests.unsynced),
+            );
+            drop(requests);
             let begin_us = clock::steady_us();
             let failed = sync(unsynced, &covered);
             let took_us = clock::steady_us() - begin_us;
-            posts = self.lock();
-            posts.took_us.push(took_us);
-            posts.open.start = covered.end;
-            posts.failed.extend(failed);
+            requests = self.lock();
+            requests.took_us.push(took_us);
+            requests.pending.start = covered.end;
+            requests.failed.extend(failed);
             self.done.notify_one();
         }
     }
 }
 
-fn sync<L: Syncing>(unsynced: Vec<(Arc<str>, L)>, posts: &Range<u64>) -> Vec<Failure> {
+fn sync<L: Syncing>(unsynced: Vec<(Arc<str>, L)>, commits: &Range<u64>) -> Vec<Failure> {
     let failed = unsynced.into_iter().filter_map(|(queue, log)| {
         let cause = log.sync().err()?;
-        let posts = posts.clone();
+        let commits = commits.clone();
         Some(Failure {
-            posts,
+            commits,
             queue,
             cause,
         })
@@ -169,13 +172,13 @@ fn sync<L: Syncing>(unsynced: Vec<(Arc<str>, L)>, posts: &Range<u64>) -> Vec<Fai
 
 impl Committer {
     pub(super) fn start() -> io::Result<Self> {
-        let desk = Arc::new(Desk::new());
-        let theirs = Arc::clone(&desk);
+        let syncs = Arc::new(SyncQueue::new());
+        let for_thread = Arc::clone(&syncs);
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
-            .spawn(move || theirs.sync_posts())?;
+            .spawn(move || for_thread.run())?;
         Ok(Committer {
-            desk,
+            syncs,
             placement: Cell::default(),
             thread: Some(thread),
         })
@@ -190,15 +193,15 @@ impl Committer {
 
 impl Drop for Committer {
     fn drop(&mut self) {
-        self.desk.lock().stopping = true;
-        self.desk.posted.notify_one();
-        // It panics only if the journal is at fault, and has said so.
+        self.syncs.lock().stopping = true;
+        self.syncs.requested.notify_one();
+        // The thread panics only because of a bug in the journal, and has logged it.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Begin a commit whenever somebody waits for one, for ever.
-pub(super) async fn begin(core: Rc<Core>, committer: Rc<Committer>) {
+/// Begins a commit whenever a reply waits for one, forever.
+pub(super) async fn begin_commits(core: Rc<Core>, committer: Rc<Committer>) {
     loop {
         core.commit_wanted.notified().await;
         gather(&core).await;
@@ -209,22 +212,22 @@ pub(super) async fn begin(core: Rc<Core>, committer: Rc<Committer>) {
                 state.reads_before = state.reads;
             }
             state.commits_begun += 1;
-            (state.queues.take_unsynced(), number, alone)
+            (state.broker.take_unsynced(), number, alone)
         });
         if committer.placement.get().on_thread || !alone {
-            committer.desk.post(number, unsynced);
+            committer.syncs.request(number, unsynced);
             continue;
         }
         let begin_us = clock::steady_us();
         let failed = sync(unsynced, &(number..number + 1));
         let took_us = clock::steady_us() - begin_us;
-        // Whoever was kept waiting is seen now.
+        // Connections that had to wait are read now.
         tokio::task::yield_now().await;
         core.with(|state| finish(state, &committer, &failed, &[took_us], number + 1));
     }
 }
 
-/// All that is ready now comes first, as long as more does: it belongs to this commit then, and a sync costs the same for it.
+/// Input that is ready now joins this commit, at no extra cost, as long as more arrives.
 async fn gather(core: &Core) {
     for _ in 0..GATHERS {
         let reads = core.with(|state| state.reads);
@@ -235,20 +238,24 @@ async fn gather(core: &Core) {
     }
 }
 
-/// End the commits of the thread as it has done them, for ever.
-pub(super) async fn end(core: Rc<Core>, committer: Rc<Committer>) {
+/// Completes the commits that the thread has synced, forever.
+pub(super) async fn complete_commits(core: Rc<Core>, committer: Rc<Committer>) {
     loop {
-        committer.desk.done.notified().await;
+        committer.syncs.done.notified().await;
         let (done, failed, took_us) = {
-            let posts = &mut *committer.desk.lock();
-            let failed = std::mem::take(&mut posts.failed);
-            (posts.open.start, failed, std::mem::take(&mut posts.took_us))
+            let requests = &mut *committer.syncs.lock();
+            let failed = std::mem::take(&mut requests.failed);
+            (
+                requests.pending.start,
+                failed,
+                std::mem::take(&mut requests.took_us),
+            )
         };
         core.with(|state| finish(state, &committer, &failed, &took_us, done));
     }
 }
 
-/// What waited for the commits before `done` goes on.
+/// Wakes the replies that waited for the commits before `done`.
 fn finish(
     state: &mut State,
     committer: &Committer,
@@ -258,18 +265,18 @@ fn finish(
 ) {
     committer.learn(state.reads > state.reads_before);
     for &us in took_us {
-        state.queues.latencies().sync_us(us);
+        state.broker.latencies().sync_us(us);
     }
     for Failure {
-        posts,
+        commits,
         queue,
         cause,
     } in failed
     {
-        // A queue that was deleted meanwhile has nothing to lose.
-        if state.queues.items(queue).is_some() {
+        // A queue that was deleted meanwhile has no items to lose.
+        if state.broker.items(queue).is_some() {
             error!("not acknowledged: queue \"{queue}\": {cause}");
-            state.failed_commits.extend(posts.clone());
+            state.failed_commits.extend(commits.clone());
         }
     }
     state.commits = done;
@@ -285,14 +292,14 @@ mod tests {
 
     use super::*;
 
-    /// Says that a sync has begun, and ends it as it is told.
+    /// A log whose syncs the test begins and ends step by step.
     #[derive(Clone)]
-    struct Told {
+    struct SteppedLog {
         begun: Sender<()>,
         end: Arc<Mutex<Receiver<Result<(), Cause>>>>,
     }
 
-    impl Syncing for Told {
+    impl Syncing for SteppedLog {
         fn sync(&self) -> Result<(), Cause> {
             self.begun.send(()).unwrap();
             self.end.lock().unwrap().recv().unwrap()
@@ -302,38 +309,41 @@ mod tests {
     #[test]
     fn what_is_posted_during_a_sync_belongs_to_the_next_one() {
         let ((begun, begins), (end, ends)) = (channel(), channel());
-        let log = Told {
+        let log = SteppedLog {
             begun,
             end: Arc::new(Mutex::new(ends)),
         };
         let queue: Arc<str> = "jobs".into();
-        let desk = Arc::new(Desk::new());
-        let theirs = Arc::clone(&desk);
+        let syncs = Arc::new(SyncQueue::new());
+        let for_thread = Arc::clone(&syncs);
         let thread = std::thread::Builder::new()
-            .spawn(move || theirs.sync_posts())
+            .spawn(move || for_thread.run())
             .unwrap();
-        let post = |number| desk.post(number, vec![(Arc::clone(&queue), log.clone())]);
+        let request = |number| syncs.request(number, vec![(Arc::clone(&queue), log.clone())]);
 
-        post(7);
+        request(7);
         begins.recv().unwrap();
-        post(8);
-        post(9);
-        assert_eq!(desk.lock().open, 7..10);
+        request(8);
+        request(9);
+        assert_eq!(syncs.lock().pending, 7..10);
         end.send(Ok(())).unwrap();
         // One sync for both.
         begins.recv().unwrap();
-        assert_eq!(desk.lock().open, 8..10);
+        assert_eq!(syncs.lock().pending, 8..10);
         end.send(Err("the disk failed".into())).unwrap();
-        desk.lock().stopping = true;
-        desk.posted.notify_one();
+        syncs.lock().stopping = true;
+        syncs.requested.notify_one();
         thread.join().unwrap();
 
-        let posts = desk.lock();
-        assert_eq!((posts.open.clone(), posts.took_us.len()), (10..10, 2));
-        let failed: Vec<_> = posts
+        let requests = syncs.lock();
+        assert_eq!(
+            (requests.pending.clone(), requests.took_us.len()),
+            (10..10, 2)
+        );
+        let failed: Vec<_> = requests
             .failed
             .iter()
-            .map(|failure| (failure.posts.clone(), &*failure.queue))
+            .map(|failure| (failure.commits.clone(), &*failure.queue))
             .collect();
         assert_eq!(failed, [(8..10, "jobs")]);
     }

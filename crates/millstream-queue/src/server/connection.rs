@@ -1,4 +1,4 @@
-//! One connection as a task: read once, do what was asked, write once.
+//! One connection as a task: read once, do the requests, write once.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -11,26 +11,26 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tracing::{debug, info, warn};
 
-use super::attempts::{self, PENALTY};
-use super::core::{Core, Place, State};
+use super::attempts::{PENALTY, ThrottleKey};
+use super::core::{ConnectionEntry, Core, State};
 use crate::address::Address;
 use crate::clock;
 use crate::moment::Moment;
-use crate::session::{Demand, Session};
+use crate::session::{ServerCommand, Session};
 
-/// A connection that always has more to do lets others do theirs after so many rounds: each is a read or a wait that
-/// ended, and the writing of its answers.
+/// A connection that always has work yields to the others after this many rounds: each is a read or the end of a
+/// wait, and the write of the answers.
 const ROUNDS_MAX: usize = 4;
 
-/// A connection that keeps no more than this in memory is not ended for want of memory.
+/// A connection with no more memory than this is not closed for lack of memory.
 const BUFFER_BYTES_SMALL: usize = 128 << 10;
 
-/// Serve a connection until it ends.
+/// Serves a connection until it ends.
 pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     core: Rc<Core>,
     stream: T,
     session: Session,
-    (peer, place): (Address, attempts::Place),
+    (peer, throttle_key): (Address, ThrottleKey),
 ) {
     let mut connection = Connection {
         core,
@@ -38,9 +38,9 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         session,
         buffer_bytes: 0,
         peer,
-        place,
+        throttle_key,
         penalty: None,
-        gate: None,
+        throttle: None,
         commit: None,
         begun: None,
         half_since_us: None,
@@ -50,15 +50,15 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     let outcome = poll_fn(|context| connection.poll(context)).await;
     connection.end();
     if connection.session.is_foreign() {
-        turned_away(&connection.peer, "not the memcache text protocol");
+        log_rejected(&connection.peer, "not the memcache text protocol");
     }
     if let Err(error) = outcome {
         match error.kind() {
-            io::ErrorKind::OutOfMemory => turned_away(&connection.peer, &error.to_string()),
+            io::ErrorKind::OutOfMemory => log_rejected(&connection.peer, &error.to_string()),
             _ => debug!("{}: {error}", connection.peer),
         }
     }
-    // What the peer has not read yet is still on its way; a failure to say goodbye changes nothing.
+    // The peer may not have read everything yet; a failure of the shutdown changes nothing.
     let _ = poll_fn(|context| Pin::new(&mut connection.stream).poll_shutdown(context)).await;
 }
 
@@ -66,24 +66,24 @@ struct Connection<T> {
     core: Rc<Core>,
     stream: T,
     session: Session,
-    /// What the session kept in memory when it was counted last.
+    /// The session's memory when it was counted last.
     buffer_bytes: usize,
     peer: Address,
-    /// Where the client is.
-    place: attempts::Place,
-    /// The output waits for this time to pass, since a password was wrong.
+    /// The client's origin, for password attempts.
+    throttle_key: ThrottleKey,
+    /// The output is delayed until this time, since a password was wrong.
     penalty: Option<Pin<Box<tokio::time::Sleep>>>,
-    /// No password is looked at before this time, since a password from the same place was wrong.
-    gate: Option<Pin<Box<tokio::time::Sleep>>>,
+    /// No password is checked before this time, since a password from the same origin was wrong.
+    throttle: Option<Pin<Box<tokio::time::Sleep>>>,
     /// The output waits for this commit.
     commit: Option<u64>,
-    /// When the requests came whose output is to be sent, and whether there is a `set` among them.
+    /// When the requests whose output is pending arrived, and whether there is a `set` among them.
     begun: Option<(u64, bool)>,
-    /// Since when a request is half there.
+    /// When the incomplete request began to arrive.
     half_since_us: Option<u64>,
-    /// Since when the peer takes no output.
+    /// Since when the peer has not read the output.
     waiting_us: Option<u64>,
-    /// When the connection did something last.
+    /// The time of the last activity.
     now_us: u64,
 }
 
@@ -103,15 +103,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     }
 
     fn poll_with(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.take_place(state, context);
+        self.register(state, context);
         let options = state.live.session(self.session.options().compat);
         if !Arc::ptr_eq(options, self.session.options()) {
             self.session.set_options(options);
         }
-        // First of all, since a peer that takes no answer is one that uses up its time.
+        // This comes first: a peer that reads no answer times out too.
         if state
-            .place(self.session.id())
-            .is_none_or(|place| place.doomed)
+            .entry(self.session.id())
+            .is_none_or(|entry| entry.timed_out)
         {
             let error = io::Error::new(io::ErrorKind::TimedOut, "used up its time");
             return Poll::Ready(Err(error));
@@ -132,21 +132,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             if self.session.is_closed() {
                 return Poll::Ready(Ok(()));
             }
-            if self.session.is_unknown() {
-                if !self.must_wait(state, context) {
+            if self.session.is_unauthenticated() {
+                if !self.is_throttled(state, context) {
                     self.session.release();
                 } else if self.core.is_stopping() {
                     return Poll::Ready(Ok(()));
                 }
             }
-            let Some(place) = state.place(self.session.id()) else {
+            let Some(entry) = state.entry(self.session.id()) else {
                 return Poll::Ready(Ok(()));
             };
-            if std::mem::take(&mut place.woken) || self.session.has_work() {
+            if std::mem::take(&mut entry.woken) || self.session.has_work() {
                 let now = self.read_clock();
                 self.begun.get_or_insert((now.steady_us, false));
-                self.session.resume(&mut state.queues, now);
-                self.worked(state, now);
+                self.session.resume(&mut state.broker, now);
+                self.after_requests(state, now);
                 continue;
             }
             if !self.session.wants_input() {
@@ -166,34 +166,35 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
             }
         }
-        // There is more to do, after the others.
+        // The other connections come first.
         context.waker().wake_by_ref();
         self.pause(state)
     }
 
-    /// Whether a password must not be looked at now, since one from the same place was wrong. The session is on hold then.
+    /// Whether a password must not be checked now, since one from the same origin was wrong. The session is held
+    /// then.
     #[cold]
-    fn must_wait(&mut self, state: &mut State, context: &mut Context<'_>) -> bool {
+    fn is_throttled(&mut self, state: &mut State, context: &mut Context<'_>) -> bool {
         loop {
-            if let Some(gate) = &mut self.gate {
-                if gate.as_mut().poll(context).is_pending() {
+            if let Some(throttle) = &mut self.throttle {
+                if throttle.as_mut().poll(context).is_pending() {
                     return true;
                 }
-                self.gate = None;
+                self.throttle = None;
             }
-            // Others that waited may have tried before.
+            // Other connections that waited may have tried before.
             let now_us = clock::steady_us();
-            let Some(until_us) = state.attempts.wait_until(self.place, now_us) else {
+            let Some(until_us) = state.attempts.wait_until(self.throttle_key, now_us) else {
                 return false;
             };
             let left = Duration::from_micros(until_us - now_us);
-            self.gate = Some(Box::pin(tokio::time::sleep(left)));
-            // Reading goes on, so that a client that has gone does not keep its place in the line.
+            self.throttle = Some(Box::pin(tokio::time::sleep(left)));
+            // Reading continues, so that the end of a waiting client is noticed.
             self.session.hold();
         }
     }
 
-    /// Count what this connection keeps in memory; false if it is among those that keep too much.
+    /// Counts the memory of this connection. Returns false if it is too much.
     #[inline]
     fn count_buffers(&mut self, state: &mut State) -> bool {
         let (before, now) = (self.buffer_bytes, self.session.buffer_bytes());
@@ -201,7 +202,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             return true;
         }
         self.buffer_bytes = now;
-        let all = &mut state.queues.counters().memory_buffers;
+        let all = &mut state.broker.counters().memory_buffers;
         *all = (*all + now as u64).saturating_sub(before as u64);
         now < before || now <= BUFFER_BYTES_SMALL || *all <= state.live.limits.memory_buffers()
     }
@@ -216,24 +217,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     #[inline]
     fn received(&mut self, state: &mut State, length: usize) {
         let now = self.read_clock();
-        let sets = state.queues.counters().cmd_set;
-        state.queues.counters().bytes_read += length as u64;
-        self.core.has_read(state);
+        let sets = state.broker.counters().cmd_set;
+        state.broker.counters().bytes_read += length as u64;
+        self.core.note_read(state);
         let answered = self.session.answered();
         self.session
-            .receive(&mut state.queues, &state.buffer[..length], now);
+            .receive(&mut state.broker, &state.buffer[..length], now);
         if self.session.answered() > answered {
-            // What is half there now is another request.
+            // The incomplete request is a new one.
             self.half_since_us = None;
         }
-        self.begun = Some((now.steady_us, state.queues.counters().cmd_set > sets));
-        self.worked(state, now);
+        self.begun = Some((now.steady_us, state.broker.counters().cmd_set > sets));
+        self.after_requests(state, now);
     }
 
-    /// After requests were answered.
+    /// Handles the side effects of requests.
     #[inline]
-    fn worked(&mut self, state: &mut State, now: Moment) {
-        if state.queues.take_owes_commit() {
+    fn after_requests(&mut self, state: &mut State, now: Moment) {
+        if state.broker.take_commit_wanted() {
             self.commit = Some(state.commits_begun);
             self.core.commit_wanted.notify_one();
         }
@@ -242,37 +243,37 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 "{}: wrong password for {name:?}; the next one from there is looked at in {PENALTY:?}",
                 self.peer
             );
-            state.queues.counters().auth_failures += 1;
-            state.attempts.failed(self.place, now.steady_us);
+            state.broker.counters().auth_failures += 1;
+            state.attempts.failed(self.throttle_key, now.steady_us);
             self.penalty = Some(Box::pin(tokio::time::sleep(PENALTY)));
         }
         let (denials, why) = self.session.take_denials();
         if denials > 0 {
-            state.queues.counters().denials += denials;
+            state.broker.counters().denials += denials;
             if let Some(why) = why {
                 warn!("{}: {why}", self.peer);
             }
         }
-        match self.session.take_demand() {
+        match self.session.take_command() {
             None => {}
-            Some(Demand::Reload) => {
+            Some(ServerCommand::Reload) => {
                 let outcome = self.core.reload(state);
                 self.session.reloaded(&outcome);
             }
-            Some(Demand::Shutdown) => self.core.shut_down(),
+            Some(ServerCommand::Shutdown) => self.core.shut_down(),
         }
         self.half_since_us = match self.session.is_half_sent() {
             true => self.half_since_us.or(Some(now.steady_us)),
             false => None,
         };
-        if self.session.is_waiting() || self.session.is_unknown() {
-            // A wait is no latency: what counts is the time from its end.
+        if self.session.is_waiting() || self.session.is_unauthenticated() {
+            // A wait does not count as latency: the time from its end does.
             self.begun = None;
         }
-        self.core.settle(state);
+        self.core.wake_and_set_timer(state);
     }
 
-    /// Send the output, as soon as it may be seen.
+    /// Sends the output, once it may be visible.
     fn poll_send(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(commit) = self.commit {
             if state.commits <= commit {
@@ -280,7 +281,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 return self.pause(state);
             }
             if state.failed_commits.contains(&commit) {
-                // What was promised in the output is not true.
+                // The output promises durability that was not reached.
                 return Poll::Ready(Err(io::Error::other("its items could not be made durable")));
             }
             self.commit = None;
@@ -294,7 +295,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(sent)) => {
-                    state.queues.counters().bytes_written += sent as u64;
+                    state.broker.counters().bytes_written += sent as u64;
                     self.session.sent(sent);
                     self.waiting_us = None;
                 }
@@ -303,16 +304,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         }
         if let Some((begun_us, set)) = self.begun.take() {
             let spent_us = clock::steady_us() - begun_us;
-            state.queues.latencies().request_us(set, spent_us);
+            state.broker.latencies().request_us(set, spent_us);
         }
-        // A TLS stream keeps what it could not write yet.
+        // A TLS stream buffers what it could not write yet.
         match Pin::new(&mut self.stream).poll_flush(context) {
             Poll::Pending => self.pause(state),
             ready => ready,
         }
     }
 
-    /// Until something happens. The place says how long that may take.
+    /// Waits for the next event. The entry says until when.
     fn pause(&mut self, state: &mut State) -> Poll<io::Result<()>> {
         let limits = &state.live.limits;
         let limit = |since_us: u64, time: Duration| match time {
@@ -328,24 +329,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         } else {
             limit(self.now_us, limits.idle_timeout)
         };
-        if let Some(place) = state.place(self.session.id()) {
-            place.until_us = until_us;
+        if let Some(entry) = state.entry(self.session.id()) {
+            entry.until_us = until_us;
         }
         Poll::Pending
     }
 
-    /// At its first turn a connection says how it is woken.
-    fn take_place(&mut self, state: &mut State, context: &mut Context<'_>) {
+    /// Registers the waker of the connection at the first poll.
+    fn register(&mut self, state: &mut State, context: &mut Context<'_>) {
         let index = self.session.id().index();
-        if state.places.len() <= index {
-            state.places.resize_with(index + 1, || None);
+        if state.entries.len() <= index {
+            state.entries.resize_with(index + 1, || None);
         }
-        if state.places[index].is_none() {
+        if state.entries[index].is_none() {
             let waker = context.waker().clone();
-            state.places[index] = Some(Place {
+            state.entries[index] = Some(ConnectionEntry {
                 waker,
                 woken: false,
-                doomed: false,
+                timed_out: false,
                 until_us: u64::MAX,
             });
         }
@@ -354,20 +355,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     fn end(&mut self) {
         let core = Rc::clone(&self.core);
         core.with(|state| {
-            if let Some(place) = state.places.get_mut(self.session.id().index()) {
-                *place = None;
+            if let Some(entry) = state.entries.get_mut(self.session.id().index()) {
+                *entry = None;
             }
-            self.session.end(&mut state.queues, clock::now());
+            self.session.end(&mut state.broker, clock::now());
             state.connections -= 1;
-            let all = &mut state.queues.counters().memory_buffers;
+            let all = &mut state.broker.counters().memory_buffers;
             *all = all.saturating_sub(self.buffer_bytes as u64);
-            core.settle(state);
+            core.wake_and_set_timer(state);
         });
-        core.has_ended();
+        core.connection_ended();
     }
 }
 
-/// Say in the log why a connection was turned away.
-pub(super) fn turned_away(peer: &Address, why: &str) {
+/// Logs why a connection was rejected.
+pub(super) fn log_rejected(peer: &Address, why: &str) {
     info!("{peer}: turned away: {why}");
 }

@@ -1,34 +1,34 @@
-//! Whether other programs want the cores that this thread uses.
+//! Whether other programs need the core that this thread uses.
 //!
-//! A thread that stays awake while others want its core gets its share of it, and then waits for some milliseconds while they have theirs; one that
-//! sleeps is let in as soon as it is woken. So staying awake helps on a machine with a core to spare only, and hurts on a busy one. Linux tells how
+//! A thread that spins while others need its core uses up its share, and then waits for some milliseconds; a thread
+//! that sleeps runs as soon as it is woken. So spinning helps only on a machine with a free core. Linux reports how
 //! long a thread was ready to run and did not: the second number of `/proc/thread-self/schedstat`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// How often the system is asked.
-const LOOK_EVERY_US: u64 = 1_000;
-/// A thread that waits for so long in all, and for such a part of the time, is kept from its core by others.
+/// The interval between two queries of the system.
+const CHECK_EVERY_US: u64 = 1_000;
+/// Contention: the thread has waited for this time in total, and for this part of the time.
 const WAITED_US_MIN: u64 = 1_000;
 const WAITED_PART: u64 = 10;
-/// How long it is not tried again to stay awake: from the first to the second, doubled each time.
-const REST_US_MIN: u64 = 250_000;
-const REST_US_MAX: u64 = 4_000_000;
-/// Without contention for so long while awake, the next rest is a short one again.
+/// How long spinning pauses after contention: from the first to the second, doubled each time.
+const PAUSE_US_MIN: u64 = 250_000;
+const PAUSE_US_MAX: u64 = 4_000_000;
+/// After this time of spinning without contention, the next pause is a short one again.
 const CALM_US: u64 = 1_000_000;
 
 /// How long this thread has waited for a core.
 pub(super) struct Contention<W> {
     waited_us: W,
-    /// What it was at this time.
+    /// The time of the last query, and its result.
     last_us: Option<(u64, u64)>,
-    /// Time awake since there was contention.
+    /// Spinning time since the last contention.
     calm_us: u64,
-    rest_us: u64,
+    pause_us: u64,
 }
 
-/// What the system says of this thread, in microseconds; `None` where it says nothing.
+/// The waiting time of this thread in microseconds; `None` where the system does not report it.
 pub(super) fn waited_by_this_thread() -> impl FnMut() -> Option<u64> {
     let file = File::open("/proc/thread-self/schedstat").ok();
     move || {
@@ -46,20 +46,20 @@ impl<W: FnMut() -> Option<u64>> Contention<W> {
             waited_us,
             last_us: None,
             calm_us: 0,
-            rest_us: REST_US_MIN,
+            pause_us: PAUSE_US_MIN,
         }
     }
 
-    /// The thread is awake: for how many microseconds it had better sleep between requests, because others want its core.
+    /// Returns for how many microseconds the thread must sleep between requests, if others need its core.
     #[inline]
-    pub(super) fn look(&mut self, now_us: u64) -> Option<u64> {
+    pub(super) fn check(&mut self, now_us: u64) -> Option<u64> {
         match self.last_us {
-            Some((at_us, _)) if now_us.saturating_sub(at_us) < LOOK_EVERY_US => None,
-            _ => self.look_now(now_us),
+            Some((at_us, _)) if now_us.saturating_sub(at_us) < CHECK_EVERY_US => None,
+            _ => self.check_now(now_us),
         }
     }
 
-    fn look_now(&mut self, now_us: u64) -> Option<u64> {
+    fn check_now(&mut self, now_us: u64) -> Option<u64> {
         let waited_us = (self.waited_us)()?;
         let (at_us, before_us) = self.last_us.replace((now_us, waited_us))?;
         let (passed_us, waited_us) = (
@@ -69,16 +69,16 @@ impl<W: FnMut() -> Option<u64>> Contention<W> {
         if waited_us < WAITED_US_MIN || waited_us * WAITED_PART < passed_us {
             self.calm_us += passed_us;
             if self.calm_us >= CALM_US {
-                self.rest_us = REST_US_MIN;
+                self.pause_us = PAUSE_US_MIN;
             }
             return None;
         }
-        let rest_us = self.rest_us;
-        self.rest_us = (rest_us * 2).min(REST_US_MAX);
+        let pause_us = self.pause_us;
+        self.pause_us = (pause_us * 2).min(PAUSE_US_MAX);
         self.calm_us = 0;
-        // What is waited for during the rest says nothing.
+        // Waiting time during the pause is not counted.
         self.last_us = None;
-        Some(rest_us)
+        Some(pause_us)
     }
 }
 
@@ -96,28 +96,28 @@ mod tests {
         let mut now_us = 0;
         let mut step = |contention: &mut Contention<_>, us: u64| {
             now_us += us;
-            contention.look(now_us)
+            contention.check(now_us)
         };
         assert_eq!(step(&mut contention, 5), None);
-        // Some waiting is usual, and so is a long wait now and then.
+        // Some waiting is usual, and so is a long wait at times.
         wait(900);
         assert_eq!(step(&mut contention, 2_000), None);
         wait(1_500);
         assert_eq!(step(&mut contention, 20_000), None);
         wait(4_000);
         assert_eq!(step(&mut contention, 500), None, "too soon to ask");
-        assert_eq!(step(&mut contention, 3_500), Some(REST_US_MIN));
-        // What comes during the rest does not count, and the next rest is longer.
+        assert_eq!(step(&mut contention, 3_500), Some(PAUSE_US_MIN));
+        // Waiting during the pause does not count, and the next pause is longer.
         wait(100_000);
-        assert_eq!(step(&mut contention, REST_US_MIN), None);
-        for rest_us in [500_000, 1_000_000, 2_000_000, REST_US_MAX, REST_US_MAX] {
+        assert_eq!(step(&mut contention, PAUSE_US_MIN), None);
+        for pause_us in [500_000, 1_000_000, 2_000_000, PAUSE_US_MAX, PAUSE_US_MAX] {
             wait(4_000);
-            assert_eq!(step(&mut contention, 5_000), Some(rest_us));
-            assert_eq!(step(&mut contention, rest_us), None);
+            assert_eq!(step(&mut contention, 5_000), Some(pause_us));
+            assert_eq!(step(&mut contention, pause_us), None);
         }
         assert_eq!(step(&mut contention, CALM_US), None);
         wait(4_000);
-        assert_eq!(step(&mut contention, 5_000), Some(REST_US_MIN));
+        assert_eq!(step(&mut contention, 5_000), Some(PAUSE_US_MIN));
         waited.set(None);
         assert_eq!(step(&mut contention, 5_000), None);
     }

@@ -1,4 +1,4 @@
-//! What all tasks of the server share, on one thread.
+//! The state that all tasks of the server share, on one thread.
 
 use std::cell::{Cell, RefCell};
 use std::task::Waker;
@@ -8,14 +8,15 @@ use tokio::sync::{Notify, mpsc};
 use tracing::error;
 
 use super::attempts::Attempts;
-use super::reload::Live;
-use super::{ServerOptions, descriptors};
+use super::descriptors;
+use super::files::LiveSettings;
+use super::options::ServerOptions;
+use crate::broker::Broker;
 use crate::clock;
 use crate::connection::ConnectionId;
-use crate::queues::Queues;
 use crate::storage::JournalStorage;
 
-/// What a signal or a client asks of the whole server.
+/// A command from a signal or a client to the whole server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Reload,
@@ -26,61 +27,61 @@ pub(super) struct Core {
     state: RefCell<State>,
     pub(super) options: ServerOptions,
     commands: mpsc::UnboundedSender<Command>,
-    /// Somebody waits for a commit.
+    /// A reply waits for a commit.
     pub(super) commit_wanted: Notify,
-    /// The next event of the queues is earlier than it was.
+    /// The next timed work is earlier than before.
     pub(super) timer_changed: Notify,
-    /// Something was read while nobody looked for more.
-    pub(super) stirred: Notify,
-    /// The time for which to look for more may have changed.
+    /// Input arrived while no task was spinning.
+    pub(super) input_arrived: Notify,
+    /// The spin time may have changed.
     pub(super) spin_changed: Notify,
     /// A connection has ended.
     ended: Notify,
     stopping: Cell<bool>,
 }
 
-/// What a task may touch between two points at which it waits.
+/// The state that a task may use between two await points.
 pub(super) struct State {
-    pub(super) queues: Queues<JournalStorage>,
-    /// What was read from the files of the server last.
-    pub(super) live: Live,
-    /// The longest item that the journals take, fixed when they were opened.
+    pub(super) broker: Broker<JournalStorage>,
+    /// The settings that were read last.
+    pub(super) live: LiveSettings,
+    /// The longest item that the journals take, fixed when they are opened.
     pub(super) item_bytes_max: usize,
-    /// How many file descriptors this process may have.
+    /// The number of file descriptors of this process.
     pub(super) descriptors_max: u64,
-    /// Into which every connection reads.
+    /// The buffer into which all connections read.
     pub(super) buffer: Box<[u8]>,
     /// By connection number.
-    pub(super) places: Vec<Option<Place>>,
+    pub(super) entries: Vec<Option<ConnectionEntry>>,
     pub(super) connections: usize,
-    /// Commits begun: what is appended now belongs to the next, whose number this is.
+    /// The number of commits begun, and the number of the next one, to which new records belong.
     pub(super) commits_begun: u64,
-    /// Commits done.
+    /// The number of commits completed.
     pub(super) commits: u64,
-    /// Those that failed: nothing that they were to make durable may be acknowledged.
+    /// Failed commits: nothing that relied on them may be acknowledged.
     pub(super) failed_commits: Vec<u64>,
-    /// Tasks and the commits that they wait for.
+    /// Tasks, and the commits that they wait for.
     pub(super) uncommitted: Vec<(u64, Waker)>,
-    /// How often something was read from a connection.
+    /// The number of reads from all connections.
     pub(super) reads: u64,
-    /// What that was when a commit began and no other was under way.
+    /// The number of reads when a commit began while no other was running.
     pub(super) reads_before: u64,
-    /// Nobody waits to be told that something was read: somebody looks for it, or is not to.
-    pub(super) awake: bool,
-    /// From where wrong passwords came.
+    /// Input needs no notification: a task is spinning, or must not spin.
+    pub(super) spinning: bool,
+    /// The origins of wrong passwords.
     pub(super) attempts: Attempts,
-    /// For when the timer is set.
+    /// The time at which the timer fires.
     pub(super) timer_us: Option<u64>,
 }
 
-/// What others know about a connection.
-pub(super) struct Place {
+/// What other tasks know about a connection.
+pub(super) struct ConnectionEntry {
     pub(super) waker: Waker,
-    /// The queues have ended its wait.
+    /// The broker has ended its wait.
     pub(super) woken: bool,
-    /// It must end: it has used up its time.
-    pub(super) doomed: bool,
-    /// Until when what it does now may last.
+    /// It must end: it has timed out.
+    pub(super) timed_out: bool,
+    /// The time limit of its current state.
     pub(super) until_us: u64,
 }
 
@@ -88,19 +89,19 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 impl Core {
     pub(super) fn new(
-        queues: Queues<JournalStorage>,
-        live: Live,
+        broker: Broker<JournalStorage>,
+        live: LiveSettings,
         options: ServerOptions,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
         Core {
             state: RefCell::new(State {
-                queues,
+                broker,
                 item_bytes_max: live.limits.item_bytes,
                 live,
                 descriptors_max: u64::MAX,
                 buffer: vec![0; BUFFER_BYTES].into(),
-                places: Vec::new(),
+                entries: Vec::new(),
                 connections: 0,
                 commits_begun: 0,
                 commits: 0,
@@ -108,7 +109,7 @@ impl Core {
                 uncommitted: Vec::new(),
                 reads: 0,
                 reads_before: 0,
-                awake: true,
+                spinning: true,
                 attempts: Attempts::default(),
                 timer_us: None,
             }),
@@ -116,26 +117,26 @@ impl Core {
             commands,
             commit_wanted: Notify::new(),
             timer_changed: Notify::new(),
-            stirred: Notify::new(),
+            input_arrived: Notify::new(),
             spin_changed: Notify::new(),
             ended: Notify::new(),
             stopping: Cell::new(false),
         }
     }
 
-    /// Touch what is shared. Never across a point at which a task waits, so that nobody else has it.
+    /// Uses the shared state. There is no await point inside, so that access is exclusive.
     #[inline]
     pub(super) fn with<T>(&self, touch: impl FnOnce(&mut State) -> T) -> T {
         touch(&mut self.state.borrow_mut())
     }
 
-    /// After the queues were touched: wake whose wait has ended, and set the timer.
+    /// After each change of the broker: wakes the connections whose wait has ended, and sets the timer.
     #[inline]
-    pub(super) fn settle(&self, state: &mut State) {
-        for id in state.queues.take_woken() {
+    pub(super) fn wake_and_set_timer(&self, state: &mut State) {
+        for id in state.broker.take_woken() {
             state.wake(id);
         }
-        let next = state.queues.next_event();
+        let next = state.broker.next_event();
         if let Some(next) = next
             && state.timer_us.is_none_or(|set| next < set)
         {
@@ -144,17 +145,17 @@ impl Core {
         }
     }
 
-    /// Something was read, and more may come soon.
+    /// Records a read: more input may follow soon.
     #[inline]
-    pub(super) fn has_read(&self, state: &mut State) {
+    pub(super) fn note_read(&self, state: &mut State) {
         state.reads += 1;
-        if !std::mem::replace(&mut state.awake, true) {
-            self.stirred.notify_one();
+        if !std::mem::replace(&mut state.spinning, true) {
+            self.input_arrived.notify_one();
         }
     }
 
     pub(super) fn shut_down(&self) {
-        // Nobody listens any more once the server stops.
+        // The receiver is gone once the server stops.
         let _ = self.commands.send(Command::Stop);
     }
 
@@ -162,21 +163,21 @@ impl Core {
         self.stopping.get()
     }
 
-    pub(super) fn has_ended(&self) {
+    pub(super) fn connection_ended(&self) {
         self.ended.notify_one();
     }
 
-    /// Let connections finish what has arrived, then make everything durable.
+    /// Lets connections finish their input, then makes everything durable.
     pub(super) async fn stop(&self, limit: Duration) {
         self.stopping.set(true);
         self.with(|state| {
-            state.queues.end_all_waits();
-            self.settle(state);
+            state.broker.end_all_waits();
+            self.wake_and_set_timer(state);
             state
-                .places
+                .entries
                 .iter()
                 .flatten()
-                .for_each(|place| place.waker.wake_by_ref());
+                .for_each(|entry| entry.waker.wake_by_ref());
         });
         let all_ended = async {
             while self.with(|state| state.connections) > 0 {
@@ -185,13 +186,13 @@ impl Core {
         };
         let _ = tokio::time::timeout(limit, all_ended).await;
         self.with(|state| {
-            // Whoever is still there loses its connection: what it has open goes back first.
-            for index in 0..state.places.len() {
+            // The remaining connections are closed: their open items are requeued first.
+            for index in 0..state.entries.len() {
                 state
-                    .queues
+                    .broker
                     .disconnect(ConnectionId(index as u32), clock::now());
             }
-            if let Err(error) = state.queues.sync_all() {
+            if let Err(error) = state.broker.sync_all() {
                 error!("{error}");
             }
         });
@@ -199,22 +200,22 @@ impl Core {
 }
 
 impl State {
-    /// How many connections there may be at present.
+    /// The number of connections that are possible at present.
     pub(super) fn connections_max(&self) -> usize {
         let possible =
-            descriptors::connections_max(self.descriptors_max, self.queues.open_queues());
+            descriptors::connections_max(self.descriptors_max, self.broker.open_queues());
         self.live.limits.connections.min(possible)
     }
 
     #[inline]
-    pub(super) fn place(&mut self, id: ConnectionId) -> Option<&mut Place> {
-        self.places.get_mut(id.index())?.as_mut()
+    pub(super) fn entry(&mut self, id: ConnectionId) -> Option<&mut ConnectionEntry> {
+        self.entries.get_mut(id.index())?.as_mut()
     }
 
     fn wake(&mut self, id: ConnectionId) {
-        if let Some(place) = self.place(id) {
-            place.woken = true;
-            place.waker.wake_by_ref();
+        if let Some(entry) = self.entry(id) {
+            entry.woken = true;
+            entry.waker.wake_by_ref();
         }
     }
 }

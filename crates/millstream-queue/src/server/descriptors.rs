@@ -1,14 +1,15 @@
-//! File descriptors: each connection takes one, each queue a few, and the server must never be without.
+//! File descriptors: each connection takes one, each queue some, and the server must never run out.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
-/// What the server needs besides connections and queues: listeners, signals, the runtime, files that are read at a reload, a queue that is opened.
+/// The descriptors for everything else: listeners, signals, the runtime, files that are read at a reload, a queue
+/// that is being opened.
 const OTHERS: u64 = 64;
-/// What the journal of a queue keeps open.
+/// The descriptors of the journal of a queue.
 const OF_A_QUEUE: u64 = 4;
 
-/// Raise the soft limit as far as the hard one allows; what it is now.
+/// Raises the soft limit to the hard limit. Returns the limit.
 pub(super) fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -23,17 +24,17 @@ pub(super) fn raise() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// At most so many logs of queues are open, however many descriptors there are: each has a thread as well.
+/// The limit on open logs, however many descriptors there are: each has a thread as well.
 const OPEN_LOGS_MAX: u64 = 2048;
 const OPEN_LOGS_MIN: u64 = 16;
 
-/// How many logs of queues may be open at a time: most of 1,024 descriptors, or as many as a busy server needs.
+/// The number of logs that may be open: most of 1,024 descriptors, or as many as a busy server needs.
 pub(super) fn open_logs_max(descriptors: u64) -> usize {
     let logs = descriptors.saturating_sub(OTHERS) / (OF_A_QUEUE + 1);
     logs.clamp(OPEN_LOGS_MIN, OPEN_LOGS_MAX) as usize
 }
 
-/// How many connections there may be beside so many queues.
+/// The number of connections that are possible with this number of queues.
 pub(super) fn connections_max(descriptors: u64, queues: usize) -> usize {
     let taken = OTHERS + OF_A_QUEUE * queues.min(open_logs_max(descriptors)) as u64;
     usize::try_from(descriptors.saturating_sub(taken)).unwrap_or(usize::MAX)

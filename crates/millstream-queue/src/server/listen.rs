@@ -1,4 +1,4 @@
-//! Taking connections: from addresses of our own and from sockets that systemd hands over.
+//! Accepting connections, on addresses and on sockets from systemd.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
@@ -13,19 +13,19 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use super::ServerError;
-use super::attempts::Place;
-use super::connection::{serve, turned_away};
+use super::attempts::ThrottleKey;
+use super::connection::{log_rejected, serve};
 use super::core::Core;
+use super::error::ServerError;
 use crate::address::Address;
 use crate::session::{Compat, Session};
 
-/// How long to wait when the system has no file descriptors left.
+/// The pause when the system has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many connections may wait to be taken: as many as the system allows (`net.core.somaxconn`), which takes the lower number. With a
-/// shorter line, a burst of connects is dropped and tried again by the clients' systems a second later.
+/// The backlog of pending connections: as many as the system allows (`net.core.somaxconn`), which takes the lower
+/// number. With a shorter backlog, clients in a burst of connects retry after a second.
 const BACKLOG: i32 = i32::MAX;
-/// How long a TLS handshake may take.
+/// The limit of a TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 pub(super) struct Listeners(Vec<(Listener, Compat)>);
@@ -39,34 +39,33 @@ enum Listener {
     },
 }
 
-/// A client that has come.
+/// A new connection.
 enum Client {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// The file of a socket that we have made, removed with this.
+/// The file of a socket that this process has made. It is removed with this value.
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may be gone already; one that stays is taken for what it is at the next start.
+        // The file may be gone already; if it stays, the next start replaces it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Listeners {
-    /// Listen on all addresses. When systemd hands sockets over, those are taken instead.
+    /// Listens on all addresses, or on the sockets from systemd if there are any.
     pub(super) fn bind(addresses: &[(Address, Compat)]) -> Result<Self, ServerError> {
         let mut listeners = Vec::new();
         let mut handed = ListenFd::from_env();
         for index in 0..handed.len() {
-            let listener = Listener::handed_over(&mut handed, index).map_err(|source| {
-                ServerError::Listen {
+            let listener =
+                Listener::inherited(&mut handed, index).map_err(|source| ServerError::Listen {
                     address: format!("socket {index} of systemd"),
                     source,
-                }
-            })?;
+                })?;
             let compat = addresses
                 .get(index)
                 .map_or(Compat::default(), |(_, compat)| *compat);
@@ -84,7 +83,7 @@ impl Listeners {
         Ok(Listeners(listeners))
     }
 
-    /// Take connections from now on.
+    /// Starts accepting connections.
     pub(super) fn spawn(
         self,
         core: &Rc<Core>,
@@ -107,7 +106,7 @@ impl Listeners {
 impl Listener {
     fn bind(address: &Address) -> io::Result<Self> {
         match address {
-            // On Linux, std sets SO_REUSEADDR, so that a restart need not wait for old connections.
+            // On Linux, std sets SO_REUSEADDR, so that a restart does not wait for old connections.
             Address::Tcp(address) => Listener::tcp(std::net::TcpListener::bind(address)?),
             Address::Unix(path) => {
                 let listener = bind_unix(path)?;
@@ -116,8 +115,8 @@ impl Listener {
         }
     }
 
-    /// A socket that systemd has made; `None` for one that is something else.
-    fn handed_over(handed: &mut ListenFd, index: usize) -> io::Result<Option<Self>> {
+    /// A socket from systemd; `None` if it is not a listener.
+    fn inherited(handed: &mut ListenFd, index: usize) -> io::Result<Option<Self>> {
         if let Ok(Some(listener)) = handed.take_unix_listener(index) {
             return Listener::unix(listener, None).map(Some);
         }
@@ -161,7 +160,7 @@ impl Listener {
                 let (stream, peer) = listener.accept().await?;
                 Ok((Client::Tcp(stream), peer.into()))
             }
-            // The other end of such a connection has no address.
+            // The peer of such a connection has no address.
             Listener::Unix {
                 listener, address, ..
             } => {
@@ -172,7 +171,7 @@ impl Listener {
     }
 }
 
-/// Listen on a socket in the file system. One that a server has left behind that was killed is replaced.
+/// Listens on a socket in the file system. A socket that a killed server has left is replaced.
 fn bind_unix(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     use std::os::unix::net::{UnixListener, UnixStream};
     match UnixListener::bind(path) {
@@ -193,10 +192,10 @@ async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
     loop {
         match listener.accept().await {
             Ok((client, peer)) => {
-                let place = client.place();
-                begin(client, (peer, place), &core, compat);
+                let key = client.throttle_key();
+                begin(client, (peer, key), &core, compat);
             }
-            // A connection that is gone already, or no file descriptor for it: others will come.
+            // The connection is gone already, or there is no file descriptor for it: continue with others.
             Err(error) => {
                 warn!("cannot take a connection: {error}");
                 tokio::time::sleep(PAUSE).await;
@@ -205,15 +204,15 @@ async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
     }
 }
 
-fn begin(client: Client, peer: (Address, Place), core: &Rc<Core>, compat: Compat) {
+fn begin(client: Client, peer: (Address, ThrottleKey), core: &Rc<Core>, compat: Compat) {
     let room = core.with(|state| {
         let room = state.connections < state.connections_max();
         state.connections += usize::from(room);
         room
     });
     if !room {
-        turned_away(&peer.0, "too many connections");
-        // If it does not fit into the socket's buffer, the peer has sent nothing and reads nothing: let it be.
+        log_rejected(&peer.0, "too many connections");
+        // If the reply does not fit into the socket's buffer, the peer reads nothing.
         let _ = client.try_write(b"SERVER_ERROR too many open connections\r\n");
         return;
     }
@@ -223,12 +222,12 @@ fn begin(client: Client, peer: (Address, Place), core: &Rc<Core>, compat: Compat
         move || {
             core.with(|state| {
                 let options = Arc::clone(state.live.session(compat));
-                Session::new(&mut state.queues, options)
+                Session::new(&mut state.broker, options)
             })
         }
     };
     match client {
-        // Who may open the file is on this machine, and nobody else hears what is said.
+        // The peer is on this machine and may open the file: TLS is not needed.
         Client::Unix(stream) => {
             tokio::task::spawn_local(async move { serve(core, stream, session(), peer).await });
         }
@@ -252,27 +251,31 @@ async fn serve_tls(
     stream: TcpStream,
     tls: &TlsAcceptor,
     session: impl FnOnce() -> Session,
-    peer: (Address, Place),
+    peer: (Address, ThrottleKey),
 ) {
     let why = match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
         Ok(Ok(stream)) => return serve(core, stream, session(), peer).await,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no handshake in time".to_owned(),
     };
-    turned_away(&peer.0, &why);
+    log_rejected(&peer.0, &why);
     core.with(|state| state.connections -= 1);
-    core.has_ended();
+    core.connection_ended();
 }
 
 impl Client {
-    /// Where it is, for the passwords that it tries.
-    fn place(&self) -> Place {
+    /// The origin of the client, for password attempts.
+    fn throttle_key(&self) -> ThrottleKey {
         match self {
             Client::Tcp(stream) => {
                 let address = stream.peer_addr();
-                address.map_or(Place::User(None), |address| Place::of(address.ip()))
+                address.map_or(ThrottleKey::User(None), |address| {
+                    ThrottleKey::of(address.ip())
+                })
             }
-            Client::Unix(stream) => Place::User(stream.peer_cred().ok().map(|user| user.uid())),
+            Client::Unix(stream) => {
+                ThrottleKey::User(stream.peer_cred().ok().map(|user| user.uid()))
+            }
         }
     }
 

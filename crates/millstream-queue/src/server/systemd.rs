@@ -1,10 +1,10 @@
-//! Telling systemd how the server is, by its protocol: one datagram to the socket named in `NOTIFY_SOCKET` (sd_notify(3)).
+//! Notifying systemd of the server's state: one datagram to the socket named in `NOTIFY_SOCKET` (sd_notify(3)).
 
 use std::os::unix::net::UnixDatagram;
 
 use tracing::warn;
 
-/// Say it, if anybody wants to know.
+/// Sends the state, if systemd wants it.
 pub(super) fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
         return;

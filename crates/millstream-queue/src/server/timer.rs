@@ -1,4 +1,4 @@
-//! Time: what is due for the queues, and connections that take too long.
+//! Timers: timed work of the broker, and time limits of connections.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use tracing::{debug, error};
 use super::core::Core;
 use crate::clock;
 
-/// How often connections are looked at.
+/// The interval between two checks of all connections.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Give the queues their turn when something is due, for ever.
+/// Runs the timed work of the broker, forever.
 pub(super) async fn run(core: Rc<Core>) {
     loop {
         let changed = core.timer_changed.notified();
         let next = core.with(|state| {
-            state.timer_us = state.queues.next_event();
+            state.timer_us = state.broker.next_event();
             state.timer_us
         });
         match next {
@@ -32,30 +32,30 @@ pub(super) async fn run(core: Rc<Core>) {
             }
         }
         core.with(|state| {
-            if let Err(error) = state.queues.turn(clock::now()) {
+            if let Err(error) = state.broker.run_due(clock::now()) {
                 error!("{error}");
             }
-            core.settle(state);
+            core.wake_and_set_timer(state);
         });
     }
 }
 
-/// End connections that have used up their time, for ever.
+/// Ends connections that have timed out, forever.
 pub(super) async fn sweep(core: Rc<Core>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
         let now_us = clock::now().steady_us;
         core.with(|state| {
-            for (number, place) in state.places.iter_mut().enumerate() {
-                let Some(place) = place
+            for (number, entry) in state.entries.iter_mut().enumerate() {
+                let Some(entry) = entry
                     .as_mut()
-                    .filter(|place| place.until_us < now_us && !place.doomed)
+                    .filter(|entry| entry.until_us < now_us && !entry.timed_out)
                 else {
                     continue;
                 };
                 debug!("connection {number} has used up its time");
-                place.doomed = true;
-                place.waker.wake_by_ref();
+                entry.timed_out = true;
+                entry.waker.wake_by_ref();
             }
         });
     }

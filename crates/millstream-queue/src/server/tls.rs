@@ -8,9 +8,9 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::ServerError;
+use super::error::ServerError;
 
-/// What turns a connection into a TLS one.
+/// The acceptor of TLS connections.
 pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {
     let failed = |path: &Path, message: &dyn std::fmt::Display| ServerError::Secret {
         path: path.to_owned(),

@@ -1,45 +1,45 @@
 //! Requests that are answered at once.
 
 use super::expiry::expiry_ms;
-use super::{Compat, Demand, Progress, Session, State};
+use super::{Compat, Progress, ServerCommand, Session, State};
+use crate::broker::{Broker, PutOutcome, Status};
 use crate::error::QueueError;
 use crate::item::NewItem;
 use crate::moment::Moment;
 use crate::name;
 use crate::protocol::{Request, Set, SetKey, Tokens, reply};
-use crate::queues::{Put, Queues, Status};
 use crate::storage::Storage;
 
 impl Session {
     #[inline]
     pub(super) fn answer<S: Storage>(
         &mut self,
-        queues: &mut Queues<S>,
+        broker: &mut Broker<S>,
         request: &Request<'_>,
         now: Moment,
     ) -> Progress {
         match request {
-            _ if self.state == State::Unknown && *request != Request::Quit => {
+            _ if self.state == State::Unauthenticated && *request != Request::Quit => {
                 self.authenticate(request)
             }
-            _ if self.grants.is_some() && self.refuses(request) => {}
-            Request::Set(set) => self.set(queues, set, now),
-            Request::Get(get) => return self.get(queues, *get, now),
+            _ if self.grants.is_some() && self.is_denied(request) => {}
+            Request::Set(set) => self.set(broker, set, now),
+            Request::Get(get) => return self.get(broker, *get, now),
             Request::Monitor {
                 queue,
                 seconds,
                 items_max,
             } => match name::check(queue) {
-                Ok(name) => return self.monitor(queues, name, *seconds, *items_max, now),
+                Ok(name) => return self.monitor(broker, name, *seconds, *items_max, now),
                 Err(fault) => reply::client_error(&mut self.output, &fault),
             },
-            _ => self.answer_seldom(queues, request, now),
+            _ => self.answer_other(broker, request, now),
         }
         Progress::Done
     }
 
     #[inline]
-    fn set<S: Storage>(&mut self, queues: &mut Queues<S>, set: &Set<'_>, now: Moment) {
+    fn set<S: Storage>(&mut self, broker: &mut Broker<S>, set: &Set<'_>, now: Moment) {
         let length = self.output.len();
         match SetKey::parse(set.key) {
             Err(fault) => reply::client_error(&mut self.output, &fault),
@@ -50,9 +50,9 @@ impl Session {
                     body: set.data,
                     ..NewItem::default()
                 };
-                match queues.put(&key, &item, now) {
-                    Ok(Put::Stored) => self.say(reply::STORED),
-                    Ok(Put::Refused(_)) => self.say(reply::NOT_STORED),
+                match broker.put(&key, &item, now) {
+                    Ok(PutOutcome::Stored) => self.write(reply::STORED),
+                    Ok(PutOutcome::Refused(_)) => self.write(reply::NOT_STORED),
                     Err(error) => reply::server_error(&mut self.output, &error),
                 }
             }
@@ -63,9 +63,9 @@ impl Session {
     }
 
     #[cold]
-    fn answer_seldom<S: Storage>(
+    fn answer_other<S: Storage>(
         &mut self,
-        queues: &mut Queues<S>,
+        broker: &mut Broker<S>,
         request: &Request<'_>,
         now: Moment,
     ) {
@@ -76,55 +76,55 @@ impl Session {
             Request::Set(_) | Request::Get(_) | Request::Monitor { .. } => {}
             Request::Delete { queue, noreply } => {
                 quiet = noreply;
-                self.delete(queues, queue, kestrel);
+                self.delete(broker, queue, kestrel);
             }
             Request::Flush { queue } => self.with_name(queue, |session, name| {
-                let flushed = queues.flush(name);
-                session.say_or_fail(flushed, reply::END);
+                let flushed = broker.flush(name);
+                session.write_or_error(flushed, reply::END);
             }),
             Request::FlushAll { noreply } => {
                 quiet = noreply;
-                self.flush_all(queues, kestrel);
+                self.flush_all(broker, kestrel);
             }
             Request::FlushExpired { queue } => self.with_name(queue, |session, name| {
-                let count = queues.flush_expired(name, now);
-                session.say_number(count);
+                let count = broker.flush_expired(name, now);
+                session.write_number(count);
             }),
             Request::FlushAllExpired => {
-                let count = queues
+                let count = broker
                     .names()
                     .iter()
-                    .map(|name| queues.flush_expired(name, now))
+                    .map(|name| broker.flush_expired(name, now))
                     .sum();
-                self.say_number(count);
+                self.write_number(count);
             }
-            Request::Stats { queue } => self.stats(queues, queue, now),
-            Request::DumpStats { queues: names } => self.dump_stats(queues, names, now),
+            Request::Stats { queue } => self.stats(broker, queue, now),
+            Request::DumpStats { queues: names } => self.dump_stats(broker, names, now),
             Request::Version => {
-                self.say(concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes())
+                self.write(concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes())
             }
             Request::Verbosity { noreply } => {
                 quiet = noreply;
-                self.say(reply::OK);
+                self.write(reply::OK);
             }
             Request::Quit => self.state = State::Closed,
-            Request::Status { to } => self.status(queues, to),
+            Request::Status { to } => self.status(broker, to),
             Request::Reload => {
-                self.demand = Some(Demand::Reload);
+                self.command = Some(ServerCommand::Reload);
                 self.state = State::Reloading;
             }
             Request::Shutdown if self.options.shutdown => self.shut_down(),
-            Request::Shutdown => self.say(reply::ERROR),
+            Request::Shutdown => self.write(reply::ERROR),
             Request::Confirm { queue, count } => self.with_name(queue, |session, name| {
-                let confirmed = queues.confirm(session.id, name, count);
-                session.say(if confirmed { reply::END } else { reply::ERROR });
+                let confirmed = broker.confirm(session.id, name, count);
+                session.write(if confirmed { reply::END } else { reply::ERROR });
             }),
             Request::Redrive {
                 from,
                 to,
                 items_max,
-            } => self.redrive(queues, (from, to), items_max.unwrap_or(u64::MAX), now),
-            Request::MetaNoop => self.say(reply::META_NOOP),
+            } => self.redrive(broker, (from, to), items_max.unwrap_or(u64::MAX), now),
+            Request::MetaNoop => self.write(reply::META_NOOP),
         }
         if quiet {
             self.output.truncate(length);
@@ -138,22 +138,22 @@ impl Session {
         }
     }
 
-    fn flush_all<S: Storage>(&mut self, queues: &mut Queues<S>, kestrel: bool) {
-        let flushed = queues
+    fn flush_all<S: Storage>(&mut self, broker: &mut Broker<S>, kestrel: bool) {
+        let flushed = broker
             .names()
             .iter()
-            .try_for_each(|name| queues.flush(name).map(|_| ()));
+            .try_for_each(|name| broker.flush(name).map(|_| ()));
         let done = if kestrel {
             reply::FLUSHED_ALL
         } else {
             reply::OK
         };
-        self.say_or_fail(flushed, done);
+        self.write_or_error(flushed, done);
     }
 
-    fn delete<S: Storage>(&mut self, queues: &mut Queues<S>, queue: &[u8], kestrel: bool) {
-        self.with_name(queue, |session, name| match queues.delete(name) {
-            Ok(there) => session.say(if there || kestrel {
+    fn delete<S: Storage>(&mut self, broker: &mut Broker<S>, queue: &[u8], kestrel: bool) {
+        self.with_name(queue, |session, name| match broker.delete(name) {
+            Ok(there) => session.write(if there || kestrel {
                 reply::DELETED
             } else {
                 reply::NOT_FOUND
@@ -164,7 +164,7 @@ impl Session {
 
     fn redrive<S: Storage>(
         &mut self,
-        queues: &mut Queues<S>,
+        broker: &mut Broker<S>,
         (from, to): (&[u8], &[u8]),
         items_max: u64,
         now: Moment,
@@ -174,53 +174,53 @@ impl Session {
         }
         self.with_name(from, |session, from| {
             session.with_name(to, |session, to| {
-                if queues.items(from).is_none() && queues.refuse_closed(from).is_ok() {
-                    return session.say(reply::NOT_FOUND);
+                if broker.items(from).is_none() && broker.check_not_closed(from).is_ok() {
+                    return session.write(reply::NOT_FOUND);
                 }
-                match queues.redrive(from, to, items_max, now) {
-                    Ok(moved) => session.say_number(moved),
+                match broker.redrive(from, to, items_max, now) {
+                    Ok(moved) => session.write_number(moved),
                     Err(error) => reply::server_error(&mut session.output, &error),
                 }
             });
         });
     }
 
-    fn stats<S: Storage>(&mut self, queues: &mut Queues<S>, queue: Option<&[u8]>, now: Moment) {
+    fn stats<S: Storage>(&mut self, broker: &mut Broker<S>, queue: Option<&[u8]>, now: Moment) {
         match queue {
             None => {
                 let grants = self.grants.clone();
                 let is_visible = |name: &str| grants.as_ref().is_none_or(|may| may.may_see(name));
-                queues.stats(is_visible, &mut self.output, now);
+                broker.stats(is_visible, &mut self.output, now);
             }
             Some(queue) => {
-                // `stats items`, `stats slabs` and the like are about memcached's own memory: there is nothing to tell.
+                // `stats items`, `stats slabs` and the like report memcached's memory: the answer is empty.
                 if let Ok(name) = name::check(queue)
-                    && !queues.stats_of(name, &mut self.output, now)
-                    && let Err(closed) = queues.refuse_closed(name)
+                    && !broker.stats_of(name, &mut self.output, now)
+                    && let Err(closed) = broker.check_not_closed(name)
                 {
                     return reply::server_error(&mut self.output, &closed);
                 }
             }
         }
-        self.say(reply::END);
+        self.write(reply::END);
     }
 
-    fn dump_stats<S: Storage>(&mut self, queues: &mut Queues<S>, names: Tokens<'_>, now: Moment) {
+    fn dump_stats<S: Storage>(&mut self, broker: &mut Broker<S>, names: Tokens<'_>, now: Moment) {
         let names: Vec<&str> = names.filter_map(|name| name::check(name).ok()).collect();
         let grants = self.grants.clone();
         let is_visible = |name: &str| grants.as_ref().is_none_or(|may| may.may_see(name));
-        queues.dump_stats(&names, is_visible, &mut self.output, now);
-        self.say(reply::END);
+        broker.dump_stats(&names, is_visible, &mut self.output, now);
+        self.write(reply::END);
     }
 
-    fn status<S: Storage>(&mut self, queues: &mut Queues<S>, to: Option<&[u8]>) {
+    fn status<S: Storage>(&mut self, broker: &mut Broker<S>, to: Option<&[u8]>) {
         let Some(to) = to else {
-            let line: &[u8] = match queues.status() {
+            let line: &[u8] = match broker.status() {
                 Status::Up => b"UP\r\n",
                 Status::ReadOnly => b"READONLY\r\n",
                 Status::Quiescent => b"QUIESCENT\r\n",
             };
-            return self.say(line);
+            return self.write(line);
         };
         let to = match to.to_ascii_lowercase().as_slice() {
             b"up" => Status::Up,
@@ -233,24 +233,24 @@ impl Session {
                 );
             }
         };
-        queues.set_status(to);
-        self.say(reply::END);
+        broker.set_status(to);
+        self.write(reply::END);
     }
 
     fn shut_down(&mut self) {
-        self.demand = Some(Demand::Shutdown);
-        self.say(reply::OK);
+        self.command = Some(ServerCommand::Shutdown);
+        self.write(reply::OK);
         self.state = State::Closed;
     }
 
-    fn say_number(&mut self, number: u64) {
+    fn write_number(&mut self, number: u64) {
         reply::number(&mut self.output, number);
-        self.say(b"\r\n");
+        self.write(b"\r\n");
     }
 
-    fn say_or_fail<T>(&mut self, outcome: Result<T, QueueError>, reply: &[u8]) {
+    fn write_or_error<T>(&mut self, outcome: Result<T, QueueError>, reply: &[u8]) {
         match outcome {
-            Ok(_) => self.say(reply),
+            Ok(_) => self.write(reply),
             Err(error) => reply::server_error(&mut self.output, &error),
         }
     }

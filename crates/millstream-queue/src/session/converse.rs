@@ -1,31 +1,31 @@
-//! One client's whole conversation as a function, for fuzzers and tests.
+//! A client's complete conversation as a function, for fuzzers and tests.
 
-use super::{Demand, Session, SessionOptions};
+use super::{ServerCommand, Session, SessionOptions};
+use crate::broker::Broker;
 use crate::config::Config;
 use crate::error::QueueError;
 use crate::moment::Moment;
 use crate::protocol::Limits;
-use crate::queues::Queues;
 use crate::storage::MemoryStorage;
 
-/// What a new server answers to bytes that come in these pieces. Nobody else is there, so that a wait ends with its time.
+/// The answer of a new server to bytes in these pieces. There is no other client, so that each wait times out.
 ///
-/// How the bytes are cut must not change the answer.
+/// The answer must not depend on how the bytes are cut.
 ///
 /// # Errors
-/// Never with queues in memory; a fuzzer may take one for a fault.
+/// Never with queues in memory; a fuzzer may report one as a fault.
 pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8>, QueueError> {
     let mut now = Moment {
         wall_ms: 1_700_000_000_000,
         steady_us: 0,
     };
-    let mut queues = Queues::open(MemoryStorage::new(64), Config::default(), now)?;
+    let mut broker = Broker::open(MemoryStorage::new(64), Config::default(), now)?;
     let limits = Limits {
         line_bytes: 512,
         item_bytes: 4096,
     };
     let mut session = Session::new(
-        &mut queues,
+        &mut broker,
         SessionOptions {
             limits,
             ..SessionOptions::default()
@@ -33,27 +33,27 @@ pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8
     );
     let mut answer = Vec::new();
     for piece in pieces {
-        session.receive(&mut queues, piece, now);
+        session.receive(&mut broker, piece, now);
         loop {
-            if session.take_demand() == Some(Demand::Reload) {
+            if session.take_command() == Some(ServerCommand::Reload) {
                 session.reloaded(&Ok(Vec::new()));
             }
-            queues.commit()?;
+            broker.commit()?;
             answer.extend_from_slice(session.output());
             session.sent(usize::MAX);
             if session.has_work() {
-                session.resume(&mut queues, now);
+                session.resume(&mut broker, now);
                 continue;
             }
-            let Some(due_us) = queues.next_event().filter(|_| session.is_waiting()) else {
+            let Some(due_us) = broker.next_event().filter(|_| session.is_waiting()) else {
                 break;
             };
             now.steady_us = due_us;
-            queues.turn(now)?;
-            session.resume(&mut queues, now);
+            broker.run_due(now)?;
+            session.resume(&mut broker, now);
         }
     }
-    session.end(&mut queues, now);
+    session.end(&mut broker, now);
     Ok(answer)
 }
 
@@ -61,7 +61,7 @@ pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8
 mod tests {
     use super::*;
 
-    /// Words that are near to something, so that random sequences of them go deep.
+    /// Words of the protocol and near misses, so that random sequences reach deep states.
     const WORDS: [&str; 39] = [
         "set ",
         "get ",

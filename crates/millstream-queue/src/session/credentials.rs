@@ -1,4 +1,4 @@
-//! Who may come in.
+//! The names and passwords of clients.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub struct Credentials(Arc<[Credential]>);
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     name: String,
-    /// Name, a blank, password: what a client sends.
+    /// Name, space, password: the bytes that a client sends.
     secret: String,
 }
 
@@ -35,15 +35,15 @@ impl Credentials {
         self.0.iter().map(Credential::name)
     }
 
-    /// The entry that a client proves to know with `NAME PASSWORD`.
+    /// The entry of a client that sends `NAME PASSWORD`.
     pub(super) fn find(&self, said: &[u8]) -> Option<&Credential> {
         self.0
             .iter()
-            .find(|known| same(known.secret.as_bytes(), said))
+            .find(|known| constant_time_eq(known.secret.as_bytes(), said))
     }
 
     /// The entry with the same name and password.
-    pub(super) fn again(&self, known: &Credential) -> Option<&Credential> {
+    pub(super) fn find_same(&self, known: &Credential) -> Option<&Credential> {
         self.find(known.secret.as_bytes())
     }
 }
@@ -70,8 +70,8 @@ impl FromStr for Credentials {
     }
 }
 
-/// Whether two secrets are the same, in a time that does not tell how far they are.
-fn same(one: &[u8], other: &[u8]) -> bool {
+/// Whether two secrets are equal, in a time that does not depend on their contents.
+fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one
             .iter()

@@ -1,11 +1,11 @@
-//! The expiry of a `set`, as clients mean it.
+//! The expiry of a `set`.
 
 use crate::moment::Moment;
 
-/// Up to here a number is relative: memcached's bound of 30 days, which includes Kestrel's of 1,000,000.
+/// Numbers up to this one are relative: memcached's bound of 30 days, which includes Kestrel's of 1,000,000.
 const RELATIVE_MAX_S: i64 = 2_592_000;
 
-/// When an item with this expiry expires, on the wall clock in milliseconds; 0 never.
+/// The time at which an item with this expiry expires, on the wall clock in milliseconds; 0 never.
 #[inline]
 pub(super) fn expiry_ms(expiry: i64, now: Moment) -> u64 {
     match expiry {

@@ -1,6 +1,6 @@
-//! What a client may do, by the name with which it came in.
+//! The rights of a client, by its name.
 //!
-//! The invariant: once one name has a table of rights, a name without one may do nothing that touches a queue.
+//! The invariant: once one name has a table of rights, a name without a table may not use any queue.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ use crate::name;
 #[serde(transparent)]
 pub struct Rights(BTreeMap<String, Grants>);
 
-/// The rights of one name: patterns of the names of queues, in which `*` stands for any characters.
+/// The rights of one name: patterns of queue names, in which `*` matches any characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grants {
@@ -40,16 +40,16 @@ pub struct Grants {
 /// A kind of right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// Take and look at items.
+    /// Take and peek at items.
     Read,
     /// Put items.
     Write,
-    /// Delete and flush queues; with the pattern `*`, what touches the whole server.
+    /// Delete and flush queues; with the pattern `*`, commands to the whole server.
     Admin,
 }
 
 impl Rights {
-    /// What this name may do; `None` where nobody's rights are limited.
+    /// The rights of this name; `None` if no name has limited rights.
     pub fn of(&self, name: &str) -> Option<Arc<Grants>> {
         if self.0.is_empty() {
             return None;
@@ -63,7 +63,7 @@ impl Rights {
         self.0.keys().map(String::as_str)
     }
 
-    /// Find patterns that no queue can match.
+    /// Finds patterns that match no valid name.
     ///
     /// # Errors
     /// The table, the key and the pattern.
@@ -96,14 +96,14 @@ impl Grants {
         patterns.iter().any(|pattern| matches(pattern, queue))
     }
 
-    /// Whether any right holds for a queue: then its numbers may be seen.
+    /// Whether any right holds for a queue: then its statistics are visible.
     pub fn may_see(&self, queue: &str) -> bool {
         [Right::Read, Right::Write, Right::Admin]
             .into_iter()
             .any(|right| self.may(right, queue))
     }
 
-    /// Whether commands that touch the whole server are allowed: `admin` has the pattern `*`.
+    /// Whether commands to the whole server are allowed: `admin` has the pattern `*`.
     pub fn may_administer(&self) -> bool {
         self.admin.iter().any(|pattern| pattern == "*")
     }
@@ -119,7 +119,7 @@ impl fmt::Display for Right {
     }
 }
 
-/// Whether a name is like a pattern, in which `*` stands for any characters, or none.
+/// Whether a name matches a pattern, in which `*` matches any characters, or none.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else {
         return pattern == name;
@@ -132,7 +132,7 @@ fn matches(pattern: &str, name: &str) -> bool {
         if parts.peek().is_none() {
             return left.ends_with(part);
         }
-        // The first place that fits leaves the most for the parts after it.
+        // The first match leaves the most for the following parts.
         match left.find(part) {
             Some(at) => left = &left[at + part.len()..],
             None => return false,

@@ -1,9 +1,9 @@
-//! Queues on disk: a folder for each, which is a journal that nobody else may write.
+//! Queues on disk: a directory for each, which is a journal that no other process may write.
 //!
-//! The name of the folder is the name of the queue. What begins with a dot is none: a queue that is being removed is
-//! renamed to such a name first, so that a crash leaves no half of it.
+//! The name of the directory is the name of the queue. Names that begin with a dot are not queues: a queue that is
+//! being deleted is renamed to such a name first, so that a crash does not leave a part of it.
 //!
-//! A folder comes to be with the first record of its queue: reading makes nothing on the disk.
+//! A directory is created with the first record of its queue: a read creates nothing on disk.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::Storage;
-use super::log::{JournalLog, Live};
+use super::journal_log::{JournalLog, LiveJournal};
 use crate::error::Cause;
 use crate::name;
 
@@ -26,30 +26,30 @@ const LOCK: &str = ".lock";
 /// `BTRFS_SUPER_MAGIC` of Linux.
 #[cfg(target_os = "linux")]
 const BTRFS: u64 = 0x9123_683e;
-/// A record must fit into a segment several times, or much of each would stay empty.
+/// A segment holds at least this many records of the largest size, so that little of it stays unused.
 const RECORDS_PER_SEGMENT_MIN: u64 = 8;
 const SEGMENT_BYTES: u64 = 16 << 20;
-/// What a queue with a few items takes; each segment has twice the size of the one before.
+/// The first segment of a queue; each is twice as large as the previous one.
 const SEGMENT_BYTES_FIRST: u64 = 16 << 10;
-/// What a record says about an item besides its bytes, and some room.
+/// The size of a record besides the item's bytes, with some margin.
 const RECORD_BYTES: u64 = 1 << 10;
 
-/// A folder of queues.
+/// A directory of queues.
 #[derive(Clone, Debug)]
 pub struct JournalStorage {
     folder: PathBuf,
     options: Options,
-    /// How many logs are open.
+    /// The number of open logs.
     open_logs: Arc<AtomicUsize>,
-    /// Held as long as the queues are open: two servers would each take half of them.
+    /// Locked while the queues are open: two servers would each take a part of the items.
     _lock: Arc<File>,
 }
 
 impl JournalStorage {
-    /// The queues in `folder`, which is made if need be. No item will be longer than `item_bytes_max`.
+    /// The queues in `folder`, which is created if necessary. No item will be longer than `item_bytes_max`.
     ///
     /// # Errors
-    /// The folder cannot be made or read, or another process has it open.
+    /// The directory cannot be created or read, or another process has it open.
     pub fn open(folder: impl Into<PathBuf>, item_bytes_max: usize) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder)?;
@@ -65,7 +65,7 @@ impl JournalStorage {
         let segment_bytes =
             (record_bytes_max * RECORDS_PER_SEGMENT_MIN).next_multiple_of(SEGMENT_BYTES);
         let options = Options {
-            // Queues say when; see `Log::sync`.
+            // The queues sync their logs, see `Log::sync`.
             sync: Sync::Never,
             segment_bytes,
             segment_bytes_first: Some(SEGMENT_BYTES_FIRST),
@@ -87,8 +87,8 @@ impl JournalStorage {
         })
     }
 
-    /// The journal of a queue, open, made if `create` says so.
-    fn live(&self, name: &str, create: bool) -> Result<Live<Mapped>, Cause> {
+    /// Opens the journal of a queue to write; `create` allows to create it.
+    fn live(&self, name: &str, create: bool) -> Result<LiveJournal<Mapped>, Cause> {
         let folder = self.folder.join(name);
         let is_new = create && !folder.exists();
         let options = Options {
@@ -104,8 +104,8 @@ impl JournalStorage {
             update_in_place(&folder);
         }
         let opened = Journal::open(&folder, options).map_err(Cause::from);
-        let live = match opened.and_then(Live::over) {
-            // Half of a journal is no queue, and takes space on a disk that may be full.
+        let live = match opened.and_then(LiveJournal::over) {
+            // An incomplete journal is not a queue, and takes space on a disk that may be full.
             Err(cause) if is_new && folder.exists() => {
                 return Err(match self.clone().remove(name) {
                     Ok(()) => cause,
@@ -115,20 +115,21 @@ impl JournalStorage {
             opened => opened?,
         };
         if is_new {
-            // The journal has synced what is in its folder, not that there is one.
+            // The journal has synced the contents of its directory, not the entry of the directory itself.
             File::open(&self.folder)?.sync_all()?;
         }
         Ok(live)
     }
 
-    /// Where the queues are.
+    /// The directory of the queues.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// Have btrfs update the files of a new directory in place. It copies each block that is stored to otherwise, which needs room: removals
-/// could not be written on a full disk. Another file system has no such attribute and needs none.
+/// Makes btrfs update the files of a new directory in place. Otherwise it copies each block that is written, which
+/// needs space: removals could not be written on a full disk. Other file systems have no such attribute and need
+/// none.
 #[cfg(target_os = "linux")]
 fn update_in_place(folder: &Path) {
     use rustix::fs::{IFlags, fstatfs, ioctl_getflags, ioctl_setflags};
@@ -136,7 +137,7 @@ fn update_in_place(folder: &Path) {
         return;
     };
     if fstatfs(&directory).is_ok_and(|found| found.f_type as u64 == BTRFS) {
-        // Where it is refused a full disk is a fault, as it is for any journal on btrfs.
+        // If this is refused, a full disk is an error, as for any journal on btrfs.
         let _refused = ioctl_getflags(&directory)
             .and_then(|flags| ioctl_setflags(&directory, flags | IFlags::NOCOW));
     }

@@ -1,7 +1,7 @@
-//! Queues that are kept in memory: for tests, simulations and queues that need not outlive the process.
+//! Queues in memory: for tests, simulations, and queues that need not survive the process.
 //!
 //! A [`MemoryStorage`] is a handle. The logs outlive the queues that use them, as files outlive a process, so that a
-//! simulation can crash the one and open the other again, with or without what was not synced.
+//! simulation can crash the queues and open the logs again, with or without the records that were not synced.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,7 +22,7 @@ pub struct MemoryStorage {
 pub struct MemoryLog {
     records: Rc<RefCell<Records>>,
     segment_records: u64,
-    /// What was read last, so that it can be lent.
+    /// The record that was read last, so that `read` can return a reference.
     lent: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl Records {
 }
 
 impl MemoryStorage {
-    /// Nothing yet. Pruning gives up `segment_records` records at a time, as files do.
+    /// Storage without logs. A prune removes `segment_records` records at a time, as with files.
     pub fn new(segment_records: u64) -> Self {
         MemoryStorage {
             logs: Rc::default(),
@@ -50,8 +50,8 @@ impl MemoryStorage {
         }
     }
 
-    /// Lose power: of each log keep what was synced, and of the rest as many records as `keep` says of the number there is.
-    /// No queue may be in use.
+    /// Simulates a loss of power: keeps all synced records of each log, and as many of the others as `keep` returns
+    /// for their number. No queue may be in use.
     pub fn lose_power(&self, mut keep: impl FnMut(u64) -> u64) {
         for log in self.logs.borrow().values() {
             let mut log = log.borrow_mut();
@@ -63,7 +63,7 @@ impl MemoryStorage {
         }
     }
 
-    /// From now on every append and sync of this queue's log fails, or no longer does.
+    /// Makes every append and sync of this queue's log fail, or succeed again.
     pub fn set_failing(&self, name: &str, failing: bool) {
         if let Some(log) = self.logs.borrow().get(name) {
             log.borrow_mut().failing = failing;

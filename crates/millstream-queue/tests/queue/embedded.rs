@@ -275,7 +275,7 @@ fn what_is_lent_comes_back_or_is_confirmed_also_after_a_restart() {
     queue.put_many(&items, &PutOptions::default()).unwrap();
     let (bodies, ids) = lend(&queue, 60);
     assert_eq!(bodies, items[..60]);
-    queue.take_back(ids[50..].iter().copied());
+    queue.return_lent(ids[50..].iter().copied());
     confirm(&queue, ids[..10].iter().copied());
     assert_eq!(queue.len().unwrap(), 50);
     drop((queue, queues));
@@ -311,7 +311,7 @@ fn numbered_items_come_in_once_into_each_queue_and_the_number_outlives_them() {
         queue.put_always(["a", "b", "c"], Some((7, 0))).unwrap();
         queue.put_always(["b", "c", "d"], Some((7, 1))).unwrap();
         queue.put_always(["other"], Some((8, 0))).unwrap();
-        assert_eq!(queue.mark_of(7).unwrap(), 4);
+        assert_eq!(queue.next_index(7).unwrap(), 4);
         assert_eq!(lend(&child, 9).0, ["a", "b", "c", "d", "other"]);
         let own = if name == "q" { 5 } else { 0 };
         assert_eq!(lend(&queue, 9).0.len(), own);
@@ -336,6 +336,6 @@ fn numbered_items_come_in_once_into_each_queue_and_the_number_outlives_them() {
         },
     )
     .unwrap();
-    assert_eq!(queues.queue("many").unwrap().mark_of(7).unwrap(), 42);
-    assert_eq!(queues.queue("only").unwrap().mark_of(8).unwrap(), 1);
+    assert_eq!(queues.queue("many").unwrap().next_index(7).unwrap(), 42);
+    assert_eq!(queues.queue("only").unwrap().next_index(8).unwrap(), 1);
 }

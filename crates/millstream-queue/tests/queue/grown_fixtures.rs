@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millstream_queue::Moment;
+use millstream_queue::broker::Broker;
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::queues::Queues;
 use millstream_queue::salvage::Salvage;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::JournalStorage;
@@ -29,12 +29,12 @@ fn body(number: usize) -> String {
     format!("item {number:02} of the grown fixture; ").repeat(20)
 }
 
-fn open(folder: &Path) -> Queues<JournalStorage> {
+fn open(folder: &Path) -> Broker<JournalStorage> {
     let storage = JournalStorage::open(folder, 1 << 20).unwrap();
-    Queues::open(storage, Config::with_sync(Sync::Always), NOW).unwrap()
+    Broker::open(storage, Config::with_sync(Sync::Always), NOW).unwrap()
 }
 
-fn ask(queues: &mut Queues<JournalStorage>, request: &str) -> String {
+fn ask(queues: &mut Broker<JournalStorage>, request: &str) -> String {
     let mut session = Session::new(queues, SessionOptions::default());
     session.receive(queues, request.replace('|', "\r\n").as_bytes(), NOW);
     queues.commit().unwrap();
@@ -43,13 +43,13 @@ fn ask(queues: &mut Queues<JournalStorage>, request: &str) -> String {
     answer
 }
 
-fn set(queues: &mut Queues<JournalStorage>, number: usize) {
+fn set(queues: &mut Broker<JournalStorage>, number: usize) {
     let item = body(number);
     let request = format!("set jobs 0 0 {}|{item}|", item.len());
     assert_eq!(ask(queues, &request), "STORED|");
 }
 
-fn take(queues: &mut Queues<JournalStorage>, number: usize) {
+fn take(queues: &mut Broker<JournalStorage>, number: usize) {
     let answer = ask(queues, "get jobs|");
     assert!(answer.contains(&body(number)), "{number}: {answer}");
 }

@@ -5,8 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 
 use millstream_queue::Moment;
+use millstream_queue::broker::Broker;
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::queues::Queues;
 use millstream_queue::salvage::Salvage;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::JournalStorage;
@@ -200,7 +200,7 @@ fn a_queue_of_an_earlier_version_is_read_and_goes_on() {
     for run in 0..2 {
         let config: Config = "[queue.jobs]\nmax_deliveries = 9".parse().unwrap();
         let storage = JournalStorage::open(folder.path(), 1 << 10).unwrap();
-        let mut queues = Queues::open(storage, config.or_sync(Sync::Always), NOW).unwrap();
+        let mut queues = Broker::open(storage, config.or_sync(Sync::Always), NOW).unwrap();
         assert_eq!(queues.closed().count(), 0);
         let mut session = Session::new(&mut queues, SessionOptions::default());
         let mut ask = |request: &str| {

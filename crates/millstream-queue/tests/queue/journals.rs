@@ -1,12 +1,12 @@
-//! Queues on disk: restart, disk use, damage, removal.
+//! Broker on disk: restart, disk use, damage, removal.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use millstream_queue::Moment;
+use millstream_queue::broker::Broker;
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::queues::Queues;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::JournalStorage;
 
@@ -18,14 +18,14 @@ const ITEM_BYTES_MAX: usize = 1 << 20;
 
 /// A server without sockets, and one client.
 struct Server {
-    queues: Queues<JournalStorage>,
+    queues: Broker<JournalStorage>,
     session: Session,
 }
 
 impl Server {
     fn start(folder: &Path) -> Self {
         let storage = JournalStorage::open(folder, ITEM_BYTES_MAX).unwrap();
-        let mut queues = Queues::open(storage, Config::with_sync(Sync::Never), NOW).unwrap();
+        let mut queues = Broker::open(storage, Config::with_sync(Sync::Never), NOW).unwrap();
         let session = Session::new(&mut queues, SessionOptions::default());
         Server { queues, session }
     }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use millstream_queue::Moment;
+use millstream_queue::broker::Broker;
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::queues::Queues;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::{JournalStorage, Storage};
 
@@ -18,13 +18,13 @@ const NOW: Moment = Moment {
 };
 const QUEUES: usize = 50;
 
-fn start(folder: &Path) -> (Queues<JournalStorage>, JournalStorage) {
+fn start(folder: &Path) -> (Broker<JournalStorage>, JournalStorage) {
     let storage = JournalStorage::open(folder, 1 << 20).unwrap();
     let config = Config::with_sync(Sync::Never);
-    (Queues::open(storage.clone(), config, NOW).unwrap(), storage)
+    (Broker::open(storage.clone(), config, NOW).unwrap(), storage)
 }
 
-fn ask(queues: &mut Queues<JournalStorage>, request: &str, now: Moment) -> String {
+fn ask(queues: &mut Broker<JournalStorage>, request: &str, now: Moment) -> String {
     let mut session = Session::new(queues, SessionOptions::default());
     session.receive(queues, request.replace('|', "\r\n").as_bytes(), now);
     let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
@@ -40,20 +40,19 @@ fn make(folder: &Path) {
     }
 }
 
-fn number(queues: &mut Queues<JournalStorage>, name: &str, key: &str) -> u64 {
+fn number(queues: &mut Broker<JournalStorage>, name: &str, key: &str) -> u64 {
     let numbers = queues.numbers_of(name, NOW).unwrap();
     numbers.iter().find(|(found, _)| *found == key).unwrap().1
 }
 
-/// What the disk holds for a directory and all in it, in bytes.
+/// What the disk holds for a directory and all in it, in bytes. A file that is removed meanwhile counts for nothing.
 fn held(path: &Path) -> u64 {
-    let found = fs::metadata(path).unwrap();
-    let below = match found.is_dir() {
-        true => fs::read_dir(path)
-            .unwrap()
-            .map(|entry| held(&entry.unwrap().path()))
-            .sum(),
-        false => 0,
+    let Ok(found) = fs::metadata(path) else {
+        return 0;
+    };
+    let below = match fs::read_dir(path) {
+        Ok(entries) if found.is_dir() => entries.flatten().map(|entry| held(&entry.path())).sum(),
+        _ => 0,
     };
     found.blocks() * 512 + below
 }

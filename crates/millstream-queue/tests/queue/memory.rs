@@ -1,6 +1,6 @@
 //! What all queues hold in memory together.
 
-use millstream_queue::queues::QueuesLimits;
+use millstream_queue::broker::BrokerLimits;
 
 use crate::script::World;
 
@@ -9,9 +9,9 @@ const ITEM: u64 = 1_000 + 96;
 
 fn world(items: u64) -> World {
     let mut world = World::new("[defaults]\nmax_opens = 100");
-    world.queues.set_limits(QueuesLimits {
+    world.queues.set_limits(BrokerLimits {
         memory_bytes: items * ITEM,
-        ..QueuesLimits::default()
+        ..BrokerLimits::default()
     });
     world
 }

@@ -1,4 +1,4 @@
-//! Queues that could not be opened: opened later, deleted, or salvaged.
+//! Broker that could not be opened: opened later, deleted, or salvaged.
 
 use std::cell::Cell;
 use std::fs;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use millstream_queue::Moment;
+use millstream_queue::broker::Broker;
 use millstream_queue::config::{Config, Sync};
-use millstream_queue::queues::Queues;
 use millstream_queue::salvage::Salvage;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::{JournalStorage, MemoryLog, MemoryStorage, Storage};
@@ -25,7 +25,7 @@ fn later(seconds: u64) -> Moment {
 }
 
 /// One client of these queues, for one request.
-fn ask<S: Storage>(queues: &mut Queues<S>, request: &str, now: Moment) -> String {
+fn ask<S: Storage>(queues: &mut Broker<S>, request: &str, now: Moment) -> String {
     let mut session = Session::new(queues, SessionOptions::default());
     session.receive(queues, request.replace('|', "\r\n").as_bytes(), now);
     let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
@@ -33,9 +33,9 @@ fn ask<S: Storage>(queues: &mut Queues<S>, request: &str, now: Moment) -> String
     answer
 }
 
-fn open(folder: &Path) -> Queues<JournalStorage> {
+fn open(folder: &Path) -> Broker<JournalStorage> {
     let storage = JournalStorage::open(folder, 1 << 20).unwrap();
-    Queues::open(storage, Config::with_sync(Sync::Never), NOW).unwrap()
+    Broker::open(storage, Config::with_sync(Sync::Never), NOW).unwrap()
 }
 
 /// Change one byte of this text where it stands in the journal of a queue.
@@ -183,7 +183,7 @@ impl Storage for Full {
 #[test]
 fn a_queue_that_the_system_refused_to_open_opens_when_it_can() {
     let memory = MemoryStorage::new(64);
-    let mut before = Queues::open(memory.clone(), Config::default(), NOW).unwrap();
+    let mut before = Broker::open(memory.clone(), Config::default(), NOW).unwrap();
     assert_eq!(ask(&mut before, "set q 0 0 1|x|", NOW), "STORED|");
     drop(before);
     let (full, opened) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
@@ -192,7 +192,7 @@ fn a_queue_that_the_system_refused_to_open_opens_when_it_can() {
         full: Rc::clone(&full),
         opened: Rc::clone(&opened),
     };
-    let mut queues = Queues::open(storage, Config::default(), NOW).unwrap();
+    let mut queues = Broker::open(storage, Config::default(), NOW).unwrap();
     for _ in 0..100 {
         let answer = ask(&mut queues, "get q|set q 0 0 1|y|", NOW);
         assert_eq!(answer.matches("the disk is full").count(), 2, "{answer}");
@@ -210,20 +210,20 @@ fn a_queue_that_the_system_refused_to_open_opens_when_it_can() {
 
 #[test]
 fn a_limit_on_queues_leaves_those_that_are_there_open() {
-    use millstream_queue::queues::QueuesLimits;
+    use millstream_queue::broker::BrokerLimits;
     let memory = MemoryStorage::new(64);
-    let mut before = Queues::open(memory.clone(), Config::default(), NOW)
+    let mut before = Broker::open(memory.clone(), Config::default(), NOW)
         .unwrap()
-        .with_limits(QueuesLimits {
+        .with_limits(BrokerLimits {
             queues: 10_010,
-            ..QueuesLimits::default()
+            ..BrokerLimits::default()
         });
     for number in 0..10_010 {
         let request = format!("set q{number} 0 0 1|x|");
         assert_eq!(ask(&mut before, &request, NOW), "STORED|");
     }
     drop(before);
-    let queues = Queues::open(memory, Config::default(), NOW).unwrap();
+    let queues = Broker::open(memory, Config::default(), NOW).unwrap();
     assert_eq!((queues.names().len(), queues.closed().count()), (10_010, 0));
 }
 

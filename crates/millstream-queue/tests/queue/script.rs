@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_queue::Moment;
+use millstream_queue::broker::Broker;
 use millstream_queue::config::Config;
-use millstream_queue::queues::Queues;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::MemoryStorage;
 
 /// A server without sockets, and its clients.
 pub struct World {
     pub storage: MemoryStorage,
-    pub queues: Queues<MemoryStorage>,
+    pub queues: Broker<MemoryStorage>,
     pub now: Moment,
     config: Config,
     options: Arc<SessionOptions>,
@@ -40,7 +40,7 @@ impl World {
             wall_ms: 1_700_000_000_000,
             steady_us: 5_000_000,
         };
-        let queues = Queues::open(storage.clone(), config.clone(), now).unwrap();
+        let queues = Broker::open(storage.clone(), config.clone(), now).unwrap();
         World {
             storage,
             queues,
@@ -125,14 +125,14 @@ impl World {
 
     pub fn restart(&mut self) {
         self.clients.clear();
-        self.queues = Queues::open(self.storage.clone(), self.config.clone(), self.now).unwrap();
+        self.queues = Broker::open(self.storage.clone(), self.config.clone(), self.now).unwrap();
     }
 
     fn advance(&mut self, steady_us: u64) {
         let before_ms = self.now.steady_us / 1_000;
         self.now.wall_ms += steady_us / 1_000 - before_ms;
         self.now.steady_us = steady_us;
-        self.queues.turn(self.now).unwrap();
+        self.queues.run_due(self.now).unwrap();
         self.deliver();
     }
 

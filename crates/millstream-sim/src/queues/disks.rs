@@ -3,7 +3,7 @@
 use millstream_journal::storage::{Simulated, Storage as _};
 use millstream_journal::{Journal, Options};
 use millstream_queue::Cause;
-use millstream_queue::operation::Operation;
+use millstream_queue::storage::operation::Operation;
 use millstream_queue::storage::{JournalLog, JournalSyncing, Log, Storage, Syncing};
 
 /// What may be done wrong between a queue and its journal.
@@ -154,8 +154,8 @@ impl Log for DiskLog {
         self.log.append_reserved(record)
     }
 
-    fn secure_removals(&mut self, items: usize) -> Result<(), Cause> {
-        self.log.secure_removals(items)
+    fn reserve_removals(&mut self, items: usize) -> Result<(), Cause> {
+        self.log.reserve_removals(items)
     }
 
     fn is_full(&self) -> bool {
@@ -166,15 +166,15 @@ impl Log for DiskLog {
         self.log.was_full()
     }
 
-    fn strike(&mut self, position: u64) -> Result<(), Cause> {
-        self.log.strike(position)
+    fn tombstone(&mut self, position: u64) -> Result<(), Cause> {
+        self.log.tombstone(position)
     }
 
-    fn is_struck(&self, position: u64) -> bool {
-        self.log.is_struck(position)
+    fn has_tombstone(&self, position: u64) -> bool {
+        self.log.has_tombstone(position)
     }
 
-    fn begin_anew(&mut self) -> Result<bool, Cause> {
-        self.log.begin_anew()
+    fn roll_segment(&mut self) -> Result<bool, Cause> {
+        self.log.roll_segment()
     }
 }

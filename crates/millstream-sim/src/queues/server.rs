@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use millstream_queue::broker::Broker;
 use millstream_queue::config::Config;
-use millstream_queue::queues::Queues;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::{Moment, QueueError};
 
@@ -11,7 +11,7 @@ use super::disks::Disks;
 
 /// One process that serves queues.
 pub struct Server {
-    queues: Queues<Disks>,
+    queues: Broker<Disks>,
     clients: BTreeMap<u8, Client>,
 }
 
@@ -23,7 +23,7 @@ struct Client {
 impl Server {
     pub fn start(disks: Disks, config: &Config, now: Moment) -> Result<Self, QueueError> {
         Ok(Server {
-            queues: Queues::open(disks, config.clone(), now)?,
+            queues: Broker::open(disks, config.clone(), now)?,
             clients: BTreeMap::new(),
         })
     }
@@ -72,7 +72,7 @@ impl Server {
 
     /// Time has passed.
     pub fn turn(&mut self, now: Moment) -> Result<(), QueueError> {
-        self.queues.turn(now)?;
+        self.queues.run_due(now)?;
         self.deliver(now);
         Ok(())
     }

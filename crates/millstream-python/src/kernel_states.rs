@@ -1,0 +1,372 @@
+//! The states of a kernel on their method to the journals of a run with recovery.
+
+use std::cell::Cell;
+
+use millstream_flow::checkpoint::{Changes, Restore, SavedKey};
+use millstream_flow::error::Cause;
+use millstream_flow::key::{AnyKey, shard};
+use millstream_flow::push::Context;
+use millstream_flow::state::codec::MESSAGE_PACK;
+use millstream_flow::{Failure, FlowError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PySet, PyType};
+
+use crate::error::cause;
+use crate::gil::locked;
+use crate::pickled::PickleMethod;
+use crate::route::stable_hash;
+use crate::saving::{
+    PICKLE, StateMaker, dump_by_module, load_key, load_object, pickle_method_of, read, save_key,
+    save_plain, uncollected,
+};
+use crate::show::show;
+
+/// The states of a kernel, which is their owner, and which of them have changed in this epoch.
+///
+/// Invariant: kernels never remove a state, so that the place of a key in the dictionary is the number of its
+/// birth.
+pub(crate) struct KernelStates {
+    states: Py<PyDict>,
+    /// The keys of the first so many states.
+    keys: Keys,
+    /// The keys that were touched, unless all count as changed.
+    changed: Py<PySet>,
+    /// The places of keys in `states`, of the first so many.
+    births: Py<PyDict>,
+    tracking: ChangeTracking,
+}
+
+/// Whether tracking changed keys pays: not where a large part of all keys has changed. Tracking takes as long as it
+/// saves, so that it is done in one of several epochs, and as soon as an epoch has fewer items.
+#[derive(Default)]
+struct ChangeTracking {
+    /// All keys count as changed.
+    all: bool,
+    /// Items in this epoch.
+    items: usize,
+    /// After so many items a large part of all keys had changed, when that was measured last.
+    enough: usize,
+    /// For so many further epochs that is assumed.
+    granted: u32,
+}
+
+/// From so many parts of all on, changed keys are no longer distinguished from the others.
+const ALL_FROM: usize = 4;
+/// For so many epochs that is not measured again.
+const GRANTED: u32 = 7;
+
+impl ChangeTracking {
+    /// Counts items, after which so many keys of all have changed, as far as they are distinguished.
+    fn count(&mut self, items: usize, changed: usize, keys: usize) {
+        self.items += items;
+        if !self.all && changed * ALL_FROM >= keys {
+            self.all = true;
+            self.enough = self.items;
+            self.granted = GRANTED;
+        }
+    }
+
+    /// The next epoch begins.
+    fn next(&mut self) {
+        let like_before = self.items >= self.enough && self.granted > 0;
+        self.granted = if like_before { self.granted - 1 } else { 0 };
+        self.all = like_before;
+        self.items = 0;
+    }
+}
+
+impl KernelStates {
+    /// Restores the saved states of a step.
+    pub(crate) fn restore(states: &Py<PyAny>, from: &Restore<'_>) -> Result<Self, FlowError> {
+        let saved = from.keys()?;
+        locked(|py| {
+            let states = states.bind(py);
+            let make = states.getattr(intern!(py, "make")).ok();
+            let make = make.or_else(|| states.getattr(intern!(py, "default_factory")).ok());
+            let made = make.map(|make| StateMaker::by(py, &make.unbind()));
+            let states = states.cast::<PyDict>();
+            let states = states.map_err(|error| from.unsaved(cause(error.into())))?;
+            let load = || {
+                saved
+                    .iter()
+                    .try_for_each(|entry| load_into(states, entry, made.as_ref(), from))
+            };
+            uncollected(from, load)?;
+            let changed = PySet::empty(py).map_err(|error| from.unsaved(cause(error)))?;
+            // Keys that came from other workers have other places there.
+            let misplaced = if from.moved() { saved.len() } else { 0 };
+            Ok(KernelStates {
+                states: states.clone().unbind(),
+                keys: Keys::default(),
+                changed: changed.unbind(),
+                births: PyDict::new(py).unbind(),
+                tracking: ChangeTracking {
+                    all: misplaced > 0,
+                    items: misplaced,
+                    ..ChangeTracking::default()
+                },
+            })
+        })
+    }
+
+    /// Items of these keys are about to be processed.
+    pub(crate) fn touch(&mut self, py: Python<'_>, keys: &Py<PyList>) -> PyResult<()> {
+        let changed = self.changed.bind(py);
+        if !self.tracking.all {
+            changed.call_method1(intern!(py, "update"), (keys,))?;
+        }
+        let states = self.states.bind(py);
+        self.tracking
+            .count(keys.bind(py).len(), changed.len(), states.len());
+        Ok(())
+    }
+
+    /// Writes the keys that have changed, and begins the next epoch.
+    pub(crate) fn save(
+        &mut self,
+        step: &str,
+        changes: &mut Changes,
+        cx: &Context,
+    ) -> Result<(), Failure> {
+        if self.tracking.items == 0 {
+            return Ok(());
+        }
+        locked(|py| {
+            let wrong = |error| Failure::new(step, cause(error));
+            let (states, changed) = (self.states.bind(py), self.changed.bind(py));
+            self.keys.learn(states, step)?;
+            let mut block = Block::new(step, &self.keys, states, changes);
+            if self.tracking.all {
+                block.changes.begin_anew(cx.worker, cx.workers);
+                let mut births = 0..;
+                for states in in_lists(states).map_err(wrong)? {
+                    for (state, born) in states.map_err(wrong)?.iter().zip(&mut births) {
+                        block.add(born, state)?;
+                    }
+                }
+            } else {
+                let births = self.births.bind(py);
+                for (born, key) in from_place(states, births.len()).map_err(wrong)? {
+                    births.set_item(key, born).map_err(wrong)?;
+                }
+                for key in changed.iter() {
+                    // A function may have failed before it made a state.
+                    let born = births.get_item(&key).map_err(wrong)?;
+                    let state = states.get_item(&key).map_err(wrong)?;
+                    if let (Some(born), Some(state)) = (born, state) {
+                        block.add(born.extract().map_err(wrong)?, state)?;
+                    }
+                }
+            }
+            block.write()?;
+            changed.clear();
+            self.tracking.next();
+            Ok(())
+        })
+    }
+}
+
+/// Takes up a key with its state.
+fn load_into(
+    states: &Bound<'_, PyDict>,
+    entry: &SavedKey,
+    made: Option<&StateMaker>,
+    from: &Restore<'_>,
+) -> Result<(), FlowError> {
+    let py = states.py();
+    let load = || {
+        let key = AnyKey::load(&mut &entry.key[..]).ok_or("it is no key")?;
+        let key = load_key(py, &key).map_err(cause)?;
+        let state = match entry.tag {
+            MESSAGE_PACK => load_object(py, &mut &entry.state[..], made)?,
+            how => read(py, how, &entry.state, made).map_err(cause)?,
+        };
+        let state = match made {
+            Some(made) => made.finish(py, state).map_err(cause)?,
+            None => state,
+        };
+        states.set_item(key, state).map_err(cause)
+    };
+    load().map_err(|error: Cause| from.unreadable(entry, error))
+}
+
+/// The keys of a dictionary from a place on, with their places.
+fn from_place<'py>(
+    states: &Bound<'py, PyDict>,
+    place: usize,
+) -> PyResult<impl Iterator<Item = (usize, Bound<'py, PyAny>)>> {
+    // Those before it are not gone through.
+    let backwards = states.call_method0(intern!(states.py(), "__reversed__"))?;
+    let keys = backwards.try_iter()?.take(states.len() - place);
+    let mut keys = keys.collect::<PyResult<Vec<_>>>()?;
+    keys.reverse();
+    Ok((place..).zip(keys))
+}
+
+/// The values of a dictionary, so many at once: lists are made in a loop that does little else, so that the processor fetches several
+/// objects at once, and they are still near when they are looked at.
+fn in_lists<'py>(
+    states: &Bound<'py, PyDict>,
+) -> PyResult<impl Iterator<Item = PyResult<Bound<'py, PyList>>>> {
+    const LENGTH: usize = 512;
+    let py = states.py();
+    let values = states.call_method0(intern!(py, "values"))?.try_iter()?;
+    let part = py.import("itertools")?.getattr("islice")?;
+    Ok(std::iter::from_fn(move || {
+        let list = part
+            .call1((&values, LENGTH))
+            .and_then(|part| Ok(py.get_type::<PyList>().call1((part,))?.cast_into()?));
+        match list {
+            Ok(list) if PyListMethods::is_empty(&list) => None,
+            list => Some(list),
+        }
+    }))
+}
+
+/// Keys as they are written, by their births: to write a state, its key need not be fetched.
+#[derive(Default)]
+struct Keys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    shards: Vec<u8>,
+}
+
+impl Keys {
+    /// Takes up the keys that were born since.
+    fn learn(&mut self, states: &Bound<'_, PyDict>, step: &str) -> Result<(), Failure> {
+        if self.ends.len() == states.len() {
+            return Ok(());
+        }
+        let born = from_place(states, self.ends.len());
+        for (_, key) in born.map_err(|error| Failure::new(step, cause(error)))? {
+            let learned = stable_hash(&key).and_then(|hash| {
+                save_key(&key, &mut self.bytes)?;
+                Ok(shard(hash) as u8)
+            });
+            self.shards.push(learned.map_err(|error| Failure {
+                key: Some(show(&key)),
+                ..Failure::new(step, cause(error))
+            })?);
+            self.ends.push(self.bytes.len());
+        }
+        Ok(())
+    }
+
+    /// The key of a birth, and its shard.
+    fn get(&self, born: usize) -> (&[u8], usize) {
+        let start = born.checked_sub(1).map_or(0, |last| self.ends[last]);
+        (
+            &self.bytes[start..self.ends[born]],
+            self.shards[born].into(),
+        )
+    }
+}
+
+/// States on their method, some at once: the parts of all are fetched before the first of them is looked at. Objects lie
+/// anywhere in memory, and the processor waits for several at once where it has nothing else to do in between.
+///
+/// It does not where it reads what it has just written in other pieces: then all that was written before has to reach the cache first,
+/// and the counts of references and the records are far from there. So what is kept for an entry is a few words, and results
+/// that have room for an error are asked whether they hold one, and not moved.
+struct Block<'a, 'py> {
+    step: &'a str,
+    keys: &'a Keys,
+    states: &'a Bound<'py, PyDict>,
+    changes: &'a mut Changes,
+    entries: Vec<(usize, Bound<'py, PyAny>)>,
+    /// How the state of each entry is written, if that is known, and where its parts end.
+    methods: Vec<(Option<Bound<'py, PickleMethod>>, usize)>,
+    parts: Vec<Bound<'py, PyAny>>,
+}
+
+impl<'a, 'py> Block<'a, 'py> {
+    const ENTRIES: usize = 64;
+
+    fn new(
+        step: &'a str,
+        keys: &'a Keys,
+        states: &'a Bound<'py, PyDict>,
+        changes: &'a mut Changes,
+    ) -> Self {
+        Block {
+            step,
+            keys,
+            states,
+            changes,
+            entries: Vec::with_capacity(Self::ENTRIES),
+            methods: Vec::with_capacity(Self::ENTRIES),
+            parts: Vec::new(),
+        }
+    }
+
+    /// The state of the key that was born as this one.
+    fn add(&mut self, born: usize, state: Bound<'py, PyAny>) -> Result<(), Failure> {
+        self.entries.push((born, state));
+        match self.entries.len() {
+            Self::ENTRIES => self.write(),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), Failure> {
+        let mut known = None;
+        for (born, state) in &self.entries {
+            let method = take(state, &mut known, &mut self.parts)
+                .map_err(|error| self.failure(*born, error))?;
+            self.methods.push((method, self.parts.len()));
+        }
+        let mut start = 0;
+        for ((born, state), (method, end)) in self.entries.iter().zip(&self.methods) {
+            let parts = &self.parts[start..*end];
+            let failed = Cell::new(None);
+            let (key, shard) = self.keys.get(*born);
+            // What has failed is noted.
+            let _ = self.changes.put(
+                shard,
+                *born as u64,
+                |out| out.extend_from_slice(key),
+                |out| match method {
+                    Some(method) if method.get().write(parts, out) => Ok(PICKLE),
+                    _ if save_plain(state, out) => Ok(MESSAGE_PACK),
+                    _ => pickle_method_of(state)
+                        .and_then(|method| dump_by_module(state, method.get(), out))
+                        .map_err(|error| failed.set(Some(error))),
+                },
+            );
+            if let Some(error) = failed.into_inner() {
+                return Err(self.failure(*born, error));
+            }
+            start = *end;
+        }
+        self.entries.clear();
+        self.methods.clear();
+        self.parts.clear();
+        Ok(())
+    }
+
+    fn failure(&self, born: usize, error: PyErr) -> Failure {
+        let key = from_place(self.states, born).ok();
+        let key = key.and_then(|mut keys| keys.next());
+        Failure {
+            key: key.map(|(_, key)| show(&key)),
+            ..Failure::new(self.step, cause(error))
+        }
+    }
+}
+
+/// Fetches the parts of a state, and returns how they are written if that is known. States are mostly of one type, whose method is
+/// `known`.
+fn take<'py>(
+    state: &Bound<'py, PyAny>,
+    known: &mut Option<(Bound<'py, PyType>, Bound<'py, PickleMethod>)>,
+    parts: &mut Vec<Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PickleMethod>>> {
+    let kind = state.get_type();
+    let method = match known {
+        Some((known, method)) if kind.is(&*known) => method,
+        _ => &mut known.insert((kind, pickle_method_of(state)?)).1,
+    };
+    let taken = method.get().take(state, parts)?;
+    Ok(taken.then(|| method.clone()))
+}

@@ -1,0 +1,44 @@
+//! How a flow reads a source: its name, the size of batches, how input that cannot be decoded is handled.
+
+use millstream_flow::framing::Framing;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt};
+
+use crate::error::usage;
+use crate::policy::OnErrorOption;
+use crate::show::show;
+
+/// Reads the name of a framing.
+pub(crate) fn framing(py: Python<'_>, name: &str) -> PyResult<Framing> {
+    name.parse::<Framing>()
+        .map_err(|error| usage(py, &error.to_string()))
+}
+
+/// How a flow reads a source.
+pub(crate) struct Reading<'a> {
+    /// The name of the source in the flow.
+    pub(crate) name: &'a str,
+    /// How many items a batch has at most; the source may allow fewer.
+    pub(crate) batch_size: usize,
+    /// What becomes of input that cannot be decoded.
+    pub(crate) on_error: OnErrorOption,
+}
+
+/// Reads the batch size of source `name` from Python: a number from 1, or None for no limit.
+pub(crate) fn batch_size(name: &str, size: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if size.is_none() {
+        return Ok(usize::MAX);
+    }
+    let is_number = size.is_instance_of::<PyInt>() && !size.is_instance_of::<PyBool>();
+    match is_number && size.ge(1)? {
+        // A number that is too large for the engine limits nothing.
+        true => Ok(size.extract().unwrap_or(usize::MAX)),
+        false => Err(usage(
+            size.py(),
+            &format!(
+                "source \"{name}\": batch_size is a number of items from 1, not {}",
+                show(size)
+            ),
+        )),
+    }
+}

@@ -1,0 +1,47 @@
+//! What the broker knows about a connection: its open items, and its wait.
+
+use std::collections::VecDeque;
+
+/// A reference to a queue, which stays distinct when another queue reuses the slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    /// The open items, the oldest first.
+    pub(crate) opens: VecDeque<(QueueId, u64)>,
+    pub(crate) wait: Wait,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wait {
+    #[default]
+    None,
+    /// The connection waits for this queue, until this time on the steady clock.
+    Waiting { queue: QueueId, until_us: u64 },
+    /// An item is held for the connection.
+    Granted { queue: QueueId, id: u64 },
+    /// The wait timed out, or the queue was deleted.
+    Ended,
+}
+
+impl Connection {
+    /// The number of open items of this queue.
+    #[inline]
+    pub(crate) fn opens_of(&self, queue: QueueId) -> usize {
+        if self.opens.is_empty() {
+            0
+        } else {
+            self.opens.iter().filter(|(of, _)| *of == queue).count()
+        }
+    }
+
+    /// Removes and returns the oldest open item of this queue.
+    pub(crate) fn oldest_of(&mut self, queue: QueueId) -> Option<u64> {
+        let at = self.opens.iter().position(|(of, _)| *of == queue)?;
+        self.opens.remove(at).map(|(_, id)| id)
+    }
+}

@@ -1,0 +1,308 @@
+//! Putting an item into a queue, its fan-out queues, or the queues of an alias: all or none.
+
+use std::sync::Arc;
+
+use super::connection::{QueueId, Wait};
+use super::{Broker, Status};
+use crate::config::Sync;
+use crate::error::QueueError;
+use crate::item::NewItem;
+use crate::moment::Moment;
+use crate::name;
+use crate::protocol::SetKey;
+use crate::queue::Admission;
+use crate::storage::Storage;
+
+/// The outcome of a `set`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// The item is in all its queues.
+    Stored,
+    /// The item is in none of them.
+    Refused(Refusal),
+}
+
+/// Why an item was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A queue has as many items, or bytes, as it may have.
+    Full,
+    /// The item is larger than an item of a queue may be.
+    TooLarge,
+    /// The server accepts no sets.
+    Status,
+}
+
+impl<S: Storage> Broker<S> {
+    /// Put an item into a queue, its fan-out queues, or those of an alias.
+    ///
+    /// # Errors
+    /// The storage fails, or the name is not valid; the item is in none of the queues.
+    #[inline]
+    pub fn put(
+        &mut self,
+        key: &SetKey<'_>,
+        item: &NewItem<'_>,
+        now: Moment,
+    ) -> Result<PutOutcome, QueueError> {
+        self.counters.cmd_set += 1;
+        if self.status != Status::Up {
+            return Ok(PutOutcome::Refused(Refusal::Status));
+        }
+        let mut targets = std::mem::take(&mut self.targets);
+        let outcome = self.put_into(key, item, &mut targets, now);
+        targets.clear();
+        self.targets = targets;
+        outcome
+    }
+
+    #[inline]
+    fn put_into(
+        &mut self,
+        key: &SetKey<'_>,
+        item: &NewItem<'_>,
+        targets: &mut Vec<QueueId>,
+        now: Moment,
+    ) -> Result<PutOutcome, QueueError> {
+        match self.config.alias(key.name).map(<[String]>::to_vec) {
+            None => self.targets_of(key.name, targets, now)?,
+            Some(names) => names
+                .iter()
+                .try_for_each(|name| self.targets_of(name, targets, now))?,
+        }
+        let mut item = *item;
+        if key.delay_ms != 0 {
+            item.due_ms = now.wall_ms.saturating_add(key.delay_ms);
+        }
+        let mut skipping = false;
+        for &target in &*targets {
+            let Some(queue) = self.queue(target) else {
+                continue;
+            };
+            match queue.admits(item.body.len()) {
+                Admission::Yes => {}
+                Admission::Full if queue.settings.skip_full && is_child(&queue.name, key.name) => {
+                    skipping = true;
+                }
+                Admission::Full => {
+                    if let Some(queue) = self.queue_mut(target) {
+                        queue.counters.refused += 1;
+                    }
+                    return Ok(PutOutcome::Refused(Refusal::Full));
+                }
+                Admission::TooLarge => return Ok(PutOutcome::Refused(Refusal::TooLarge)),
+            }
+        }
+        if skipping {
+            self.skip_full(key.name, item.body.len(), targets);
+        }
+        let mut shared: Option<Arc<[u8]>> = None;
+        for at in 0..targets.len() {
+            let Some(queue) = self.queue_mut(targets[at]) else {
+                continue;
+            };
+            if let Err(error) = queue.add(&item, &mut shared, now) {
+                self.retract(&targets[..at], item.body.len());
+                return Err(error);
+            }
+        }
+        self.counters.total_items += 1;
+        for &target in &*targets {
+            self.after_put(target, key.sync, now);
+        }
+        Ok(PutOutcome::Stored)
+    }
+
+    /// Removes from the targets the full fan-out queues that skip items.
+    #[cold]
+    fn skip_full(&mut self, name: &str, length: usize, targets: &mut Vec<QueueId>) {
+        targets.retain(|&target| {
+            let Some(queue) = self.queue_mut(target) else {
+                return true;
+            };
+            let skips = queue.admits(length) == Admission::Full
+                && queue.settings.skip_full
+                && is_child(&queue.name, name);
+            queue.counters.skipped += u64::from(skips);
+            !skips
+        });
+    }
+
+    /// Completes a put into one queue.
+    #[inline]
+    pub(super) fn after_put(&mut self, target: QueueId, sync: bool, now: Moment) {
+        self.schedule_sync(target, sync);
+        if let Some(queue) = self
+            .queue_mut(target)
+            .filter(|queue| queue.settings.discard_old)
+        {
+            // If an item cannot be read back now, the queue stays over its limit for a while.
+            let _ = queue.discard_old(now);
+        }
+        self.dispatch(target, now);
+    }
+
+    /// Adds the queues that get the items of this name.
+    #[inline]
+    pub(super) fn targets_of(
+        &mut self,
+        name: &str,
+        targets: &mut Vec<QueueId>,
+        now: Moment,
+    ) -> Result<(), QueueError> {
+        let id = self.get_or_create(name, now)?;
+        let slot = &self.slots[id.slot as usize];
+        let fanout_only = slot
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.settings.fanout_only);
+        let own = if fanout_only { None } else { Some(id) };
+        for target in own.into_iter().chain(slot.children.iter().copied()) {
+            if !targets.contains(&target) {
+                targets.push(target);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes an item from the queues to which it was added before another queue refused it.
+    #[cold]
+    fn retract(&mut self, targets: &[QueueId], length: usize) {
+        for &target in targets {
+            if let Some(queue) = self.queue_mut(target) {
+                queue.retract_newest(length);
+            }
+        }
+    }
+
+    #[inline]
+    fn schedule_sync(&mut self, id: QueueId, forced: bool) {
+        let Some(slot) = self.slots.get_mut(id.slot as usize) else {
+            return;
+        };
+        let always = slot
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.settings.sync == Sync::Always);
+        if always || forced {
+            self.commit_wanted = true;
+            if !slot.dirty {
+                slot.dirty = true;
+                self.dirty.push(id);
+            }
+        }
+    }
+
+    /// After each change of a queue: moves its dead letters and serves its waiters.
+    #[inline]
+    pub(super) fn dispatch(&mut self, id: QueueId, now: Moment) {
+        if let Some(left_to) = self.dispatch_one(id, now) {
+            self.dispatch_chain(left_to, now);
+        }
+    }
+
+    /// A dead letter may push an item out of its new queue, and so on.
+    #[cold]
+    fn dispatch_chain(&mut self, mut agenda: Vec<QueueId>, now: Moment) {
+        while let Some(id) = agenda.pop() {
+            agenda.extend(self.dispatch_one(id, now).into_iter().flatten());
+        }
+    }
+
+    /// Returns the queues to which dead letters were moved.
+    #[inline]
+    fn dispatch_one(&mut self, id: QueueId, now: Moment) -> Option<Vec<QueueId>> {
+        let queue = self.queue_mut(id)?;
+        if !queue.waiters.is_empty() {
+            self.serve_waiters(id, now);
+        }
+        let left_to = self
+            .queue(id)
+            .is_some_and(|queue| queue.has_dead_letters())
+            .then(|| self.move_dead_letters(id, now));
+        self.set_timer(id.slot, now);
+        left_to
+    }
+
+    /// Waiters are served in FIFO order. An item is held for the connection until that resumes.
+    fn serve_waiters(&mut self, id: QueueId, now: Moment) {
+        while let Some(queue) = self.queue_mut(id) {
+            let Some(&waiter) = queue.waiters.front() else {
+                return;
+            };
+            let Ok(Some(item)) = queue.take_next(now) else {
+                return;
+            };
+            queue.waiters.pop_front();
+            let item_id = item.id;
+            queue.open(item, waiter, now);
+            self.end_wait(
+                waiter,
+                Wait::Granted {
+                    queue: id,
+                    id: item_id,
+                },
+            );
+        }
+    }
+
+    /// Moves expired and failed items to their queues, whatever the limits of those are. An item is safe in the new
+    /// queue before it is removed from the old one: a crash may duplicate it, not lose it.
+    #[cold]
+    fn move_dead_letters(&mut self, from: QueueId, now: Moment) -> Vec<QueueId> {
+        let Some(source) = self.queue_mut(from) else {
+            return Vec::new();
+        };
+        let durable = source.settings.sync != Sync::Never;
+        let can_remove = source.reserve_removals(0).is_ok();
+        let dead_letters = source.take_dead_letters();
+        if !can_remove {
+            dead_letters
+                .into_iter()
+                .for_each(|letter| source.reinsert(letter.item));
+            return Vec::new();
+        }
+        let name = Arc::clone(&source.name);
+        let mut targets = Vec::new();
+        let mut are_added = Vec::with_capacity(dead_letters.len());
+        for letter in &dead_letters {
+            let history = Arc::new(letter.item.history_after(&name, letter.reason, now));
+            let new = NewItem {
+                flags: letter.item.flags,
+                history: Some(&history),
+                body: &letter.item.body,
+                ..NewItem::default()
+            };
+            let mut shared = Some(Arc::clone(&letter.item.body));
+            let target = self.get_or_create(&letter.to, now).ok();
+            let added =
+                target.and_then(|target| self.queue_mut(target)?.add(&new, &mut shared, now).ok());
+            are_added.push(added.is_some());
+            if let Some(target) =
+                target.filter(|target| added.is_some() && !targets.contains(target))
+            {
+                targets.push(target);
+            }
+        }
+        let synced = !durable
+            || targets.iter().all(|&target| {
+                self.queue_mut(target)
+                    .is_none_or(|target| target.sync().is_ok())
+            });
+        if let Some(source) = self.queue_mut(from) {
+            for (letter, is_added) in dead_letters.into_iter().zip(are_added) {
+                if is_added && synced {
+                    source.record_removal(letter.item.id, letter.item.body.len());
+                } else {
+                    source.reinsert(letter.item);
+                }
+            }
+        }
+        targets
+    }
+}
+
+/// Whether the queue is a fan-out queue of `name`, which is its parent or an alias.
+fn is_child(queue: &str, name: &str) -> bool {
+    queue != name && name::parent(queue).is_some()
+}

@@ -1,0 +1,94 @@
+//! Suspending queues that are not used: their logs are closed, so that many queues need few descriptors and threads.
+//!
+//! The invariant: after each request at most `open_logs` logs are open, except for those that are being synced.
+
+use super::Broker;
+use super::connection::QueueId;
+use crate::moment::Moment;
+use crate::storage::Storage;
+
+impl<S: Storage> Broker<S> {
+    /// Suspends an unused queue, or forgets it if it has never had an item. Returns whether it was forgotten.
+    pub(super) fn suspend_if_due(&mut self, slot: u32, now: Moment) -> bool {
+        let entry = &mut self.slots[slot as usize];
+        let Some(queue) = entry.queue.as_mut() else {
+            return false;
+        };
+        let is_due = queue
+            .suspend_due()
+            .is_some_and(|due_us| due_us <= now.steady_us);
+        if !is_due || entry.dirty {
+            return false;
+        }
+        if queue.is_forgettable() {
+            let name = queue.name.clone();
+            self.forget(&name);
+            return true;
+        }
+        queue.suspend(now);
+        false
+    }
+
+    /// Closes the least recently used logs when too many are open.
+    #[cold]
+    pub(super) fn close_logs(&mut self, now: Moment) {
+        let mut open: Vec<(u64, usize)> = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| !entry.dirty)
+            .filter_map(|(slot, entry)| Some((slot, entry.queue.as_ref()?)))
+            .filter(|(_, queue)| queue.can_suspend())
+            .map(|(slot, queue)| (queue.last_used_us(), slot))
+            .collect();
+        open.sort_unstable();
+        // Closes some more, so that the search is not repeated at each request.
+        let too_many = self
+            .storage
+            .open_logs()
+            .saturating_sub(self.limits.open_logs);
+        let count = too_many + self.limits.open_logs / 8;
+        for (_, slot) in open.into_iter().take(count) {
+            if let Some(queue) = self.slots[slot].queue.as_mut() {
+                queue.suspend(now);
+            }
+        }
+    }
+
+    /// Called when the log of a queue may have been opened.
+    #[inline]
+    pub(super) fn limit_open_logs(&mut self, now: Moment) {
+        if self.storage.open_logs() > self.limits.open_logs {
+            self.close_logs(now);
+        }
+    }
+
+    /// Removes a queue that has nothing on disk.
+    fn forget(&mut self, name: &str) {
+        if let Some(id) = self.names.remove(name) {
+            self.free_slot(id, name);
+        }
+    }
+
+    /// Frees the slot of a queue that was removed, and ends the waits for it.
+    pub(super) fn free_slot(&mut self, id: QueueId, name: &str) {
+        let slot = &mut self.slots[id.slot as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.children.clear();
+        slot.dirty = false;
+        let (queue, timer) = (slot.queue.take(), slot.timer.take());
+        if let Some(due_us) = timer {
+            self.timers.remove(&(due_us, id.slot));
+        }
+        self.free_slots.push(id.slot);
+        if let Some(parent) = crate::name::parent(name).and_then(|parent| self.names.get(parent)) {
+            self.slots[parent.slot as usize]
+                .children
+                .retain(|child| *child != id);
+        }
+        let waiters = queue.map(|mut queue| std::mem::take(&mut queue.waiters));
+        for waiter in waiters.unwrap_or_default() {
+            self.end_wait(waiter, super::connection::Wait::Ended);
+        }
+    }
+}

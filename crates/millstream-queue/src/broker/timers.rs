@@ -1,0 +1,127 @@
+//! Timed work: waits end, items expire, delays end, open items are requeued, queues are synced or deleted.
+
+use super::Broker;
+use super::connection::Wait;
+use crate::error::QueueError;
+use crate::moment::Moment;
+use crate::storage::Storage;
+
+/// The number of items that one call handles for a queue, so that no request waits long for it.
+const SWEEP_ITEMS: usize = 1_000;
+/// The wall clock may be set forward: timers that depend on it are checked this often.
+const TIMER_US_MAX: u64 = 1_000_000;
+const TIMER_US_MIN: u64 = 1_000;
+
+impl<S: Storage> Broker<S> {
+    /// The time at which [`run_due`](Self::run_due) must be called, on the steady clock.
+    pub fn next_event(&self) -> Option<u64> {
+        let wait = self.waits.first().map(|&(until_us, _)| until_us);
+        let timer = self.timers.first().map(|&(due_us, _)| due_us);
+        wait.into_iter().chain(timer).min()
+    }
+
+    /// Does all work that is due.
+    ///
+    /// # Errors
+    /// The storage of a queue fails; the work of the others is done.
+    pub fn run_due(&mut self, now: Moment) -> Result<(), QueueError> {
+        while let Some(&(until_us, id)) = self
+            .waits
+            .first()
+            .filter(|(until_us, _)| *until_us <= now.steady_us)
+        {
+            self.waits.remove(&(until_us, id));
+            let Some(wait) = self.connection(id).map(|connection| connection.wait) else {
+                continue;
+            };
+            self.remove_waiter(id, wait);
+            self.end_wait(id, Wait::Ended);
+        }
+        let mut due = Vec::new();
+        while let Some(&(due_us, slot)) = self
+            .timers
+            .first()
+            .filter(|(due_us, _)| *due_us <= now.steady_us)
+        {
+            self.timers.remove(&(due_us, slot));
+            self.slots[slot as usize].timer = None;
+            due.push(slot);
+        }
+        let mut outcome = Ok(());
+        for slot in due {
+            if let Err(error) = self.run_due_of(slot, now) {
+                outcome = Err(error);
+            }
+        }
+        outcome
+    }
+
+    fn run_due_of(&mut self, slot: u32, now: Moment) -> Result<(), QueueError> {
+        let entry = &mut self.slots[slot as usize];
+        let id = super::connection::QueueId {
+            slot,
+            generation: entry.generation,
+        };
+        let Some(queue) = entry.queue.as_mut() else {
+            return Ok(());
+        };
+        if queue
+            .deletion_due()
+            .is_some_and(|due_us| due_us <= now.steady_us)
+        {
+            let name = queue.name.clone();
+            let deleted = self.delete(&name);
+            self.counters.queue_deletes -= 1;
+            self.counters.queue_expires += 1;
+            return deleted.map(|_| ());
+        }
+        if self.suspend_if_due(slot, now) {
+            return Ok(());
+        }
+        let Some(queue) = self.queue_mut(id) else {
+            return Ok(());
+        };
+        let swept = queue.sweep(now, SWEEP_ITEMS);
+        let synced = match queue.sync_due() {
+            Some(due_us) if due_us <= now.steady_us => queue.sync(),
+            _ => Ok(()),
+        };
+        for _ in 0..SWEEP_ITEMS {
+            let Some(queue) = self.queue_mut(id) else {
+                break;
+            };
+            let Some((connection, item)) = queue.overdue(now) else {
+                break;
+            };
+            queue.requeue(item, now);
+            if let Some(connection) = self.connection(connection) {
+                connection.opens.retain(|open| *open != (id, item));
+            }
+        }
+        self.dispatch(id, now);
+        swept.and(synced)
+    }
+
+    /// Sets the timer of a queue. A timer that fires too early is set again.
+    #[inline]
+    pub(super) fn set_timer(&mut self, slot: u32, now: Moment) {
+        self.limit_open_logs(now);
+        let Some(entry) = self.slots.get_mut(slot as usize) else {
+            return;
+        };
+        let Some(due_us) = entry.queue.as_ref().and_then(|queue| queue.next_event(now)) else {
+            return;
+        };
+        // Work that failed is retried soon, not at once.
+        let due_us = due_us.clamp(
+            now.steady_us.saturating_add(TIMER_US_MIN),
+            now.steady_us.saturating_add(TIMER_US_MAX),
+        );
+        if entry.timer.is_none_or(|set| due_us < set) {
+            if let Some(set) = entry.timer.replace(due_us) {
+                self.timers.remove(&(set, slot));
+            }
+            self.timers.insert((due_us, slot));
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Why a server cannot start or reload.
+
+use std::path::PathBuf;
+
+use crate::error::QueueError;
+
+/// Why a server could not start or continue.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The configuration or the queues.
+    #[error(transparent)]
+    Broker(#[from] QueueError),
+    /// An address.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// A file or directory.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The path.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// Certificate, key or credentials that cannot be used.
+    #[error("{}: {message}", path.display())]
+    Secret {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The runtime or the signals.
+    #[error("cannot start: {0}")]
+    Start(#[source] std::io::Error),
+}

@@ -1,0 +1,54 @@
+//! How a server is started.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::address::Address;
+use crate::config::{Config, Sync};
+use crate::error::QueueError;
+use crate::session::Compat;
+
+/// The options of a server.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Addresses, and the style of replies there. Sockets from systemd come first.
+    pub listen: Vec<(Address, Compat)>,
+    /// The directory of the queues.
+    pub dir: PathBuf,
+    /// The configuration file. SIGHUP and `reload` read it again, with credentials and certificates.
+    pub config: Option<PathBuf>,
+    /// The sync policy where the configuration does not say.
+    pub sync: Sync,
+    /// A file with a line `name:password` for each client, in the format of memcached.
+    pub credentials: Option<PathBuf>,
+    /// Certificates and key as PEM files: with them, all TCP connections use TLS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Whether clients may stop the server.
+    pub shutdown: bool,
+}
+
+impl ServerOptions {
+    /// Defaults: 127.0.0.1:22133, everything durable before it is acknowledged.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        ServerOptions {
+            listen: vec![(
+                SocketAddr::from(([127, 0, 0, 1], 22133)).into(),
+                Compat::Memcached,
+            )],
+            dir: dir.into(),
+            config: None,
+            sync: Sync::Always,
+            credentials: None,
+            tls: None,
+            shutdown: false,
+        }
+    }
+
+    pub(super) fn read_config(&self) -> Result<Config, QueueError> {
+        let config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        Ok(config.or_sync(self.sync))
+    }
+}

@@ -1,0 +1,171 @@
+"""Components and their publishers: classes that implement interfaces, and objects that publish calls."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import typing
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from . import _millstream
+from ._errors import ServiceError
+from ._millstream import Clock
+from ._service_checks import check_callback, check_implements, hints_of
+from ._service_interfaces import described, is_interface, methods_of
+
+__all__ = [
+    "InterfaceOf",
+    "bound",
+    "check_component",
+    "interfaces_of",
+    "keeping",
+    "made",
+    "proxy",
+    "rebuilding",
+    "timers",
+    "wanted",
+]
+
+T = TypeVar("T")
+#: A class that is an interface. ``type[T]`` would not do: mypy refuses protocols and abstract classes for it.
+InterfaceOf = Callable[..., T]
+
+
+def proxy(interface: InterfaceOf[T], outlet: _millstream.Outlet) -> T:
+    """An object that implements the interface by publishing."""
+    namespace = {
+        name: publishing(number, getattr(interface, name))
+        for number, name in enumerate(methods_of(interface), 1)
+    }
+    made = type(f"{interface.__name__}Publisher", (), {"__slots__": ("_call",), **namespace})()
+    made._call = outlet.call
+    return typing.cast(T, made)
+
+
+def publishing(number: int, function: Callable[..., Any]) -> Callable[..., None]:
+    """A method that publishes its call; arguments by name and defaults as the interface has them."""
+    signature = inspect.signature(function)
+    count = len(signature.parameters) - 1
+
+    def publish(self: Any, *arguments: Any, **named: Any) -> None:
+        if named or len(arguments) != count:
+            bound = signature.bind(self, *arguments, **named)
+            bound.apply_defaults()
+            arguments = bound.args[1:]
+        self._call(number, arguments)
+
+    publish.__name__ = function.__name__
+    publish.__doc__ = function.__doc__
+    return publish
+
+
+def interfaces_of(component: type) -> list[type]:
+    """The interfaces of a component: the protocols and abstract classes that it derives from."""
+    found = [base for base in component.__mro__[1:] if is_interface(base)]
+    if not found:
+        raise ServiceError(
+            f"{component.__name__} derives from no interface (a Protocol or an abstract class)"
+        )
+    return found
+
+
+def wanted(component: type) -> dict[str, type]:
+    """The publishers and the clock that a component receives, by the annotations of its ``__init__``."""
+    init = vars(component).get("__init__") or component.__init__  # type: ignore[misc]
+    if init is object.__init__:
+        return {}
+    hints = hints_of(init, f"{component.__name__}.__init__")
+    given: dict[str, type] = {}
+    for parameter in inspect.signature(component).parameters.values():
+        kind = hints.get(parameter.name)
+        if kind is Clock or is_interface(kind):
+            given[parameter.name] = typing.cast(type, kind)
+        elif parameter.default is inspect.Parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            where = f"{component.__name__}.__init__, {parameter.name}"
+            raise ServiceError(f"{where}: is neither an interface nor a Clock, and has no default")
+    return given
+
+
+def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> Any:
+    """A component with its publishers."""
+    check_component(component)
+    given = wanted(component)
+    instance = component(
+        **{
+            name: clock() if kind is Clock else proxy(kind, outlet(described(kind)))
+            for name, kind in given.items()
+        }
+    )
+    check_component(component, instance)
+    return instance
+
+
+def check_component(component: type, instance: object | None = None) -> None:
+    """Raises for a component that does not implement its interfaces.
+
+    Without an instance only its class is looked at.
+    """
+    for interface in interfaces_of(component):
+        try:
+            described(interface)
+        except ServiceError as error:
+            raise ServiceError(f"{component.__name__}: {error}") from error.__cause__
+        for name in methods_of(interface):
+            check_implements(component, instance, interface, name, is_interface)
+    if instance is not None:
+        for _, _, method, _ in timers(instance):
+            check_callback(
+                f"{component.__name__}, {method.__name__}, which is called every so often", method, 1
+            )
+
+
+def bound(component: Any) -> list[tuple[_millstream.Interface, list[Any]]]:
+    """The interfaces of a component, each with the component's own methods for it."""
+    return [
+        (described(interface), [getattr(component, name) for name in methods_of(interface)])
+        for interface in interfaces_of(type(component))
+    ]
+
+
+def keeping(instance: Any) -> tuple[Callable[[], bytes], Callable[[bytes], object]]:
+    """The functions that save the state of a component as bytes and restore it."""
+    name = type(instance).__name__
+    for method in ("snapshot", "restore"):
+        if not callable(getattr(instance, method, None)):
+            raise ServiceError(f"{name} has no {method}(), which rebuild='snapshot' needs")
+    return (
+        lambda: pickle.dumps(instance.snapshot(), protocol=5),
+        lambda state: instance.restore(pickle.loads(state)),
+    )
+
+
+def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable[..., object]]]]:
+    """The interfaces of a component's outputs, each with the methods that rebuild its state from them."""
+    component = type(instance)
+    found = []
+    for interface in dict.fromkeys(kind for kind in wanted(component).values() if kind is not Clock):
+        methods = []
+        for name in methods_of(interface):
+            method = getattr(instance, f"rebuild_{name}", None)
+            if not callable(method):
+                lacking = f"{component.__name__} has no rebuild_{name}(), which rebuild='outputs' needs"
+                raise ServiceError(f"{lacking} for each method of {interface.__name__}")
+            count = len(inspect.signature(getattr(interface, name)).parameters) - 1
+            check_callback(f"{component.__name__}, rebuild_{name}", method, count)
+            methods.append(method)
+        found.append((described(interface), methods))
+    return found
+
+
+def timers(component: Any) -> list[tuple[str, int, Any, tuple[str, ...]]]:
+    """The methods that are called again and again: names, periods in ns, the methods, earlier names."""
+    found = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
+    made = []
+    for name, method in found:
+        seconds, earlier = method.__millstream_every__
+        made.append((name, max(1, round(seconds * 1e9)), method, earlier))
+    return made

@@ -1,0 +1,63 @@
+"""Checks of arguments that several verbs take."""
+
+from __future__ import annotations
+
+from .._durations import nanos
+from .._errors import FlowUsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .._durations import Seconds
+
+
+def callable_or_raise(verb: str, f: object) -> None:
+    """Raises when ``f``, given to ``verb``, is no function."""
+    if not callable(f):
+        raise FlowUsageError(f"{verb} takes a function, not {f!r}")
+
+
+def same_times(one: bool, other: bool) -> None:
+    """Raises when only one of two streams has times."""
+    if one != other:
+        raise FlowUsageError(
+            "a stream with times merges only with streams with times: call event_time on all or on none"
+        )
+
+
+def collecting(most: int, wait: Seconds | None) -> tuple[int, int | None]:
+    """The arguments of ``collect``: how many values, and how many nanoseconds."""
+    if not isinstance(most, int) or most < 1:
+        raise FlowUsageError(f"max is a number of values, 1 or more, not {most!r}")
+    return most, None if wait is None else nanos("wait", wait)
+
+
+def calling(
+    f: Any, concurrency: int, ordered: bool, timeout: Seconds | None, retries: int, pause: Seconds
+) -> Callable[[], Any]:
+    """The function that makes the step ``map_async`` on a worker."""
+    from .._async_calls import MapAsync
+
+    callable_or_raise("map_async", f)
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise FlowUsageError(f"concurrency is a number of calls, 1 or more, not {concurrency!r}")
+    if not isinstance(retries, int) or retries < 0:
+        raise FlowUsageError(f"retries is a number of calls, 0 or more, not {retries!r}")
+    limit = None if timeout is None else nanos("timeout", timeout) / 1e9
+    first = nanos("retry_pause", pause, 0) / 1e9
+    return lambda: MapAsync(f, concurrency, ordered, limit, retries, first)
+
+
+def at_each(emit: str) -> bool:
+    """True for ``"each"``, false for ``"end"``; raises for other values."""
+    if emit not in ("end", "each"):
+        raise FlowUsageError(f'emit is "end" or "each", not {emit!r}')
+    return emit == "each"
+
+
+def named_or_raise(kind: str, name: object) -> None:
+    """Raises for a step that keeps state and has no name."""
+    if not isinstance(name, str) or not name:
+        raise FlowUsageError(f"a {kind} step keeps state and needs a name")

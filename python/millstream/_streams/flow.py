@@ -1,0 +1,160 @@
+"""``Flow``: the start of all streams."""
+
+from __future__ import annotations
+
+from .. import _millstream
+from .._errors import FlowUsageError
+from .misplaced import Verbs, verbs_are_found
+from .streams import Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from os import PathLike
+    from typing import Literal
+
+    from .._running import Running
+    from .._types import AnySource, OnError, U
+
+__all__ = ["Flow"]
+
+
+@verbs_are_found
+class Flow(Verbs):
+    """A dataflow under a name: sources, steps and sinks.
+
+    A flow is described once and may run any number of times.
+
+    Args:
+        name: the name of the flow, in errors, metrics and saved state.
+
+    Raises:
+        FlowUsageError: the name is empty.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("squares"), ms.testing.collect()
+        >>> flow.source("numbers", ms.testing.items([1, 2, 3])).map(lambda n: n * n).sink("out", out)
+        >>> report = ms.run(flow)
+        >>> out
+        [1, 4, 9]
+    """
+
+    def __init__(self, name: str) -> None:
+        self._flow = _millstream.Flow(name)
+
+    @property
+    def name(self) -> str:
+        """The flow's name."""
+        return self._flow.name
+
+    def source(
+        self, name: str, source: AnySource[U], on_error: OnError = "fail", batch_size: int | None = None
+    ) -> Stream[U]:
+        """Adds a source.
+
+        ``ms.tcp``, ``ms.files``, ``ms.journals``, ``ms.queues``, ``ms.generate`` and ``ms.testing`` make
+        sources; your own are subclasses of :class:`millstream.Source`.
+
+        Args:
+            name: the name of the source; it must stay the same, because the position of the source is saved
+                under it.
+            source: the source.
+            on_error: what happens to input that cannot be decoded.
+            batch_size: how many items steps see at once at most. None: as many as the source has.
+
+        Returns:
+            The stream of the items.
+
+        Raises:
+            FlowUsageError: the name is empty or used twice, ``source`` is no source, or ``batch_size`` is
+                below 1.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("pairs"), ms.testing.collect()
+            >>> numbers = flow.source("numbers", ms.generate(lambda: range(9)), batch_size=2)
+            >>> numbers.map_batch(lambda batch: [len(batch)]).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> max(out), sum(out)
+            (2, 9)
+        """
+        if not name:
+            raise FlowUsageError(f'flow "{self.name}": a source needs a name')
+        return Stream(self._flow.source(name, source, on_error, batch_size))
+
+    def start(
+        self,
+        workers: int = 1,
+        spin: bool = False,
+        clock: _millstream.VirtualClock | None = None,
+        state: str | PathLike[str] | None = None,
+        epoch: float = 1.0,
+        sync: bool = True,
+        drop_state: Iterable[str] = (),
+        fresh: bool = False,
+    ) -> Running:
+        """Starts the flow on threads of its own and returns at once.
+
+        The arguments and errors are those of :func:`millstream.run`.
+
+        Args:
+            workers: the number of worker threads, from 1 to 256.
+            spin: whether the workers never sleep.
+            clock: the clock of processing time, for tests.
+            state: the directory of the saved state.
+            epoch: seconds between two commits.
+            sync: whether a commit survives a loss of power.
+            drop_state: the steps whose saved state is dropped.
+            fresh: whether all saved state of this flow is dropped.
+
+        Returns:
+            The running flow, which can be stopped and waited for.
+
+        Raises:
+            FlowUsageError: an option is out of range, or the flow has a mistake.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("ticks"), ms.testing.collect()
+            >>> flow.source("ticks", ms.generate(lambda: iter(int, 1), rate=1000)).sink("out", out)
+            >>> with flow.start() as running:
+            ...     try:
+            ...         report = running.wait(timeout=0.1)
+            ...     except TimeoutError:
+            ...         pass  # it has no end: the block stops it
+        """
+        from .._run_options import checked
+        from .._running import Running
+
+        saving = checked(workers, state, epoch, sync, drop_state, fresh)
+        return Running(_millstream.start(self._flow, workers, spin, clock, saving))
+
+    def describe(self, format: Literal["text", "json", "mermaid"] = "text") -> str:
+        """Returns the graph of the flow.
+
+        Args:
+            format: ``"text"``, ``"json"`` or ``"mermaid"``.
+
+        Returns:
+            The graph as text.
+
+        Raises:
+            FlowUsageError: there is no such format.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow = ms.Flow("f")
+            >>> numbers = flow.source("in", ms.testing.items([]))
+            >>> numbers.filter(bool, name="true").sink("out", ms.testing.collect())
+            >>> print(flow.describe())
+            flow f
+              source    in (test script)
+              filter    true from in
+              sink      out (collected in a list) from true
+            <BLANKLINE>
+        """
+        return self._flow.describe(format)
+
+    def __repr__(self) -> str:
+        return f"<flow {self.name}>"

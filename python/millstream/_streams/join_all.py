@@ -1,0 +1,94 @@
+"""``join_all``: joins of any number of streams.
+
+The engine has the same for Rust (`join/all.rs`), with a type for each stream. This one uses
+``stateful``, and has its times, time to live and saved states, those of earlier versions too.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from .._errors import FlowUsageError
+from .arguments import named_or_raise
+from .base import KeyedBase
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Literal, TypeAlias
+
+    from .._durations import Seconds
+    from .._millstream import KeyContext
+    from .streams import KeyedStream
+
+    EmitMode: TypeAlias = Literal["complete", "running", "final"]
+    InsertMode: TypeAlias = Literal["first", "last", "product"]
+
+EMIT = ("complete", "running", "final")
+INSERT = ("first", "last", "product")
+
+
+def join_all(
+    stream: KeyedStream,
+    name: str,
+    others: tuple[KeyedStream, ...],
+    emit: EmitMode,
+    insert: InsertMode,
+    ttl: Seconds | None,
+) -> KeyedStream:
+    """Implements :meth:`KeyedStream.join_all`."""
+    named_or_raise("join_all", name)
+    if not others:
+        raise FlowUsageError("join_all joins this stream with one or more others")
+    for other in others:
+        if not isinstance(other, KeyedBase):
+            raise FlowUsageError(f"a keyed stream is joined with keyed streams, not with {other!r}")
+    if emit not in EMIT:
+        raise FlowUsageError(f'emit is "complete", "running" or "final", not {emit!r}')
+    if insert not in INSERT:
+        raise FlowUsageError(f'insert is "first", "last" or "product", not {insert!r}')
+    sides = [side.map(_tagged(place)) for place, side in enumerate((stream, *others))]
+    count = len(sides)
+    return sides[0].merge(*sides[1:]).stateful(name, lambda: Sides(count, emit, insert), ttl=ttl)
+
+
+def _tagged(place: int) -> Callable[[Any], tuple[int, Any]]:
+    return lambda value: (place, value)
+
+
+class Sides:
+    """The values of one key that each of the streams has given."""
+
+    __slots__ = ("emit", "insert", "seen")
+
+    def __init__(self, count: int, emit: str, insert: str) -> None:
+        self.emit = emit
+        self.insert = insert
+        self.seen: list[list[Any]] = [[] for _ in range(count)]
+
+    def rows(self) -> Iterable[tuple[Any, ...]]:
+        return product(*[values or (None,) for values in self.seen])
+
+    def on_item(self, key: Any, item: tuple[int, Any], ctx: KeyContext) -> Iterable[tuple[Any, ...]]:
+        place, value = item
+        if self.insert == "product":
+            self.seen[place].append(value)
+        elif self.insert == "last" or not self.seen[place]:
+            self.seen[place] = [value]
+        if self.emit == "running":
+            return self.rows()
+        if self.emit == "complete" and all(self.seen):
+            ctx.discard()
+            return self.rows()
+        return ()
+
+    def on_end(self, key: Any) -> Iterable[tuple[Any, ...]]:
+        return self.rows() if self.emit == "final" else ()
+
+    def snapshot(self) -> list[list[Any]]:
+        return self.seen
+
+    def restore(self, seen: list[list[Any]]) -> None:
+        if len(seen) != len(self.seen):
+            raise ValueError(f"the state is of a join of {len(seen)} streams, not of {len(self.seen)}")
+        self.seen = seen

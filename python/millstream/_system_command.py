@@ -1,0 +1,197 @@
+"""``millstream service up | down | status SYSTEM.toml``."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ._errors import ServiceError
+from ._journal_errors import JournalError
+from ._journal_store import Journal
+from ._system import Supervisor, ask, hold, next_of, service_status
+from ._system_file import Service, System, read
+
+__all__ = ["add_verbs"]
+
+#: How long a new supervisor waits for the processes of one that was killed, in seconds, beyond their limit.
+LEFT_S = 5.0
+
+Verb = Callable[[str, Callable[[Any], int], str, str], argparse.ArgumentParser]
+
+
+def add_verbs(verb: Verb) -> None:
+    """The verbs of systems, and their options."""
+    up = verb(
+        "up",
+        up_verb,
+        "Run a system of services until Ctrl-C, or apply a change to one that runs.",
+        "desk.toml",
+    )
+    down = verb("down", down_verb, "Stop a system of services.", "desk.toml")
+    status = verb(
+        "status", status_verb, "Show state, lag and rates of the services of a system.", "desk.toml"
+    )
+    for to in (up, down, status):
+        to.add_argument("system", metavar="SYSTEM.toml", help="the file that describes the system")
+    status.add_argument("--json", action="store_true", help="for programs")
+
+
+def up_verb(options: Any) -> int:
+    system = read(options.system)
+    deadline = time.monotonic() + system.stop_s + LEFT_S
+    # While it waits for an earlier run to end, SIGTERM ends it as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    while True:
+        answer = ask(system.state, "apply")
+        if answer is not None:
+            return applied(answer)
+        lock = hold(system.state)
+        if lock is not None:
+            return Supervisor(system, lock).run()
+        # The processes of a supervisor that was killed end by themselves; or another `up` has just begun.
+        if time.monotonic() > deadline:
+            raise ServiceError(f"{system.state}: processes of an earlier run do not end")
+        time.sleep(0.05)
+
+
+def applied(answer: dict[str, Any]) -> int:
+    if "error" in answer:
+        raise ServiceError(answer["error"])
+    for what in ("stopped", "restarted", "started", "unchanged"):
+        for name in answer.get(what, ()):
+            print(f"{name}: {what}")
+    return 0
+
+
+def down_verb(options: Any) -> int:
+    system = read(options.system)
+    if ask(system.state, "down") is None and not is_held(system.state):
+        print("nothing is running")
+        return 0
+    while is_held(system.state):
+        time.sleep(0.02)
+    return 0
+
+
+def is_held(state: str) -> bool:
+    """Whether a supervisor or a process of one lives. Creates nothing."""
+    try:
+        lock = os.open(os.path.join(state, "lock"), os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+# Status.
+
+
+def status_verb(options: Any) -> int:
+    system = read(options.system)
+    found = status(system)
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    rows = [("service", "state", "pid", "restarts", "calls/s", "behind", "last error")]
+    for service in found["services"]:
+        behind = ", ".join(map(shown_lag, service["inputs"]))
+        pid, error = service["pid"] or "-", service["error"] or "-"
+        rate = f"{service['calls_per_s']:g}"
+        rows.append(
+            (service["name"], service["state"], str(pid), str(service["restarts"]), rate, behind, error)
+        )
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[-1]]).rstrip())
+    return 0
+
+
+def shown_lag(lag: dict[str, Any]) -> str:
+    if lag["records"] is None:
+        return f"{lag['journal']} ?"
+    seconds = f" ({lag['seconds']:.1f} s)" if lag["records"] else ""
+    return f"{lag['journal']} {lag['records']}{seconds}"
+
+
+def status(system: System) -> dict[str, Any]:
+    """State, lag and rates of each service, whether they run or not."""
+    known: dict[str, Any] = {}
+    try:
+        with open(os.path.join(system.state, "status.json"), encoding="utf-8") as file:
+            known = json.load(file)
+    except (OSError, ValueError):
+        pass
+    lives = is_held(system.state) and is_alive(known.get("pid"))
+    return {
+        "system": system.path,
+        "running": lives,
+        "pid": known.get("pid") if lives else None,
+        "services": [service_row(system, service, known, lives) for service in system.services],
+    }
+
+
+def is_alive(pid: object) -> bool:
+    if not isinstance(pid, int):
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def service_row(system: System, service: Service, known: dict[str, Any], lives: bool) -> dict[str, Any]:
+    process = known.get("processes", {}).get(service.process, {})
+    own = service_status(system, service.name)
+    state, pid = process.get("state", "stopped"), process.get("pid")
+    if not lives:
+        state, pid = ("failed" if state == "failed" else "stopped"), None
+    here = pid is not None and own.get("pid") == pid
+    if state == "running":
+        state = own["state"] if here else "starting"
+    positions = own.get("positions", {})
+    return {
+        "name": service.name,
+        "process": service.process,
+        "state": state,
+        "pid": pid,
+        "restarts": process.get("restarts", 0),
+        "error": process.get("error"),
+        "calls": own.get("calls", 0),
+        "ticks": own.get("ticks", 0),
+        "skipped": own.get("skipped", 0),
+        "dead_letters": own.get("dead_letters", 0),
+        "calls_per_s": own.get("calls_per_s", 0.0) if here else 0.0,
+        "inputs": [lag(system, path, positions.get(path)) for path in service.inputs],
+    }
+
+
+def lag(system: System, path: str, position: int | None) -> dict[str, Any]:
+    """How many records of an input are unprocessed, and the age of the first of them."""
+    place = os.path.join(system.folder, path)
+    end = next_of(place)
+    records = None if end is None or position is None else max(end - position, 0)
+    seconds = 0.0 if records == 0 else None
+    if records and position is not None:
+        try:
+            with Journal(place, "r") as journal:
+                first = journal[max(position, journal.first)]
+                seconds = max(time.time_ns() - first.time_ns, 0) / 1e9
+        except JournalError as error:
+            print(f"{path}: {error}", file=sys.stderr)
+    return {"journal": path, "position": position, "next": end, "records": records, "seconds": seconds}

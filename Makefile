@@ -5,9 +5,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-PYSRC  := $(wildcard python tests examples)
+PYSRC  := $(wildcard python tests examples crates/millstream-bench/python)
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# The profile of what is tested, and of the tests: `checked`, or `dev` for a quick build of one's own.
+export PROFILE ?= checked
 # Where random runs begin, and for how long they go on.
 SEED    ?= 1
 SECONDS ?= 60
@@ -17,8 +19,9 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
 
+UNPUBLISHED := millstream-bench millstream-python millstream-sim
 .DEFAULT_GOAL := help
-.PHONY: help build program package demo test lint crash sim fuzz miri bench wheel docs clean
+.PHONY: help build program package demo checked test lint api crash sim fuzz miri bench wheel crates docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,14 +38,23 @@ package: $(READY)
 demo: package  ## run Market Spread, from generator to report
 	$(BIN)/millstream demo
 
-# The crate millstream-python links only inside an interpreter, so its tests are those of pytest.
-test: build  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing
-	cargo test --profile checked --workspace --exclude millstream-python
+# What tests run, all of one profile: program, benchmarks and package share each crate with the tests of Rust. The package in .venv is
+# then this one; `make package` puts the release back.
+checked: $(READY)
+	cargo build --profile $(PROFILE) -p millstream-cli -p millstream-bench
+	$(BIN)/maturin develop --profile $(PROFILE)
+
+# The crate millstream-python links only inside an interpreter, so its tests are those of pytest. The simulation has a journal with
+# planted bugs; tested apart from the others, it does not make cargo build them on that journal.
+APART := millstream-journal millstream-sim
+test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing
+	cargo test --profile $(PROFILE) --workspace --exclude millstream-python $(APART:%=--exclude %)
+	cargo test --profile $(PROFILE) $(APART:%=-p %)
 	$(BIN)/python -m mypy.stubtest millstream._millstream
 	$(BIN)/pytest --doctest-modules python/millstream
 	$(BIN)/pytest tests
-	$(TARGET)/checked/millstream-sim crash --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
-	$(TARGET)/checked/millstream-sim queues --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
+	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim crash --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
+	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim queues --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
 	fuzz/run $(SECONDS)
 
 lint: $(READY) docs  ## check format, lints, types, prose and the documentation of the crates
@@ -51,25 +63,31 @@ lint: $(READY) docs  ## check format, lints, types, prose and the documentation 
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check $(PYSRC)
 	$(BIN)/ruff format --check $(PYSRC)
-	$(BIN)/mypy --strict python/millstream
+	$(BIN)/mypy --strict python/millstream crates/millstream-bench/python/millstream_bench
 	$(BIN)/python tests/prose.py
+	$(BIN)/python tests/public_api.py $(TARGET)/doc
 
-crash: build  ## kill processes of journals, queues, flows and services, hundreds of times
-	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} cargo test --profile checked -p millstream-journal --test journal kills_under_load -- --nocapture
+api: docs  ## renew the snapshots of the public API, crates/*/api.txt
+	$(BIN)/python tests/public_api.py $(TARGET)/doc --write
+
+crash: checked  ## kill processes of journals, queues, flows and services, hundreds of times
+	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} cargo test --profile $(PROFILE) -p millstream-journal --test journal kills_under_load -- --nocapture
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_queue_kills.py tests/process/test_queue_full_disk.py tests/process/test_queue_space.py tests/process/test_queues_in_process.py tests/process/test_flow_kills.py tests/process/test_flow_full_disk.py \
 		tests/process/test_queue_flow_kills.py tests/process/test_service_kills.py tests/process/test_service_kills_across.py tests/process/test_service_moves.py tests/process/test_durable_kills.py tests/process/test_numbered_kills.py tests/process/test_position_kills.py tests/process/test_slow_step_kills.py
 	MILLSTREAM_TAKEOVERS=$${MILLSTREAM_TAKEOVERS:-100} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_machine_lost.py
 
-bench: build  ## measure this machine
-	$(BIN)/millstream bench market-spread
-	$(BIN)/millstream bench journal
-	$(BIN)/millstream bench flow
-	$(TARGET)/release/millstream bench flow
-	$(TARGET)/release/millstream bench queue
+BENCH := MILLSTREAM_PYTHON=$(PYO3_PYTHON) $(TARGET)/release/millstream-bench
+bench: package  ## measure this machine
+	cargo build --release -p millstream-bench
+	$(BENCH) market-spread
+	$(BENCH) journal
+	$(BENCH) flow --python
+	$(BENCH) flow
+	$(BENCH) queue
 
 sim:  ## crash journals and queues in simulated worlds: SEED=1 SECONDS=60, or WORLDS=1 to repeat one of each
-	cargo run --profile checked --quiet -p millstream-sim -- crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 2 )))
-	cargo run --profile checked --quiet -p millstream-sim -- queues --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 2 )))
+	cargo run --profile $(PROFILE) --quiet -p millstream-sim -- crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 2 )))
+	cargo run --profile $(PROFILE) --quiet -p millstream-sim -- queues --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 2 )))
 
 fuzz:  ## feed five parsers what libFuzzer thinks of: SECONDS=60 in all
 	fuzz/run $(SECONDS)
@@ -79,9 +97,15 @@ miri:  ## run the frame code under Miri; needs rustup +nightly component add mir
 
 wheel: $(READY)  ## build a wheel into dist/
 	$(BIN)/maturin build --release --out dist
+	ls -lh dist
 
+# Verified packages would compile everything again: `cargo publish` does it.
+crates:  ## package the published crates into target/package/
+	cargo package --workspace $(UNPUBLISHED:%=--exclude %) --no-verify --allow-dirty
+
+# With the JSON of which the API snapshots are made. The cfg tells cargo that pages of a plain `cargo doc` will not do.
 docs: $(READY)  ## build the Rust documentation into target/doc/
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
+	RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings --cfg=rustdoc_json" cargo doc --no-deps --workspace
 
 clean:  ## remove everything that was built
 	cargo clean

@@ -17,21 +17,56 @@ ROOT = Path(__file__).parent.parent
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session")
-def millstream_bin() -> Path:
-    """Path of the release build of the Rust program, which is built when it is missing."""
-    program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "millstream"
-    if not program.exists():
-        subprocess.run(["cargo", "build", "--release", "-p", "millstream-cli"], cwd=ROOT, check=True)
-    return program
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+PROFILE = os.environ.get("PROFILE", "checked")
 
 
 @pytest.fixture(scope="session")
-def rust_examples(millstream_bin: Path) -> Path:
-    """The folder of the compiled Rust examples."""
-    build = ["cargo", "build", "--profile", "checked", "-p", "millstream", "--examples"]
+def programs() -> Path:
+    """The folder of the programs of `make checked`, which are built here if they are not fresh."""
+    build = [
+        "cargo",
+        "build",
+        "--quiet",
+        "--profile",
+        PROFILE,
+        "-p",
+        "millstream-cli",
+        "-p",
+        "millstream-bench",
+    ]
     subprocess.run(build, cwd=ROOT, check=True)
-    return millstream_bin.parent.parent / "checked" / "examples"
+    return TARGET / PROFILE.replace("dev", "debug")
+
+
+@pytest.fixture(scope="session")
+def millstream_bin(programs: Path) -> Path:
+    """Path of the Rust program."""
+    return programs / "millstream"
+
+
+@pytest.fixture(scope="session")
+def millstream_bench(programs: Path) -> Path:
+    """Path of the benchmarks."""
+    return programs / "millstream-bench"
+
+
+@pytest.fixture(scope="session")
+def rust_examples(programs: Path) -> Path:
+    """The folder of the compiled Rust examples."""
+    build = [
+        "cargo",
+        "build",
+        "--quiet",
+        "--profile",
+        PROFILE,
+        "-p",
+        "millstream",
+        "--all-features",
+        "--examples",
+    ]
+    subprocess.run(build, cwd=ROOT, check=True)
+    return programs / "examples"
 
 
 @pytest.fixture(scope="session")

@@ -23,10 +23,6 @@ def main(argv: list[str] | None = None) -> int:
         from ._service_command import service
 
         return service(arguments[1:])
-    if arguments[:2] == ["bench", "flow"] and "--rust" not in arguments:
-        from ._bench import bench_flow
-
-        return bench_flow(arguments[2:])
     import os
 
     from ._millstream import cli_main

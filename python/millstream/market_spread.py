@@ -1,7 +1,7 @@
 """Market Spread: messages and state of the reference application (``millstream_cli::market_spread`` in Rust).
 
 A quote is remembered. An order is rejected when bid and offer of its symbol are 5 cents or 5 percent apart,
-or when the symbol was never quoted. ``examples/market_spread`` makes a flow of it, and ``millstream bench
+or when the symbol was never quoted. ``examples/market_spread`` makes a flow of it, and ``millstream-bench
 market-spread --python`` measures it.
 
 >>> market = Market()

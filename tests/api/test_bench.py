@@ -1,81 +1,133 @@
 """The benchmarks of Python flows, made small: every figure is there and is one."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-from millstream import _bench, _bench_recovery, _bench_wake
+import millstream
+from millstream import _millstream
+from millstream_bench import flow as bench
+from millstream_bench import recovery, wake
 
 
 def test_flows_and_plain_loops_are_measured() -> None:
     numbers = list(range(1000))
     for flow, plain in [
-        (lambda n: _bench.map_flow(n, 10), _bench.map_plain),
-        (_bench.stateful_flow, _bench.stateful_plain),
-        (_bench.count_flow, _bench.count_plain),
+        (lambda n: bench.map_flow(n, 10), bench.map_plain),
+        (bench.stateful_flow, bench.stateful_plain),
+        (bench.count_flow, bench.count_plain),
     ]:
-        assert min(_bench.compare(flow, plain, numbers)) > 0
+        assert min(bench.compare(flow, plain, numbers)) > 0
 
 
 def test_two_workers_are_compared_with_one() -> None:
-    assert _bench.two_workers_ratio(list(range(1000))) > 0
+    assert bench.two_workers_ratio(list(range(1000))) > 0
 
 
 def test_an_idle_flow_is_measured() -> None:
-    assert 0 <= _bench.idle_percent(0.05) < 100
+    assert 0 <= bench.idle_percent(0.05) < 100
 
 
 def test_recovery_is_measured_beside_none(monkeypatch: Any) -> None:
     monkeypatch.setattr(
-        _bench_recovery,
+        recovery,
         "CASES",
         {
-            "few": lambda rounds: _bench.stateful_of(_bench_recovery.Again([1, 2, 3] * 1000, rounds)),
-            "windows": lambda rounds: _bench.window_count_of(
-                again := _bench_recovery.Again(list(enumerate([1, 2, 3] * 1000)), rounds), again.time_of
+            "few": lambda rounds: bench.stateful_of(recovery.Again([1, 2, 3] * 1000, rounds)),
+            "windows": lambda rounds: bench.window_count_of(
+                again := recovery.Again(list(enumerate([1, 2, 3] * 1000)), rounds), again.time_of
             ),
         },
     )
-    few, windows = _bench_recovery.costs(0.01, 1)
+    few, windows = recovery.costs(0.01, 1)
     assert few["what"] == "few" and windows["what"] == "windows"
     assert min(few["off"], few["on"], windows["off"], windows["on"]) > 0
 
 
 def test_wake_ups_of_sources_are_measured() -> None:
-    rows = _bench_wake.wake_latencies(20)
+    rows = wake.wake_latencies(20)
     assert [row["what"] for row in rows] == ["io.wake()", "io.register(socket)"]
     assert all(0 < row["p50_us"] <= row["p99_us"] for row in rows)
 
 
 def test_a_flow_that_resumes_is_measured() -> None:
-    assert 0 < _bench_recovery.resume(100, 1) < 60
+    assert 0 < recovery.resume(100, 1) < 60
 
 
 def test_a_part_can_be_measured_by_itself(monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setitem(_bench.PARTS, "idle", lambda: {"idle_percent": 0.5})
-    assert _bench.bench_flow(["--only", "idle", "--json"]) == 0
+    monkeypatch.setitem(bench.PARTS, "idle", lambda: {"idle_percent": 0.5})
+    assert bench.main(["--only", "idle", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["idle_percent"] == 0.5
-    assert _bench.bench_flow(["--only", "all"]) == 2
+    assert bench.main(["--only", "all"]) == 2
     assert "--only takes steps, workers, recovery, resume, idle, wake, not 'all'" in capsys.readouterr().err
 
 
 def test_an_unknown_argument_is_a_usage_error(capsys: Any) -> None:
-    assert _bench.bench_flow(["--json", "--fast"]) == 2
+    assert bench.main(["--json", "--fast"]) == 2
     assert "unknown argument --fast" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("language", ["rust", "python"])
-def test_typed_calls_are_measured_from_process_to_process(language: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "millstream", "bench", "service", "--json", "--folder", str(tmp_path)]
+def test_typed_calls_in_python_are_measured_from_process_to_process(
+    millstream_bench: Path, tmp_path: Path
+) -> None:
+    command = [str(millstream_bench), "service", "--python", "--json", "--folder", str(tmp_path)]
     command += ["--rate", "2000", "--seconds", "0.3", "--warm-up", "0.1", "--runs", "1"]
-    command += ["--python"] if language == "python" else []
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    (run,) = json.loads(done.stdout)["runs"]
+    (run,) = measured(command)["runs"]
     assert abs(run["latency"]["count"] - 600) <= 1
     assert 0 < run["latency"]["p50_us"] <= run["latency"]["p99_us"] <= run["latency"]["max_us"]
     assert run["digest"] != 0
     assert not list(tmp_path.iterdir())
+
+
+def test_market_spread_in_python_is_measured(millstream_bench: Path) -> None:
+    command = [str(millstream_bench), "market-spread", "--python", "--json"]
+    report = measured([*command, "--seconds", "1", "--rate", "20000"])["median"]
+    assert report["messages"] == report["counts"]["ordered"] == 20_000
+    assert report["counts"]["wrong_results"] == []
+
+
+def test_flows_in_python_are_measured_by_the_program(millstream_bench: Path) -> None:
+    command = [str(millstream_bench), "flow", "--python", "--only", "wake", "--json"]
+    assert [row["what"] for row in measured(command)["wake"]] == ["io.wake()", "io.register(socket)"]
+
+
+def test_the_package_starts_the_benchmarks_beside_its_interpreter_or_on_the_path(
+    millstream_bench: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "millstream", "bench", "flow", "--only", "wake"]
+    path = {"PATH": str(millstream_bench.parent)}
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | path)
+    assert (found.returncode, found.stderr) == (2, "millstream-bench flow: --only wake needs --python\n")
+    missing = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=os.environ | {"PATH": str(tmp_path)}
+    )
+    assert missing.returncode == 2
+    (line,) = missing.stderr.splitlines()
+    assert line.startswith("millstream bench: cannot start millstream-bench (No such file")
+    assert "cargo build --release -p millstream-bench" in line
+
+
+def measured(command: list[str]) -> Any:
+    """What a benchmark reports, run with this interpreter for its Python processes."""
+    python = {"MILLSTREAM_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | python)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# Texts that only the benchmarks have.
+OF_BENCHMARKS = [b"OrdersOnChronicle", b"redis-server", b"CLIENT01", b"io.register(socket)"]
+
+
+def test_the_package_has_no_benchmark_in_it(millstream_bench: Path) -> None:
+    package = Path(millstream.__file__).parent
+    names = [path.name for path in package.rglob("*") if "__pycache__" not in path.parts]
+    assert "__init__.py" in names and not [name for name in names if "bench" in name]
+    native = Path(_millstream.__file__).read_bytes()
+    assert [text for text in OF_BENCHMARKS if text in native] == []
+    # The texts are there where benchmarks are.
+    programs = millstream_bench.read_bytes() + Path(wake.__file__).read_bytes()
+    assert [text for text in OF_BENCHMARKS if text not in programs] == []

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import PROFILE
 from documents import GUIDE, ROOT, blocks
 
 TIMEOUT = 250
@@ -32,7 +33,9 @@ END = "Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())"
 @pytest.fixture(scope="module")
 def libraries() -> list[str]:
     """The arguments that let rustdoc find the crate and what its users need."""
-    build = "cargo build --profile checked -p millstream --all-features --lib --message-format json".split()
+    # With the examples: what only they need is compiled already, and shared with them.
+    build = f"cargo build --profile {PROFILE} -p millstream --all-features --lib --examples".split()
+    build += ["--message-format", "json"]
     built = subprocess.run(build, cwd=ROOT, check=True, capture_output=True, text=True)
     found: dict[str, str] = {}
     for line in built.stdout.splitlines():

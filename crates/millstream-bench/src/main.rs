@@ -1,124 +1,80 @@
-//! Journals beside `fjall`: `cargo run --release -p millstream-bench`.
+//! The benchmarks of Millstream: `millstream-bench NAME`.
 //!
-//! The rows are those of `millstream bench journal --only compare` and the same with fjall, which is not linked into the shipped
-//! program. They take turns within one run.
+//! Each benchmark has its options in [`verbs`] and its measurements in the module of its name. The shipped program knows none of them:
+//! `millstream bench NAME` starts this one. Other systems at the same work (Redis, SQLite, fjall, Chronicle Queue) are measured here too.
 //!
 //! ```text
-//! cargo run --release -p millstream-bench -- --runs 5 --json
+//! cargo run --release -p millstream-bench -- journal --only speed --runs 5 --json
 //! ```
 
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+mod embedded;
+mod flow;
+mod idle;
+mod journal;
+mod market_spread;
+mod programs;
+mod queue;
+mod scratch;
+mod service;
+mod verbs;
 
-use clap::Parser;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use millstream_cli::bench::journal::{self, Fault, Part, Peer, Plan, Work};
-use millstream_journal::clock::monotonic_ns;
+use std::ffi::OsString;
+use std::process::ExitCode;
 
-const BATCH: u64 = 1_000;
+use clap::{Parser, Subcommand};
+use millstream_cli::failure::Failure;
 
-/// Journals compared with what one would use instead.
+/// Measure Millstream, and other systems at the same work.
 #[derive(Parser)]
-struct Args {
-    /// How many runs; every figure is their median.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    runs: u32,
-    /// Where databases are made, and removed again [default: the system's folder for temporary files].
-    #[arg(long, value_name = "DIR")]
-    folder: Option<PathBuf>,
-    /// Report as JSON.
-    #[arg(long)]
-    json: bool,
+#[command(name = "millstream-bench", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
 }
 
-fn main() -> Result<(), Fault> {
-    let args = Args::parse();
-    let figures = journal::run(&Plan {
-        runs: args.runs,
-        parts: vec![Part::Compare],
-        folder: args.folder.unwrap_or_else(std::env::temp_dir),
-        large_gib: 1,
-        stop: Default::default(),
-        peers: vec![Box::new(Fjall)],
-    })?;
-    if args.json {
-        println!("{}", serde_json::to_string(&figures)?);
-    } else {
-        println!("{figures}");
-    }
-    Ok(())
+#[derive(Subcommand)]
+enum Verb {
+    /// Two TCP streams, state by symbol, results over TCP; internal and end-to-end latency.
+    MarketSpread(verbs::market_spread::Args),
+    /// Journals: rate, latency, durability, recovery, and the same work by SQLite, fjall and plain files.
+    Journal(verbs::journal::Args),
+    /// The other process of `journal`.
+    #[command(hide = true, subcommand)]
+    JournalPeer(journal::role::Role),
+    /// Single steps of flows, the gain of a second worker, the cost of recovery and of an idle flow.
+    Flow(verbs::flow::Args),
+    /// Typed calls over a journal, from one process to another.
+    Service(verbs::service::Args),
+    /// The other process of `service`.
+    #[command(hide = true)]
+    ServiceConsumer(verbs::service::ConsumerArgs),
+    /// The queue server: sets and gets over sockets, memory with a backlog, restart.
+    Queue(verbs::queue::Args),
 }
 
-/// A tree of sequence numbers, each with its time and body, as one would keep a log in a key-value store.
-struct Fjall;
-
-impl Fjall {
-    fn insert(keyspace: &Keyspace, sequence: u64) -> Result<(), Fault> {
-        keyspace.insert(sequence.to_be_bytes(), value()?)?;
-        Ok(())
-    }
-
-    fn batches(database: &Database, keyspace: &Keyspace, count: u64) -> Result<(), Fault> {
-        for first in (0..count).step_by(BATCH as usize) {
-            let mut batch = database.batch();
-            let value = value()?;
-            for sequence in first..first + BATCH {
-                batch.insert(keyspace, sequence.to_be_bytes(), value);
-            }
-            batch.commit()?;
+impl Verb {
+    fn run(self) -> (&'static str, Result<(), Failure>) {
+        match self {
+            Self::MarketSpread(args) => ("market-spread", verbs::market_spread::run(&args)),
+            Self::Journal(args) => ("journal", verbs::journal::run(args)),
+            Self::JournalPeer(role) => ("journal-peer", verbs::journal::peer(&role)),
+            Self::Flow(args) => ("flow", verbs::flow::run(args)),
+            Self::Service(args) => ("service", verbs::service::run(&args)),
+            Self::ServiceConsumer(args) => ("service-consumer", verbs::service::consumer(&args)),
+            Self::Queue(args) => ("queue", verbs::queue::run(args)),
         }
-        Ok(())
     }
 }
 
-/// The time, and a body of 64 bytes.
-fn value() -> Result<[u8; 72], Fault> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the time of a record, as a journal has it"
-    )]
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-    let mut value = [b'x'; 72];
-    value[..8].copy_from_slice(&(now.as_nanos() as u64).to_le_bytes());
-    Ok(value)
-}
-
-impl Peer for Fjall {
-    fn name(&self) -> &str {
-        "fjall 3"
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if args.get(1).is_some_and(|verb| verb == programs::MILLSTREAM) {
+        // The program itself, for the other processes of a benchmark.
+        return millstream_cli::main(args.into_iter().skip(1));
     }
-
-    fn measure(&self, work: Work, folder: &Path) -> Result<f64, Fault> {
-        let database = Database::builder(folder).open()?;
-        let keyspace = database.keyspace("log", KeyspaceCreateOptions::default)?;
-        if work == Work::Read {
-            Self::batches(&database, &keyspace, work.count())?;
-        }
-        let start = monotonic_ns();
-        match work {
-            Work::Append => {
-                for sequence in 0..work.count() {
-                    Self::insert(&keyspace, sequence)?;
-                }
-            }
-            Work::Batches => Self::batches(&database, &keyspace, work.count())?,
-            Work::Durable => {
-                for sequence in 0..work.count() {
-                    Self::insert(&keyspace, sequence)?;
-                    database.persist(PersistMode::SyncData)?;
-                }
-            }
-            Work::Read => {
-                let mut seen = 0;
-                for item in keyspace.iter() {
-                    let (_, value) = item.into_inner()?;
-                    seen += u64::from(value.len() == 72);
-                }
-                if seen != work.count() {
-                    return Err("records are missing".into());
-                }
-            }
-        }
-        Ok(work.count() as f64 * 1e9 / (monotonic_ns() - start) as f64)
+    let (verb, outcome) = Cli::parse_from(args).verb.run();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => ExitCode::from(failure.print("millstream-bench", verb)),
     }
 }

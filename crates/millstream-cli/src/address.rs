@@ -1,11 +1,11 @@
-//! Addresses as a person writes them: `HOST:PORT`, `:PORT` or `PORT`. The host is 127.0.0.1 unless told otherwise.
+//! Addresses as a person writes them: `HOST:PORT`, `:PORT` or `PORT`. The default host is 127.0.0.1.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use millstream_queue::address::Address;
 
 /// The host and the port that this text names.
-pub(super) fn parts(text: &str) -> Result<(&str, u16), String> {
+pub(crate) fn parts(text: &str) -> Result<(&str, u16), String> {
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     let port: u16 = port
         .parse()
@@ -19,7 +19,7 @@ pub(super) fn parts(text: &str) -> Result<(&str, u16), String> {
 }
 
 /// The address that this text names.
-pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     let (host, port) = parts(text)?;
     let mut addresses = (host, port)
         .to_socket_addrs()
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// The address of a queue server: as above, or `unix:PATH`.
-pub(super) fn parse_server(text: &str) -> Result<Address, String> {
+pub fn parse_server(text: &str) -> Result<Address, String> {
     match Address::unix(text) {
         Some(address) => Ok(address),
         None if text == "unix:" => Err(format!("'{text}' names no path: expected unix:PATH")),

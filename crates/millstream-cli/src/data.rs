@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// How many messages there are unless told otherwise.
+    /// The default number of messages.
     pub fn default_count(self) -> u64 {
         if self == Self::MarketSpreadInitial {
             SYMBOLS as u64

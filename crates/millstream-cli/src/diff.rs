@@ -1,9 +1,9 @@
-//! `millstream diff`: flows in Python files are compared by Python, whoever is asked.
+//! `millstream diff`: compares two flows of Python files, in Python.
 
 use std::ffi::OsString;
 
-use super::Failure;
-use super::run::become_python;
+use crate::failure::Failure;
+use crate::python;
 
 /// The options of `millstream diff`; the Python package reads them.
 #[derive(clap::Args, Debug)]
@@ -22,6 +22,6 @@ pub(super) struct Args {
 }
 
 /// Becomes `python -m millstream diff ...`.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    become_python("diff", &args.rest, "flows")
+pub(super) fn run(args: &Args) -> Failure {
+    python::exec("diff", &args.rest, "flows")
 }

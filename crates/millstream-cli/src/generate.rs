@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use millstream_flow::framing::Framing;
 
-use super::Failure;
 use crate::data::Kind;
+use crate::failure::Failure;
 
 /// The options of `millstream generate`.
 #[derive(clap::Args, Debug)]

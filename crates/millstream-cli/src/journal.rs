@@ -14,10 +14,8 @@ mod info;
 mod input;
 mod leader;
 mod line;
-mod making;
-pub(super) mod moment;
+mod open;
 pub(super) mod output;
-pub(super) mod progress;
 mod promote;
 mod prune;
 mod range;
@@ -27,11 +25,10 @@ mod tail;
 mod verify;
 
 use clap::Subcommand;
-use millstream_journal::{Error, Journal, Options};
 
-use super::stop::Stop;
-use super::{Failure, log};
-use millstream_replication::ReplicationError;
+use crate::failure::Failure;
+use crate::outcome;
+use crate::stop::Stop;
 
 /// The options of `millstream journal`.
 #[derive(clap::Args, Debug)]
@@ -92,51 +89,5 @@ pub(super) fn run(args: Args) -> (&'static str, Result<(), Failure>) {
         Verb::Promote(args) => ("journal promote", promote::run(&args)),
         Verb::Rejoin(args) => ("journal rejoin", rejoin::run(args, &stop)),
     };
-    match outcome {
-        Ok(()) | Err(End::ReaderGone) => (name, Ok(())),
-        Err(End::Failed(failure)) => (name, Err(failure)),
-    }
-}
-
-/// Why a verb ends early.
-#[derive(Debug)]
-pub(super) enum End {
-    /// Nobody reads what it prints any more: no failure.
-    ReaderGone,
-    /// It was tried, and failed.
-    Failed(Failure),
-}
-
-pub(super) type Outcome<T = ()> = Result<T, End>;
-
-impl From<Failure> for End {
-    fn from(failure: Failure) -> Self {
-        End::Failed(failure)
-    }
-}
-
-impl From<Error> for End {
-    fn from(error: Error) -> Self {
-        End::Failed(Failure::failed(error))
-    }
-}
-
-impl From<ReplicationError> for End {
-    fn from(error: ReplicationError) -> Self {
-        End::Failed(match error {
-            ReplicationError::Usage(message) => Failure::usage(message),
-            error => Failure::failed(error),
-        })
-    }
-}
-
-impl From<String> for End {
-    fn from(message: String) -> Self {
-        End::Failed(Failure::failed(message))
-    }
-}
-
-/// Open a journal to read what it holds now.
-fn open_to_read(path: &std::path::Path) -> Outcome<Journal> {
-    Ok(Journal::open(path, Options::read_only())?)
+    (name, outcome::finish(outcome))
 }

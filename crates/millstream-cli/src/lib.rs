@@ -8,34 +8,39 @@
 
 #![deny(clippy::print_stdout)]
 
-mod address;
-#[expect(
-    clippy::print_stdout,
-    reason = "benchmarks belong to the program: their processes talk to each other over standard output"
-)]
-pub mod bench;
-mod bench_verb;
+pub mod address;
+mod bench;
 pub mod data;
+mod demo;
 mod diff;
+pub mod failure;
+pub mod figures;
 mod generate;
 mod journal;
 mod log;
 pub mod market_spread;
+mod moment;
+mod outcome;
+pub mod program;
+mod progress;
+pub mod python;
 mod queue;
 pub mod random;
 mod receive;
-mod report;
+pub mod report;
 mod run;
 mod send;
 mod service;
 mod state;
-mod stop;
+pub mod stop;
 
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use self::failure::Failure;
+pub use self::state::shown::ShowState;
 
 /// Durable, microsecond event processing.
 #[derive(Parser)]
@@ -48,9 +53,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Market Spread, from generated data to a report.
-    Demo(bench_verb::DemoArgs),
-    /// Measure, with the figures that others published beside.
-    Bench(bench_verb::Args),
+    Demo(demo::Args),
+    /// Run a benchmark of the separate program millstream-bench.
+    Bench(bench::Args),
     /// Run a flow that is written in Python.
     Run(run::Args),
     /// Compare what two flows make of the same recorded input.
@@ -74,11 +79,11 @@ enum Verb {
 impl Verb {
     fn run(self, show: ShowState) -> (&'static str, Result<(), Failure>) {
         match self {
-            Self::Demo(args) => ("demo", bench_verb::demo(&args)),
-            Self::Bench(args) => ("bench", bench_verb::run(args)),
-            Self::Run(args) => ("run", run::run(&args)),
-            Self::Diff(args) => ("diff", diff::run(&args)),
-            Self::Service(args) => ("service", service::run(&args)),
+            Self::Demo(args) => ("demo", demo::run(&args)),
+            Self::Bench(args) => ("bench", Err(bench::run(&args))),
+            Self::Run(args) => ("run", Err(run::run(&args))),
+            Self::Diff(args) => ("diff", Err(diff::run(&args))),
+            Self::Service(args) => ("service", Err(service::run(&args))),
             Self::Send(args) => ("send", send::run(args)),
             Self::Receive(args) => ("receive", receive::run(args)),
             Self::Generate(args) => ("generate", generate::run(&args)),
@@ -88,29 +93,6 @@ impl Verb {
         }
     }
 }
-
-/// Why a verb did not do what it was told.
-#[derive(Debug)]
-enum Failure {
-    /// The options contradict each other: exit 2.
-    Usage(String),
-    /// It was tried, and failed: exit 1.
-    Failed(String),
-}
-
-impl Failure {
-    fn usage(message: impl Display) -> Self {
-        Self::Usage(message.to_string())
-    }
-
-    fn failed(message: impl Display) -> Self {
-        Self::Failed(message.to_string())
-    }
-}
-
-/// Shows a state that another language wrote, given how it is written and its bytes; nothing when that is
-/// none of its own.
-pub type ShowState = fn(u8, &[u8]) -> Option<String>;
 
 /// Run the program with these arguments, the first of which is its name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -128,11 +110,8 @@ pub fn main_showing(args: impl IntoIterator<Item = OsString>, show: ShowState) -
         }
     };
     let (verb, outcome) = cli.verb.run(show);
-    let (message, code) = match outcome {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Usage(message)) => (message, 2),
-        Err(Failure::Failed(message)) => (message, 1),
-    };
-    eprintln!("millstream {verb}: {message}");
-    ExitCode::from(code)
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => ExitCode::from(failure.print("millstream", verb)),
+    }
 }

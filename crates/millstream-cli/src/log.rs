@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// What is logged, and how.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
-pub(super) struct Logging {
+pub(crate) struct Logging {
     /// What is logged on standard error: error, warn, info, debug, trace or off [default: info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<LevelFilter>,
@@ -31,8 +31,8 @@ enum Format {
 }
 
 impl Logging {
-    /// Log to standard error from now on; `usual` where the level is not told.
-    pub(super) fn begin(self, usual: LevelFilter) {
+    /// Log to standard error from now on; `usual` is the default level.
+    pub(crate) fn begin(self, usual: LevelFilter) {
         let log = tracing_subscriber::fmt()
             .with_max_level(self.log_level.unwrap_or(usual))
             .with_target(false)

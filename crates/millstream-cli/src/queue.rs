@@ -17,7 +17,7 @@ mod stats;
 
 use clap::Subcommand;
 
-use super::Failure;
+use crate::failure::Failure;
 
 /// The options of `millstream queue`.
 #[derive(clap::Args, Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Args {
 enum Verb {
     /// Serve the queues in a folder to any memcache client.
     Serve(serve::Args),
-    /// Tell the queues of a server: items, bytes, who waits.
+    /// List the queues of a server: items, bytes, waiting clients.
     List(list::Args),
     /// Tell the numbers of a server or of one queue.
     Stats(stats::Args),

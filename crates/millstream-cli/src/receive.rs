@@ -5,9 +5,10 @@
 
 mod connection;
 mod dedupe;
+mod intake;
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
@@ -19,8 +20,10 @@ use serde::Serialize;
 
 use self::connection::{Connection, Progress};
 use self::dedupe::Dedupe;
-use super::stop::Stop;
-use super::{Failure, address, report};
+use self::intake::{Intake, cannot_write};
+use crate::failure::Failure;
+use crate::stop::Stop;
+use crate::{address, report};
 
 /// The options of `millstream receive`.
 #[derive(clap::Args, Debug)]
@@ -38,7 +41,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Drop messages whose number has come before, as a numbered TCP sink sends them after a crash. An output file that exists
-    /// is gone on with: it says what has come.
+    /// is continued: it says which messages have come.
     #[arg(long)]
     dedupe: bool,
     /// End after this many messages.
@@ -71,7 +74,7 @@ struct Report {
     /// With --dedupe: messages that were dropped because they had come before.
     #[serde(skip_serializing_if = "Option::is_none")]
     repeated: Option<u64>,
-    /// With --dedupe: numbers that were passed over.
+    /// With --dedupe: numbers that are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<u64>,
     /// Of the first and the last byte, CLOCK_MONOTONIC.
@@ -102,47 +105,6 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     outcome
 }
 
-/// Where received messages go and are counted.
-struct Intake {
-    out: Option<(PathBuf, BufWriter<File>)>,
-    left: u64,
-    expect_length: Option<usize>,
-    dedupe: Option<Dedupe>,
-}
-
-impl Intake {
-    /// Whether a message is wanted.
-    fn admit(&mut self, message: &[u8]) -> Result<bool, String> {
-        match &mut self.dedupe {
-            Some(dedupe) => dedupe.admit(message),
-            None => Ok(true),
-        }
-    }
-
-    /// Hands on what was written, where a receiver that is killed is to lose as little as can be.
-    fn settle(&mut self) -> Result<(), Failure> {
-        match &mut self.out {
-            Some((path, file)) if self.dedupe.is_some() => {
-                file.flush().map_err(|error| cannot_write(path, &error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        match &mut self.out {
-            Some((path, file)) => file
-                .write_all(bytes)
-                .map_err(|error| cannot_write(path, &error)),
-            None => Ok(()),
-        }
-    }
-}
-
-fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("cannot write '{}': {error}", path.display()))
-}
-
 struct Receiver {
     args: Args,
     listener: TcpListener,
@@ -165,7 +127,7 @@ impl Receiver {
         let mut dedupe = args.dedupe.then(Dedupe::default);
         let out = match (&args.out, &mut dedupe) {
             (Some(path), Some(dedupe)) => {
-                Some((path, dedupe.go_on(path, &args.framing, args.max_frame)?))
+                Some((path, dedupe.resume(path, &args.framing, args.max_frame)?))
             }
             (Some(path), None) => {
                 let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
@@ -182,7 +144,7 @@ impl Receiver {
             dedupe,
         };
         let stop = Stop::on_signals()?;
-        // After the signals are taken, so that who reads this line may send one.
+        // After the signals are hooked: a process that reads this line may send one.
         eprintln!(
             "listening on {}",
             listener.local_addr().map_err(cannot_listen)?
@@ -265,7 +227,7 @@ impl Receiver {
             }
             let mut progress = Progress::default();
             let outcome = connection.read(&mut self.intake, several, &mut progress);
-            self.intake.settle()?;
+            self.intake.flush_numbered()?;
             let now_ns = clock::now_ns();
             if progress.arrived {
                 if self.report.start_ns == 0 {
@@ -287,9 +249,7 @@ impl Receiver {
     }
 
     fn close(&mut self) -> Result<(), Failure> {
-        if let Some((path, file)) = &mut self.intake.out {
-            file.flush().map_err(|error| cannot_write(path, &error))?;
-        }
+        self.intake.flush()?;
         let report = &mut self.report;
         if let Some(dedupe) = &self.intake.dedupe {
             report.repeated = Some(dedupe.repeated);

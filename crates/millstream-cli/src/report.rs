@@ -4,10 +4,10 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::Failure;
+use crate::failure::Failure;
 
 /// Print `report`, as one line of JSON or as `text`.
-pub(super) fn print(report: &impl Serialize, text: &str, json: bool) -> Result<(), Failure> {
+pub fn print(report: &impl Serialize, text: &str, json: bool) -> Result<(), Failure> {
     let line = if json {
         serde_json::to_string(report).map_err(Failure::failed)?
     } else {
@@ -18,8 +18,17 @@ pub(super) fn print(report: &impl Serialize, text: &str, json: bool) -> Result<(
         .map_err(|error| Failure::failed(format!("cannot write the report: {error}")))
 }
 
+/// Reports on standard error that a signal ended a measurement before there were figures, which is no failure.
+///
+/// # Errors
+/// None; a verb returns this.
+pub fn nothing_measured(program_and_verb: &str) -> Result<(), Failure> {
+    eprintln!("{program_and_verb}: interrupted before there was anything to measure");
+    Ok(())
+}
+
 /// Messages per second, 0 for an interval of no length.
-pub(super) fn per_second(count: u64, seconds: f64) -> f64 {
+pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 {
         count as f64 / seconds
     } else {
@@ -28,7 +37,7 @@ pub(super) fn per_second(count: u64, seconds: f64) -> f64 {
 }
 
 /// The rate as a person reads it, after what it is the rate of; nothing where an interval has no length.
-pub(super) fn rate(per_second: f64) -> String {
+pub(crate) fn rate(per_second: f64) -> String {
     match per_second > 0.0 {
         true => format!(": {}msg/s", human(per_second)),
         false => String::new(),
@@ -36,7 +45,7 @@ pub(super) fn rate(per_second: f64) -> String {
 }
 
 /// A large number as a person reads it: `1.60 M`.
-pub(super) fn human(number: f64) -> String {
+pub(crate) fn human(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{:.2} G", n / 1e9),
         n if n >= 1e6 => format!("{:.2} M", n / 1e6),

@@ -1,11 +1,9 @@
-//! `millstream run`: flows in Python files are run by Python, whoever is asked.
+//! `millstream run`: runs a flow of a Python file, in Python.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
-use super::Failure;
-use crate::bench::peers::interpreter;
+use crate::failure::Failure;
+use crate::python;
 
 /// The options of `millstream run`; those of the flow are read by the Python package.
 #[derive(clap::Args, Debug)]
@@ -24,20 +22,6 @@ pub(super) struct Args {
 }
 
 /// Becomes `python -m millstream run ...`.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    become_python("run", &args.rest, "flows")
-}
-
-/// Becomes `python -m millstream VERB ...`. `MILLSTREAM_PYTHON` names another interpreter than
-/// `python3`.
-pub(super) fn become_python(verb: &str, rest: &[OsString], what: &str) -> Result<(), Failure> {
-    let python = interpreter();
-    let error = Command::new(&python)
-        .args(["-m", "millstream", verb])
-        .args(rest)
-        .exec();
-    Err(Failure::failed(format!(
-        "{what} in Python need Python with the package millstream: cannot start {}: {error}",
-        python.display()
-    )))
+pub(super) fn run(args: &Args) -> Failure {
+    python::exec("run", &args.rest, "flows")
 }

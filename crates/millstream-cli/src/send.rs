@@ -22,9 +22,10 @@ use millstream_flow::framing::Framing;
 use self::load::Load;
 use self::pace::Schedule;
 use self::stream::Stream;
-use super::stop::Stop;
-use super::{Failure, address};
+use crate::address;
 use crate::data::Kind;
+use crate::failure::Failure;
+use crate::stop::Stop;
 
 /// The options of `millstream send`.
 #[derive(clap::Args, Debug)]

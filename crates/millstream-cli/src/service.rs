@@ -1,9 +1,9 @@
-//! `millstream service`: components in Python files are run by Python, whoever is asked.
+//! `millstream service`: runs components of Python files, in Python.
 
 use std::ffi::OsString;
 
-use super::Failure;
-use super::run::become_python;
+use crate::failure::Failure;
+use crate::python;
 
 /// The options of `millstream service`; the Python package reads them.
 #[derive(clap::Args, Debug)]
@@ -22,6 +22,6 @@ pub(super) struct Args {
 }
 
 /// Becomes `python -m millstream service ...`.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    become_python("service", &args.rest, "components")
+pub(super) fn run(args: &Args) -> Failure {
+    python::exec("service", &args.rest, "components")
 }

@@ -7,19 +7,15 @@ mod export;
 mod get;
 mod info;
 mod keys;
-mod shown;
-
-use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+mod saved;
+pub(crate) mod shown;
 
 use clap::Subcommand;
-use millstream_flow::FlowError;
-use millstream_flow::checkpoint::{Saved, SavedKey};
 
-use super::journal::progress::Progress;
-use super::journal::{End, Outcome};
-use super::stop::Stop;
-use super::{Failure, ShowState};
+use self::shown::ShowState;
+use crate::failure::Failure;
+use crate::outcome;
+use crate::stop::Stop;
 
 /// The options of `millstream state`.
 #[derive(clap::Args, Debug)]
@@ -52,67 +48,5 @@ pub(super) fn run(args: Args, show: ShowState) -> (&'static str, Result<(), Fail
         Verb::Get(args) => ("state get", get::run(&args, show)),
         Verb::Export(args) => ("state export", export::run(&args, show, &stop)),
     };
-    match outcome {
-        Ok(()) | Err(End::ReaderGone) => (name, Ok(())),
-        Err(End::Failed(failure)) => (name, Err(failure)),
-    }
-}
-
-impl From<FlowError> for End {
-    fn from(error: FlowError) -> Self {
-        End::Failed(Failure::failed(error))
-    }
-}
-
-/// A state directory that is looked into.
-struct Look {
-    dir: PathBuf,
-    saved: Saved,
-    progress: Option<Progress>,
-}
-
-impl Look {
-    fn open(dir: &Path) -> Outcome<Self> {
-        Ok(Look {
-            dir: dir.to_owned(),
-            saved: Saved::open(dir)?,
-            progress: None,
-        })
-    }
-
-    /// Shows on a terminal how far the reading of so many steps is, unless lines go there.
-    fn expect(&mut self, steps: usize, lines_to_file: bool) {
-        if lines_to_file || !std::io::stdout().is_terminal() {
-            let parts = steps * Saved::PARTS;
-            self.progress = Some(Progress::new(parts as u64, "parts"));
-        }
-    }
-
-    /// The names of the steps that have state, or of the one that is asked for.
-    fn steps(&self, only: Option<&str>) -> Outcome<Vec<String>> {
-        let all: Vec<String> = self.saved.steps().map(str::to_owned).collect();
-        let Some(only) = only else {
-            return Ok(all);
-        };
-        if all.iter().any(|step| step == only) {
-            return Ok(vec![only.to_owned()]);
-        }
-        let others = match &all[..] {
-            [] => "no step has any".to_owned(),
-            steps => format!("those that have are \"{}\"", steps.join("\", \"")),
-        };
-        let dir = self.dir.display();
-        Err(format!("state in {dir}: no step \"{only}\" has state; {others}").into())
-    }
-
-    /// All keys of a step, in the order in which the step met them.
-    fn keys(&mut self, step: &str) -> Outcome<Vec<SavedKey>> {
-        let mut keys = Vec::new();
-        for part in 0..Saved::PARTS {
-            keys.extend(self.saved.part(step, part, |_| true)?);
-            self.progress.iter_mut().for_each(Progress::next);
-        }
-        keys.sort_by(|a: &SavedKey, b| (a.born, &a.key).cmp(&(b.born, &b.key)));
-        Ok(keys)
-    }
+    (name, outcome::finish(outcome))
 }

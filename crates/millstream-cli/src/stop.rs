@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::Failure;
+use crate::failure::Failure;
 
-/// Whether somebody asked the program to finish.
+/// Whether a signal asked the program to finish.
 #[derive(Clone, Debug)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Listen to the signals from now on.
-    pub(super) fn on_signals() -> Result<Self, Failure> {
+    pub fn on_signals() -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // In this order: the shutdown looks at the flag before this signal has set it.
@@ -25,14 +25,14 @@ impl Stop {
         Ok(Self(stop))
     }
 
-    /// The flag itself, for work that knows nothing of signals.
-    pub(super) fn flag(&self) -> Arc<AtomicBool> {
+    /// The flag itself, for work that does not handle signals.
+    pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 
     /// Whether the signal has come.
     #[inline]
-    pub(super) fn requested(&self) -> bool {
+    pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -12,4 +12,5 @@
 
 pub mod crash;
 pub mod queues;
+pub mod random;
 pub mod report;

@@ -1,7 +1,7 @@
 //! `millstream journal append`: a record for each line or frame of standard input, acknowledged by its number.
 //!
-//! What has come by the time of a read is appended together, with one sync where one is asked for. A number is printed after its
-//! record survives what `--sync` says and a follower has it, if that was asked for; never before.
+//! Lines that one read returns are appended together, with one sync for all. A number is printed only after its record is as durable as
+//! `--sync` says and, if followers are waited for, acknowledged by them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use millstream_flow::framing::Framing;
 use millstream_journal::Journal;
 use serde::Serialize;
 
-use super::super::report;
-use super::super::stop::Stop;
-use super::Outcome;
 use super::input::Input;
-use super::making::Making;
-use super::moment;
+use super::open::AppendOptions;
 use super::output::Output;
+use crate::moment;
+use crate::outcome::Outcome;
+use crate::report;
+use crate::stop::Stop;
 use millstream_replication::Followers;
 
 /// The options of `millstream journal append`.
@@ -32,7 +32,7 @@ pub(super) struct Args {
     #[arg(long, default_value = "lines")]
     framing: Framing,
     #[command(flatten)]
-    making: Making,
+    making: AppendOptions,
     /// Acknowledge a record only after a follower has, as `journal follow` does; it is an error when that takes longer than TIME.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "30s",
           value_parser = moment::parse_duration)]

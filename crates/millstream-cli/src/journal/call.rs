@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 use millstream_service::{Calls, Content};
 
 /// What a record says, ready to be shown.
-pub(super) enum Said {
+pub(super) enum ServiceRecord {
     Call(millstream_wire::Call, Option<Origin>),
     Note(Note),
 }
@@ -23,12 +23,12 @@ pub(super) enum Said {
 /// The record that made a component make a call.
 #[derive(Serialize)]
 pub(super) struct Origin {
-    /// Its journal, as far as a note tells it.
+    /// Its journal, if a note names it.
     journal: Option<String>,
     sequence: u64,
 }
 
-impl Said {
+impl ServiceRecord {
     /// Reads a record.
     pub(super) fn of(calls: &mut Calls, sequence: u64, body: &[u8]) -> Result<Self, String> {
         match calls
@@ -48,9 +48,9 @@ impl Said {
                         sequence: of,
                     },
                 );
-                Ok(Said::Call(call, origin))
+                Ok(ServiceRecord::Call(call, origin))
             }
-            Content::Note(note) => Ok(Said::Note(note)),
+            Content::Note(note) => Ok(ServiceRecord::Note(note)),
             _ => Err("a kind of record that this version does not know".to_owned()),
         }
     }
@@ -59,7 +59,7 @@ impl Said {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         // Writing to memory does not fail.
         let _written = match self {
-            Said::Call(call, origin) => {
+            ServiceRecord::Call(call, origin) => {
                 write_call(out, &call.method, &call.arguments);
                 match origin {
                     None => Ok(()),
@@ -69,7 +69,7 @@ impl Said {
                     }
                 }
             }
-            Said::Note(Note::Schema(schema)) => {
+            ServiceRecord::Note(Note::Schema(schema)) => {
                 let (interface, version) = (schema.interface(), schema.version());
                 let methods: Vec<String> = methods(schema).collect();
                 write!(
@@ -78,10 +78,10 @@ impl Said {
                     methods.join(", ")
                 )
             }
-            Said::Note(Note::Input { number, input }) => {
+            ServiceRecord::Note(Note::Input { number, input }) => {
                 write!(out, "# input {number}: {}", input.path)
             }
-            Said::Note(Note::Dead {
+            ServiceRecord::Note(Note::Dead {
                 input,
                 sequence,
                 error,
@@ -90,7 +90,7 @@ impl Said {
                 let journal = &input.path;
                 write!(out, "# dead letter: {journal}, record {sequence}: {error}")
             }
-            Said::Note(_) => write!(out, "# a note"),
+            ServiceRecord::Note(_) => write!(out, "# a note"),
         };
     }
 }
@@ -114,30 +114,30 @@ fn write_call(out: &mut Vec<u8>, method: &str, arguments: &[(String, Value)]) {
     out.push(b')');
 }
 
-impl Serialize for Said {
+impl Serialize for ServiceRecord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match self {
-            Said::Call(call, origin) => {
+            ServiceRecord::Call(call, origin) => {
                 map.serialize_entry("method", &call.method)?;
                 map.serialize_entry("arguments", &Fields(&call.arguments))?;
                 if let Some(origin) = origin {
                     map.serialize_entry("effect_of", origin)?;
                 }
             }
-            Said::Note(Note::Schema(schema)) => {
+            ServiceRecord::Note(Note::Schema(schema)) => {
                 map.serialize_entry("note", "schema")?;
                 map.serialize_entry("interface", schema.interface())?;
                 map.serialize_entry("version", &schema.version())?;
                 map.serialize_entry("methods", &methods(schema).collect::<Vec<_>>())?;
             }
-            Said::Note(Note::Input { number, input }) => {
+            ServiceRecord::Note(Note::Input { number, input }) => {
                 map.serialize_entry("note", "input")?;
                 map.serialize_entry("number", number)?;
                 map.serialize_entry("journal", &input.path)?;
                 map.serialize_entry("identity", &input.identity.map(|id| format!("{id:032x}")))?;
             }
-            Said::Note(Note::Dead {
+            ServiceRecord::Note(Note::Dead {
                 input,
                 sequence,
                 error,
@@ -150,7 +150,7 @@ impl Serialize for Said {
                 map.serialize_entry("error", error)?;
                 map.serialize_entry("base64", &BASE64.encode(body))?;
             }
-            Said::Note(_) => map.serialize_entry("note", "unknown")?,
+            ServiceRecord::Note(_) => map.serialize_entry("note", "unknown")?,
         }
         map.end()
     }

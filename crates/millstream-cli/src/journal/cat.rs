@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::super::stop::Stop;
 use super::line::Style;
+use super::open::open_to_read;
 use super::output::Output;
 use super::range::{self, Choice};
-use super::{Outcome, open_to_read};
+use crate::outcome::Outcome;
+use crate::stop::Stop;
 
 /// The options of `millstream journal cat`.
 #[derive(clap::Args, Debug)]

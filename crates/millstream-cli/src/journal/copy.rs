@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use millstream_journal::{Host, Identity, Journal, Options};
 use serde::Serialize;
 
-use super::super::report;
-use super::super::stop::Stop;
-use super::progress::Progress;
+use super::open::open_to_read;
 use super::range::{self, Choice};
-use super::{Outcome, open_to_read};
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::report;
+use crate::stop::Stop;
 
 /// The options of `millstream journal copy`.
 #[derive(clap::Args, Debug)]
@@ -37,7 +38,7 @@ struct Report {
     first: u64,
     /// The one after the last.
     next: u64,
-    /// Whether all were copied that were asked for: false after Ctrl-C.
+    /// Whether the whole range was copied: false after Ctrl-C.
     complete: bool,
 }
 

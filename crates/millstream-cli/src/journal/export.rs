@@ -3,13 +3,14 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use super::super::Failure;
-use super::super::stop::Stop;
 use super::line::Lines;
+use super::open::open_to_read;
 use super::output::Output;
-use super::progress::Progress;
 use super::range::{self, Choice};
-use super::{Outcome, open_to_read};
+use crate::failure::Failure;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::stop::Stop;
 use millstream_service::Calls;
 
 /// The options of `millstream journal export`.
@@ -25,7 +26,7 @@ pub(super) struct Args {
     /// The file to write [default: standard output].
     #[arg(long, short = 'o', value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The calls of a service as documents of YAML, as tests have them; what else is in the journal is passed over.
+    /// The calls of a service as documents of YAML, as tests have them; other records are skipped.
     #[arg(long)]
     yaml: bool,
     #[command(flatten)]

@@ -7,10 +7,11 @@ use millstream_journal::Sync;
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
-use super::super::report;
-use super::super::stop::Stop;
 use super::leader::{self, Leader, Trust};
-use super::{Outcome, log, moment};
+use crate::outcome::Outcome;
+use crate::report;
+use crate::stop::Stop;
+use crate::{log, moment};
 use millstream_replication::{FollowOptions, Followed, follow};
 
 /// The options of `millstream journal follow`.
@@ -21,7 +22,7 @@ What --sync promises the leader's writers, once a record is acknowledged:
   TIME      the same, and the acknowledgement comes up to this time later
   never     it survives the death of this process; a loss of power here may cost about half a minute
 
-Any process of this machine may read and tail the copy, and keep cursors in it; nobody else may append to it.
+Any process of this machine may read and tail the copy, and keep cursors in it; no other process may append to it.
 
 Example:
   millstream journal follow leader.example:7600/orders orders-copy --secret-file secret

@@ -9,13 +9,13 @@ use millstream_flow::framing::Framing;
 use millstream_journal::{Error, Host, Journal, Options, Sync, Writer};
 use serde::Serialize;
 
-use super::super::report;
-use super::super::stop::Stop;
 use super::input::Input;
 use super::line::{self, Parsed};
-use super::making::Making;
-use super::progress::Progress;
-use super::{End, Outcome};
+use super::open::AppendOptions;
+use crate::outcome::{End, Outcome};
+use crate::progress::Progress;
+use crate::report;
+use crate::stop::Stop;
 
 /// Base64 and escapes make a line longer than its record: by a factor of 6 at most.
 const LINE_BYTES_MAX: usize = 6 * (1 << 28);
@@ -37,7 +37,7 @@ pub(super) struct Args {
     #[arg(long)]
     renumber: bool,
     #[command(flatten)]
-    making: Making,
+    making: AppendOptions,
     /// Report as JSON.
     #[arg(long)]
     json: bool,

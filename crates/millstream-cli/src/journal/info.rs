@@ -6,8 +6,10 @@ use bytesize::ByteSize;
 use millstream_journal::{Info, Standing};
 use serde::Serialize;
 
-use super::super::report;
-use super::{Outcome, moment, open_to_read};
+use super::open::open_to_read;
+use crate::moment;
+use crate::outcome::Outcome;
+use crate::report;
 
 /// The options of `millstream journal info`.
 #[derive(clap::Args, Debug)]

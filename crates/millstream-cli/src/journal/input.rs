@@ -10,8 +10,8 @@ use std::path::Path;
 use millstream_flow::framing::{Cutter, Framing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::stop::Stop;
-use super::Outcome;
+use crate::outcome::Outcome;
+use crate::stop::Stop;
 
 const READ_BYTES: usize = 256 << 10;
 /// A signal may come just before the wait, so that it is not for long.
@@ -58,7 +58,7 @@ impl Input {
         })
     }
 
-    /// Read once; what was complete is in [`frames`](Self::frames). False at the end, and when somebody asked to stop.
+    /// Reads once; complete frames are in [`frames`](Self::frames). Returns false at the end and after a signal.
     pub(super) fn read(&mut self, stop: &Stop) -> Outcome<bool> {
         self.spans.clear();
         self.buffer.copy_within(self.consumed..self.filled, 0);
@@ -97,7 +97,7 @@ impl Input {
         }
     }
 
-    /// Frames in front of one that is wrong are good: the fault is told by the next read.
+    /// Frames before a wrong one are good: the next read returns the error.
     fn cut(&mut self, count: usize) {
         self.filled += count;
         let before = self.cutter.offset();

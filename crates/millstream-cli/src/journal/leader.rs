@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::{Failure, address};
+use crate::address;
+use crate::failure::Failure;
 use millstream_replication::{FollowerTls, ReplicationError, Secret, with_companions};
 
 /// Where the leader is.

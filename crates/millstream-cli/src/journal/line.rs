@@ -1,6 +1,6 @@
 //! A record as a line: for the eye, or as JSON that `import` reads again.
 //!
-//! Records of a service are shown as calls, once the journal has told their schema.
+//! Records of a service are shown as calls, after the record of their schema.
 
 use std::io::Write;
 
@@ -11,15 +11,16 @@ use millstream_journal::{Journal, Record};
 use millstream_wire::Record as WireRecord;
 use serde::{Deserialize, Serialize};
 
-use super::super::Failure;
-use super::call::Said;
-use super::{Outcome, moment};
+use super::call::ServiceRecord;
+use crate::failure::Failure;
+use crate::moment;
+use crate::outcome::Outcome;
 use millstream_service::Calls;
 
 /// How lines look.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Style {
-    /// How bodies are shown [default: calls where the journal tells their schema, else text].
+    /// How bodies are shown [default: calls where the journal has their schema, else text].
     #[arg(long, value_name = "FORM", value_enum)]
     body: Option<Form>,
     /// Lines of JSON: sequence, time, and method and arguments of a call, or the body as text or base64.
@@ -45,7 +46,7 @@ pub(super) struct Lines {
     json: bool,
     /// Where bodies are shown as calls, if they are.
     calls: Option<Calls>,
-    /// The records that were asked for as calls and are none: how many, and why the first is not.
+    /// Records that are no calls although calls were requested: their number, and the reason for the first.
     unread: u64,
     first_unread: Option<String>,
 }
@@ -89,7 +90,7 @@ impl Lines {
 
     /// Append the line of `record` to `out`.
     pub(super) fn write(&mut self, record: &Record<'_>, out: &mut Vec<u8>) {
-        let said = self.said(record);
+        let said = self.service_record(record);
         if self.json {
             Line::of(record, said).write(out);
             return;
@@ -116,13 +117,13 @@ impl Lines {
     }
 
     /// What a record says as a call, or why it says nothing; `None` where it is to be shown as it is.
-    fn said(&mut self, record: &Record<'_>) -> Option<Result<Said, String>> {
+    fn service_record(&mut self, record: &Record<'_>) -> Option<Result<ServiceRecord, String>> {
         let calls = self.calls.as_mut()?;
         let asked = self.form == Some(Form::Calls);
         if !asked && WireRecord::read(record.body).is_err() {
             return None;
         }
-        let said = Said::of(calls, record.sequence, record.body);
+        let said = ServiceRecord::of(calls, record.sequence, record.body);
         if let (Err(reason), true) = (&said, asked) {
             self.unread += 1;
             let unread = || format!("record {} could not be decoded: {reason}", record.sequence);
@@ -132,7 +133,7 @@ impl Lines {
         (said.is_ok() || asked || calls.has_schemas()).then_some(said)
     }
 
-    /// All records have been shown: were they what was asked for?
+    /// Checks at the end that the records were of the requested kind.
     pub(super) fn end(self) -> Outcome {
         let Some(first) = self.first_unread else {
             return Ok(());
@@ -182,14 +183,14 @@ struct Line<'a> {
     base64: Option<String>,
     /// In place of the body.
     #[serde(flatten, skip_deserializing)]
-    said: Option<Said>,
+    said: Option<ServiceRecord>,
     /// Why a body is none of the calls that it was taken for.
     #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     not_decoded: Option<String>,
 }
 
 impl<'a> Line<'a> {
-    fn of(record: &Record<'a>, said: Option<Result<Said, String>>) -> Self {
+    fn of(record: &Record<'a>, said: Option<Result<ServiceRecord, String>>) -> Self {
         let (said, not_decoded) = match said {
             None => (None, None),
             Some(Ok(said)) => (Some(said), None),
@@ -227,7 +228,7 @@ pub(super) struct Parsed {
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, String> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| {
         let text = error.to_string();
-        // The line is one of many, whose number the caller tells.
+        // The caller adds the number of the line.
         match text.rsplit_once(" at line 1 column ") {
             Some((what, column)) => format!("{what} at column {column}"),
             None => text,

@@ -1,4 +1,4 @@
-//! Where lines go: standard output or a file, and the end when nobody reads them.
+//! The output of lines: standard output or a file. A closed standard output ends the verb.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use millstream_journal::Record;
 
 use super::line::Lines;
-use super::{End, Outcome};
+use crate::outcome::{End, Outcome};
 
-/// How much is collected before it is written.
+/// Bytes that are buffered before a write.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Lines on their way out. What is left is written by [`flush`](Self::flush) only.
+/// Buffered lines. [`flush`](Self::flush) writes the last of them.
 pub(crate) struct Output {
     to: Box<dyn Write>,
     path: Option<PathBuf>,
@@ -46,17 +46,17 @@ impl Output {
     /// Write the line of a record.
     pub(super) fn record(&mut self, record: &Record<'_>, lines: &mut Lines) -> Outcome {
         lines.write(record, &mut self.buffer);
-        self.relieve()
+        self.flush_if_full()
     }
 
     /// Write a line.
     pub(crate) fn line(&mut self, text: impl std::fmt::Display) -> Outcome {
         // Writing to memory does not fail.
         let _written = writeln!(self.buffer, "{text}");
-        self.relieve()
+        self.flush_if_full()
     }
 
-    fn relieve(&mut self) -> Outcome {
+    fn flush_if_full(&mut self) -> Outcome {
         if self.buffer.len() < BUFFER_BYTES {
             return Ok(());
         }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::super::report;
-use super::Outcome;
+use crate::outcome::Outcome;
+use crate::report;
 use millstream_replication::{Promoted, promote};
 
 /// The options of `millstream journal promote`.

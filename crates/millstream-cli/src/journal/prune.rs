@@ -7,8 +7,9 @@ use bytesize::ByteSize;
 use millstream_journal::{Journal, Options, Retention};
 use serde::Serialize;
 
-use super::super::report;
-use super::{Outcome, moment};
+use crate::moment;
+use crate::outcome::Outcome;
+use crate::report;
 
 /// The options of `millstream journal prune`.
 #[derive(clap::Args, Debug)]

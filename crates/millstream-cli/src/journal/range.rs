@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use millstream_journal::{Journal, Record};
 
-use super::super::stop::Stop;
-use super::moment::{self, Moment};
-use super::{End, Outcome};
+use crate::moment::{self, Moment};
+use crate::outcome::{End, Outcome};
+use crate::stop::Stop;
 
 /// The options that choose records.
 #[derive(clap::Args, Clone, Debug)]
@@ -56,7 +56,7 @@ impl Choice {
     }
 }
 
-/// Hand each record of `range` to `take`, until all are done or somebody asks to stop. Gives the number that comes next.
+/// Passes each record of `range` to `take`, until the end or a signal. Returns the next sequence number.
 pub(super) fn each(
     journal: &Journal,
     range: Range<u64>,

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
-use super::super::report;
-use super::super::stop::Stop;
 use super::leader::{self, Leader, Trust};
-use super::{Outcome, log};
+use crate::log;
+use crate::outcome::Outcome;
+use crate::report;
+use crate::stop::Stop;
 use millstream_replication::{Part, Rejoin, RejoinOptions};
 
 /// The options of `millstream journal rejoin`.

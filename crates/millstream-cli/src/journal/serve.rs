@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
-use super::super::address;
-use super::super::stop::Stop;
-use super::{Outcome, leader, log, moment};
+use super::leader;
+use crate::address;
+use crate::outcome::Outcome;
+use crate::stop::Stop;
+use crate::{log, moment};
 use millstream_replication::{FollowerTls, LeaderTls, Secret, ServeOptions, serve};
 
 /// The options of `millstream journal serve`.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use millstream_journal::{Error, Journal, Options, Reader, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::stop::Stop;
 use super::line::{Lines, Style};
-use super::moment::{self, Moment};
+use super::open::open_to_read;
 use super::output::Output;
-use super::{End, Outcome, open_to_read};
+use crate::moment::{self, Moment};
+use crate::outcome::{End, Outcome};
+use crate::stop::Stop;
 
 /// How long a wait may be before signals and the reader of the output are looked after.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

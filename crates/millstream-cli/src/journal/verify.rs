@@ -7,17 +7,18 @@ use bytesize::ByteSize;
 use millstream_journal::{Damage, Journal, Mapped, Options, Torn};
 use serde::Serialize;
 
-use super::super::stop::Stop;
-use super::super::{Failure, report};
-use super::Outcome;
 use super::output::Output;
-use super::progress::Progress;
+use crate::failure::Failure;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::report;
+use crate::stop::Stop;
 
 /// The options of `millstream journal verify`.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Exits 1 when anything is damaged. A torn end, as a loss of power leaves it, is no damage: it is named, and the next opening \
-                  to write cuts it. Nothing is written; others may go on appending.\n\n\
+                  to write truncates it. Nothing is written; other processes may append meanwhile.\n\n\
                   Example:\n  millstream journal verify orders"
 )]
 pub(super) struct Args {

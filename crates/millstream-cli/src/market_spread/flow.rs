@@ -110,7 +110,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Both streams; a poison message is counted and passed over.
+    /// Both streams; a poison message is counted and skipped.
     #[must_use]
     pub fn new(quotes: impl Source<Frames>, orders: impl Source<Frames>) -> Self {
         let (quotes_seen, orders_seen) = (Arc::default(), Arc::default());
@@ -124,7 +124,7 @@ impl Inputs {
     }
 }
 
-/// Both inputs, keyed by symbol, with the state of each symbol behind them.
+/// Both inputs, keyed by symbol, followed by the state of each symbol.
 #[must_use]
 pub fn spread(flow: &Flow, inputs: Inputs) -> KeyedStream<Symbol, Handled> {
     let Inputs {

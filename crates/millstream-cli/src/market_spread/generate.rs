@@ -24,7 +24,7 @@ pub const BUSY_SYMBOLS: usize = 67;
 pub const BUSY_SHARE: f64 = 0.79;
 /// How many orders of a file are for rejecting symbols (all, if it has fewer).
 pub const REJECTING_ORDERS: u64 = 5;
-/// How many messages a running file has unless told otherwise: one order in 70,000 gives output.
+/// The default number of messages of a running file: one order in 70,000 has a result.
 pub const RUNNING_MESSAGES: u64 = 350_000;
 
 /// The symbol of this number, below [`SYMBOLS`]: one to four letters, left-padded.

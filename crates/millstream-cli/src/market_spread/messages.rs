@@ -37,7 +37,7 @@ pub enum DecodeError {
         /// The length that it should have.
         need: usize,
     },
-    /// The first byte tells of another kind of message.
+    /// The first byte is that of another kind of message.
     #[error("{message} starts with a byte {need}, and this message with {byte}")]
     WrongType {
         /// What was expected.

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use millstream_queue::address::{Address, Stream};
 use serde::{Deserialize, Serialize};
 
-use super::super::{Failure, address};
 use super::secure;
+use crate::address;
+use crate::failure::Failure;
 
 /// The largest item that is believed to be one, in bytes.
 const ITEM_BYTES_MAX: usize = 1 << 30;
@@ -62,7 +63,7 @@ const AUTH_VARIABLE: &str = "MILLSTREAM_QUEUE_AUTH";
 /// An item as the server sent it.
 pub(super) struct Item {
     pub(super) body: Vec<u8>,
-    /// The words of the line before it: flags, length, and what else the server tells.
+    /// The words of the line before it: flags, length, and further words of the server.
     words: Vec<String>,
 }
 
@@ -71,7 +72,7 @@ impl Item {
         self.number(0).unwrap_or(0)
     }
 
-    /// What only a server of Millstream tells, when it is asked for details.
+    /// The details that only a server of Millstream reports, on request.
     pub(super) fn details(&self) -> Option<Details> {
         let [_, _, _, _, _, _, more @ ..] = self.words.as_slice() else {
             return None;
@@ -142,7 +143,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Connect, and say who this is.
+    /// Connects and authenticates.
     pub(super) fn connect(args: &ServerArgs) -> Result<Self, Failure> {
         let server = args.server.clone();
         let secret = args.secret()?;
@@ -153,7 +154,7 @@ impl Client {
         let stream: Box<dyn Duplex> = match (&args.tls_ca, plain) {
             (None, plain) => Box::new(plain),
             (Some(_), Stream::Unix(_)) => {
-                return Err(Failure::usage("--tls-ca is for servers behind TCP"));
+                return Err(Failure::usage("--tls-ca is for servers on TCP"));
             }
             (Some(trusted), Stream::Tcp(plain)) => {
                 let ip = plain.peer_addr().map_err(|error| failed(&error))?.ip();

@@ -5,10 +5,10 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::super::Failure;
-use super::super::journal::moment::parse_duration;
 use super::client::{Client, Item, ServerArgs, queue_name};
 use super::line::Line;
+use crate::failure::Failure;
+use crate::moment::parse_duration;
 
 /// Asks for all that the queue knows about an item.
 const DETAILS: &str = "/details";
@@ -37,7 +37,7 @@ pub(super) struct Args {
 /// The options of `millstream queue drain`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Without --json an item is printed as it is and ends with a line feed: items that hold line feeds cannot be told apart.
+Without --json an item is printed as it is and ends with a line feed: items that contain line feeds cannot be distinguished.
 
 Examples:
   millstream queue drain jobs > jobs.txt

@@ -1,6 +1,6 @@
 //! `millstream queue import`: the queues of an old server, from its own files into ours.
 //!
-//! Our server must not run on the same folder meanwhile. Each queue is durable when it is told.
+//! Our server must not run on the same directory meanwhile. Each queue is durable when it is reported.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -15,8 +15,9 @@ use millstream_queue::storage::JournalStorage;
 use millstream_queue::{Moment, NewItem, name};
 use serde::Serialize;
 
-use super::super::journal::progress::Progress;
-use super::super::{Failure, report};
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::report;
 
 /// Items are at least allowed to be as long as in a server by default.
 const ITEM_BYTES_MIN: usize = 1 << 20;

@@ -64,7 +64,7 @@ impl<'a> Line<'a> {
     pub(super) fn parse(line: &'a [u8]) -> Result<Self, String> {
         serde_json::from_slice(line).map_err(|error| {
             let text = error.to_string();
-            // The line is one of many, whose number the caller tells.
+            // The caller adds the number of the line.
             text.split(" at line ").next().unwrap_or(&text).to_owned()
         })
     }

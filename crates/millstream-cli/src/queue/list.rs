@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::super::{Failure, report};
 use super::client::{Client, ServerArgs};
+use crate::failure::Failure;
+use crate::report;
 
 /// The options of `millstream queue list`.
 #[derive(clap::Args, Debug)]
@@ -26,7 +27,7 @@ struct Queue {
     open: u64,
     /// Connections that wait for an item.
     waiters: u64,
-    /// How long the oldest item has waited that nobody has taken.
+    /// The age of the oldest item that was not taken.
     oldest_age_ms: u64,
     /// How long ago the oldest item was added that a connection has open.
     oldest_open_age_ms: u64,

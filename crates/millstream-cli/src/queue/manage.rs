@@ -1,7 +1,8 @@
 //! `millstream queue delete`, `flush`, `confirm`, `status`, `reload` and `redrive`: one request to the server, or a few.
 
-use super::super::{Failure, report};
 use super::client::{Client, ServerArgs, queue_name};
+use crate::failure::Failure;
+use crate::report;
 
 /// The options of `millstream queue delete`.
 #[derive(clap::Args, Debug)]
@@ -178,7 +179,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Failure> {
 /// Move items from one queue to another.
 pub(super) fn redrive(args: &RedriveArgs) -> Result<(), Failure> {
     let mut client = Client::connect(&args.server)?;
-    // Items that fail again while this goes on are not moved twice.
+    // Items that fail again meanwhile are not moved twice.
     let there = items(&mut client, &args.from)?;
     let mut left = args.count.unwrap_or(u64::MAX).min(there);
     let mut moved = 0;

@@ -2,9 +2,9 @@
 
 use std::io::BufRead;
 
-use super::super::Failure;
 use super::client::{Client, ServerArgs, queue_name};
 use super::line::Line;
+use crate::failure::Failure;
 
 /// The options of `millstream queue put`.
 #[derive(clap::Args, Debug)]

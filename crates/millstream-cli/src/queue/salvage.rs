@@ -11,9 +11,10 @@ use millstream_queue::storage::JournalStorage;
 use millstream_queue::{Moment, NewItem};
 use serde::Serialize;
 
-use super::super::{Failure, report};
 use super::client::{Client, ServerArgs, queue_name};
 use super::import::now;
+use crate::failure::Failure;
+use crate::report;
 
 /// Items are at least allowed to be as long as in a server by default.
 const ITEM_BYTES_MIN: usize = 1 << 20;
@@ -36,7 +37,7 @@ pub(super) struct Args {
     /// The folder of the queues.
     #[arg(long, default_value = "queues")]
     dir: PathBuf,
-    /// The queue that gets the items, which must be empty; QUEUE.salvaged unless told otherwise.
+    /// The queue that gets the items, which must be empty; by default QUEUE.salvaged.
     #[arg(long, value_name = "QUEUE", value_parser = queue_name)]
     into: Option<String>,
     /// Send the items to the server, which has the folder open.

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-use super::super::Failure;
+use crate::failure::Failure;
 
 /// Shake hands over `stream`. The server's certificate must be one of those in the PEM file `trusted`, or be signed by one of them for `name`.
 pub(super) fn connect(
@@ -49,7 +49,7 @@ pub(super) fn connect(
     let server = ServerName::try_from(name.to_owned()).map_err(|error| failed(&error))?;
     let mut connection =
         ClientConnection::new(Arc::new(config), server).map_err(|error| failed(&error))?;
-    // Now, so that a certificate that does not fit is told as such and not at the first request.
+    // Now, so that a certificate that does not fit is reported as such and not at the first request.
     while connection.is_handshaking() {
         connection
             .complete_io(&mut stream)
@@ -58,7 +58,7 @@ pub(super) fn connect(
     Ok(StreamOwned::new(connection, stream))
 }
 
-/// Trusts the very certificates in the file, and those that they have signed. A certificate that somebody signed themselves counts as
+/// Trusts the very certificates in the file, and those that they have signed. A self-signed certificate counts as
 /// an authority's, which a server must not have, unless it is known.
 #[derive(Debug)]
 struct Verifier {

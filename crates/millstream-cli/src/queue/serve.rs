@@ -8,7 +8,8 @@ use millstream_queue::server::{self, ServerOptions};
 use millstream_queue::session::Compat;
 use tracing::level_filters::LevelFilter;
 
-use super::super::{Failure, address, log};
+use crate::failure::Failure;
+use crate::{address, log};
 
 /// The options of `millstream queue serve`.
 #[derive(clap::Args, Debug)]
@@ -43,7 +44,7 @@ pub(super) struct Args {
     /// Limits, defaults and settings of single queues, in TOML.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A line NAME:PASSWORD for each who may come in. Clients say it first, as memcached's do.
+    /// A file with a line NAME:PASSWORD for each user. Clients authenticate first, as those of memcached do.
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
     /// Speak TLS over TCP, with the certificates in this PEM file.

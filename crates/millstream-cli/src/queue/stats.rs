@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Failure, report};
 use super::client::{Client, ServerArgs, queue_name};
+use crate::failure::Failure;
+use crate::report;
 
 /// The options of `millstream queue stats`.
 #[derive(clap::Args, Debug)]

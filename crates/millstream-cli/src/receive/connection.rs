@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 
 use millstream_flow::framing::{Cutter, Framing};
 
-use super::{Failure, Intake};
+use super::intake::Intake;
+use crate::failure::Failure;
 
 const READ_BYTES: usize = 256 * 1024;
 

@@ -1,7 +1,7 @@
-//! Dropping messages that have come before, by the numbers that a numbered TCP sink puts in front of them.
+//! Dropping messages that have come before, by the numbers that a numbered TCP sink puts before them.
 //!
 //! What has come is known from the output file alone, so that a receiver may be killed at any moment: a half message at
-//! its end is cut off, and the numbers before it are read.
+//! its end is truncated, and the numbers before it are read.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -11,7 +11,7 @@ use std::path::Path;
 use millstream_flow::framing::{Cutter, Framing};
 use millstream_flow::numbered;
 
-use super::Failure;
+use crate::failure::Failure;
 
 const READ_BYTES: usize = 1 << 20;
 
@@ -21,7 +21,7 @@ pub(super) struct Dedupe {
     next: BTreeMap<u64, u64>,
     /// Messages that had come before.
     pub(super) repeated: u64,
-    /// Numbers that were passed over.
+    /// Numbers that are missing.
     pub(super) missing: u64,
 }
 
@@ -30,7 +30,7 @@ impl Dedupe {
     pub(super) fn admit(&mut self, message: &[u8]) -> Result<bool, String> {
         let (sender, number, _) = numbered::parse(message)
             .ok_or_else(|| format!("a message of {} bytes has no number", message.len()))?;
-        // Of a sender that was not heard before nothing is known to be missing.
+        // The first number of a sender: nothing before it counts as missing.
         let next = self.next.entry(sender).or_insert(number);
         if number < *next {
             self.repeated += 1;
@@ -41,8 +41,8 @@ impl Dedupe {
         Ok(true)
     }
 
-    /// Opens the output file, or makes it, to go on behind its last whole message.
-    pub(super) fn go_on(
+    /// Opens or creates the output file, to resume after its last complete message.
+    pub(super) fn resume(
         &mut self,
         path: &Path,
         framing: &Framing,
@@ -51,7 +51,7 @@ impl Dedupe {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let cannot = |error: &dyn std::fmt::Display| {
-            Failure::failed(format!("cannot go on with '{}': {error}", path.display()))
+            Failure::failed(format!("cannot resume '{}': {error}", path.display()))
         };
         let mut file = options.open(path).map_err(|error| cannot(&error))?;
         let mut cutter = Cutter::new(framing.clone(), max_frame);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_gone_on_with_wherever_it_breaks_off() {
+    fn a_file_is_resumed_wherever_it_ends() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("out");
         let mut whole = Vec::new();
@@ -130,8 +130,8 @@ mod tests {
         for length in 0..=whole.len() {
             std::fs::write(&path, &whole[..length]).expect("it is written");
             let mut dedupe = Dedupe::default();
-            let Ok(file) = dedupe.go_on(&path, &Framing::U32, 1 << 20) else {
-                panic!("it does not go on with {length} bytes");
+            let Ok(file) = dedupe.resume(&path, &Framing::U32, 1 << 20) else {
+                panic!("it does not resume after {length} bytes");
             };
             let messages = length / each;
             assert_eq!(

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use millstream_flow::framing::{Cutter, Framing, FramingError};
 
-use super::super::{Failure, address};
+use crate::address;
 use crate::data::Kind;
+use crate::failure::Failure;
 
 /// The bytes of a stream. It has at least one message, and ends with one.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl Load {
 
 /// The end of each message.
 fn cut(data: &[u8], framing: Framing, max_frame: usize) -> Result<Vec<usize>, FramingError> {
-    // Pieces far below the 4 GiB that spans can tell, so that the file may be of any length.
+    // Pieces far below the 4 GiB of a span, so that the file may be of any length.
     const PIECE_BYTES: usize = 1 << 30;
     let mut cutter = Cutter::new(framing.clone(), max_frame.min(PIECE_BYTES));
     let (mut ends, mut spans, mut at) = (Vec::new(), Vec::new(), 0);

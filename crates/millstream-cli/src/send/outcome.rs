@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::super::{Failure, report};
 use super::pace::Schedule;
 use super::stream::Stream;
+use crate::failure::Failure;
+use crate::report;
 
 /// What was sent.
 #[derive(Serialize)]
@@ -40,7 +41,7 @@ struct StreamReport<'a> {
     lag_us: Option<Lag>,
 }
 
-/// How far behind the schedule messages were when they were handed over: each as far as the oldest of its write. Those that
+/// The lag of messages behind the schedule when they were written: each as large as that of the oldest of its write. Those that
 /// were ordered and not sent are in it with their lateness when the schedule was left.
 #[derive(Serialize)]
 struct Lag {

@@ -1,6 +1,6 @@
 //! The schedule, and the loop that follows it.
 //!
-//! The loop looks at the clock, gives each stream the messages that are due, and waits until the next is. It waits
+//! The loop looks at the clock, writes to each stream the messages that are due, and waits until the next is. It waits
 //! precisely: a sleep up to 50 us before, then a spin, because a sleep wakes some tens of us late.
 
 use std::time::Duration;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use millstream_flow::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::Failure;
-use super::super::stop::Stop;
 use super::stream::{Stream, Wrote};
+use crate::failure::Failure;
+use crate::stop::Stop;
 
 /// A sleep wakes late by less than this, as a rule.
 const SPIN_NS: u64 = 50_000;

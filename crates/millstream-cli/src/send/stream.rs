@@ -10,9 +10,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use millstream_flow::clock;
 
-use super::super::Failure;
-use super::super::stop::Stop;
 use super::load::Load;
+use crate::failure::Failure;
+use crate::stop::Stop;
 
 /// The most that one write hands to the socket, so that no stream keeps the others waiting.
 const WRITE_BYTES: usize = 64 * 1024;
@@ -141,7 +141,7 @@ impl Stream {
     }
 }
 
-/// The longest lag that is told apart, a day in us. What is later counts as that late.
+/// The longest lag that is recorded, a day in us. Longer ones count as that.
 const LONGEST_LAG_US: u64 = 24 * 3600 * 1_000_000;
 
 /// An empty histogram of lags. Its bounds are fixed: `saturating_record_n` never makes a histogram larger, it books a value
@@ -150,7 +150,7 @@ fn lag_histogram() -> Result<Histogram<u64>, hdrhistogram::CreationError> {
     Histogram::new_with_bounds(1, LONGEST_LAG_US, 3)
 }
 
-/// Connect, again and again while nobody listens there yet.
+/// Connects, with retries until the receiver listens.
 #[expect(
     clippy::disallowed_methods,
     reason = "the load generator has no other work while it waits for the listener"

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::super::ShowState;
-use super::super::journal::output::Output;
-use super::super::stop::Stop;
-use super::{Look, Outcome, shown};
+use super::saved::SavedState;
+use super::shown;
+use super::shown::ShowState;
+use crate::journal::output::Output;
+use crate::outcome::Outcome;
+use crate::stop::Stop;
 
 /// The options of `millstream state export`.
 #[derive(clap::Args, Debug)]
@@ -27,12 +29,12 @@ pub(super) struct Args {
 
 /// Write them.
 pub(super) fn run(args: &Args, show: ShowState, stop: &Stop) -> Outcome {
-    let mut look = Look::open(&args.dir)?;
-    let steps = look.steps(args.step.as_deref())?;
-    look.expect(steps.len(), args.out.is_some());
+    let mut state = SavedState::open(&args.dir)?;
+    let steps = state.steps(args.step.as_deref())?;
+    state.expect(steps.len(), args.out.is_some());
     let mut out = Output::open(args.out.as_deref())?;
     for step in &steps {
-        for saved in look.keys(step)? {
+        for saved in state.keys(step)? {
             if stop.requested() {
                 return out.flush();
             }

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::super::ShowState;
-use super::super::journal::output::Output;
-use super::{Look, Outcome, shown};
+use super::saved::SavedState;
+use super::shown;
+use super::shown::ShowState;
+use crate::journal::output::Output;
+use crate::outcome::Outcome;
 
 /// The options of `millstream state get`.
 #[derive(clap::Args, Debug)]
@@ -27,16 +29,16 @@ pub(super) struct Args {
 
 /// Show it.
 pub(super) fn run(args: &Args, show: ShowState) -> Outcome {
-    let mut look = Look::open(&args.dir)?;
-    look.steps(Some(&args.step))?;
-    look.expect(1, false);
-    let keys = look.keys(&args.step)?;
-    look.progress = None;
+    let mut state = SavedState::open(&args.dir)?;
+    state.steps(Some(&args.step))?;
+    state.expect(1, false);
+    let keys = state.keys(&args.step)?;
+    state.progress = None;
     let mut out = Output::stdout();
     let mut found = false;
     for saved in &keys {
         let key = shown::key(saved);
-        // Text and a number may look alike: then both are shown.
+        // Text and a number may state alike: then both are shown.
         if shown::plain(&key) != args.key && key.to_string() != args.key {
             continue;
         }

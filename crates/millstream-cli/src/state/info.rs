@@ -6,9 +6,10 @@ use bytesize::ByteSize;
 use millstream_flow::checkpoint::Commit;
 use serde::Serialize;
 
-use super::super::journal::moment;
-use super::super::report;
-use super::{Look, Outcome};
+use super::saved::SavedState;
+use crate::moment;
+use crate::outcome::Outcome;
+use crate::report;
 
 /// The options of `millstream state info`.
 #[derive(clap::Args, Debug)]
@@ -63,16 +64,16 @@ struct Sink {
 
 /// Tell.
 pub(super) fn run(args: &Args) -> Outcome {
-    let mut look = Look::open(&args.dir)?;
-    let Some(commit) = look.saved.commit().cloned() else {
+    let mut state = SavedState::open(&args.dir)?;
+    let Some(commit) = state.saved.commit().cloned() else {
         let dir = args.dir.display();
         return Err(format!("state in {dir}: the flow has committed nothing yet").into());
     };
-    let names = look.steps(None)?;
-    look.expect(names.len(), false);
+    let names = state.steps(None)?;
+    state.expect(names.len(), false);
     let mut steps = Vec::new();
     for name in names {
-        let keys = look.keys(&name)?;
+        let keys = state.keys(&name)?;
         let bytes = keys.iter().map(|key| key.key.len() + key.state.len());
         steps.push(Step {
             name,
@@ -80,13 +81,13 @@ pub(super) fn run(args: &Args) -> Outcome {
             bytes: bytes.sum(),
         });
     }
-    look.progress = None;
-    let report = Report::of(&look, commit, steps);
+    state.progress = None;
+    let report = Report::of(&state, commit, steps);
     Ok(report::print(&report, &report.to_string(), args.json)?)
 }
 
 impl Report {
-    fn of(look: &Look, commit: Commit, steps: Vec<Step>) -> Self {
+    fn of(state: &SavedState, commit: Commit, steps: Vec<Step>) -> Self {
         let sources = commit.sources.into_iter().map(|mark| Source {
             name: mark.source,
             partition: mark.partition,
@@ -98,12 +99,12 @@ impl Report {
             length: mark.token.try_into().ok().map(u64::from_le_bytes),
         });
         Report {
-            path: look.dir.clone(),
+            path: state.dir.clone(),
             epoch: commit.epoch,
             committed: moment::show(commit.time_ns.max(0) as u64),
             workers: commit.workers,
             finished: commit.finished,
-            bytes: look.saved.bytes(),
+            bytes: state.saved.bytes(),
             steps,
             sources: sources.collect(),
             sinks: sinks.collect(),

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::super::journal::output::Output;
-use super::super::stop::Stop;
-use super::{Look, Outcome, shown};
+use super::saved::SavedState;
+use super::shown;
+use crate::journal::output::Output;
+use crate::outcome::Outcome;
+use crate::stop::Stop;
 
 /// The options of `millstream state keys`.
 #[derive(clap::Args, Debug)]
@@ -32,11 +34,11 @@ pub(super) struct Args {
 
 /// List them.
 pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
-    let mut look = Look::open(&args.dir)?;
-    look.steps(Some(&args.step))?;
-    look.expect(1, false);
-    let keys = look.keys(&args.step)?;
-    look.progress = None;
+    let mut state = SavedState::open(&args.dir)?;
+    state.steps(Some(&args.step))?;
+    state.expect(1, false);
+    let keys = state.keys(&args.step)?;
+    state.progress = None;
     let mut out = Output::stdout();
     let wanted = keys.iter().filter(|saved| {
         let plain = shown::plain(&shown::key(saved));

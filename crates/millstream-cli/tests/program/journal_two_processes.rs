@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use super::journal::{fresh, raw};
-use super::process::{command, interrupt, json, millstream, signal, stderr};
+use super::process::{command, interrupt, signal, stderr};
 
 fn start(args: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
@@ -147,25 +147,4 @@ fn a_tail_sees_lines_of_several_writers_across_segments() {
     for thread in threads {
         thread.join().unwrap();
     }
-}
-
-#[test]
-fn the_benchmark_measures_with_other_processes() {
-    let (folder, path) = fresh();
-    std::fs::create_dir(&path).unwrap();
-    let bench = [
-        "bench", "journal", "--runs", "1", "--json", "--folder", &path,
-    ];
-    let only = ["--only", "processes", "--only", "durable"];
-    let report = json(&millstream(&[&bench[..], &only].concat()));
-    let rows = report["rows"].as_array().unwrap();
-    assert!(rows.len() > 10, "{report}");
-    assert!(
-        rows.iter().all(|row| row["median"].as_f64().unwrap() > 0.0),
-        "{report}"
-    );
-    assert_eq!(report["missing"], serde_json::json!([]));
-    // It cleans up after itself.
-    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
-    drop(folder);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_cli::random::Random;
+use crate::random::Random;
 
 /// How long records are.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millstream_cli::random::Random;
+use crate::random::Random;
 use millstream_journal::planted::Bug;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{Error, Host, Journal, Options, Reader, Retention, Share, Sync, Writer};

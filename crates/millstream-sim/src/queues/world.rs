@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millstream_cli::random::Random;
+use crate::random::Random;
 use millstream_journal::planted::Bug;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{Host, Options};

@@ -1,0 +1,35 @@
+//! Opening a journal: to read, or to append with the options of the verbs that do.
+
+use std::path::Path;
+
+use bytesize::ByteSize;
+use millstream_journal::{Journal, Options, Sync};
+
+use crate::outcome::Outcome;
+
+/// How a journal is opened to append.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct AppendOptions {
+    /// When records survive a loss of power: never, always (before they are acknowledged), or a time like 100ms.
+    #[arg(long, value_name = "WHEN", default_value = "never")]
+    pub(super) sync: Sync,
+    /// The size of a segment of a new journal, like 64MiB.
+    #[arg(long, value_name = "SIZE")]
+    pub(super) segment_bytes: Option<ByteSize>,
+}
+
+impl AppendOptions {
+    /// As options of the journal.
+    pub(super) fn options(&self) -> Options {
+        let options = Options::default().with_sync(self.sync);
+        match self.segment_bytes {
+            Some(bytes) => options.with_segment_bytes(bytes.as_u64()),
+            None => options,
+        }
+    }
+}
+
+/// Opens a journal read-only.
+pub(super) fn open_to_read(path: &Path) -> Outcome<Journal> {
+    Ok(Journal::open(path, Options::read_only())?)
+}

@@ -1,0 +1,45 @@
+//! What a run of Market Spread measures.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::failure::Failure;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Worker threads of the flow.
+    pub workers: usize,
+    /// Never sleep.
+    pub spin: bool,
+    /// Messages a second over both streams; `None` for as many as go through.
+    pub rate: Option<f64>,
+    /// Record the input before it is processed, and commit each second, in this directory; and whether that must survive a
+    /// loss of power.
+    pub durable: Option<(PathBuf, bool)>,
+    /// Length of the run.
+    pub seconds: f64,
+    /// The seed of the data.
+    pub seed: u64,
+    /// Raised to end the run early: what has been sent is handled and reported.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Checks the rate and the length of a run, as options give them.
+///
+/// # Errors
+/// A rate below 0, or a length that is not in (0, 3600].
+pub fn check(rate: f64, seconds: f64) -> Result<(), Failure> {
+    if !(rate >= 0.0 && rate.is_finite()) {
+        return Err(Failure::usage(format!(
+            "--rate {rate}: a number of messages, or 0"
+        )));
+    }
+    if !(seconds > 0.0 && seconds <= 3600.0) {
+        return Err(Failure::usage(format!(
+            "--seconds {seconds}: more than 0, at most 3600"
+        )));
+    }
+    Ok(())
+}

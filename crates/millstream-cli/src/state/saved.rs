@@ -1,0 +1,62 @@
+//! A state directory that is read: its steps and their keys, as of the last commit.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use millstream_flow::checkpoint::{Saved, SavedKey};
+
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+
+/// A state directory that is looked into.
+pub(super) struct SavedState {
+    pub(super) dir: PathBuf,
+    pub(super) saved: Saved,
+    pub(super) progress: Option<Progress>,
+}
+
+impl SavedState {
+    pub(super) fn open(dir: &Path) -> Outcome<Self> {
+        Ok(SavedState {
+            dir: dir.to_owned(),
+            saved: Saved::open(dir)?,
+            progress: None,
+        })
+    }
+
+    /// Shows on a terminal how far the reading of so many steps is, unless lines go there.
+    pub(super) fn expect(&mut self, steps: usize, lines_to_file: bool) {
+        if lines_to_file || !std::io::stdout().is_terminal() {
+            let parts = steps * Saved::PARTS;
+            self.progress = Some(Progress::new(parts as u64, "parts"));
+        }
+    }
+
+    /// The names of the steps that have state, or of the one that is asked for.
+    pub(super) fn steps(&self, only: Option<&str>) -> Outcome<Vec<String>> {
+        let all: Vec<String> = self.saved.steps().map(str::to_owned).collect();
+        let Some(only) = only else {
+            return Ok(all);
+        };
+        if all.iter().any(|step| step == only) {
+            return Ok(vec![only.to_owned()]);
+        }
+        let others = match &all[..] {
+            [] => "no step has any".to_owned(),
+            steps => format!("those that have are \"{}\"", steps.join("\", \"")),
+        };
+        let dir = self.dir.display();
+        Err(format!("state in {dir}: no step \"{only}\" has state; {others}").into())
+    }
+
+    /// All keys of a step, in the order in which the step met them.
+    pub(super) fn keys(&mut self, step: &str) -> Outcome<Vec<SavedKey>> {
+        let mut keys = Vec::new();
+        for part in 0..Saved::PARTS {
+            keys.extend(self.saved.part(step, part, |_| true)?);
+            self.progress.iter_mut().for_each(Progress::next);
+        }
+        keys.sort_by(|a: &SavedKey, b| (a.born, &a.key).cmp(&(b.born, &b.key)));
+        Ok(keys)
+    }
+}

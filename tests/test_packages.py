@@ -1,0 +1,60 @@
+"""What is published: the crates on crates.io, each with all that its page needs, and nothing of the rest."""
+
+import json
+import re
+import subprocess
+from typing import Any
+
+import pytest
+from public_api import ROOT, published
+
+UNPUBLISHED = {"millstream-bench", "millstream-python", "millstream-sim"}
+
+
+@pytest.fixture(scope="module")
+def packages() -> dict[str, dict[str, Any]]:
+    """What cargo knows of each crate."""
+    command = ["cargo", "metadata", "--no-deps", "--format-version=1", "--offline"]
+    found = json.loads(subprocess.check_output(command, cwd=ROOT))["packages"]
+    return {package["name"]: package for package in found}
+
+
+def test_only_the_programs_of_the_repository_are_unpublished(packages: dict[str, dict[str, Any]]) -> None:
+    assert {name for name, package in packages.items() if package["publish"] == []} == UNPUBLISHED
+    assert set(published()) == set(packages) - UNPUBLISHED
+
+
+@pytest.mark.parametrize("name", published())
+def test_a_published_crate_has_what_its_page_needs(name: str, packages: dict[str, dict[str, Any]]) -> None:
+    package = packages[name]
+    missing = [key for key in ("description", "license", "repository", "readme") if not package[key]]
+    assert not missing
+    assert 0 < len(package["keywords"]) <= 5 and package["categories"]
+    assert all(re.fullmatch(r"[a-z0-9-]{1,20}", keyword) for keyword in package["keywords"])
+    others = [
+        one
+        for one in package["dependencies"]
+        if one["name"].startswith("millstream") and one["kind"] != "dev"
+    ]
+    assert not [one["name"] for one in others if one["req"] == "*" or one["name"] in UNPUBLISHED]
+
+
+@pytest.mark.parametrize("name", published())
+def test_a_package_holds_the_sources_and_no_more(name: str) -> None:
+    command = ["cargo", "package", "--list", "--allow-dirty", "--offline", "--package", name]
+    listed = subprocess.check_output(command, cwd=ROOT, text=True, stderr=subprocess.DEVNULL).splitlines()
+    crate = ROOT / "crates" / name
+    sources = {str(path.relative_to(crate)) for path in (crate / "src").rglob("*") if path.is_file()}
+    made = {".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig", "README.md"}
+    assert set(listed) - made == sources
+    # What a source takes in as text is in the package too.
+    for source in sources:
+        for file in re.findall(r'include_(?:str|bytes)!\(\s*"([^"]+)"', (crate / source).read_text("utf-8")):
+            assert (crate / source).parent.joinpath(file).resolve().is_relative_to(crate / "src"), file
+
+
+def test_the_python_package_takes_its_files_from_one_folder() -> None:
+    settings = (ROOT / "pyproject.toml").read_text("utf-8")
+    assert 'python-source = "python"' in settings and "include = " not in settings
+    folders = {path.relative_to(ROOT / "python").parts[0] for path in (ROOT / "python").rglob("*.py")}
+    assert folders == {"millstream"}

@@ -82,7 +82,7 @@ fn flow(workers: usize) -> Fallible<(Running, TcpStream, Vec<TcpStream>)> {
     let source = tcp::listen("127.0.0.1:0")
         .connections(1)
         .on_bound(move |address| {
-            // Nobody asks any more when the flow could not start.
+            // The receiver is gone when the flow could not start.
             let _ = sender.send(address);
         });
     let number = |frame: &[u8]| frame.try_into().map(u64::from_be_bytes);

@@ -72,7 +72,7 @@ impl Subject for PythonFlow<'_> {
 
 impl Drop for PythonFlow<'_> {
     fn drop(&mut self) {
-        // A benchmark that fails half-way must not leave a process behind.
+        // A benchmark that fails half-way must leave no process running.
         if let Ok(None) = self.child.try_wait() {
             let _ = self.child.kill();
             let _ = self.child.wait();

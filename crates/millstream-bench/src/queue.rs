@@ -51,7 +51,7 @@ pub struct Plan {
 pub struct Row {
     /// What was done.
     pub name: String,
-    /// By whom.
+    /// The server that did it.
     pub server: String,
     /// The server's `--sync`, or what comes nearest to it.
     pub sync: String,

@@ -114,7 +114,7 @@ pub fn run(plan: &Plan, runs: u32, stop: &AtomicBool) -> Result<Option<Figures>,
     }))
 }
 
-/// Measures in a folder that is removed again: a measurement of many gigabytes leaves nothing behind.
+/// Measures in a folder that is removed again: a measurement of many gigabytes leaves no files.
 fn in_folder(
     plan: &Plan,
     measure: impl FnOnce(&Path) -> Result<Consumed, Cause>,

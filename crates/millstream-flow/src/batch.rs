@@ -12,14 +12,10 @@ use crate::error::Cause;
 use crate::framing::Frames;
 use crate::state::codec::Codecs;
 
+pub use crate::data::Data;
 pub use codec::{BatchCodec, key_and_value, option_pair, timed};
 use codec::{FrameBytes, Halves, Items};
 pub use raw::{Kind, Raw};
-
-/// What an item of a Rust flow must be: cloneable (a stream may be used twice), sendable to
-/// another worker, and free of borrowed data.
-pub trait Data: Clone + Send + 'static {}
-impl<T: Clone + Send + 'static> Data for T {}
 
 /// A group of items that travels as one.
 pub trait Batch: Default + Clone + Send + 'static {

@@ -13,6 +13,7 @@ pub mod batch;
 pub mod checkpoint;
 pub mod clock;
 pub mod connectors;
+pub mod data;
 pub mod describe;
 pub mod error;
 pub mod framing;

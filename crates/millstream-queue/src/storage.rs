@@ -1,7 +1,7 @@
 //! The storage of queues: the seam between queues and files.
 //!
 //! A queue is a [`Log`]: records that are appended and read by their position. Positions are dense, begin at 0 and
-//! are never reused. [`operation`](crate::storage::operation) defines the records.
+//! are never reused. [`operation`] defines the records.
 //!
 //! The invariant of each storage: after a crash the records of a log are a prefix of those appended, which includes
 //! all that were synced.

@@ -71,7 +71,7 @@ impl Player {
 
 impl Drop for Player {
     fn drop(&mut self) {
-        // A benchmark that fails half-way must not leave a process behind.
+        // A benchmark that fails half-way must leave no process running.
         if let Ok(None) = self.child.try_wait() {
             let _killed = self.child.kill();
             let _ended = self.child.wait();

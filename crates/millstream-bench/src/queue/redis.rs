@@ -85,7 +85,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // A benchmark that fails half-way must not leave a process behind.
+        // A benchmark that fails half-way must leave no process running.
         if let Ok(None) = self.child.try_wait() {
             let _ = self.child.kill();
             let _ = self.child.wait();

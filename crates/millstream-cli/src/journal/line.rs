@@ -116,7 +116,7 @@ impl Lines {
         out.push(b'\n');
     }
 
-    /// What a record says as a call, or why it says nothing; `None` where it is to be shown as it is.
+    /// A record as a call, or the reason why it is none; `None` where it is shown as it is.
     fn service_record(&mut self, record: &Record<'_>) -> Option<Result<ServiceRecord, String>> {
         let calls = self.calls.as_mut()?;
         let asked = self.form == Some(Form::Calls);

@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// Begin at this time, as `millstream journal cat` takes it.
     #[arg(long, value_name = "TIME", conflicts_with_all = ["count", "from"], value_parser = moment::parse)]
     since: Option<Moment>,
-    /// Go on with records as they are appended, by any process, until Ctrl-C.
+    /// Then print records as they are appended, by any process, until Ctrl-C.
     #[arg(long, short = 'f')]
     follow: bool,
     #[command(flatten)]

@@ -41,7 +41,7 @@ struct Report<'a> {
     /// Of frames that were read.
     bytes: u64,
     damages: Vec<Damaged<'a>>,
-    /// What the next opening to write cuts off the end.
+    /// The torn tail that the next opening to write truncates.
     torn: Option<Cut<'a>>,
 }
 

@@ -35,7 +35,7 @@ pub struct Handled {
     pub order: bool,
     /// The number of the message in its stream, from 0.
     pub sequence: u64,
-    /// What is to be sent out, for a rejected order.
+    /// The result to send, for a rejected order.
     pub result: Option<OrderResult>,
 }
 

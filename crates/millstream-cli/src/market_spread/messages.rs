@@ -142,7 +142,7 @@ impl Quote {
 pub struct Order {
     /// [`BUY`] or [`SELL`].
     pub side: u8,
-    /// Who orders.
+    /// The account of the order.
     pub account: u32,
     /// The name of the order, alphanumeric.
     pub id: [u8; 6],
@@ -199,7 +199,7 @@ impl Order {
 pub struct OrderResult {
     /// [`BUY`] or [`SELL`].
     pub side: u8,
-    /// Who ordered.
+    /// The account of the order.
     pub account: u32,
     /// The name of the order.
     pub id: [u8; 6],

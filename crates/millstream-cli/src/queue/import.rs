@@ -65,7 +65,7 @@ struct Imported {
     damage: Option<String>,
 }
 
-/// A queue of the old server that is to be imported.
+/// A queue of the old server, to import.
 struct Old<'a> {
     name: &'a str,
     files: &'a [PathBuf],
@@ -145,7 +145,7 @@ fn chosen<'a>(args: &Args, found: &'a QueueFiles) -> Result<Vec<Old<'a>>, Failur
     Err(nothing(&wrong, hint))
 }
 
-/// Our queues. Those that are to be filled must be empty, unless `--append` is given.
+/// Our queues. Those that are filled must be empty, unless `--append` is given.
 fn open_empty(args: &Args, chosen: &[Old<'_>]) -> Result<Broker<JournalStorage>, Failure> {
     let mut longest = ITEM_BYTES_MIN;
     for old in chosen {

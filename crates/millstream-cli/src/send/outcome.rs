@@ -41,7 +41,7 @@ struct StreamReport<'a> {
     lag_us: Option<Lag>,
 }
 
-/// The lag of messages behind the schedule when they were written: each as large as that of the oldest of its write. Those that
+/// The lag of messages against the schedule when they were written: each as large as that of the oldest of its write. Those that
 /// were ordered and not sent are in it with their lateness when the schedule was left.
 #[derive(Serialize)]
 struct Lag {

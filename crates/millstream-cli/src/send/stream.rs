@@ -1,4 +1,4 @@
-//! One stream of `millstream send`: a socket and how far the messages have got.
+//! One stream of `millstream send`: a socket and its position in the messages.
 //!
 //! The invariant: `sent` messages have been handed to the socket in full; `at` is the first byte that has not.
 

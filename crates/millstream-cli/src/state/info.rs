@@ -58,7 +58,7 @@ struct Source {
 struct Sink {
     name: String,
     worker: usize,
-    /// How far the output is that counts, where the sink is cut by its length.
+    /// The committed length of the output, for a sink that is truncated by length.
     length: Option<u64>,
 }
 

@@ -24,7 +24,7 @@ impl SavedState {
         })
     }
 
-    /// Shows on a terminal how far the reading of so many steps is, unless lines go there.
+    /// Shows the progress of reading so many steps on a terminal, unless lines go there.
     pub(super) fn expect(&mut self, steps: usize, lines_to_file: bool) {
         if lines_to_file || !std::io::stdout().is_terminal() {
             let parts = steps * Saved::PARTS;

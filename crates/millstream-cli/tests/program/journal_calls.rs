@@ -101,7 +101,7 @@ fn bodies_are_calls_once_the_journal_has_told_their_schema() {
 fn a_range_behind_the_schema_is_read_by_it() {
     let (folder, path) = fresh();
     cancelled(&path, 1 << 20, 20_000);
-    // One segment holds all, and tells the schema once. In segments of another size it is far in front of most calls.
+    // One segment holds all, and has the schema once. In segments of another size it is far before most calls.
     let lines = shown(&["export", &path]);
     let small = text(&folder.path().join("small")).to_owned();
     printed(&feed(
@@ -237,7 +237,7 @@ fn an_effect_names_the_record_behind_it() {
         "4 cancel(id=1) <- new, record 5",
     ];
     assert_eq!(untimed(&lines), expected);
-    // What was told last before the range holds.
+    // The last note before the range applies.
     assert_eq!(untimed(&shown(&["tail", &path, "-n", "1"])), expected[3..]);
     let line = shown(&["tail", &path, "-n", "1", "--json"]);
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();

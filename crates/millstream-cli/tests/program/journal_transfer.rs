@@ -32,7 +32,7 @@ fn what_is_exported_is_imported_as_it_was() {
     ]));
     assert_eq!(said, "4 records imported, the next one will be 4\n");
     assert_eq!(exported(&again), lines);
-    // From standard input, on top of what is there: the numbers go on only when they are told to.
+    // From standard input, on top of what is there: the numbers continue only with the option for it.
     let refused = feed(&["journal", "import", &again], &lines);
     assert_eq!(refused.status.code(), Some(1));
     assert!(

@@ -159,7 +159,7 @@ pub fn assert_same(original: &Path, copy: &Path) {
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// Between leader and follower: passes bytes on until it is told to cut.
+/// Between leader and follower: passes bytes on until it is cut.
 pub struct Proxy {
     pub address: String,
     /// Cut each connection after so many bytes from the leader; 0 is never.

@@ -77,7 +77,7 @@ fn an_old_leader_that_a_follower_tells_of_a_newer_term_stops_at_once() {
         &["journal", "follow", &leader.address, text(&third)],
         "'orders' is in term 0 here, superseded by term 1",
     );
-    // Everybody who has the old leader's journal open refuses, at once and later.
+    // Every process that has the old leader's journal open refuses, at once and later.
     writeln!(stdin, "one more").unwrap();
     let output = writer.wait_with_output().unwrap();
     let refused = "the journal's term 0 is superseded by term 1";
@@ -86,7 +86,7 @@ fn an_old_leader_that_a_follower_tells_of_a_newer_term_stops_at_once() {
     drop(leader);
     let late = feed(&["journal", "append", text(&orders)], "late\n");
     assert!(stderr(&late).contains(refused), "{}", stderr(&late));
-    // It serves nobody any more, and is no follower just like that.
+    // It serves no process any more, and does not become a follower by itself.
     let again = Leader::start(":0", &[text(&orders)]);
     fails(
         &["journal", "follow", &again.address, text(&path("fresh"))],
@@ -167,7 +167,7 @@ fn a_new_leader_tells_the_old_one_whenever_that_comes_back() {
     printed(&millstream(&["journal", "promote", text(&copy)]));
     let new = Leader::start(":0", &[text(&copy), "--tell", &address]);
     until("a try", || new.said().contains("does not know yet"));
-    // Its writers are there before anybody can tell it.
+    // Its writers are there before it learns of the term.
     append(&orders, "a zombie's\n");
     let old = Leader::start(&address, &[text(&orders)]);
     until("the news", || {
@@ -180,7 +180,7 @@ fn a_new_leader_tells_the_old_one_whenever_that_comes_back() {
         "{}",
         old.said()
     );
-    // Who waits for a follower there learns it too, and not only that time is over.
+    // A process that waits for a follower there learns it too, and does not only time out.
     let journal = Journal::open(&orders, Options::default()).unwrap();
     let mut followers = millstream_replication::Followers::of(&journal);
     let error = followers.wait(10, 1, None).unwrap_err().to_string();

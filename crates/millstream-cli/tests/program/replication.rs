@@ -246,7 +246,7 @@ fn a_copy_of_another_journal_is_refused_and_so_is_one_that_differs() {
         "the copy is one of another journal than 'orders'",
     );
 
-    // Nobody appends to a copy that is not promoted.
+    // No process appends to a copy that is not promoted.
     refused(
         feed(&["journal", "append", text(&copy)], "stranger\n"),
         "the journal is a copy, to which only its follower appends; `millstream journal promote` makes it a leader",
@@ -280,7 +280,7 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
         let from = format!("{}{name}", leader.address);
         millstream(&[&["journal", "follow", &from, text(dir), "--once"], more].concat())
     };
-    // A journal of another lineage is no copy, unless the follower is told so.
+    // A journal of another lineage is no copy, unless the follower has the option for it.
     let (stranger, taken) = (path("stranger"), path("taken"));
     append(&stranger, &lines(0, 3));
     refused(

@@ -67,7 +67,7 @@ fn waiting_writer(
     })
 }
 
-/// Records of all sizes, without waiting for anybody.
+/// Records of all sizes, without waiting for a follower.
 fn eager_writer(orders: PathBuf, done: Arc<AtomicBool>, seed: u64) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let writer = Journal::open(orders, Options::default())

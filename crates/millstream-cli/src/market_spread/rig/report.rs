@@ -32,7 +32,7 @@ pub struct Report {
     pub internal_results: Latency,
     /// From the due time to the end of the state step; only with a rate.
     pub end_to_end: Option<Latency>,
-    /// The largest lag of the sender behind its schedule; messages that it never sent count.
+    /// The largest lag of the sender against its schedule; messages that it never sent count.
     pub sender_lag_max_us: Option<u64>,
     /// CPU seconds of the flow's process for a million messages.
     pub cpu_s_per_million: f64,

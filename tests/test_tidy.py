@@ -210,10 +210,6 @@ def test_outside_git_the_tree_is_walked(tmp_path: Path) -> None:
 
 
 # Modules that know each other in a circle can be neither read nor tested one by one.
-# These still do; whoever mends one takes it off the list.
-CYCLIC = {
-    "python",
-}
 TREES = sorted([*(ROOT / "crates").glob("*/src"), ROOT / "python" / "millstream"])
 
 
@@ -224,10 +220,7 @@ def test_modules_form_no_cycle(tree: Path) -> None:
     faults = [
         line for group in cycles(uses) for line in (f"{len(group)} modules:", *edges_inside(uses, group))
     ]
-    if tree.parent.name in CYCLIC:
-        assert faults, "no cycle is left: take it off the list"
-    else:
-        assert not faults, "\n" + "\n".join(faults)
+    assert not faults, "\n" + "\n".join(faults)
 
 
 RUST_CYCLE = {

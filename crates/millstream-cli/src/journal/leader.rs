@@ -69,11 +69,7 @@ pub(super) struct Trust {
     /// A file with the secret of the leader, which both sides prove to each other over TLS.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-<<<<<<< ours
     /// Accept only a leader with a certificate that one of those in this PEM file vouches for.
-=======
-    /// Use TLS, with a leader whose certificate is signed by one of those in this PEM file, or is one of them.
->>>>>>> theirs
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
     /// The name in the leader's certificate [default: the host of its address].

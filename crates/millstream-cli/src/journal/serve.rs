@@ -41,14 +41,10 @@ pub(super) struct Args {
     /// The key of the certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-<<<<<<< ours
     /// Accept only followers with a certificate that one of those in this PEM file vouches for (mutual TLS).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
     /// Send something at least this often. A side that is silent for ten times as long is taken for dead.
-=======
-    /// The interval of heartbeats. A follower that is silent for ten times as long counts as dead.
->>>>>>> theirs
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_heartbeat)]
     heartbeat: Duration,
     /// An old leader, which is notified after `journal promote` that these journals are in newer terms, until it knows. May be

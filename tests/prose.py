@@ -19,8 +19,22 @@ from rust_text import OPAQUE, block_comment_end
 
 ROOT = Path(__file__).parent.parent
 
-# The files and directories that are checked: extend this list when a directory has become clean.
-CHECKED = ["crates/millstream-bench", "crates/millstream-cli", "docs", "tests/prose.py", "tests/test_prose.py"]
+# The files and directories that are checked; extend this list when a directory has become clean.
+CHECKED = [
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "crates/millstream",
+    "crates/millstream-bench",
+    "crates/millstream-cli",
+    "crates/millstream-macros",
+    "crates/millstream-sim",
+    "docs",
+    "tests/prose.py",
+    "tests/test_prose.py",
+]
 
 # Uses of these words in their plain sense, as they stand in a line.
 ALLOWED = [

@@ -547,15 +547,10 @@ fn over_mutual_tls_a_follower_shows_a_certificate() {
         millstream(&[&own[..], more].concat())
     };
     let (secret, ca) = (path("secret"), text(&ca));
+    let wanted = "TLS: the leader asks for a certificate of the follower (--tls-cert, --tls-key)";
     for (args, says) in [
-        (
-            &["--tls-ca", ca][..],
-            "TLS: the leader asks for a certificate of the follower (--tls-cert, --tls-key)",
-        ),
-        (
-            &["--secret-file", text(&secret)],
-            "TLS: the leader asks for a certificate of the follower (--tls-cert, --tls-key)",
-        ),
+        (&["--tls-ca", ca][..], wanted),
+        (&["--secret-file", text(&secret)], wanted),
         (
             &[
                 "--tls-ca",

@@ -110,19 +110,16 @@ pub(crate) fn arrival_root<B: Batch>(
         let streams = streams.ok_or_else(|| {
             FlowError::Usage(format!("step \"{name}\" stands before what it reads"))
         })?;
-        let (all, codecs) = (build.described_edges, build.codecs);
-        let receiver = Receiver::of(&name, &edges, all, build.nodes, codecs)?;
+        let receiver = receiver(build, &name, &edges)?;
         let mut builder = OperatorBuilder::new(name, build.scope);
+        let place = (build.worker, build.workers);
         let (mut marks, mut inputs) = (Vec::new(), Vec::new());
         for edge in streams {
-            marks.extend(expected(
-                edge.feeding,
-                routed,
-                (build.worker, build.workers),
-            ));
+            marks.extend(expected(edge.feeding, routed, place));
             inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
         }
         let activator = build.scope.activator_for(builder.operator_info().address);
+        let marks = Watermarks::new(marks);
         let feed = Feed::by(build.workers);
         let ((), made) = segment(build, builder, &outlet, feed, Ok(()))?;
         let (builder, capabilities) = (made.builder, made.capabilities);
@@ -132,16 +129,9 @@ pub(crate) fn arrival_root<B: Batch>(
             deadline: made.deadline,
             pace: Pace::new(FIRST_TURN_ITEMS, unbounded),
             capabilities: Rc::clone(&capabilities),
-            ..Arrival::new(
-                node,
-                receiver,
-                Watermarks::new(marks),
-                made.chain,
-                activator,
-            )
+            ..Arrival::new(node, receiver, marks, made.chain, activator)
         };
-        let context = Rc::clone(&build.context);
-        let hold = build.hold.clone();
+        let (context, hold) = (Rc::clone(&build.context), build.hold.clone());
         builder.build_reschedule(move |initial| {
             *capabilities.borrow_mut() = initial;
             let mut ended = false;
@@ -173,6 +163,16 @@ pub(crate) fn arrival_root<B: Batch>(
         });
         Ok(())
     })
+}
+
+/// Reads the packets of `edges` at the step `name`.
+fn receiver<B: Batch>(
+    build: &WorkerBuild<'_, '_>,
+    name: &str,
+    edges: &[EdgeId],
+) -> Result<Receiver<B>, FlowError> {
+    let (all, codecs) = (build.described_edges, build.codecs);
+    Receiver::of(name, edges, all, build.nodes, codecs)
 }
 
 /// What the senders of a connection have said about event time before they say anything: those

@@ -59,11 +59,7 @@ pub(crate) fn source_root<B: Batch>(
             batch: B::default(),
             held: None,
             pace: Pace::new(1, unbounded),
-            batch_size_max: source
-                .settings()
-                .batch_size_max
-                .unwrap_or(usize::MAX)
-                .max(1),
+            batch_size_max: batch_size_max(&*source),
             began_ns: 0,
             items: 0,
             activator,
@@ -79,8 +75,7 @@ pub(crate) fn source_root<B: Batch>(
             policy,
             dead_letters,
         };
-        let context = Rc::clone(&build.context);
-        let hold = build.hold.clone();
+        let (context, hold) = (Rc::clone(&build.context), build.hold.clone());
         builder.build_reschedule(move |initial| {
             *capabilities.borrow_mut() = initial;
             move |_| {
@@ -101,6 +96,12 @@ pub(crate) fn source_root<B: Batch>(
         });
         Ok(())
     })
+}
+
+/// The most items of a source that steps see in one batch.
+fn batch_size_max<B>(source: &dyn Source<B>) -> usize {
+    let limit = source.settings().batch_size_max;
+    limit.unwrap_or(usize::MAX).max(1)
 }
 
 /// What a source gives to its chain on this worker.

@@ -159,13 +159,16 @@ pub fn timed<T: 'static>(codecs: &Codecs) -> Result<BoxedCodec<Timed<T>>, Cause>
     Ok(Box::new(AtTime(codecs.item()?)))
 }
 
+/// What a join pairs.
+type OptionPair<L, R> = (Option<L>, Option<R>);
+
 /// The rule for what a join makes: which of the two are present, then these.
 ///
 /// # Errors
 /// A value has no codec.
 pub fn option_pair<L: 'static, R: 'static>(
     codecs: &Codecs,
-) -> Result<BoxedCodec<(Option<L>, Option<R>)>, Cause> {
+) -> Result<BoxedCodec<OptionPair<L, R>>, Cause> {
     struct Pair<L, R>(BoxedCodec<L>, BoxedCodec<R>);
     impl<L, R> StateCodec<(Option<L>, Option<R>)> for Pair<L, R> {
         fn save(

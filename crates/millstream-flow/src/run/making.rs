@@ -13,7 +13,7 @@ use crate::sink::Sink;
 use crate::step::Context;
 use crate::testing::rehearsal::Rehearsal;
 
-/// Which step is being made, and where: handed to the maker of a [`Step`].
+/// Which step is being made, and where: handed to the maker of a [`Step`](crate::step::Step).
 pub struct Making<'a> {
     /// The number of the step in its flow.
     pub node: usize,

@@ -56,7 +56,7 @@ pub struct Options {
     pub signals: bool,
     /// Where to keep state, to go on after a crash.
     pub recovery: Option<Recovery>,
-    /// Processing time; a [`WallClock`] unless something else is handed in.
+    /// Processing time; a [`WallClock`](crate::clock::WallClock) unless something else is handed in.
     pub clock: Option<Arc<dyn Clock>>,
     /// What stands in for sources and sinks, so that nothing outside is touched.
     pub rehearsal: Option<Arc<Rehearsal>>,

@@ -99,7 +99,7 @@ pub(crate) fn source_root<B: Batch>(
 }
 
 /// The most items of a source that steps see in one batch.
-fn batch_size_max<B>(source: &dyn Source<B>) -> usize {
+fn batch_size_max<B: Batch>(source: &dyn Source<B>) -> usize {
     let limit = source.settings().batch_size_max;
     limit.unwrap_or(usize::MAX).max(1)
 }

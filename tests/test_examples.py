@@ -253,7 +253,7 @@ def test_market_spread(
         with connect(orders_at) as orders:
             settle(orders, results, normal, rejecting)
             send(run, tmp_path / "nbbo", "--to", quotes_at)
-            # Poison messages are passed over: one of another length, and one of another type.
+            # Invalid messages are skipped: one of another length, and one of another type.
             orders.sendall(struct.pack(">I", 3) + b"bad")
             wrong = ORDER.pack(2, 1, 0, b"poison", rejecting[0], 1.0, 1.0, b"0" * 21)
             orders.sendall(struct.pack(">I", len(wrong)) + wrong)

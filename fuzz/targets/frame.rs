@@ -1,5 +1,5 @@
-//! Bytes of a stranger where a segment has its frames: a reader gives what the format says, whether the journal is in use, read as a
-//! recovery would leave it, or recovered. What the format says is told by a second reading of it here, made after
+//! Arbitrary bytes in the frames of a segment: a reader returns what the format defines, whether the journal is in use, read as a
+//! recovery would leave it, or recovered. The judge is a second implementation of the format in this file, written from
 //! `docs/journal-format.md` alone.
 //!
 //! An input is a list of pieces: sound frames, frames with one thing wrong, noise.
@@ -197,7 +197,7 @@ fuzz_target!(|input: &[u8]| {
         (found, error.map(|error| error.to_string())),
         (all.clone(), None)
     );
-    // Who planned before sees what the recovery has made of it.
+    // A reader that planned before sees the result of the recovery.
     let (found, error) = read(&planned);
     assert!(error.is_none() && all.starts_with(&found), "{error:?}");
     let report = Journal::verify_in(&machine.process(), &again(&options), |_| {

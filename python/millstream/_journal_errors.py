@@ -68,11 +68,11 @@ class JournalError(Exception):
 
 
 class JournalNotFoundError(JournalError, FileNotFoundError):
-    """There is no journal, and none was to be made."""
+    """There is no journal, and the call does not create one."""
 
 
 class JournalExistsError(JournalError, FileExistsError):
-    """There is a journal, and a new one was to be made."""
+    """There is a journal, and the call requires a new one."""
 
 
 class NotAJournalError(JournalError, ValueError):

@@ -266,9 +266,9 @@ class Difference:
         return json.dumps({"differs": bool(self), "flows": list(self.names), "sinks": sinks})
 
     def __str__(self) -> str:
-        return "\n".join(line for sink in self.sinks for line in self.told(sink))
+        return "\n".join(line for sink in self.sinks for line in self.report(sink))
 
-    def told(self, sink: SinkDifference) -> list[str]:
+    def report(self, sink: SinkDifference) -> list[str]:
         """Returns the report on one sink.
 
         Args:
@@ -281,7 +281,7 @@ class Difference:
             >>> from millstream.testing import Difference, SinkDifference
             >>> sink = SinkDifference("out", ["a", "b"], ["a", "c"])
             >>> found = Difference(("old.py", "new.py"), [sink])
-            >>> found.told(sink)[1:]
+            >>> found.report(sink)[1:]
             ['  - b', '  + c']
         """
         for name, items in zip(self.names, (sink.a, sink.b), strict=True):

@@ -3,8 +3,8 @@
 Each saved state of a step is read before the run does anything. Whatever does not fit the program is an
 error then, which names step and key, and not at the first value of that key.
 
-A state is taken up in this order: its class is found, under the names in ``aliases=`` too; ``migrate=``
-makes of it what it is to be; attributes that its class has gained get the defaults of the dataclass
+A state is loaded in this order: its class is found, under the names in ``aliases=`` too; ``migrate=``
+converts it; attributes that its class has gained get the defaults of the dataclass
 (msgspec gives a struct its own); and it is compared with a new state.
 """
 

@@ -32,11 +32,11 @@ def service(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return done
     except UsageError as error:
-        return told(verb, str(error), 2)
+        return print_error(verb, str(error), 2)
     except (KeyboardInterrupt, BdbQuit):
         return 0  # the user has left the debugger
     except BrokenPipeError:
-        # Who reads has seen enough. What is left in the buffer goes nowhere.
+        # The reader of the pipe has closed it. The rest of the buffer is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -411,7 +411,7 @@ def latency(options: Any) -> int:
 # Errors.
 
 
-def told(verb: str, message: str, code: int) -> int:
+def print_error(verb: str, message: str, code: int) -> int:
     """Prints an error on one line of standard error."""
     print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
     return code
@@ -427,4 +427,4 @@ def failed(verb: str, error: Exception) -> int:
         shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
         print("".join(shown.format()), file=sys.stderr, end="")
     ours = isinstance(error, (ServiceError, OSError))
-    return told(verb, str(error) if ours else f"{type(error).__name__}: {error}", 1)
+    return print_error(verb, str(error) if ours else f"{type(error).__name__}: {error}", 1)

@@ -44,16 +44,16 @@ def await_inputs(
     :returns: whether all are there; false when it was stopped before.
     :raises ServiceError: an input is not there, without ``wait``; a directory is no journal.
     """
-    told: list[str] = []
+    reported: list[str] = []
     while missing := [path for path in paths if not _millstream.service_has_input(path)]:
         if not wait:
             raise ServiceError(f"{missing[0]}: there is no journal here")
         if is_stopped():
             return False
-        if missing != told:
+        if missing != reported:
             tell(missing)
-            told = missing
+            reported = missing
         time.sleep(LOOK_SECONDS)
-    if told:
+    if reported:
         tell([])
     return True

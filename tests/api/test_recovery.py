@@ -1,4 +1,4 @@
-"""A flow with a state directory goes on from its last commit."""
+"""A flow with a state directory resumes from its last commit."""
 
 from __future__ import annotations
 

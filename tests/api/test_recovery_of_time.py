@@ -1,4 +1,4 @@
-"""Steps that know time go on from the last commit: what each key says is what it says in an unbroken run."""
+"""Steps with event time resume from the last commit: each key has the output of an uninterrupted run."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Halved(Same):
 
 
 class Filled(Same):
-    """Is told what was kept of it."""
+    """Receives its saved attributes."""
 
     def __setstate__(self, state: dict[str, int]) -> None:
         vars(self).update(state, told=True)

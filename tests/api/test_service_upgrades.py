@@ -406,7 +406,7 @@ def test_pruned_inputs_are_missed_also_by_a_service_without_outputs(tmp_path: Pa
         ms.ServiceError, match=f"record 0 is needed and has been pruned, the oldest one left is {first}"
     ):
         drain(Quiet, source, out)
-    # Another one begins with what there is, and goes on with it.
+    # A new service begins with the existing records, and resumes with its own state.
     other = tmp_path / "other"
     taken = drain(Quiet, source, other).calls
     assert taken == len(calls(source))

@@ -332,7 +332,7 @@ def test_msgspec_structs_are_arguments(tmp_path: Path) -> None:
 
 
 class Keeping(Desk):
-    """A desk whose state can be kept, and be told from its replies."""
+    """A desk whose state can be saved, and rebuilt from its replies."""
 
     def snapshot(self) -> object:
         return {"total": self.total}

@@ -18,7 +18,7 @@ Bounds = list[tuple[int, int]]
 
 
 def items(seed: int, number: int = 600) -> list[Item]:
-    """Keys with delays of their own: the items of some are always behind."""
+    """Keys with delays of their own: the items of some are always late."""
     chance, now, made = random.Random(seed), 0, []
     for n in range(number):
         now += chance.randrange(5)

@@ -94,7 +94,7 @@ class QueueServer:
         self.port = int(said[1])
 
     def wait_for(self, pattern: str, begin: int = 0) -> re.Match[str]:
-        """Until the log has the pattern behind byte `begin`."""
+        """Waits until the log has the pattern after byte `begin`."""
         until = time.monotonic() + START_SECONDS_MAX
         while not (said := re.search(pattern, self.log(begin))):
             assert self.process is not None and self.process.poll() is None, self.log()

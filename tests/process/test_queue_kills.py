@@ -92,8 +92,8 @@ class Client:
 
 
 def wait_until_nothing_is_open(server: QueueServer, *queues: str) -> None:
-    """The server has noticed that its dead clients are gone; before that it may rightly pass over what they
-    had."""
+    """The server has noticed that its dead clients are gone; before that it may skip the items
+    that they had opened."""
     with server.connect() as line:
         while any(line.stats().get(f"queue_{queue}_open_transactions", "0") != "0" for queue in queues):
             time.sleep(0.002)

@@ -110,7 +110,7 @@ class Life:
         self.kind, self.next_kind = "Books", chance.choice([*TIMERS])
 
     def move(self) -> None:
-        """Copies the folder, or moves it; what is left behind is not used again."""
+        """Copies the folder, or moves it; the old directory is not used again."""
         self.moves += 1
         to = self.root / str(self.moves)
         if self.chance.random() < 0.5:

@@ -32,7 +32,7 @@ pub enum Error {
     NotAJournal {
         /// The directory or file.
         path: PathBuf,
-        /// What gave it away.
+        /// What was found instead of a journal.
         why: String,
     },
     /// The journal was written by a newer version of the format.

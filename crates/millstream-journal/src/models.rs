@@ -1,8 +1,8 @@
-//! The real writer and the real reader in every interleaving of their loads and stores, with every value that a load may give: see
+//! The real writer and the real reader in every interleaving of their loads and stores, with every value that a load may return: see
 //! [`modelled`](crate::storage::modelled).
 //!
 //! A model has two processes, so each has an opening of its own, and shares with the other what is mapped and nothing else. Threads are
-//! changed in the middle at most [`PREEMPTIONS`] times in a run. Each model has controls: an order of things that is wrong, which must be found.
+//! preempted at most [`PREEMPTIONS`] times in a run. Each model has controls: a wrong order of operations, which must be found.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -44,7 +44,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// A bug, for as long as this lives.
+/// A planted bug, until this is dropped.
 struct Planted;
 
 impl Planted {
@@ -163,7 +163,7 @@ fn a_batch_is_seen_as_a_whole() {
     });
 }
 
-/// A claim is given up, and a record is appended where it was.
+/// A claim is abandoned, and a record is appended at its offset.
 #[test]
 fn a_claim_that_was_given_up_is_never_seen() {
     check(|| {

@@ -1,7 +1,7 @@
 //! Opening: find out which processes have the journal open, recover if there are none, and join.
 //!
 //! Every opening that may write shares a lock on the control file. The opening that can have that lock exclusively is the first one, and
-//! recovers. An exclusive opening keeps it. Readers take no lock, since what writers do does not conflict with reading.
+//! recovers. An exclusive opening keeps it. Readers take no lock, since writing does not conflict with reading.
 
 use std::io;
 use std::time::Duration;
@@ -91,7 +91,7 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opened<
     }
 }
 
-/// Returns a journal of an earlier version its identity. One that cannot be stored, on a full disk, is derived again at the next opening.
+/// Assigns an identity to a journal of an earlier version. One that cannot be stored, on a full disk, is derived again at the next opening.
 fn ensure_identity<S: Storage>(core: &Core<S>) -> Result<()> {
     // A damaged one is an error for those that ask for it.
     if !matches!(identity::read(&core.storage), Ok(None)) {

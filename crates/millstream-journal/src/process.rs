@@ -1,7 +1,7 @@
 //! Whether the process that had a writer's slot is gone, although a child that it forked still holds the lock of the slot.
 //!
 //! A number alone does not say. A killed process keeps its number until its parent has waited for it, and afterwards another process may
-//! get it. So a slot also holds the start time of its process. Nothing is concluded from what cannot be read: where `/proc` is missing,
+//! get it. So a slot also holds the start time of its process. A value that cannot be read proves nothing: where `/proc` is missing,
 //! hides other users' processes or shows those of another namespace, a process is gone only when its number is free.
 
 use rustix::io::Errno;

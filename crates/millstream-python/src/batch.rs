@@ -1,5 +1,5 @@
 //! What travels between the steps of a Python flow: a list of values and, after `key_by`, a list of
-//! keys of the same length beside it, so that no pair is made for an item. Behind `event_time` each
+//! keys of the same length beside it, so that no pair is made for an item. After `event_time` each
 //! value has its time beside it too, as plain numbers.
 //!
 //! Invariant: a batch is the only owner of its lists. A step may hand its list to the user's code.

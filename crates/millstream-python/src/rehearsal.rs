@@ -24,8 +24,8 @@ use crate::saving::load_key;
 use crate::sink::{AnySink, ListSink, NamedSink, append_frame};
 use crate::source::Script;
 
-/// What is to be replayed: the source (none for a state directory), the place, and whether that is a plain
-/// journal; where it begins and ends, and how batches are divided.
+/// The input of a replay: the source (none for a state directory), the directory, and whether that is a plain
+/// journal; its first and last record, and how batches are divided.
 type Described = (
     Vec<(Option<String>, PathBuf, bool)>,
     Option<(bool, u64)>,

@@ -86,7 +86,7 @@ pub(crate) fn copy(value: &Py<PyAny>) -> Py<PyAny> {
     locked(|py| value.clone_ref(py))
 }
 
-/// What is to be made of the values.
+/// The result that a window computes of its values.
 pub(crate) enum Make {
     Count,
     Sum,
@@ -253,7 +253,7 @@ impl StateCodec<Py<PyAny>> for Values {
     }
 }
 
-/// An object, as it is to be in this run.
+/// Loads a saved object in the form that this run uses.
 fn load_by(made: Option<&StateMaker>, from: &mut &[u8]) -> Result<Py<PyAny>, Cause> {
     match made {
         Some(made) => made.load(from),

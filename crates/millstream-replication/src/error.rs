@@ -179,7 +179,7 @@ impl ReplicationError {
         ReplicationError::Protocol { what: what.into() }
     }
 
-    /// Whether the same may succeed later, without anybody doing anything here.
+    /// Whether the same call may succeed later without intervention on this machine.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {

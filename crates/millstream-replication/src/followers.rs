@@ -141,7 +141,7 @@ pub(super) fn forget(journal: &Journal) -> Result<(), ReplicationError> {
     for info in journal.cursors()? {
         if info.name.starts_with(PREFIX) {
             match journal.remove_cursor(&info.name) {
-                // Somebody is waiting for it, and finds out.
+                // The process that holds the cursor finds out by itself.
                 Err(Error::CursorTaken { .. }) => {}
                 removed => removed?,
             }

@@ -180,7 +180,7 @@ pub enum ServiceError {
         /// Why not.
         cause: Cause,
     },
-    /// A snapshot cannot be taken back.
+    /// A snapshot cannot be restored.
     #[error("{journal}, record {sequence}: {cause}")]
     Snapshot {
         /// The journal of snapshots.

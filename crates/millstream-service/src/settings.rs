@@ -27,7 +27,7 @@ pub struct Settings {
     /// Whether the state depends on earlier inputs. Then a start brings it back: from a [snapshot](crate::Setup::snapshots), from the component's
     /// [own outputs](crate::Setup::rebuild_from), else by calling it with all inputs again. Without, it continues at once.
     pub rebuild: bool,
-    /// Do without records that were pruned before they were taken, or that the state is to be rebuilt from. The service starts with the oldest
+    /// Do without records that were pruned before they were taken, or that a rebuild of the state needs. The service starts with the oldest
     /// records that are left; its state is what these make of it.
     pub skip_pruned: bool,
     /// The timers that an earlier version has counted, in alphabetical order for a component in Python, else in the order in which they

@@ -234,7 +234,7 @@ fn calls(path: &Path, interfaces: &[Schema], optional: bool) -> Result<Vec<Call>
     let documents = documents(&text).map_err(fault)?;
     let full = documents.iter().filter(|document| !document.is_empty());
     full.map(|document| match document.only_time().map_err(fault)? {
-        // Nobody has a method without a name.
+        // No component has a method without a name.
         Some(at) => Ok(Call {
             at: Some(at),
             method: String::new(),

@@ -357,7 +357,7 @@ impl<'a> Unpacker<'a> {
         matches!(self.bytes.first(), Some(0x90..=0x9f | 0xdc | 0xdd))
     }
 
-    /// Passes over one value of any kind and returns its bytes.
+    /// Skips one value of any kind and returns its bytes.
     pub fn skip(&mut self) -> Result<&'a [u8]> {
         let start = self.bytes;
         let mut values = 1usize;

@@ -1,7 +1,7 @@
 //! Appending, under the append lock: place a frame after the tail, publish it, move the tail, roll to the next segment.
 //!
 //! The invariant: the word at the tail is zero, and a frame is complete before its first word is published. A writer may therefore die or
-//! give up between any two stores: a frame that is not published does not exist, and the next append overwrites it.
+//! fail between any two stores: a frame that is not published does not exist, and the next append overwrites it.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -50,7 +50,7 @@ struct Tail<S: Storage> {
     base: u64,
     /// The offset at which the writer notifies the background thread that more room is needed.
     notice_at: u64,
-    /// A batch is under way.
+    /// Whether a batch is in progress.
     has_unpublished: bool,
 }
 
@@ -84,7 +84,7 @@ impl<S: Storage> Appender<S> {
         let control = appender.core.control()?;
         if let Some(dead) = appender.slot.was_left_locked(control) {
             #[expect(unsafe_code, reason = "the append lock was found taken")]
-            // SAFETY: the lock names the slot of this appender, which nobody else has and which has not locked yet.
+            // SAFETY: the lock names the slot of this appender, which no other appender has and which has not locked yet.
             drop(unsafe { appender.repaired(control, dead)? });
         }
         Ok(appender)
@@ -347,7 +347,7 @@ impl<S: Storage> Appender<S> {
     }
 }
 
-/// The append lock, held: the witness for all that only its holder may do. Dropping it unlocks. It is two words that stay in registers:
+/// The held append lock: methods that only its holder may call take this type. Dropping it unlocks. It is two words that stay in registers:
 /// a load of another width right after a store costs as much as a locked instruction.
 pub(crate) struct AppendLock<'a, S: Storage> {
     appender: &'a Appender<S>,
@@ -524,7 +524,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         self.check()
     }
 
-    /// Begins a batch at `mark`. Until the batch is published, its later frames look valid. If the batch is given up and other records are
+    /// Begins a batch at `mark`. Until the batch is published, its later frames look valid. If the batch is abandoned and other records are
     /// appended in its place, a loss of power could restore these frames; they are therefore cleared first.
     fn begin(&mut self, mark: Mark) -> Result<Batch> {
         self.tail_mut().has_unpublished = true;

@@ -418,7 +418,7 @@ impl<R: Region> Segment<R> {
     /// The body of a frame.
     ///
     /// # Safety
-    /// [`head`](Self::head) returned `head` for `offset`: the frame is published, and nobody stores to a published frame while the slice
+    /// [`head`](Self::head) returned `head` for `offset`: the frame is published, and no process stores to a published frame while the slice
     /// lives. Only a recovery or a cut does, and these exclude other openings.
     #[inline]
     #[expect(unsafe_code, reason = "passes the contract on")]

@@ -62,7 +62,7 @@ impl<S: Storage> PinnedRecord<S> {
     #[must_use]
     #[expect(unsafe_code, reason = "the body of a published frame does not change")]
     pub fn body(&self) -> &[u8] {
-        // SAFETY: a reader has loaded the head from there, and nobody stores to a published frame while others have the journal open.
+        // SAFETY: a reader has loaded the head from there, and no process stores to a published frame while others have the journal open.
         unsafe { self.segment.body(self.found.at, self.found.head) }
     }
 

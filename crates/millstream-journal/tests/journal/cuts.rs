@@ -1,4 +1,4 @@
-//! Records are taken back from the end, within a segment and across several, and others take their numbers.
+//! Records are removed from the end, within a segment and across several, and new records reuse their sequence numbers.
 
 use millstream_journal::{Error, Journal, Options, Share};
 
@@ -64,7 +64,7 @@ fn a_cut_needs_the_journal_for_itself_and_a_record_that_is_there() {
 }
 
 #[test]
-fn a_reader_behind_the_cut_is_told() {
+fn a_reader_after_the_cut_gets_an_error() {
     let (_folder, journal) = fresh(exclusive());
     let writer = journal.writer().unwrap();
     writer.append_many(["old"; 3_000]).unwrap();

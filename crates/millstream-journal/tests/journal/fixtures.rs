@@ -225,7 +225,7 @@ fn every_fixture_opens_or_is_refused_as_it_always_did() {
 }
 
 #[test]
-fn the_identity_of_the_fixture_is_what_it_was_and_a_damaged_one_is_told() {
+fn the_identity_of_the_fixture_is_unchanged_and_a_damaged_one_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     copy(&fixtures().join("v1/sound"), &path);

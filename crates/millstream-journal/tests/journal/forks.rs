@@ -34,7 +34,7 @@ fn fork(before: impl FnOnce()) -> impl FnOnce() {
     from_child.read_exact(&mut [0]).unwrap();
     move || {
         drop((to_child, from_parent, to_parent));
-        // SAFETY: a child of this process that nobody else waits for.
+        // SAFETY: a child of this process that no other thread waits for.
         let ended = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         assert_eq!(ended, child);
     }

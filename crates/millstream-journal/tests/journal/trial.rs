@@ -1,5 +1,5 @@
-//! The damage trial: one thing at a time happens to the files of a synced journal, as disks do it, and whoever opens it next must be told,
-//! or find every record. `MILLSTREAM_DAMAGES` says how many of them, `MILLSTREAM_SEED` where to begin.
+//! The damage trial: the files of a synced journal are damaged in one place at a time, as disks do it. The next process that opens it
+//! must get an error or find every record. `MILLSTREAM_DAMAGES` sets the number of damages, `MILLSTREAM_SEED` the first seed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ impl Patient {
         changed
     }
 
-    /// As it was. Whoever had it open may have changed the other files too.
+    /// Restores every file: a process that had the journal open may have changed the undamaged ones too.
     fn heal(&self) {
         for (segment, image) in self.after.iter().enumerate() {
             fs::write(self.file(segment), image).unwrap();
@@ -126,7 +126,7 @@ impl Patient {
     }
 }
 
-/// The part of this length in which a byte lies.
+/// The part of this length that contains the byte at `at`.
 fn part(image: &mut [u8], at: u64, length: u64) -> &mut [u8] {
     &mut image[(at / length * length) as usize..][..length as usize]
 }

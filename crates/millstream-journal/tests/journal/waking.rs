@@ -1,4 +1,4 @@
-//! A reader that sleeps is woken, also one that has opened the journal for reading only; one that nobody can wake looks by itself.
+//! A reader that sleeps is woken, also one that has opened the journal for reading only; one that no writer can wake polls.
 
 #![expect(clippy::disallowed_methods, reason = "a test that hangs ends")]
 

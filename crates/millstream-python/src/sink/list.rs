@@ -19,7 +19,7 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 
-/// The list as the workers of a run share it. Whoever locks it holds the interpreter already, and keeps it.
+/// The list as the workers of a run share it. A thread that locks it holds the interpreter lock already, and keeps it.
 type Shared = Mutex<Together<Growing>>;
 
 /// A list that a flow ends in.

@@ -83,7 +83,7 @@ fn fan_out(folder: &Path) {
     assert_eq!(copy.get(NOW).unwrap(), None);
 }
 
-/// Crashes behind every so-manieth commit, until the flow ends.
+/// Crashes after every `commits` commits, until the flow ends.
 fn crash_everywhere(workers: usize, commits: u64) {
     let folder = tempfile::tempdir().unwrap();
     let (place, state) = (folder.path().join("queues"), folder.path().join("state"));
@@ -149,7 +149,7 @@ fn a_flow_that_crashes_behind_its_last_commit_leaves_nothing_in_between() {
         drop(input);
         run(recovery.clone()).unwrap();
         check(&place, &counts);
-        // It has come to its end, and goes on with what is put later.
+        // It has ended; a second run continues with the items put since.
         open(&place).queue("in").unwrap().put(b"later").unwrap();
         run(recovery).unwrap();
         assert_eq!(open(&place).queue("in").unwrap().len().unwrap(), 0);

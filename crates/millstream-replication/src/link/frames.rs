@@ -7,8 +7,8 @@
 //!  +---------+------+----------+---------+-----------------+   bytes 0..8 and the payload
 //! ```
 //!
-//! The invariant: a payload is handed on whole, with a sound checksum, or not at all; and no more is kept than the limit and one read.
-//! A length over the limit is refused when it is seen, before anything is kept for it.
+//! The invariant: a payload is returned complete, with a valid checksum, or not at all; at most the limit and one read are buffered.
+//! A length over the limit is refused when it is parsed, before memory is allocated for it.
 
 use super::error::ReplicationError;
 
@@ -76,7 +76,7 @@ impl Frames {
         self.read_bytes = READ_BYTES;
     }
 
-    /// Where the next bytes are to be read to. [`filled`](Self::filled) follows.
+    /// The buffer for the next read. A call of [`filled`](Self::filled) must follow.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);

@@ -57,7 +57,7 @@ impl Rejoin {
     /// out: a follower makes it.
     ///
     /// # Errors
-    /// A journal that somebody has open; a leader that cannot be reached, or is in an older term; what the two do not have in common.
+    /// A journal that a process has open; a leader that cannot be reached, or is in an older term; what the two do not have in common.
     pub fn plan(options: &RejoinOptions, stop: &AtomicBool) -> Result<Self, ReplicationError> {
         let tls = options.tls.as_ref();
         let connector = Connector::new(&options.leader, options.secret.clone(), tls)?;

@@ -127,7 +127,7 @@ pub fn serve(
     })
 }
 
-/// An address that other machines reach is served to followers that prove who they are.
+/// An address that other machines reach requires followers to authenticate.
 fn check_authenticates(options: &ServeOptions) -> Result<(), ReplicationError> {
     let tls = options.tls.as_ref();
     let authenticates =

@@ -1,4 +1,4 @@
-//! Which journals a service takes for its inputs: none that it writes to itself, and none whose records are all for somebody else.
+//! Which journals a service accepts as inputs: none that it writes to itself, and none whose records are all for other services.
 
 use std::collections::BTreeSet;
 

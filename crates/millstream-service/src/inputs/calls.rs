@@ -1,7 +1,7 @@
 //! The calls in a journal, read with the schemas that the journal itself holds.
 //!
 //! Notes in the journal hold the schemas of its calls and the names of its inputs. Records are read in order, from any one on.
-//! What was told before that one is looked for when a call needs it: a segment at a time towards the front, and each once. (A writer
+//! Notes before that one are looked for when a call needs them: a segment at a time towards the front, and each once. (A writer
 //! repeats its notes in each segment, but a copy of the journal may have its segments end elsewhere.)
 //!
 //! ```

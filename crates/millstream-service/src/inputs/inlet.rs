@@ -95,7 +95,7 @@ impl<C> Inlet<C> {
         admit::has_calls_of(&self.journal, &schemas)
     }
 
-    /// Behind the last record that is there now.
+    /// The sequence number after the last record that is there now.
     pub fn end(&self) -> Result<u64, ServiceError> {
         Ok(self.journal.next()?)
     }
@@ -246,7 +246,7 @@ impl<C> Inlet<C> {
     }
 }
 
-/// Calls the component with a call of another version of one of its interfaces; one of another interface is passed over.
+/// Calls the component with a call of another version of one of its interfaces; one of another interface is skipped.
 #[cold]
 fn call_adapted<C>(
     faces: &mut [Face<C>],

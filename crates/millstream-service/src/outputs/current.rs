@@ -123,7 +123,7 @@ impl Current {
         inputs.clear();
     }
 
-    /// The inputs as they are to be written down now.
+    /// The names of the inputs as the next record must state them.
     pub fn input_names(&self) -> Result<Vec<InputName>, ServiceError> {
         let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         inputs.iter().map(name_of).collect()

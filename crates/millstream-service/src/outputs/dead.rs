@@ -19,7 +19,7 @@ pub(crate) struct DeadLetters {
     writer: Writer,
     /// The identity of the output journal; none for a service without output.
     service: Option<u128>,
-    /// What the journal held when the first letter was to be written.
+    /// The contents of the journal before the first letter of this run.
     known: Option<Known>,
 }
 

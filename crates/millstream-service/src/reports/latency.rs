@@ -124,7 +124,7 @@ struct Node {
 }
 
 impl Node {
-    /// Goes to a record. What is passed over on the way forward may tell the names of inputs anew; after a longer way they are looked up
+    /// Moves to a record. Records skipped on the way forward may hold new names of inputs; after a longer seek they are looked up
     /// again.
     fn go_to(&mut self, sequence: u64) -> Result<(), ServiceError> {
         let at = self.reader.position();

@@ -14,7 +14,7 @@ use crate::{Clock, OnError, Outlet, Service, Settings, Setup, Snapshot};
 /// How often it is looked for an input that is not there yet.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A service of a system, for which a component is to be made.
+/// A service of a system, before its component is created.
 pub struct Part {
     service: Service,
     inputs: Vec<Journal>,

@@ -163,7 +163,7 @@ fn a_service_does_not_run_away_from_its_followers() {
             }
             runner.run(&stopped).unwrap()
         });
-        // It stands behind 256 calls for as long as the follower does.
+        // It waits after 256 calls until the follower acknowledges.
         for expected in [256, 512] {
             while meter.report().calls < expected {
                 std::thread::yield_now();

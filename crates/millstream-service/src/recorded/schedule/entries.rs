@@ -64,7 +64,7 @@ impl Entries {
         }
     }
 
-    /// How far the service had come at the last announcement, which earlier versions do not say.
+    /// The positions of the service at the last announcement, which earlier versions do not record.
     pub fn announced(&self) -> Option<&Announcement> {
         (!self.is_old).then_some(&self.announcement)
     }

@@ -296,7 +296,7 @@ def test_verb(options: Any) -> int:
 
     passed, bad = 0, 0
     for folder in options.folders:
-        # A shell that was asked for all in a folder finds the file that names the component too.
+        # A wildcard of a shell includes the file that names the component.
         if os.path.basename(folder) == "component" and os.path.isfile(folder):
             continue
         if not os.path.isdir(folder):
@@ -336,7 +336,7 @@ def tell_order(options: Any, *components: type) -> None:
 
 
 def diff_verb(options: Any) -> int:
-    """Compares call by call: both components were called with the same."""
+    """Compares call by call: both components had the same inputs."""
     from ._service_diff import differences
     from .service import effects
 
@@ -380,7 +380,7 @@ def history_verb(options: Any) -> int:
 
 
 def latency(options: Any) -> int:
-    """Shows how long the calls of a journal took, hop by hop."""
+    """Shows the latencies of the calls of a journal, hop by hop."""
     import json
 
     from ._millstream import service_latency

@@ -107,7 +107,7 @@ def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]
 def check_component(component: type, instance: object | None = None) -> None:
     """Raises for a component that does not implement its interfaces.
 
-    Without an instance only its class is looked at.
+    Without an instance only its class is checked.
     """
     for interface in interfaces_of(component):
         try:
@@ -162,7 +162,7 @@ def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable
 
 
 def timers(component: Any) -> list[tuple[str, int, Any, tuple[str, ...]]]:
-    """The methods that are called again and again: names, periods in ns, the methods, earlier names."""
+    """The methods that are called periodically: names, periods in ns, the methods, earlier names."""
     found = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
     made = []
     for name, method in found:

@@ -1,8 +1,8 @@
 """The supervisor of a system of services: the command ``millstream service up``.
 
-Its state directory, ``NAME.state`` beside ``NAME.toml``, holds ``lock``, which it and its processes hold as
-long as they live; ``control``, a socket on which a later ``up`` or ``down`` asks it; ``status.json``, what it
-knows of its processes; and for each service ``SERVICE.json``, which that one's process writes.
+Its state directory, ``NAME.state`` beside ``NAME.toml``, holds ``lock``, which it and its processes hold while
+they live; ``control``, a socket for requests of a later ``up`` or ``down``; ``status.json``, the state
+of its processes; and for each service ``SERVICE.json``, which the process of that service writes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ._system_process import Running
 
 __all__ = ["Supervisor", "ask", "hold"]
 
-#: How often the processes are looked at, in seconds.
+#: The interval between two checks of the processes, in seconds.
 LOOK_S = 0.05
 #: How often inputs that no service of the system writes are pruned, in seconds.
 PRUNE_S = 10.0
@@ -50,7 +50,7 @@ def address(folder: int) -> str:
 
 
 def ask(state: str, what: str) -> dict[str, Any] | None:
-    """Asks the supervisor; nothing when none runs."""
+    """Sends a request to the supervisor; None when none runs."""
     try:
         folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
@@ -76,9 +76,9 @@ class Supervisor:
         self.system = system
         self.lock = lock
         self.running: dict[str, Running] = {}
-        #: Those that are on their way out, in the order in which they are asked.
+        #: Processes that are being stopped, in the order in which they are requested to.
         self.leaving: list[Running] = []
-        #: Those that are started when those have left.
+        #: Processes that are started when those have ended.
         self.coming: list[Running] = []
         self.waiting: list[tuple[socket.socket, dict[str, Any]]] = []
         self.ending = False
@@ -104,7 +104,7 @@ class Supervisor:
             json.dump({"pid": os.getpid(), "processes": known}, file)
         os.replace(f"{path}.new", path)
 
-    # What is done.
+    # Actions.
 
     def run(self) -> int:
         """Runs until a signal or ``down``, or until no process is left that could run."""
@@ -260,7 +260,7 @@ class Supervisor:
                 continue
             place = os.path.join(self.system.folder, path)
             try:
-                Journal(place, "r").close()  # one that is not there is not made
+                Journal(place, "r").close()  # a missing journal is not created
                 with Journal(place) as journal:
                     journal.prune(
                         bytes=options.retain_bytes,

@@ -115,8 +115,8 @@ class Part(threading.Thread):
 
 
 class Log:
-    """Standard output or standard error, which goes to the supervisor. When that has been killed, what is
-    printed is lost; it is no fault of the component, whose call is not skipped for it."""
+    """Standard output or standard error, which goes to the supervisor. After that was killed, output
+    is lost; it is no fault of the component, whose call is not skipped."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""One process of a system as its supervisor sees it: started, watched, started again, stopped."""
+"""One process of a system on the supervisor's side: started, watched, restarted, stopped."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ class Running:
             self.child.stdin.write(order)
             self.child.stdin.flush()
         except BrokenPipeError:
-            pass  # it has died, which is seen elsewhere
+            pass  # it has died, which is handled elsewhere
 
     def stop(self) -> None:
-        """Asks it to end; kills it when it does not."""
+        """Requests its end; kills it after a limit."""
         if self.child is None:
             self.state = "stopped"
         elif self.state != "stopping":
@@ -151,7 +151,7 @@ class Running:
             self.error = f"killed by {signal.Signals(-code).name}"
         else:
             self.error = self.last_line or f"ended with exit code {code}"
-        if code == 2:  # bad usage, which another start does not mend
+        if code == 2:  # bad usage, which a restart does not repair
             self.fail(self.error)
             return
         self.deaths.append(now)

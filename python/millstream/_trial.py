@@ -156,7 +156,7 @@ def one_trial(
             except SimulatedCrash:
                 crashes += 1
                 continue
-            # A sink that hides what it has until that is committed would have no more than this.
+            # A sink that hides output until it is committed would have no more than this.
             for name, committed in rehearsal.committed().items():
                 del outputs[name][committed:]
             return Found(outputs, _millstream.saved_states(state)), crashes

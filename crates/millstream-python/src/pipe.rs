@@ -1,4 +1,4 @@
-//! A stream of batches under construction: the few verbs on which all others stand.
+//! A stream of batches under construction: the basic verbs, from which all others are built.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ use crate::sink::{AnySink, NamedSink};
 use crate::step::{Kernel, Shape};
 use crate::window::{Described, Make, PyAggregate, REVIVING, choosing, copy, window};
 
-/// A stream; `millstream.Stream` and `millstream.KeyedStream` are its faces.
+/// A stream, wrapped by `millstream.Stream` and `millstream.KeyedStream`.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Clone)]
 pub(crate) struct Pipe {
@@ -309,7 +309,7 @@ impl Pipe {
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
-    /// A step that is an object of `make` and is called by processing time.
+    /// A step that is an object from `make` and is called by processing time.
     fn ticking(
         &self,
         py: Python<'_>,
@@ -328,7 +328,7 @@ impl Pipe {
     }
 
     /// Lists of at most `most` values, of each key where there are keys; after `wait` nanoseconds of
-    /// processing time a list is given as it is.
+    /// processing time a shorter list is emitted.
     fn collect(
         &self,
         py: Python<'_>,
@@ -361,7 +361,7 @@ impl Pipe {
         Pipe { pipe }.checked(py)
     }
 
-    /// Joins the two streams that were brought together here, of which one is marked as the right one.
+    /// Joins the two merged streams, of which one is marked as the right one.
     /// Returns pairs and late items.
     fn join(
         &self,
@@ -390,7 +390,7 @@ impl Pipe {
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
-    /// Brings streams together; with `by_key`, each item on the worker of its key.
+    /// Merges streams; with `by_key`, each item on the worker of its key.
     #[staticmethod]
     fn gather(
         py: Python<'_>,
@@ -434,7 +434,7 @@ impl Pipe {
     }
 }
 
-/// The kinds of steps, as the engine wants them: names that live for ever.
+/// The kinds of steps, as the engine wants them: names with a static lifetime.
 fn known(kind: &str) -> &'static str {
     const KINDS: [&str; 21] = [
         "enrich_cached",

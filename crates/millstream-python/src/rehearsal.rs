@@ -34,7 +34,7 @@ type Described = (
 );
 
 /// Substitutes for the sources and sinks of a flow: scripts by the name of the source, or recorded input;
-/// sinks that are made when they are met.
+/// sinks that are created at their first use.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Rehearsal {
     pub(crate) engine: Arc<Engine>,
@@ -79,7 +79,7 @@ impl Rehearsal {
         Ok(Rehearsal { engine, lists })
     }
 
-    /// How many items of each list its sink was committed to be committed, by the name of the sink.
+    /// How many items of each list are committed, as confirmed by a later commit, by the name of the sink.
     fn committed(&self) -> BTreeMap<String, usize> {
         let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let committed = lists
@@ -178,7 +178,7 @@ pub(crate) fn shown_state(how: u8, written: &[u8]) -> Option<String> {
 /// The step, the key, how its state is written, and the state.
 type SavedState = (String, Py<PyAny>, u8, Py<PyBytes>);
 
-/// What is saved in a state directory.
+/// The saved states in a state directory.
 #[pyfunction]
 pub(crate) fn saved_states(py: Python<'_>, dir: PathBuf) -> PyResult<Vec<SavedState>> {
     let failed = |error| to_python(py, error);

@@ -27,7 +27,7 @@ use crate::show::show;
 /// A sink at work on one worker.
 pub(crate) type Opened = Box<dyn Writer<PyBatch>>;
 
-/// Any sink that a Python flow may end in.
+/// Any sink of a Python flow.
 #[derive(Clone)]
 pub(crate) enum AnySink {
     Bytes(Arc<ByteSink>),
@@ -67,7 +67,7 @@ impl AnySink {
         }
     }
 
-    /// The kind and the place, for people.
+    /// The kind and the destination, for people.
     pub(crate) fn describe(&self) -> String {
         match self {
             AnySink::Bytes(sink) => sink.describe(),

@@ -1,5 +1,5 @@
-//! What windows make of Python objects: the built-in aggregates without a call into Python for plain
-//! numbers, and functions of the user's.
+//! Aggregates of windows on Python objects: built-in ones, without a call into Python for plain
+//! numbers, and functions of the user.
 
 use millstream_flow::Window;
 use millstream_flow::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
@@ -152,7 +152,7 @@ pub(crate) enum Acc {
 }
 
 impl Acc {
-    /// A plain number as one, anything else as the object it is.
+    /// A plain number, or else the object.
     fn of(value: &Bound<'_, PyAny>) -> Self {
         if let Ok(float) = value.cast_exact::<PyFloat>() {
             return Acc::Float(float.value());
@@ -292,7 +292,7 @@ impl Acc {
 
     fn load(py: Python<'_>, from: &mut &[u8], made: Option<&StateMaker>) -> Result<Self, Cause> {
         let object = |from: &mut &[u8]| (objects().load)(from);
-        // What is no list is the number or the nothing itself.
+        // Anything else than a list is the number or `nil` itself.
         let Ok(members) = pack::take_list(&mut &**from) else {
             let value = object(from)?;
             return Ok(match value.is_none(py) {
@@ -325,11 +325,11 @@ type EdgeKey = (i64, i64, bool);
 /// An aggregate on one worker.
 pub(crate) struct PyAggregate {
     make: Make,
-    /// The last edges asked for: most keys have the same windows.
+    /// The most recent edges: most keys have the same windows.
     edges: Option<(EdgeKey, Py<PyAny>, Py<PyAny>)>,
-    /// What is done with accumulators, or values in order, that were saved.
+    /// The functions for saved accumulators, or saved values in order.
     made: Option<Rc<StateMaker>>,
-    /// Whether times have come as datetimes.
+    /// Whether times were datetimes.
     datetimes: Rc<Cell<bool>>,
 }
 
@@ -364,7 +364,7 @@ impl PyAggregate {
         Ok((first, last))
     }
 
-    /// Takes in a value, or the accumulator of later values: for these aggregates it is the same.
+    /// Adds a value, or the accumulator of later values: for these aggregates it is the same.
     fn combine(&self, py: Python<'_>, acc: &mut Acc, value: Acc) -> PyResult<()> {
         if matches!(acc, Acc::Empty) {
             *acc = value;

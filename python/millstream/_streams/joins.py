@@ -1,4 +1,4 @@
-"""The verbs of keyed streams that bring several of them together by their keys."""
+"""The verbs of keyed streams that join several of them by their keys."""
 
 from __future__ import annotations
 

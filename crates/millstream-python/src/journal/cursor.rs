@@ -43,7 +43,7 @@ impl JournalCursor {
         py: Python<'_>,
         work: impl FnOnce(&Cursor) -> millstream_journal::Result<R>,
     ) -> PyResult<R> {
-        // The lock is taken and let go without the interpreter's, so that no two threads wait for each other.
+        // The lock is acquired and released without the interpreter's, so that no two threads wait for each other.
         let done = unlocked(|| self.held().as_ref().map(work));
         match done {
             Some(done) => done.map_err(|error| to_python(py, error)),

@@ -21,7 +21,7 @@ use crate::gil::unlocked;
 /// How many records are found at once, and about how many bytes of them.
 const BATCH: usize = 128;
 const BATCH_BYTES: usize = 1 << 20;
-/// How long a wait may be before Python's signals are looked after.
+/// How long a wait lasts before Python's signals are handled.
 const TICK: Duration = Duration::from_millis(50);
 
 /// How a tail waits.
@@ -196,7 +196,7 @@ impl JournalReader {
         Ok(None)
     }
 
-    /// The sequence number of the record that comes next.
+    /// The sequence number of the next record.
     #[getter]
     fn position(&self) -> PyResult<u64> {
         Ok(self.state()?.position())

@@ -167,7 +167,7 @@ fn append_number(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
     Ok(())
 }
 
-/// Appends the members of a tuple with commas between them. What could be taken for something else has a backslash before it.
+/// Appends the members of a tuple with commas between them. Ambiguous characters are escaped with a backslash.
 fn append_members(members: &Bound<'_, PyTuple>, out: &mut Vec<u8>) -> PyResult<()> {
     if members.is_empty() {
         out.extend_from_slice(b"\\e");

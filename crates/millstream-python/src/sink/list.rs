@@ -22,19 +22,19 @@ use crate::gil::locked;
 /// The list as the workers of a run share it. A thread that locks it holds the interpreter lock already, and keeps it.
 type Shared = Mutex<Together<Growing>>;
 
-/// A list that a flow ends in.
+/// A list as a sink of a flow.
 pub(crate) struct ListSink {
     list: Py<PyList>,
-    /// How many of its items the sink was committed to be committed.
+    /// How many of its items a later commit has confirmed as committed.
     committed: AtomicUsize,
     shared: Mutex<Weak<Shared>>,
 }
 
-/// The lists that are sinks now, by where they are: a list that several steps write to is one sink.
+/// The lists that are sinks now, by address: a list that several steps write to is one sink.
 static LISTS: Mutex<BTreeMap<usize, Weak<ListSink>>> = Mutex::new(BTreeMap::new());
 
 impl ListSink {
-    /// The sink that a list is.
+    /// The sink of a list.
     pub(crate) fn of(list: &Bound<'_, PyList>) -> Arc<Self> {
         let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
         let place = list.as_ptr() as usize;
@@ -92,13 +92,13 @@ impl ListSink {
         Ok(())
     }
 
-    /// How many items would be there if the sink hid them until it is committed that they are committed.
+    /// How many items a sink would show that hides them until a later commit confirms them.
     pub(crate) fn committed(&self) -> usize {
         self.committed.load(Ordering::Relaxed)
     }
 }
 
-/// A list that is written.
+/// The writer of a list.
 struct Growing(Py<PyList>);
 
 impl Log for Growing {

@@ -21,7 +21,7 @@ use crate::gil::locked;
 use crate::saving::{objects, save_object};
 use crate::show::type_name;
 
-/// How long a source that has nothing, names no moment and was given nothing that wakes it is left alone.
+/// The interval between polls of a source without items, next time and file descriptor.
 const ASK_AGAIN_NS: u64 = 1_000_000;
 
 /// A Python object as a source.
@@ -71,7 +71,7 @@ impl ObjectSource {
     }
 }
 
-/// Whether a function takes so many arguments by position, the last of which is `name` or has no default.
+/// Whether a function takes this many arguments by position, the last of which is `name` or has no default.
 fn takes(function: &Bound<'_, PyAny>, count: usize, name: &str) -> PyResult<bool> {
     let io = function.py().import("millstream._io")?;
     io.call_method1("takes", (function, count, name))?.extract()
@@ -142,7 +142,7 @@ struct ObjectPartition {
     limited: bool,
     limit: usize,
     awake: Option<u64>,
-    /// What wakes it, if it was given that.
+    /// Its wake-up requests, if it takes an `io`.
     watched: Option<Wakeups>,
 }
 

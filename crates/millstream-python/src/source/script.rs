@@ -26,7 +26,7 @@ enum Piece {
 }
 
 /// Scripted partitions: each a list of pieces, where a list is items, a number a pause in seconds, a
-/// clock and a number the wish to move it on, `None` an abort and `False` an end.
+/// clock and a number an advance of the clock, `None` an abort and `False` an end.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Clone)]
 pub(crate) struct Script {
@@ -134,7 +134,7 @@ struct ScriptReader {
     piece: usize,
     item: usize,
     until: Option<u64>,
-    /// True when the worker has rested since the batch before an `Advance`.
+    /// True when the worker has been idle since the batch before an `Advance`.
     settled: bool,
     batch: usize,
 }
@@ -170,7 +170,7 @@ impl Partition<PyBatch> for ScriptReader {
                     return Ok(Next::Idle);
                 }
                 Some(Piece::Advance(clock, by)) => {
-                    // As in the engine's own script: what was read before arrives before the clock moves.
+                    // As in the engine's own script: earlier items arrive before the clock advances.
                     if self.settled && !events.quiet() {
                         return Ok(Next::Idle);
                     }

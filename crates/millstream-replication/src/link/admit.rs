@@ -1,4 +1,4 @@
-//! Whether a follower may follow: which journals it means, and whether what it has is a prefix of them.
+//! Admission of a follower: which journals it requests, and whether its copies are prefixes of them.
 
 use tracing::warn;
 
@@ -8,7 +8,7 @@ use super::leader::Leader;
 use super::message::{Follow, Member, Offer, record_crc};
 use super::served::{Opened, Served};
 
-/// The journals that the follower means, in its order.
+/// The journals that the follower requests, in its order.
 pub(super) fn find<'a>(
     leader: &'a Leader<'_>,
     follow: &Follow,
@@ -40,7 +40,7 @@ fn find_one<'a>(leader: &'a Leader<'_>, member: &Member) -> Result<&'a Served, R
     })
 }
 
-/// What the follower gets of each journal; `None` for one that does not exist yet.
+/// The records that the follower gets of each journal; `None` for one that does not exist yet.
 ///
 /// A follower that is in a newer term stops this leader, in all journals that it names, before it is refused.
 pub(super) fn admit(

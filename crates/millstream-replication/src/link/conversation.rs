@@ -1,5 +1,5 @@
-//! One connection of a follower from its first word to its last: greeting, admission, then a thread that sends records and one that
-//! takes acknowledgements.
+//! One connection of a follower from its first message to its last: handshake, admission, then a thread that sends records and one that
+//! receives acknowledgements.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -124,7 +124,7 @@ fn greet(
     asked.map(Some)
 }
 
-/// Sends on this thread, and takes acknowledgements on another.
+/// Sends on this thread, and receives acknowledgements on another.
 fn follow_until_end(session: &Session<'_>, incoming: Incoming) -> Result<(), ReplicationError> {
     std::thread::scope(|scope| {
         let receiving = std::thread::Builder::new()

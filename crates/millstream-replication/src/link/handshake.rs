@@ -1,4 +1,4 @@
-//! The handshake of leader and follower inside TLS: a type for each of its states, so that no message is accepted out of turn.
+//! The handshake of leader and follower inside TLS: a type for each of its states, so that no message is accepted out of order.
 //!
 //! Each step takes the message that was received and writes the bytes of the answer. Sockets, TLS, journals and clocks are elsewhere.
 
@@ -13,7 +13,7 @@ use super::secret::{Credential, Side};
 /// A leader before the first message of a follower.
 pub(super) struct Listening {
     pub credential: Option<Credential>,
-    /// Why every follower on this connection is refused: it came without TLS, and the leader requires it.
+    /// Why every follower on this connection is refused: it has no TLS, and the leader requires it.
     pub refusal: Option<&'static str>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Challenging {
     follower_has_secret: bool,
 }
 
-/// A leader that has authenticated the follower, and has to accept or refuse its request.
+/// A leader that has authenticated the follower, and must accept or refuse its request.
 pub(super) struct Asked {
     pub credential: Option<Credential>,
     pub follow: Follow,
@@ -129,7 +129,7 @@ impl Calling {
         Calling { credential }
     }
 
-    /// CHALLENGE of the leader: prove the secret, and ask.
+    /// CHALLENGE of the leader: prove the secret, and send the request.
     pub fn challenge(
         self,
         frame: Frame<'_>,

@@ -19,7 +19,7 @@ const BYTES_MIN: usize = 16;
 /// A value that only the two ends of one TLS connection can compute.
 pub(super) type ChannelBinding = [u8; 32];
 
-/// What leader and followers share.
+/// The secret that leader and followers share.
 #[derive(Clone)]
 pub struct Secret(hmac::Key);
 

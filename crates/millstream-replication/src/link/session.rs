@@ -1,4 +1,4 @@
-//! One follower, as the leader sees it: its journals, what was sent of them, and its acknowledgements.
+//! One follower on the leader's side: its journals, the records sent, and its acknowledgements.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub(super) fn refuse(
     error
 }
 
-/// A follower that follows.
+/// A connected follower.
 pub(super) struct Session<'a> {
     pub leader: &'a Leader<'a>,
     pub follower: &'a str,
@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What is followed, and from where on.
+    /// The journals and the first record of each.
     pub fn starts(&self) -> Vec<(&Served, u64)> {
         let progress = self.members.iter().filter_map(|member| {
             let progress = member.progress.as_ref()?;

@@ -1,4 +1,4 @@
-//! TLS 1.3 between leader and follower: which side shows what, and the handshake.
+//! TLS 1.3 between leader and follower: the certificates of both sides, and the handshake.
 //!
 //! | follower has | leader shows | authenticated by |
 //! |---|---|---|
@@ -118,7 +118,7 @@ impl LeaderSide {
 
     /// The connection of a follower, after the TLS handshake if it begins one; `None` when `stop` is raised first.
     ///
-    /// With it comes the reason for which the follower must be refused, because it came without TLS.
+    /// The second value is the reason to refuse a follower without TLS.
     pub fn accept(
         &self,
         socket: TcpStream,

@@ -8,7 +8,7 @@ use millstream_journal::{Reader, Wait};
 
 use super::STOP_CHECK;
 
-/// What the sender and the threads share.
+/// The state that the sender and the threads share.
 #[derive(Default)]
 pub(super) struct Watch {
     state: Mutex<State>,
@@ -29,7 +29,7 @@ impl Watch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sender has seen nothing new: sleep until something comes, for `limit` at most.
+    /// The sender has seen nothing new: sleep until there is a record, for `limit` at most.
     pub fn sleep(&self, limit: Duration) {
         let mut state = self.state();
         if !state.rung {

@@ -39,9 +39,9 @@ pub(crate) fn not_written<'a>(
     Ok(())
 }
 
-/// Refuses a journal that holds records, none of which is a call of one of these interfaces. An empty journal may become anything.
+/// Refuses a journal that holds records, none of which is a call of one of these interfaces. An empty journal is accepted.
 ///
-/// Usually the first record says that the journal is the right one. Only one that is going to be refused is read to its end.
+/// Usually the first record is such a call. Only a journal that is refused is read to its end.
 pub(crate) fn has_calls_of(journal: &Journal, schemas: &[&Schema]) -> Result<(), ServiceError> {
     let (mut reader, end) = (journal.reader()?, journal.next()?);
     let (mut foreign, mut no_call) = (BTreeSet::new(), None);

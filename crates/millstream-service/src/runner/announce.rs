@@ -1,6 +1,6 @@
 //! The position of a service in each of its inputs: recorded in its schedule, and as cursors of the inputs.
 //!
-//! A cursor follows what the schedule says, so that nothing is pruned that a start needs. It is written when the service starts and ends,
+//! A cursor follows the schedule, so that no record is pruned that a start needs. It is written when the service starts and ends,
 //! with each snapshot, and rarely in between: a call does not wait for it.
 
 use millstream_journal::{Error as JournalError, Share};
@@ -13,7 +13,7 @@ use crate::recorded::schedule::{Announcement, InputPosition};
 
 /// How many calls there are between two announcements of a service that is never idle; a power of two.
 pub(super) const CALLS: u64 = 1 << 16;
-/// The time between two announcements of a service that is idle now and then.
+/// The time between two announcements of a service that is idle at times.
 const IDLE_NS: i64 = 10_000_000_000;
 
 impl<C> Runner<C> {

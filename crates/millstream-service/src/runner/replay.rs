@@ -6,7 +6,7 @@
 
 use crate::recorded::schedule::Schedule;
 
-/// What a replay goes by.
+/// The order of a replay.
 #[derive(Default)]
 pub(super) struct Replay {
     /// The order in which the service took its inputs.

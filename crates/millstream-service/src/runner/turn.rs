@@ -1,4 +1,4 @@
-//! The loop of a runner: it takes the next input, calls the component, and now and then makes a snapshot or an announcement.
+//! The loop of a runner: it takes the next input, calls the component, and makes a snapshot or an announcement when one is due.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::recorded::snapshot::Position;
 use crate::settings::{Report, Stop};
 use crate::timers;
 
-/// How often a runner that spins finds nothing before it looks at the clock.
+/// How often a spinning runner finds no input before it reads the clock.
 const SPINS: u32 = 1 << 20;
 
 impl<C> Runner<C> {

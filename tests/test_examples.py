@@ -203,7 +203,9 @@ def connect(address: str) -> socket.socket:
     raise AssertionError(f"nothing listens on {address}")
 
 
-def settle(orders: socket.socket, results: Results, normal: list[bytes], rejecting: list[bytes]) -> None:
+def wait_settled(
+    orders: socket.socket, results: Results, normal: list[bytes], rejecting: list[bytes]
+) -> None:
     """Returns when the flow has handled the initial quotes.
 
     A round of orders goes to all symbols, the normal ones first. Orders keep their places on the way to each
@@ -251,7 +253,7 @@ def test_market_spread(
     with process(command, QUOTES=quotes_at, ORDERS=orders_at, RESULTS=results.address):
         send(run, tmp_path / "initial", "--to", quotes_at)
         with connect(orders_at) as orders:
-            settle(orders, results, normal, rejecting)
+            wait_settled(orders, results, normal, rejecting)
             send(run, tmp_path / "nbbo", "--to", quotes_at)
             # Invalid messages are skipped: one of another length, and one of another type.
             orders.sendall(struct.pack(">I", 3) + b"bad")

@@ -15,7 +15,7 @@ const FILE: &str = "segment-0000000000.log";
 const BYTES: usize = 1 << 16;
 /// Where frames begin in a segment of one block.
 const DATA: usize = 8192;
-/// What the host says is random, and so the segment's epoch.
+/// The random number of the host, and so the segment's epoch.
 const EPOCH: u64 = 7;
 
 /// A frame, or what is wrong with it.
@@ -37,7 +37,7 @@ fn checksum(epoch: u64, sequence: u64, time_ns: u64, low: u32, body: &[u8]) -> u
     crc32c::crc32c_append(crc, &low.to_le_bytes())
 }
 
-/// The bytes that stand where frames should.
+/// The bytes in the place of frames.
 fn pieces(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut sequence = 0;

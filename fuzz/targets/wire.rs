@@ -1,4 +1,4 @@
-//! Bytes and texts of a stranger as values, calls and schemas: what can be read can be written, and is the same when it is read again.
+//! Arbitrary bytes and texts as values, calls and schemas: what can be read can be written, and is the same when it is read again.
 
 #![no_main]
 

@@ -83,7 +83,7 @@ class Revival:
         self.fresh: Any = MISSING
 
     def finish(self, state: Any) -> Any:
-        """The state that a run continues with, of one that was read.
+        """The state with which a run continues, converted from a saved one.
 
         Raises:
             TypeError: it is of another class than the states of the step are.

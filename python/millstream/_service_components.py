@@ -24,7 +24,7 @@ __all__ = [
     "proxy",
     "rebuilding",
     "timers",
-    "wanted",
+    "parameter_types",
 ]
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def interfaces_of(component: type) -> list[type]:
     return found
 
 
-def wanted(component: type) -> dict[str, type]:
+def parameter_types(component: type) -> dict[str, type]:
     """The publishers and the clock that a component receives, by the annotations of its ``__init__``."""
     init = vars(component).get("__init__") or component.__init__  # type: ignore[misc]
     if init is object.__init__:
@@ -93,7 +93,7 @@ def wanted(component: type) -> dict[str, type]:
 def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> Any:
     """A component with its publishers."""
     check_component(component)
-    given = wanted(component)
+    given = parameter_types(component)
     instance = component(
         **{
             name: clock() if kind is Clock else proxy(kind, outlet(described(kind)))
@@ -147,7 +147,7 @@ def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable
     """The interfaces of a component's outputs, each with the methods that rebuild its state from them."""
     component = type(instance)
     found = []
-    for interface in dict.fromkeys(kind for kind in wanted(component).values() if kind is not Clock):
+    for interface in dict.fromkeys(kind for kind in parameter_types(component).values() if kind is not Clock):
         methods = []
         for name in methods_of(interface):
             method = getattr(instance, f"rebuild_{name}", None)

@@ -24,10 +24,10 @@ class Running:
     or cannot be started), ``stopping`` or ``stopped``.
     """
 
-    def __init__(self, process: Process, system: System, tell: Callable[[str, str], None]) -> None:
+    def __init__(self, process: Process, system: System, log: Callable[[str, str], None]) -> None:
         self.process = process
         self.system = system
-        self.tell = tell
+        self.log = log
         self.state = "stopped"
         self.error: str | None = None
         self.restarts = 0
@@ -105,11 +105,11 @@ class Running:
                 lines, self.rest = [self.rest], b""
             for line in lines:
                 self.last_line = line.decode(errors="replace").rstrip()
-                self.tell(self.name, self.last_line)
+                self.log(self.name, self.last_line)
             if not data:
                 return
 
-    def look(self, keep: int) -> bool:
+    def check(self, keep: int) -> bool:
         """Performs actions that are due; true when its state has changed."""
         now = time.monotonic()
         if self.state == "restarting" and now >= self.due_s:
@@ -123,14 +123,14 @@ class Running:
         if code is None:
             if self.kill_s is not None and now > self.kill_s:
                 self.kill_s = None
-                self.tell(self.name, "does not stop; it is killed")
+                self.log(self.name, "does not stop; it is killed")
                 self.child.kill()
             return False
         self.read()
         self.close()
         if self.state == "stopping":
             self.state = "stopped"
-            self.tell(self.name, "stopped")
+            self.log(self.name, "stopped")
         else:
             self.died(code, now)
         return True
@@ -163,11 +163,11 @@ class Running:
         pause_s = min(policy.longest_s, policy.first_s * 2 ** (len(self.deaths) - 1))
         self.state, self.due_s = "restarting", now + pause_s
         how = self.error if code < 0 else f"ended with exit code {code}"
-        self.tell(self.name, f"{how}; it is started again in {pause_s:g} s")
+        self.log(self.name, f"{how}; it is started again in {pause_s:g} s")
 
     def fail(self, error: str, more: str = "") -> None:
         self.state, self.error = "failed", error
-        self.tell(self.name, f"failed and stays down{more}: {error}")
+        self.log(self.name, f"failed and stays down{more}: {error}")
 
     def status(self) -> dict[str, Any]:
         return {

@@ -54,10 +54,10 @@ from ._service_components import (
     interfaces_of,
     keeping,
     made,
+    parameter_types,
     proxy,
     rebuilding,
     timers,
-    wanted,
 )
 from ._service_diff import Effect
 from ._service_inputs import await_inputs, paths_of, print_missing
@@ -651,7 +651,7 @@ def check(
         ...     ms.service.check(Desk, folder).passed
         1
     """
-    outputs = [described(kind) for kind in wanted(component).values() if kind is not Clock]
+    outputs = [described(kind) for kind in parameter_types(component).values() if kind is not Clock]
 
     def make(recorder: _millstream.Recorder, clock: Clock) -> Any:
         instance = made(component, recorder.outlet, lambda: clock)

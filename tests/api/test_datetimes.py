@@ -28,7 +28,7 @@ ZONES: list[tzinfo] = [
 
 
 def micros(time: datetime) -> int:
-    """What Python says: whole microseconds since 1970, rounded down."""
+    """The value by Python's arithmetic: whole microseconds since 1970, rounded down."""
     return (time - EPOCH) // MICROSECOND
 
 
@@ -142,7 +142,7 @@ def test_subclasses() -> None:
 
 
 class Silent(tzinfo):
-    """A time zone that does not know."""
+    """A time zone without an offset."""
 
     def utcoffset(self, when: datetime | None) -> timedelta | None:
         return None

@@ -1,4 +1,4 @@
-"""Durable sources: what was read once is not asked of the source again."""
+"""Durable sources: input that was read once is not requested from the source again."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 
 class Woken(ms.Source):
-    """Counts how often it is asked; gives what is put into a list."""
+    """Counts its calls; returns the items that a test puts into a list."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []

@@ -1,4 +1,4 @@
-"""What a service refuses at its start: inputs that are missing or wrong, components that lack something."""
+"""Errors at the start of a service: inputs that are missing or wrong, components that lack something."""
 
 from __future__ import annotations
 

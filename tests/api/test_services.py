@@ -348,7 +348,7 @@ class Keeping(Desk):
 
 @pytest.mark.parametrize(("rebuild", "repeated"), [("inputs", 5), ("snapshot", 0), ("outputs", 4 + 1)])
 def test_a_state_comes_back_from_where_one_says(tmp_path: Path, rebuild: str, repeated: int) -> None:
-    """What is repeated counts as calls; with outputs, those that were heard, and the last input."""
+    """What is repeated counts as calls; with outputs, the repeated outputs and the last input."""
     orders = ms.publisher(Orders, tmp_path / "orders")
     for number in range(9):
         orders.place(order(f"A-{number}", 2))

@@ -156,7 +156,7 @@ def test_a_join_within_windows_survives_a_crash_at_every_commit() -> None:
 
 
 class Halved:
-    """Time that goes on by half a step."""
+    """Time that advances by half a step."""
 
     def __init__(self, partition: str) -> None:
         assert partition

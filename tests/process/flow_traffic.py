@@ -1,4 +1,4 @@
-"""What the tests that kill flows share: a sender that comes back, recorded input, kills at random moments."""
+"""Shared parts of the tests that kill flows: a sender that reconnects, recorded input, kills at random moments."""
 
 from __future__ import annotations
 

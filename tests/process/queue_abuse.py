@@ -130,7 +130,7 @@ def other_protocols(abuser: Abuser) -> None:
 
 
 def never_reads(abuser: Abuser) -> None:
-    """Asks for large items on many connections, and takes no answer."""
+    """Requests large items on many connections, and reads no answer."""
     if one := abuser.connect():
         say(one, b"set unread 0 0 60000\r\n%s\r\n" % bytes(60_000))
         hear(one)

@@ -1,6 +1,6 @@
 """A real `millstream queue serve` process and a plain connection to it, for tests.
 
-What the server says on standard error goes to a file beside its queues and is shown when a test fails. A
+The standard error of the server goes to a file beside its queues and is shown when a test fails. A
 server listens on a free port, and keeps it when it is started again.
 """
 

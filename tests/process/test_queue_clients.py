@@ -24,7 +24,7 @@ SOURCES = Path(__file__).parent / "clients"
 
 
 class Client(Protocol):
-    """What the Python clients have in common; None is a miss."""
+    """The common part of the Python clients; None is a miss."""
 
     def set(self, key: str, value: Any) -> Any: ...
     def get(self, key: str) -> Any: ...

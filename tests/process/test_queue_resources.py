@@ -1,4 +1,4 @@
-"""What a server may take of the machine: memory for all queues and connections together, file descriptors, a
+"""The resources of a server: memory for all queues and connections together, file descriptors, a
 burst of connects."""
 
 import re

@@ -1,4 +1,4 @@
-"""Services that are killed with -9 at random moments under load do as if they had not been.
+"""Services that are killed with -9 at random moments under load have the outputs of an uninterrupted run.
 
 The publisher goes on meanwhile. ``make crash`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A
 failure prints the seed.

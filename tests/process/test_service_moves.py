@@ -94,7 +94,7 @@ TIMERS: dict[str, set[str]] = {
 
 
 class Entries(Protocol):
-    """What is booked, for the publisher."""
+    """The interface of the ledger, for the publisher."""
 
     def book(self, source: str, number: int) -> None: ...
 

@@ -92,7 +92,7 @@ fn body(sequence: u64) -> Vec<u8> {
 }
 
 /// Look for records `looks` times; those that are there must be complete and in order.
-fn look(reader: &mut Reader<Modelled>, looks: usize) {
+fn poll_records(reader: &mut Reader<Modelled>, looks: usize) {
     for _ in 0..looks {
         let sequence = reader.position();
         if let Some(record) = reader.next().expect("nothing is damaged") {
@@ -108,7 +108,7 @@ fn publish(orders: Orders) {
         let [one, other] = two_processes(orders, &[]);
         let tail = loom::thread::spawn(move || {
             let mut reader = other.reader().expect("the segment is there");
-            look(&mut reader, 3);
+            poll_records(&mut reader, 3);
         });
         let writer = one.writer().expect("it was made before");
         for sequence in 0..2 {
@@ -149,9 +149,9 @@ fn a_batch_is_seen_as_a_whole() {
         let [one, other] = two_processes(Orders::default(), &[]);
         let tail = loom::thread::spawn(move || {
             let mut reader = other.reader().expect("the segment is there");
-            look(&mut reader, 1);
+            poll_records(&mut reader, 1);
             if reader.position() == 1 {
-                look(&mut reader, 1);
+                poll_records(&mut reader, 1);
                 assert_eq!(reader.position(), 2, "half a batch");
             }
         });
@@ -170,7 +170,7 @@ fn a_claim_that_was_given_up_is_never_seen() {
         let [one, other] = two_processes(Orders::default(), &[]);
         let tail = loom::thread::spawn(move || {
             let mut reader = other.reader().expect("the segment is there");
-            look(&mut reader, 3);
+            poll_records(&mut reader, 3);
         });
         let writer = one.writer().expect("it was made before");
         writer.claim(40).expect("there is room").fill(0xFF);
@@ -189,7 +189,7 @@ fn roll() {
                 .next()
                 .expect("it is sound")
                 .expect("it was there before");
-            look(&mut reader, 3);
+            poll_records(&mut reader, 3);
         });
         let writer = one.writer().expect("it was made before");
         for sequence in 1..3 {

@@ -23,9 +23,9 @@ use crate::show::type_name;
 
 /// A Python exception as the cause of a failure.
 #[derive(Debug)]
-pub(crate) struct Raised(pub(crate) PyErr);
+pub(crate) struct PythonError(pub(crate) PyErr);
 
-impl fmt::Display for Raised {
+impl fmt::Display for PythonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         locked(|py| {
             let value = self.0.value(py);
@@ -39,11 +39,11 @@ impl fmt::Display for Raised {
     }
 }
 
-impl std::error::Error for Raised {}
+impl std::error::Error for PythonError {}
 
 /// An exception as a cause.
 pub(crate) fn cause(error: PyErr) -> Box<dyn std::error::Error + Send + Sync> {
-    Box::new(Raised(error))
+    Box::new(PythonError(error))
 }
 
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -81,7 +81,7 @@ pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
         FlowError::Crashed(_) => make(py, "SimulatedCrash", &message),
         FlowError::Unreadable { cause, .. } => {
             let error = make(py, "FlowError", &message);
-            let raised = cause.downcast::<Raised>().ok();
+            let raised = cause.downcast::<PythonError>().ok();
             error.set_cause(py, raised.map(|raised| raised.0));
             error
         }
@@ -90,7 +90,7 @@ pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
 }
 
 fn step_error(py: Python<'_>, failure: Failure, message: &str) -> PyErr {
-    let original = match failure.cause.downcast::<Raised>() {
+    let original = match failure.cause.downcast::<PythonError>() {
         Ok(raised) if !raised.0.is_instance_of::<PyException>(py) => return raised.0,
         Ok(raised) => Some(raised.0),
         Err(_) => None,
@@ -111,7 +111,7 @@ fn open_error(
     cause: Box<dyn std::error::Error + Send + Sync>,
     message: &str,
 ) -> PyErr {
-    match cause.downcast::<Raised>() {
+    match cause.downcast::<PythonError>() {
         Ok(raised) if !raised.0.is_instance_of::<PyException>(py) => raised.0,
         Ok(raised) => {
             let error = make(py, "FlowError", message);
@@ -318,7 +318,7 @@ pub(crate) fn raised(py: Python<'_>, cause: Box<dyn std::error::Error + Send + S
         },
         Err(cause) => cause,
     };
-    match cause.downcast::<Raised>() {
+    match cause.downcast::<PythonError>() {
         Ok(raised) => raised.0,
         Err(cause) => service_error(py, &cause),
     }
@@ -332,11 +332,11 @@ fn service_raised(
     let raised = cause.and_then(|cause| match cause.downcast::<CallError>() {
         Ok(call) => match *call {
             CallError::Component { cause, .. } | CallError::Interrupted { cause } => {
-                cause.downcast::<Raised>().ok()
+                cause.downcast::<PythonError>().ok()
             }
             _ => None,
         },
-        Err(cause) => cause.downcast::<Raised>().ok(),
+        Err(cause) => cause.downcast::<PythonError>().ok(),
     });
     let raised = raised.map(|raised| raised.0);
     match raised {

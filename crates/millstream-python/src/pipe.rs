@@ -24,14 +24,14 @@ use crate::error::{cause, to_python};
 use crate::event_clock::ByClocks;
 use crate::gather::Gather;
 use crate::gil::locked;
-use crate::join::{Described as JoinDescribed, ToTheRight, Tuples, join};
+use crate::join::{JoinOptions, ToTheRight, Tuples, join};
 use crate::keyed::{PyKeyed, Traits};
 use crate::logic::PyLogic;
 use crate::policy::OnErrorOption;
 use crate::route::ByKey;
 use crate::sink::{AnySink, NamedSink};
 use crate::step::{Kernel, Shape};
-use crate::window::{Described, Make, PyAggregate, REVIVING, choosing, copy, window};
+use crate::window::{AggregateKind, PyAggregate, REVIVING, WindowOptions, choosing, copy, window};
 
 /// A stream, wrapped by `millstream.Stream` and `millstream.KeyedStream`.
 #[pyclass(frozen, module = "millstream._millstream")]
@@ -106,7 +106,7 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let (on_error, shape) = (OnErrorOption::read(on_error)?, Shape::read(shape)?);
         let handling = on_error.clone();
-        let pipe = self.pipe.step(known(kind), name, move |making| {
+        let pipe = self.pipe.step(static_name(kind), name, move |making| {
             Kernel::make(&make, shape, &on_error, making)
         });
         let pipe = handling.of(pipe);
@@ -284,7 +284,7 @@ impl Pipe {
     fn window(
         &self,
         name: &str,
-        described: Described,
+        described: WindowOptions,
         windower: Option<Py<PyAny>>,
         kind: String,
         functions: Vec<Option<Py<PyAny>>>,
@@ -296,7 +296,7 @@ impl Pipe {
         let handling = on_error.clone();
         let make = move |datetimes: &Rc<Cell<bool>>| {
             let made = functions.get(REVIVING).and_then(Option::as_ref);
-            let make = Make::read(&kind, &functions)?;
+            let make = AggregateKind::read(&kind, &functions)?;
             Ok(PyAggregate::new(make, made, datetimes))
         };
         let step = if described.ordered {
@@ -320,7 +320,7 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let on_error = OnErrorOption::read(on_error)?;
         let handling = on_error.clone();
-        let pipe = self.pipe.step(known(kind), name, move |making| {
+        let pipe = self.pipe.step(static_name(kind), name, move |making| {
             AsyncCalls::make(&make, &on_error, making)
         });
         let pipe = handling.of(pipe);
@@ -366,7 +366,7 @@ impl Pipe {
     fn join(
         &self,
         name: &str,
-        described: JoinDescribed,
+        described: JoinOptions,
         timed: bool,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
@@ -406,9 +406,9 @@ impl Pipe {
         let pipe = if by_key {
             let route: Arc<dyn Fn() -> Box<dyn millstream_flow::Route<PyBatch>> + Send + Sync> =
                 Arc::new(|| Box::new(ByKey));
-            Engine::gather(known(kind), name, &streams, Some(route))
+            Engine::gather(static_name(kind), name, &streams, Some(route))
         } else {
-            Engine::gather(known(kind), name, &streams, None)
+            Engine::gather(static_name(kind), name, &streams, None)
         };
         Pipe { pipe }.checked(py)
     }
@@ -435,7 +435,7 @@ impl Pipe {
 }
 
 /// The kinds of steps, as the engine wants them: names with a static lifetime.
-fn known(kind: &str) -> &'static str {
+fn static_name(kind: &str) -> &'static str {
     const KINDS: [&str; 21] = [
         "enrich_cached",
         "stateful_batch",

@@ -26,7 +26,7 @@ use crate::source::Script;
 
 /// The input of a replay: the source (none for a state directory), the directory, and whether that is a plain
 /// journal; its first and last record, and how batches are divided.
-type Described = (
+type ReplayInput = (
     Vec<(Option<String>, PathBuf, bool)>,
     Option<(bool, u64)>,
     Option<(bool, u64)>,
@@ -51,7 +51,7 @@ impl Rehearsal {
         py: Python<'_>,
         inputs: Vec<(String, Bound<'_, Script>)>,
         make_sink: Py<PyAny>,
-        replay: Option<Described>,
+        replay: Option<ReplayInput>,
     ) -> PyResult<Self> {
         let mut engine = Engine::new();
         for (name, script) in inputs {
@@ -89,7 +89,7 @@ impl Rehearsal {
     }
 }
 
-fn read_replay((recordings, from, to, batch): Described) -> Result<Replay, FlowError> {
+fn read_replay((recordings, from, to, batch): ReplayInput) -> Result<Replay, FlowError> {
     let mut replay = Replay::new();
     for (source, path, plain) in recordings {
         replay = match (source, plain) {

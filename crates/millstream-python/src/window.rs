@@ -22,7 +22,7 @@ use crate::time::{moment_or_none, seconds, to_nanos};
 
 /// Windows as Python describes them: an object with these attributes.
 #[derive(FromPyObject)]
-pub(crate) struct Described {
+pub(crate) struct WindowOptions {
     kind: String,
     /// Nanoseconds or items.
     numbers: [u64; 3],
@@ -34,7 +34,7 @@ pub(crate) struct Described {
 }
 
 /// Windows as Python describes them.
-pub(crate) fn window(described: &Described) -> PyResult<Window> {
+pub(crate) fn window(described: &WindowOptions) -> PyResult<Window> {
     let [first, second, third] = described.numbers;
     let time = Duration::from_nanos;
     let window = match described.kind.as_str() {
@@ -87,7 +87,7 @@ pub(crate) fn copy(value: &Py<PyAny>) -> Py<PyAny> {
 }
 
 /// The result that a window computes of its values.
-pub(crate) enum Make {
+pub(crate) enum AggregateKind {
     Count,
     Sum,
     Min,
@@ -109,7 +109,7 @@ pub(crate) struct Functions {
 /// The index of the function of an aggregate that restores saved accumulators: see `millstream/_revival.py`.
 pub(crate) const REVIVING: usize = 4;
 
-impl Make {
+impl AggregateKind {
     /// Reads a name and functions.
     pub(crate) fn read(kind: &str, functions: &[Option<Py<PyAny>>]) -> PyResult<Self> {
         let none = || locked(|py| py.None());
@@ -118,14 +118,14 @@ impl Make {
             given.map_or_else(none, |f| locked(|py| f.clone_ref(py)))
         };
         Ok(match kind {
-            "count" => Make::Count,
-            "sum" => Make::Sum,
-            "min" => Make::Min,
-            "max" => Make::Max,
-            "mean" => Make::Mean,
-            "collect" => Make::Collect,
-            "reduce" => Make::Reduce(function(0)),
-            "functions" => Make::Functions(Functions {
+            "count" => AggregateKind::Count,
+            "sum" => AggregateKind::Sum,
+            "min" => AggregateKind::Min,
+            "max" => AggregateKind::Max,
+            "mean" => AggregateKind::Mean,
+            "collect" => AggregateKind::Collect,
+            "reduce" => AggregateKind::Reduce(function(0)),
+            "functions" => AggregateKind::Functions(Functions {
                 initial: function(0),
                 add: function(1),
                 merge: function(2),
@@ -324,7 +324,7 @@ type EdgeKey = (i64, i64, bool);
 
 /// An aggregate on one worker.
 pub(crate) struct PyAggregate {
-    make: Make,
+    make: AggregateKind,
     /// The most recent edges: most keys have the same windows.
     edges: Option<(EdgeKey, Py<PyAny>, Py<PyAny>)>,
     /// The functions for saved accumulators, or saved values in order.
@@ -335,7 +335,11 @@ pub(crate) struct PyAggregate {
 
 impl PyAggregate {
     /// `made`, if it is there, makes accumulators and has a `revival` for those that were saved.
-    pub(crate) fn new(make: Make, made: Option<&Py<PyAny>>, datetimes: &Rc<Cell<bool>>) -> Self {
+    pub(crate) fn new(
+        make: AggregateKind,
+        made: Option<&Py<PyAny>>,
+        datetimes: &Rc<Cell<bool>>,
+    ) -> Self {
         PyAggregate {
             make,
             edges: None,
@@ -371,10 +375,10 @@ impl PyAggregate {
             return Ok(());
         }
         match &self.make {
-            Make::Sum | Make::Mean => *acc = acc.plus(py, &value)?,
-            Make::Min if value.before(py, acc)? => *acc = value,
-            Make::Max if acc.before(py, &value)? => *acc = value,
-            Make::Reduce(f) => {
+            AggregateKind::Sum | AggregateKind::Mean => *acc = acc.plus(py, &value)?,
+            AggregateKind::Min if value.before(py, acc)? => *acc = value,
+            AggregateKind::Max if acc.before(py, &value)? => *acc = value,
+            AggregateKind::Reduce(f) => {
                 let made = f.bind(py).call1((acc.object(py)?, value.object(py)?))?;
                 *acc = Acc::Object(made.unbind());
             }
@@ -400,10 +404,10 @@ impl Aggregate for PyAggregate {
 
     fn initial(&mut self) -> PyResult<Acc> {
         Ok(match &self.make {
-            Make::Count => Acc::Int(0),
-            Make::Collect => Acc::List(Vec::new()),
-            Make::Mean => Acc::Mean(Box::new(Acc::Empty), 0),
-            Make::Functions(functions) => {
+            AggregateKind::Count => Acc::Int(0),
+            AggregateKind::Collect => Acc::List(Vec::new()),
+            AggregateKind::Mean => Acc::Mean(Box::new(Acc::Empty), 0),
+            AggregateKind::Functions(functions) => {
                 let made = locked(|py| functions.initial.bind(py).call0().map(Bound::unbind));
                 Acc::Object(made?)
             }
@@ -413,19 +417,21 @@ impl Aggregate for PyAggregate {
 
     fn add(&mut self, acc: &mut Acc, value: Py<PyAny>) -> PyResult<()> {
         match (&self.make, acc) {
-            (Make::Count, Acc::Int(count)) => *count += 1,
-            (Make::Collect, Acc::List(list)) => list.push(value),
-            (Make::Functions(functions), Acc::Object(acc)) => {
+            (AggregateKind::Count, Acc::Int(count)) => *count += 1,
+            (AggregateKind::Collect, Acc::List(list)) => list.push(value),
+            (AggregateKind::Functions(functions), Acc::Object(acc)) => {
                 *acc = locked(|py| {
                     let made = functions.add.bind(py).call1((&*acc, value))?;
                     PyResult::Ok(made.unbind())
                 })?;
             }
-            (Make::Mean, Acc::Mean(sum, count)) => {
+            (AggregateKind::Mean, Acc::Mean(sum, count)) => {
                 locked(|py| self.combine(py, sum, Acc::of(value.bind(py))))?;
                 *count += 1;
             }
-            (Make::Reduce(_), acc) => locked(|py| self.combine(py, acc, Acc::Object(value)))?,
+            (AggregateKind::Reduce(_), acc) => {
+                locked(|py| self.combine(py, acc, Acc::Object(value)))?
+            }
             (_, acc) => locked(|py| self.combine(py, acc, Acc::of(value.bind(py))))?,
         }
         Ok(())
@@ -433,19 +439,19 @@ impl Aggregate for PyAggregate {
 
     fn merge(&mut self, acc: &mut Acc, later: &Acc) -> PyResult<()> {
         locked(|py| match (&self.make, acc, later) {
-            (Make::Count, Acc::Int(count), Acc::Int(later)) => {
+            (AggregateKind::Count, Acc::Int(count), Acc::Int(later)) => {
                 *count += later;
                 Ok(())
             }
-            (Make::Collect, Acc::List(list), Acc::List(later)) => {
+            (AggregateKind::Collect, Acc::List(list), Acc::List(later)) => {
                 list.extend(later.iter().map(|value| value.clone_ref(py)));
                 Ok(())
             }
-            (Make::Functions(functions), Acc::Object(acc), Acc::Object(later)) => {
+            (AggregateKind::Functions(functions), Acc::Object(acc), Acc::Object(later)) => {
                 *acc = functions.merge.bind(py).call1((&*acc, later))?.unbind();
                 Ok(())
             }
-            (Make::Mean, Acc::Mean(sum, count), Acc::Mean(other, more)) => {
+            (AggregateKind::Mean, Acc::Mean(sum, count), Acc::Mean(other, more)) => {
                 *count += more;
                 self.combine(py, sum, other.copy(py)?)
             }
@@ -458,7 +464,7 @@ impl Aggregate for PyAggregate {
             let (start, end) = self.edges(py, bounds)?;
             let early = PyBool::new(py, bounds.early);
             let value = match &self.make {
-                Make::Functions(Functions {
+                AggregateKind::Functions(Functions {
                     result: Some(result),
                     ..
                 }) => {

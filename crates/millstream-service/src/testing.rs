@@ -99,7 +99,7 @@ pub fn check(
     mut run: impl FnMut(&[Call], &[Call]) -> Result<Vec<Call>, Cause>,
 ) -> Result<Outcome, TestError> {
     let test = Test::read(folder, inputs)?;
-    let found = test.found(&mut run)?;
+    let found = test.actual_outputs(&mut run)?;
     let mut outcome = Outcome::default();
     let path = folder.join("out.yaml");
     compare(&path, &found, outputs, mode, &mut outcome)?;
@@ -142,7 +142,7 @@ pub fn check_variant(
         path: folder.join("in.yaml"),
         name: name.to_owned(),
     })?;
-    let found = test.found(&mut run)?;
+    let found = test.actual_outputs(&mut run)?;
     let mode = Mode {
         update,
         agitate: true,
@@ -169,7 +169,7 @@ impl<'a> Test<'a> {
     }
 
     /// The calls of the component in the test itself.
-    fn found(
+    fn actual_outputs(
         &self,
         run: &mut impl FnMut(&[Call], &[Call]) -> Result<Vec<Call>, Cause>,
     ) -> Result<Vec<String>, TestError> {

@@ -289,7 +289,7 @@ impl<S: Storage> Shared<S> {
             } else {
                 // A removed directory is noticed soon, also without syncs.
                 let look = self.core.until_presence_check();
-                let left = work.syncs.left(&self.core).unwrap_or(look).min(look);
+                let left = work.syncs.time_left(&self.core).unwrap_or(look).min(look);
                 work = self.idle(work, left);
             }
             work = self.sync_if_due(work);
@@ -396,7 +396,7 @@ impl<S: Storage> Shared<S> {
     fn sync_if_due<'a>(&'a self, work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
         if work
             .syncs
-            .left(&self.core)
+            .time_left(&self.core)
             .is_none_or(|left| !left.is_zero())
         {
             return work;
@@ -498,7 +498,7 @@ impl Syncs {
     }
 
     /// The time until the next sync.
-    fn left<S: Storage>(&self, core: &Core<S>) -> Option<Duration> {
+    fn time_left<S: Storage>(&self, core: &Core<S>) -> Option<Duration> {
         self.every
             .map(|_| self.due.saturating_sub(core.options.host.monotonic()))
     }

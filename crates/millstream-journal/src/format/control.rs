@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::format::files::CONTROL;
-use crate::process::Started;
+use crate::process::StartTime;
 use crate::storage::{Access, Fault, Region, Storage, fault};
 
 /// How many processes may write at once.
@@ -373,17 +373,17 @@ impl<R: Region> Control<R> {
     }
 
     /// When the process of a slot started.
-    pub fn started(&self, slot: u64) -> Started {
+    pub fn started(&self, slot: u64) -> StartTime {
         let at = STARTS + slot * 16;
         if at + 16 > self.region.bytes_len()
             || self.region.load(at) != self.region.load(PIDS + slot * 8)
         {
-            return Started::UNKNOWN;
+            return StartTime::UNKNOWN;
         }
-        Started(self.region.load(at + 8))
+        StartTime(self.region.load(at + 8))
     }
 
-    pub fn set_process(&self, slot: u64, pid: u32, namespace: u32, started: Started) {
+    pub fn set_process(&self, slot: u64, pid: u32, namespace: u32, started: StartTime) {
         let word = u64::from(pid) | u64::from(namespace) << 32;
         let at = STARTS + slot * 16;
         let has_starts = at + 16 <= self.region.bytes_len();

@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
-use crate::format::frame::{self, Head, Kind, Place};
+use crate::format::frame::{self, FrameContext, Head, Kind};
 use crate::planted::{self, Bug};
 use crate::storage::{Access, Region, Storage};
 
@@ -456,7 +456,7 @@ impl<R: Region> Segment<R> {
     /// The head that a frame would have in a segment of this epoch.
     #[inline]
     fn head_in(&self, epoch: u64, offset: u64, head: Head, body_crc: u32, sequence: u64) -> Head {
-        let place = Place {
+        let place = FrameContext {
             epoch,
             sequence,
             time_ns: self.time_ns(offset),
@@ -568,7 +568,7 @@ impl<R: Region> Segment<R> {
         if kind == Kind::Record {
             self.region.publish(end, 0);
         }
-        Place {
+        FrameContext {
             epoch: self.epoch,
             sequence,
             time_ns,

@@ -10,7 +10,7 @@ use crate::format::frame::{self, Head, Kind};
 use crate::format::index;
 use crate::format::segment::Mark;
 use crate::journal::Journal;
-use crate::read::pinned::{Found, PinnedRecord};
+use crate::read::pinned::{FoundRecord, PinnedRecord};
 use crate::storage::{Mapped, Region, Storage, fault};
 
 /// How much is brought into memory at once, ahead of a reader.
@@ -194,7 +194,7 @@ impl<S: Storage> Reader<S> {
 
     /// Find the next record, check it, and skip it.
     #[inline(always)]
-    fn advance(&mut self) -> Result<Option<Found>> {
+    fn advance(&mut self) -> Result<Option<FoundRecord>> {
         match self.next_in_memory() {
             Some(head) if !fault::any() => Ok(Some(self.pass(head))),
             _ => self.advance_slowly(),
@@ -212,7 +212,7 @@ impl<S: Storage> Reader<S> {
     }
 
     #[inline(always)]
-    fn pass(&mut self, head: Head) -> Found {
+    fn pass(&mut self, head: Head) -> FoundRecord {
         let (at, sequence) = (self.at, self.sequence);
         self.at = at + head.bytes();
         self.sequence = sequence + 1;
@@ -220,17 +220,17 @@ impl<S: Storage> Reader<S> {
             self.backoff = if self.looks < SOON { BACKOFF_MIN } else { 0 };
             self.looks = 0;
         }
-        Found { sequence, at, head }
+        FoundRecord { sequence, at, head }
     }
 
     #[cold]
-    fn advance_slowly(&mut self) -> Result<Option<Found>> {
+    fn advance_slowly(&mut self) -> Result<Option<FoundRecord>> {
         let found = self.advance_unchecked();
         self.check()?;
         found
     }
 
-    fn advance_unchecked(&mut self) -> Result<Option<Found>> {
+    fn advance_unchecked(&mut self) -> Result<Option<FoundRecord>> {
         while let Some(head) = self.next_head()? {
             if self.at + head.bytes() > self.populated {
                 self.populate(self.at + head.bytes());

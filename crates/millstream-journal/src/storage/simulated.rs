@@ -640,7 +640,11 @@ impl Region for SimulatedRegion {
             history.sync(from, to);
         }
         // A failure is returned once to each opening of the file at that time, as Linux does.
-        if self.failures_reported.swap(history.failures, Ordering::SeqCst) < history.failures {
+        if self
+            .failures_reported
+            .swap(history.failures, Ordering::SeqCst)
+            < history.failures
+        {
             return Err(io::Error::other("the disk failed"));
         }
         Ok(())

@@ -19,7 +19,7 @@ fn body(sequence: u64) -> Vec<u8> {
     sequence.to_le_bytes().repeat(100)
 }
 
-/// Have the kernel forget what it knows of the files in a directory.
+/// Evict the files of a directory from the caches of the kernel.
 fn forget(directory: &Path) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -31,7 +31,7 @@ fn forget(directory: &Path) {
     }
 }
 
-/// Read all there is. Returns how many records there were before the end or the error.
+/// Read all records. Returns how many there were before the end or the error.
 fn read(journal: &Journal) -> (u64, Option<Error>) {
     let mut reader = match journal.reader() {
         Ok(reader) => reader,

@@ -143,7 +143,7 @@ impl Patient {
     }
 }
 
-/// What was found by each way to read, in words.
+/// The result of each way to read, as text.
 fn reads(journal: &Journal, first: u64, records: u64) -> Vec<(String, Result<String, Error>)> {
     let mut found = Vec::new();
     // Their segments stay mapped meanwhile.
@@ -277,7 +277,9 @@ fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> 
                 for (way, outcome) in &found {
                     let right = &expected.iter().find(|(name, _)| name == way);
                     match (outcome, right) {
-                        (Err(Error::Damage { .. } | Error::Version { .. }), _) => is_reported = true,
+                        (Err(Error::Damage { .. } | Error::Version { .. }), _) => {
+                            is_reported = true
+                        }
                         (Ok(found), Some((_, Ok(right)))) if found == right => {}
                         _ => panic!(
                             "bit {bit} of byte {at} of {}, read only: {read_only}, {way}: {outcome:?} instead of {right:?}",
@@ -300,14 +302,20 @@ fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> 
 fn no_flipped_bit_of_a_closed_journal_is_silent() {
     let patient = Patient::new(RECORDS, false);
     let (reported, harmless) = flip_all(&patient, 0, RECORDS, true);
-    assert!(reported > 2_000 && harmless > 1_000, "{reported} {harmless}");
+    assert!(
+        reported > 2_000 && harmless > 1_000,
+        "{reported} {harmless}"
+    );
 }
 
 #[test]
 fn no_flipped_bit_of_a_copied_journal_is_silent() {
     let patient = Patient::new(RECORDS, false);
     let (reported, harmless) = flip_all(&patient, 0, RECORDS, false);
-    assert!(reported > 2_000 && harmless > 1_000, "{reported} {harmless}");
+    assert!(
+        reported > 2_000 && harmless > 1_000,
+        "{reported} {harmless}"
+    );
 }
 
 #[test]

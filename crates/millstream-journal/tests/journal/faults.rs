@@ -1,4 +1,4 @@
-//! The disk is full, or a sync fails: clean errors, nothing lost, nothing acknowledged that is not so.
+//! The disk is full, or a sync fails: clean errors, no loss, and no wrong acknowledgement.
 
 use millstream_journal::storage::{Failing, Simulated};
 use millstream_journal::{Error, Host, Journal, Mapped, Options, Sync};

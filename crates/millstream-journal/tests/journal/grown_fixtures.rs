@@ -30,7 +30,7 @@ fn options() -> Options {
     }
 }
 
-/// Make the journal anew, if that is asked for.
+/// Write the fixture, if the environment says so.
 fn write_if_wanted() {
     if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none() {
         return;

@@ -155,7 +155,7 @@ fn reuse(journal: &Journal) {
     println!("appended");
 }
 
-/// One that lives is waited for, whatever its locks say.
+/// A live holder is waited for, whatever the state of its locks.
 #[test]
 fn a_writer_that_lives_is_waited_for() {
     let (_folder, journal) = fresh(Options {

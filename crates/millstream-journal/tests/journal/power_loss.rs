@@ -17,7 +17,7 @@ fn options(sync: Sync, boot: u128) -> Options {
     }
 }
 
-/// What the journal holds, or what is wrong with it.
+/// The records of the journal, or the error.
 fn contents(
     machine: &Simulated,
     boot: u128,
@@ -32,7 +32,7 @@ fn contents(
     Ok((first, bodies))
 }
 
-/// Append something, or give up a claim, or sync and tell what is durable.
+/// Append something, or abandon a claim, or sync and record what is durable.
 fn step(writer: &Writer<Simulated>, model: &mut Vec<Vec<u8>>, random: &mut Random) -> Option<u64> {
     match random.below(8) {
         0 => {

@@ -25,7 +25,7 @@ fn start(role: &str, path: &Path) -> Child {
     command.spawn().unwrap()
 }
 
-/// Wait until a child has said something that begins so; returns the rest.
+/// Wait until a child has printed a line with this prefix; returns the rest.
 fn hear(lines: &mut impl Iterator<Item = std::io::Result<String>>, word: &str) -> Option<String> {
     lines.find_map(|line| line.unwrap().strip_prefix(word).map(str::to_owned))
 }

@@ -14,7 +14,7 @@ use millstream_journal::{Error, Journal, Options, Share, Sync, Wait, Writer};
 
 use crate::support::{fresh, small};
 
-/// Append until that is an error, in time.
+/// Append until an error, which must come in time.
 fn append_until_error(writer: &Writer, pause: Duration) -> Error {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {

@@ -32,7 +32,7 @@ pub fn number(name: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().unwrap())
 }
 
-/// No threads, so that a seed says all.
+/// No threads, so that a seed determines the run.
 fn options() -> Options {
     let host = Host::simulated(|| 1, || 7);
     Options { host, ..small() }
@@ -86,7 +86,7 @@ impl Patient {
         files.map_while(Result::ok).collect()
     }
 
-    /// Do something to the files. Returns which of them are not what they were.
+    /// Damage the files. Returns which of them have changed.
     fn damage(&self, kind: &str, random: &mut Random) -> Vec<usize> {
         let mut images = self.after.clone();
         let segment = random.below(3) as usize;
@@ -138,7 +138,7 @@ fn swap(images: &mut Images, one: (usize, u64), other: (usize, u64), length: u64
     part(&mut images[other.0], other.1, length).copy_from_slice(&first);
 }
 
-/// Read all; every record on the way must be right. Returns how many there are.
+/// Read all; every record must be right. Returns how many there are.
 fn read_all(path: &Path, options: Options) -> Result<u64, Error> {
     let journal = Journal::open(path, options)?;
     let mut reader = journal.reader()?;

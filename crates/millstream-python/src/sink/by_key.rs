@@ -14,7 +14,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
 
-use super::Opened;
+use super::OpenWriter;
 use super::encode::append_frame;
 use crate::batch::PyBatch;
 use crate::error::cause;
@@ -54,7 +54,7 @@ impl KeyedSink {
         name: &str,
         worker: usize,
         control: &Arc<Control>,
-    ) -> Result<Opened, Cause> {
+    ) -> Result<OpenWriter, Cause> {
         let encode = self.encode.as_ref();
         Ok(Box::new(KeyedWriter {
             name: name.to_owned(),

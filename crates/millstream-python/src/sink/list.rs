@@ -14,7 +14,7 @@ use millstream_flow::together::{Log, Together};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::Opened;
+use super::OpenWriter;
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
@@ -51,7 +51,7 @@ impl ListSink {
         sink
     }
 
-    pub(crate) fn open(&self, control: &Arc<Control>) -> Opened {
+    pub(crate) fn open(&self, control: &Arc<Control>) -> OpenWriter {
         locked(|py| {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             let list = shared.upgrade().unwrap_or_else(|| {

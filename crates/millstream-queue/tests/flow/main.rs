@@ -1,4 +1,4 @@
-//! Queues as sources and sinks of flows: nothing is lost and nothing counts twice, wherever the flow breaks off.
+//! Queues as sources and sinks of flows: no item is lost and none counts twice, wherever the flow crashes.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ fn open(folder: &Path) -> Queues {
     Queues::open(folder, &options).unwrap()
 }
 
-/// Puts words, `count` in all; gives how often each comes.
+/// Puts `count` words; returns the count of each.
 fn fill(folder: &Path, count: usize) -> BTreeMap<String, usize> {
     let words: Vec<String> = (0..count).map(|n| format!("w{}", n * n % 37)).collect();
     let queue = open(folder).queue("in").unwrap();

@@ -54,7 +54,7 @@ fn take(queues: &mut Broker<JournalStorage>, number: usize) {
     assert!(answer.contains(&body(number)), "{number}: {answer}");
 }
 
-/// Make the queue anew, if that is asked for.
+/// Write the fixture, if the environment says so.
 fn write_if_wanted() {
     if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none() {
         return;

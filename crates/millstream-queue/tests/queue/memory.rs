@@ -1,4 +1,4 @@
-//! What all queues hold in memory together.
+//! The memory of all queues together.
 
 use millstream_queue::broker::BrokerLimits;
 

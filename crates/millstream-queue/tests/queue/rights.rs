@@ -1,4 +1,4 @@
-//! What each name may do: every command, by the name of the queue.
+//! The rights of each name: every command, by the name of the queue.
 
 use std::sync::Arc;
 

@@ -81,7 +81,7 @@ pub struct Followed {
 }
 
 /// How a connection ended without a failure.
-enum Ended {
+enum ConnectionEnd {
     /// The copies are complete.
     Done,
     /// The leader has stopped, and may come back.
@@ -127,12 +127,12 @@ pub fn follow(
             (pause, last_warning) = (RETRY_MIN, String::new());
         }
         match ended {
-            Ok(Ended::Done) => break,
-            Ok(Ended::LeaderStopped) if options.once => {
+            Ok(ConnectionEnd::Done) => break,
+            Ok(ConnectionEnd::LeaderStopped) if options.once => {
                 let hint = ": the leader has stopped";
                 return Err(ReplicationError::Closed { hint });
             }
-            Ok(Ended::LeaderStopped) => info!("the leader has stopped; waiting for it"),
+            Ok(ConnectionEnd::LeaderStopped) => info!("the leader has stopped; waiting for it"),
             Err(error) if options.once || !error.may_pass() => return Err(error),
             Err(error) => {
                 // The same failure is logged once, however often it is repeated.
@@ -197,7 +197,7 @@ impl Follower<'_> {
         self.members.iter().map(|member| member.records).sum()
     }
 
-    fn connection(&mut self) -> Result<Ended, ReplicationError> {
+    fn connection(&mut self) -> Result<ConnectionEnd, ReplicationError> {
         let stream = Arc::new(self.connector.connect()?);
         let ended = self.converse(&stream);
         stream.close();
@@ -208,7 +208,7 @@ impl Follower<'_> {
         ended
     }
 
-    fn converse(&mut self, stream: &Arc<Stream>) -> Result<Ended, ReplicationError> {
+    fn converse(&mut self, stream: &Arc<Stream>) -> Result<ConnectionEnd, ReplicationError> {
         let mut incoming = Incoming::new(Arc::clone(stream));
         let positions = self.members.iter();
         let positions = positions.map(|member| member.copy.position(member.name));
@@ -217,8 +217,11 @@ impl Follower<'_> {
             probe: false,
             members: positions.collect::<Result<_, _>>()?,
         };
-        let Some(welcome) = self.connector.greet(&mut incoming, &follow, self.stop)? else {
-            return Ok(Ended::Done);
+        let Some(welcome) = self
+            .connector
+            .authenticate(&mut incoming, &follow, self.stop)?
+        else {
+            return Ok(ConnectionEnd::Done);
         };
         self.begin(&welcome)?;
         incoming.frames.allow(RECORDS_MAX);
@@ -238,7 +241,7 @@ impl Follower<'_> {
         if outcome.is_ok() {
             message::write_end(&mut streaming.out);
             stream.write(&streaming.out)?;
-            farewell(streaming.incoming)?;
+            await_close(streaming.incoming)?;
         }
         outcome
     }
@@ -264,11 +267,11 @@ impl Follower<'_> {
         Ok(())
     }
 
-    fn stream(&mut self, with: &mut Streaming) -> Result<Ended, ReplicationError> {
+    fn stream(&mut self, with: &mut Streaming) -> Result<ConnectionEnd, ReplicationError> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 self.acknowledge(with, true)?;
-                return Ok(Ended::Done);
+                return Ok(ConnectionEnd::Done);
             }
             with.incoming.read()?;
             let mut held_bytes = 0;
@@ -279,7 +282,7 @@ impl Follower<'_> {
                 if frame.kind == Kind::End {
                     self.release()?;
                     self.acknowledge(with, true)?;
-                    return Ok(Ended::LeaderStopped);
+                    return Ok(ConnectionEnd::LeaderStopped);
                 }
                 held_bytes += self.take(frame)?;
                 if held_bytes > HELD_BYTES_MAX {
@@ -293,7 +296,7 @@ impl Follower<'_> {
                 self.options.once && all.all(|member| member.copy.next() >= member.goal);
             self.acknowledge(with, caught_up)?;
             if caught_up {
-                return Ok(Ended::Done);
+                return Ok(ConnectionEnd::Done);
             }
             with.incoming.check_alive(with.heartbeat * DEAD_AFTER)?;
         }
@@ -359,7 +362,7 @@ impl Follower<'_> {
 
 /// Let the leader close the connection. Closing it while records are on their way would be a reset, which may overtake the last
 /// acknowledgements.
-fn farewell(mut incoming: Incoming) -> Result<(), ReplicationError> {
+fn await_close(mut incoming: Incoming) -> Result<(), ReplicationError> {
     let end = monotonic_ns() + FAREWELL.as_nanos() as u64;
     while monotonic_ns() < end && incoming.read().is_ok() {
         while incoming.frames.is_ready() {

@@ -24,7 +24,7 @@ pub(super) struct Challenging {
 }
 
 /// A leader that has authenticated the follower, and must accept or refuse its request.
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     pub credential: Option<Credential>,
     pub follow: Follow,
 }
@@ -57,7 +57,11 @@ impl Listening {
 
 impl Challenging {
     /// FOLLOW. A follower that does not prove the secret is refused, in `out` as well.
-    pub fn follow(self, frame: Frame<'_>, out: &mut Vec<u8>) -> Result<Asked, ReplicationError> {
+    pub fn follow(
+        self,
+        frame: Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<PendingRequest, ReplicationError> {
         let (proof, body) = read_proved(expect(frame, Kind::Follow)?)?;
         let refusal = match &self.credential {
             None if self.follower_has_secret => {
@@ -68,7 +72,7 @@ impl Challenging {
                 "the secrets of leader and follower differ, or a machine between them breaks TLS open"
             }
             _ => {
-                return Ok(Asked {
+                return Ok(PendingRequest {
                     follow: Follow::read(body)?,
                     credential: self.credential,
                 });
@@ -78,7 +82,7 @@ impl Challenging {
     }
 }
 
-impl Asked {
+impl PendingRequest {
     /// Accept.
     pub fn welcome(&self, welcome: &Welcome, out: &mut Vec<u8>) {
         let body = welcome.body();

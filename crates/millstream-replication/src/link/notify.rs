@@ -107,7 +107,7 @@ fn notify(
             terms,
         }],
     };
-    match connector.ask(&follow, stop) {
+    match connector.probe(&follow, stop) {
         // It knows, or is a copy in this term by now.
         Ok(_)
         | Err(ReplicationError::Refused {

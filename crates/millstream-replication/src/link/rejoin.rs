@@ -196,7 +196,7 @@ fn probe(
             terms: recent(journal.terms()?),
         }],
     };
-    let welcome = connector.ask(&follow, stop)?;
+    let welcome = connector.probe(&follow, stop)?;
     let offer = welcome.members.into_iter().next().flatten();
     offer.ok_or_else(|| ReplicationError::protocol("the answer does not mention the journal"))
 }

@@ -71,7 +71,7 @@ fn watch_all<'scope, 'env>(
         let reader = progress.opened.journal.reader()?;
         let sent = move || progress.sent.load(Ordering::Relaxed);
         let thread = Builder::new().name("watching".to_owned());
-        let watching = move || watch.look(reader, sent, &session.ended);
+        let watching = move || watch.watch_journal(reader, sent, &session.ended);
         thread.spawn_scoped(scope, watching).map_err(no_thread)?;
     }
     Ok(())

@@ -16,18 +16,18 @@ pub(super) struct Served {
     pub dir: PathBuf,
     /// Whether it is a companion of a served journal: a schedule or snapshots of a service.
     pub is_companion: bool,
-    opened: OnceLock<Opened>,
+    opened: OnceLock<OpenJournal>,
     /// The followers that are connected, by name.
     live: Mutex<HashMap<String, Live>>,
 }
 
 /// A journal that exists.
-pub(super) struct Opened {
+pub(super) struct OpenJournal {
     pub journal: Journal,
     pub segment_bytes: u64,
 }
 
-impl Opened {
+impl OpenJournal {
     pub fn identity(&self) -> Result<Identity, ReplicationError> {
         Ok(self.journal.identify(None)?)
     }
@@ -99,7 +99,7 @@ pub(super) fn list(journals: &[(String, PathBuf)]) -> Result<Vec<Served>, Replic
 
 impl Served {
     /// The journal, if it exists by now.
-    pub fn opened(&self) -> Result<Option<&Opened>, ReplicationError> {
+    pub fn opened(&self) -> Result<Option<&OpenJournal>, ReplicationError> {
         if let Some(opened) = self.opened.get() {
             return Ok(Some(opened));
         }
@@ -114,7 +114,7 @@ impl Served {
             journal => journal?,
         };
         let segment_bytes = journal.info()?.segment_bytes;
-        Ok(Some(self.opened.get_or_init(|| Opened {
+        Ok(Some(self.opened.get_or_init(|| OpenJournal {
             journal,
             segment_bytes,
         })))

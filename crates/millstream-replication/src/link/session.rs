@@ -16,13 +16,13 @@ use super::incoming::Incoming;
 use super::leader::Leader;
 use super::message::{self, Follow, Welcome};
 use super::secret::Credential;
-use super::served::{Opened, Served};
+use super::served::{OpenJournal, Served};
 use super::stream::Stream;
 use super::watch::Watch;
 use super::{DEAD_AFTER, FAREWELL};
 
 /// The follower's cursor.
-fn cursor(opened: &Opened, name: &str) -> Result<Cursor, ReplicationError> {
+fn cursor(opened: &OpenJournal, name: &str) -> Result<Cursor, ReplicationError> {
     let cursor = opened
         .journal
         .cursor(&format!("{PREFIX}{name}"), Share::Shared);
@@ -79,7 +79,7 @@ pub(super) struct SessionMember<'a> {
 /// The progress of a follower in a journal that exists.
 pub(super) struct Progress<'a> {
     pub name: &'a str,
-    pub opened: &'a Opened,
+    pub opened: &'a OpenJournal,
     pub cursor: Cursor,
     /// All records before this one were sent.
     pub sent: AtomicU64,

@@ -134,7 +134,7 @@ impl LeaderSide {
             None => Ok(None),
             Some(false) => Ok(Some((Stream::new(socket, None)?, self.refusal))),
             Some(true) => {
-                let tls = self.greet(&mut limited).inspect_err(|_| {
+                let tls = self.handshake(&mut limited).inspect_err(|_| {
                     // The follower learns the reason from an alert of TLS.
                     limited.linger();
                 })?;
@@ -143,7 +143,7 @@ impl LeaderSide {
         }
     }
 
-    fn greet(&self, limited: &mut Limited<'_>) -> Result<Connection, ReplicationError> {
+    fn handshake(&self, limited: &mut Limited<'_>) -> Result<Connection, ReplicationError> {
         let mut acceptor = Acceptor::default();
         let accepted = loop {
             match acceptor.read_tls(limited) {

@@ -46,7 +46,7 @@ impl Watch {
     }
 
     /// Wake the sender when the journal of `reader` has a record at the position that `sent` returns, until `ended`.
-    pub fn look(&self, mut reader: Reader, sent: impl Fn() -> u64, ended: &AtomicBool) {
+    pub fn watch_journal(&self, mut reader: Reader, sent: impl Fn() -> u64, ended: &AtomicBool) {
         let mut seen = 0;
         while !ended.load(Ordering::Relaxed) {
             let state = self.state();

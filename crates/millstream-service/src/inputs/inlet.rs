@@ -112,7 +112,7 @@ impl<C> Inlet<C> {
     }
 
     /// Protects records from this one on from pruning, if there is a cursor.
-    pub fn hold(&self, sequence: u64) -> Result<(), ServiceError> {
+    pub fn protect_from(&self, sequence: u64) -> Result<(), ServiceError> {
         if let Some(cursor) = &self.cursor {
             cursor.set(sequence.max(self.first()?).min(self.end()?))?;
         }

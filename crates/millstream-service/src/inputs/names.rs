@@ -32,12 +32,12 @@ pub(crate) fn same_directory(one: &Path, other: &Path) -> bool {
 
 /// The current inputs of a service, and their names in older records.
 pub(crate) struct Names {
-    known: Vec<Known>,
+    known: Vec<KnownInput>,
     /// The journals that paths in records of earlier versions name.
     pub legacy: BTreeMap<String, u128>,
 }
 
-struct Known {
+struct KnownInput {
     path: PathBuf,
     identity: u128,
 }
@@ -51,7 +51,7 @@ impl Names {
         inputs: impl IntoIterator<Item = &'a Journal>,
         legacy: BTreeMap<String, u128>,
     ) -> Result<Self, ServiceError> {
-        let mut known: Vec<Known> = Vec::new();
+        let mut known: Vec<KnownInput> = Vec::new();
         for journal in inputs {
             let (path, identity) = (journal.path(), journal.lineage()?);
             if let Some(first) = known.iter().find(|known| known.identity == identity) {
@@ -60,7 +60,7 @@ impl Names {
                     second: path.display().to_string(),
                 });
             }
-            known.push(Known { path, identity });
+            known.push(KnownInput { path, identity });
         }
         Ok(Self { known, legacy })
     }
@@ -126,7 +126,7 @@ impl Names {
         Ok(found.into_iter().map(|at| at.map(|at| at as u32)).collect())
     }
 
-    fn position(&self, is: impl Fn(&Known) -> bool) -> Option<usize> {
+    fn position(&self, is: impl Fn(&KnownInput) -> bool) -> Option<usize> {
         self.known.iter().position(is)
     }
 

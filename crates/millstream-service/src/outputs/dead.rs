@@ -20,11 +20,11 @@ pub(crate) struct DeadLetters {
     /// The identity of the output journal; `None` for a service without output.
     service: Option<u128>,
     /// The contents of the journal before the first letter of this run.
-    known: Option<Known>,
+    known: Option<RecordedLetters>,
 }
 
 #[derive(Default)]
-struct Known {
+struct RecordedLetters {
     /// Letters of this service: input and record.
     ours: HashSet<(u128, u64)>,
     /// Letters of earlier versions.
@@ -92,8 +92,8 @@ impl DeadLetters {
         Ok(())
     }
 
-    fn read(&self) -> Result<Known, ServiceError> {
-        let mut known = Known::default();
+    fn read(&self) -> Result<RecordedLetters, ServiceError> {
+        let mut known = RecordedLetters::default();
         let mut reader = self.journal.reader()?;
         while let Some(record) = reader.next()? {
             let Ok(Record::Note(note)) = Record::read(record.body) else {

@@ -85,25 +85,25 @@ pub struct HopLatency {
 /// ```
 ///
 /// # Errors
-/// A journal on the way is not there or is damaged.
+/// A journal upstream is missing or damaged.
 pub fn latency(
     journal: &Path,
     first: u64,
     last: Option<u64>,
     folders: &[PathBuf],
 ) -> Result<Latencies, ServiceError> {
-    let mut way = Way {
+    let mut measurement = Measurement {
         folders,
-        ..Way::default()
+        ..Measurement::default()
     };
-    let root = way.node(journal.to_owned())?;
-    let next = way.nodes[root].journal.next()?;
+    let root = measurement.node(journal.to_owned())?;
+    let next = measurement.nodes[root].journal.next()?;
     let end = last.map_or(next, |last| next.min(last.saturating_add(1)));
-    let begin = first.max(way.nodes[root].journal.first()?);
+    let begin = first.max(measurement.nodes[root].journal.first()?);
     for sequence in begin..end {
-        way.trace(root, sequence)?;
+        measurement.trace(root, sequence)?;
     }
-    Ok(way.latencies())
+    Ok(measurement.latencies())
 }
 
 /// A reader reads up to this many records instead of seeking past them.
@@ -166,7 +166,7 @@ struct Event {
 type InputPosition = (usize, usize, usize, &'static str);
 
 #[derive(Default)]
-struct Way<'a> {
+struct Measurement<'a> {
     /// The directories in which moved journals are looked for.
     folders: &'a [PathBuf],
     nodes: Vec<Node>,
@@ -177,7 +177,7 @@ struct Way<'a> {
     backwards: u64,
 }
 
-impl Way<'_> {
+impl Measurement<'_> {
     fn node(&mut self, path: PathBuf) -> Result<usize, ServiceError> {
         if let Some(at) = self.nodes.iter().position(|node| node.path == path) {
             return Ok(at);
@@ -371,7 +371,7 @@ impl Way<'_> {
     }
 
     fn latencies(mut self) -> Latencies {
-        // Far hops first; the whole way last. A part follows the hop that it is of.
+        // Far hops first; the whole chain last. A part follows its hop.
         let whole = |part: &str| part == "origin to output";
         self.histograms
             .sort_by_key(|((distance, .., part), ..)| (whole(part), usize::MAX - distance));

@@ -51,7 +51,7 @@ impl<C> Runner<C> {
         self.announced = announcement.inputs;
         if self.needs == Needs::New {
             for (inlet, place) in self.inlets.iter().zip(&self.announced) {
-                inlet.hold(place.next)?;
+                inlet.protect_from(place.next)?;
             }
         }
         Ok(Some(number))
@@ -88,7 +88,7 @@ impl<C> Runner<C> {
     }
 
     /// Takes a cursor on each input, which is named after the output journal, and sets it to the first record that this way of rebuilding needs.
-    pub(super) fn hold_inputs(&mut self) -> Result<(), ServiceError> {
+    pub(super) fn protect_inputs(&mut self) -> Result<(), ServiceError> {
         let Some(output) = &self.output else {
             return Ok(());
         };
@@ -116,7 +116,7 @@ impl<C> Runner<C> {
                 Needs::Snapshots => inlet.position().min(inlet.start.max(inlet.first()?)),
             };
             inlet.cursor = Some(cursor);
-            inlet.hold(place)?;
+            inlet.protect_from(place)?;
         }
         Ok(())
     }

@@ -49,7 +49,7 @@ impl Past<'_> {
 }
 
 /// A snapshot, the current numbers of its inputs, its state, and its number.
-type Kept = (Position, Vec<Option<u32>>, Vec<u8>, u64);
+type RestoredSnapshot = (Position, Vec<Option<u32>>, Vec<u8>, u64);
 
 impl<C> Runner<C> {
     /// Rebuilds the state that the component had before the restart.
@@ -163,7 +163,7 @@ impl<C> Runner<C> {
     }
 
     /// The newest snapshot that fits the journals, the current numbers of its inputs, its state and its number.
-    fn newest_snapshot(&self, names: &mut Names) -> Result<Option<Kept>, ServiceError> {
+    fn newest_snapshot(&self, names: &mut Names) -> Result<Option<RestoredSnapshot>, ServiceError> {
         let (Some(snapshots), Some(output)) = (&self.snapshots, &self.output) else {
             return Ok(None);
         };

@@ -116,7 +116,7 @@ impl<C> Runner<C> {
         if self.inlets.len() == 1 && self.timers.is_empty() && self.replay.is_none() {
             self.progress.sampler = Some(Sampler::new(self.host.clone()));
         }
-        self.hold_inputs()
+        self.protect_inputs()
     }
 }
 

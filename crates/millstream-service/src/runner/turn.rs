@@ -89,7 +89,7 @@ impl<C> Runner<C> {
         // The last but one is needed when a loss of power has taken outputs away that the last one has seen.
         if let Some(before) = self.last_snapshot.replace(self.announced.clone()) {
             for (inlet, place) in self.inlets.iter().zip(before) {
-                inlet.hold(place.next)?;
+                inlet.protect_from(place.next)?;
             }
         }
         Ok(())

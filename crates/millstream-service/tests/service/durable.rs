@@ -1,4 +1,4 @@
-//! What survives a loss of power before what, and followers of the outputs.
+//! The order in which inputs, schedule and outputs become durable, and followers of the outputs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use millstream_wire::Cause;
 
 use crate::desk::{Desk, Folder, Limits, Orders, Replies};
 
-/// Looks, whenever it is called, at what is durable of its inputs and its schedule.
+/// Records at each call the durable ends of its inputs and its schedule.
 struct Looking {
     orders: Journal,
     /// The schedule of the service, once there is one.

@@ -1,4 +1,4 @@
-//! After a crash anywhere the outputs are those of an unbroken run.
+//! After a crash anywhere the outputs are those of an uninterrupted run.
 
 use millstream_journal::{Journal, Options};
 use millstream_service::{Service, ServiceError, Settings, Taken, publisher};

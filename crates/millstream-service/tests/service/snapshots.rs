@@ -1,4 +1,4 @@
-//! States from snapshots and from outputs: wherever a service ends, the outputs are those of an unbroken run.
+//! States from snapshots and from outputs: wherever a service ends, the outputs are those of an uninterrupted run.
 
 use millstream_journal::{Journal, Options, Retention};
 use millstream_service::{

@@ -5,7 +5,7 @@
 
 use crate::batch::{Batch, BatchCodec};
 use crate::describe::node::{DescribedEdge, EdgeId, Node};
-use crate::error::{Failure, FlowError};
+use crate::error::{Cause, Failure, FlowError};
 use crate::run::packet::{Content, Packet, bytes};
 use crate::state::codec::Codecs;
 
@@ -51,12 +51,23 @@ impl<B: Batch> Sender<B> {
         };
         let (items, mut encoded) = (batch.len(), Vec::new());
         if let Err(cause) = codec.encode(batch, &mut encoded) {
-            let to = &self.to;
-            let error = format!("{items} items cannot be sent to \"{to}\" as bytes: {cause}");
-            return Err(Failure::new(self.from.clone(), error));
+            return Err(self.unwritable(items, cause));
         }
         batch.clear();
         Ok(Content::Bytes(bytes(encoded)))
+    }
+
+    /// The failure of a batch that has no bytes. A codec that knows the item returns a failure with it, and no step.
+    fn unwritable(&self, items: usize, cause: Cause) -> Failure {
+        let step = self.from.clone();
+        match cause.downcast::<Failure>() {
+            Ok(of_item) => Failure { step, ..*of_item },
+            Err(cause) => {
+                let to = &self.to;
+                let error = format!("{items} items cannot be sent to \"{to}\" as bytes: {cause}");
+                Failure::new(step, error)
+            }
+        }
     }
 
     /// The packet as it is sent: with the number of its edge, and as bytes if packets are bytes.
@@ -163,7 +174,6 @@ impl<B: Batch> Receiver<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Cause;
     use crate::state::codec::Codec;
 
     fn nodes() -> Vec<Node> {

@@ -192,14 +192,13 @@ impl Committer {
                 .find(|mark| mark.source == *source && mark.partition == standing.partition);
             match known {
                 Some(mark) => {
-                    (mark.position, mark.recorded) = (standing.position, recorded);
-                    mark.place.clone_from(&standing.place);
+                    mark.position.clone_from(&standing.position);
+                    mark.recorded = recorded;
                 }
                 None => next.sources.push(SourceMark {
                     source: source.clone(),
                     partition: standing.partition.clone(),
-                    position: standing.position,
-                    place: standing.place.clone(),
+                    position: standing.position.clone(),
                     recorded,
                 }),
             }

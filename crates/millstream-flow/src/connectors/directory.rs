@@ -215,7 +215,7 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         if resume.is_none() {
@@ -233,7 +233,7 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
             looked: false,
             checked: HashMap::new(),
             current: None,
-            position: resume.unwrap_or(0),
+            position: resume.map_or(Ok(0), Position::require_number)?,
             awake: None,
         };
         let begun = lock(&opened.list).current(partition);
@@ -300,7 +300,7 @@ struct Lane<B, F> {
     checked: HashMap<String, SystemTime>,
     current: Option<(Begun, Box<dyn Partition<B>>)>,
     /// The position behind the last batch.
-    position: Position,
+    position: u64,
     awake: Option<u64>,
 }
 
@@ -393,7 +393,7 @@ impl<B, F: Format<B>> Partition<B> for Lane<B, F> {
         loop {
             if let Some((begun, file)) = &mut self.current {
                 let next = file.next_batch(batch, events)?;
-                self.position = begun.start + (file.position() - begun.from);
+                self.position = begun.start + (file.position()?.require_number()? - begun.from);
                 if next != Next::End {
                     return Ok(next);
                 }
@@ -422,7 +422,7 @@ impl<B, F: Format<B>> Partition<B> for Lane<B, F> {
     fn next_awake(&self) -> Option<u64> {
         self.awake
     }
-    fn position(&self) -> Position {
-        self.position
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.position.into())
     }
 }

@@ -49,7 +49,7 @@ struct Parsing {
 impl Parsing {
     fn open(
         path: &Path,
-        from: Position,
+        from: u64,
         dialect: Dialect,
         max_record_bytes: usize,
     ) -> Result<Self, Cause> {
@@ -186,7 +186,7 @@ pub(super) struct CsvPartition {
     parsing: Parsing,
     file: Arc<CsvFile>,
     /// Behind the last batch.
-    position: Position,
+    position: u64,
     /// What went wrong behind the rows that were given last.
     failed: Option<Cause>,
 }
@@ -194,7 +194,7 @@ pub(super) struct CsvPartition {
 impl CsvPartition {
     pub(super) fn open(
         path: &Path,
-        from: Position,
+        from: u64,
         dialect: Dialect,
         header: &Header,
         max_record_bytes: usize,
@@ -263,7 +263,7 @@ impl Partition<Rows> for CsvPartition {
             false => Ok(Next::Batch),
         }
     }
-    fn position(&self) -> Position {
-        self.position
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.position.into())
     }
 }

@@ -20,6 +20,7 @@ pub mod framing;
 pub mod key;
 pub mod operators;
 pub mod policy;
+pub mod position;
 pub(crate) mod push;
 pub mod run;
 pub mod sink;

@@ -11,9 +11,7 @@ use crate::policy::{OnError, Policy};
 use crate::run::poller::Io;
 use crate::step::Context;
 
-/// Where a partition stands, in its own unit: bytes of a file, items of a list, messages of a
-/// socket. A partition opened at a position goes on behind it.
-pub type Position = u64;
+pub use crate::position::{Position, PositionError};
 
 /// What asking for a batch brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,29 +41,17 @@ pub trait Source<B>: Send + Sync + 'static {
     fn partitions(&self, _workers: usize) -> Result<Vec<String>, Cause> {
         Ok(vec!["0".to_owned()])
     }
-    /// Opens a partition, at its start or after `resume`. [`Io::place`] says for which worker.
+    /// Opens a partition, at its start or after `resume`: what [`Partition::position`] returned at the last commit. [`Io::place`]
+    /// says for which worker.
     ///
     /// # Errors
-    /// A port in use, a file that cannot be read.
+    /// A port in use, a file that cannot be read, a position that the source cannot read (a [`PositionError`]).
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause>;
-    /// As [`open`](Self::open), after a position that is not a number: what [`Partition::place`] returned at the last commit.
-    ///
-    /// # Errors
-    /// As for `open`.
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        _place: Option<&[u8]>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        self.open(partition, resume, io)
-    }
     /// What the engine must know of the source to read it.
     fn settings(&self) -> SourceSettings {
         SourceSettings::default()
@@ -124,19 +110,10 @@ macro_rules! forward_source {
             fn open(
                 &self,
                 partition: usize,
-                resume: Option<Position>,
+                resume: Option<&Position>,
                 io: &Io,
             ) -> Result<Box<dyn Partition<B>>, Cause> {
                 (**self).open(partition, resume, io)
-            }
-            fn open_at(
-                &self,
-                partition: usize,
-                resume: Option<Position>,
-                place: Option<&[u8]>,
-                io: &Io,
-            ) -> Result<Box<dyn Partition<B>>, Cause> {
-                (**self).open_at(partition, resume, place, io)
             }
             fn settings(&self) -> SourceSettings {
                 (**self).settings()
@@ -213,15 +190,12 @@ pub trait Partition<B> {
     fn next_awake(&self) -> Option<u64> {
         None
     }
-    /// The position behind the last batch.
-    fn position(&self) -> Position;
-    /// The same where a number cannot say it, as bytes of the source's own; it is what [`Source::open_at`] is given.
+    /// The position after the last batch, which [`Source::open`] receives when the flow resumes. A durable source is asked after
+    /// each batch, others at the end of each epoch.
     ///
     /// # Errors
-    /// What ends the flow: it cannot be written.
-    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
-        Ok(None)
-    }
+    /// What ends the flow.
+    fn position(&self) -> Result<Position, Cause>;
 }
 
 /// Where a partition reports what is no batch.
@@ -251,7 +225,7 @@ impl Events<'_> {
     /// # Errors
     /// The policy is to fail; a dead letter could not be written.
     pub fn poison(&mut self, item: Option<String>, cause: Cause) -> Result<(), Cause> {
-        Ok(self.policy.settle(None, item, cause, self.cx)?)
+        Ok(self.policy.apply(None, item, cause, self.cx)?)
     }
     /// Input was given up: a client sent a frame too long, or broke off inside one. Counted as a
     /// fault of the source, and logged as a warning.

@@ -4,10 +4,14 @@
 //!
 //! Invariant: a batch is the only owner of its lists. A step may hand its list to the user's code.
 
+mod codec;
+
 use std::ops::Deref;
 
 use millstream_flow::Timed;
-use millstream_flow::batch::Batch;
+use millstream_flow::batch::{Batch, BatchCodec};
+use millstream_flow::checkpoint::Codecs;
+use millstream_flow::error::Cause;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -112,6 +116,9 @@ impl Batch for PyBatch {
     }
     fn clear(&mut self) {
         *self = PyBatch::default();
+    }
+    fn codec(_: &Codecs) -> Result<Box<dyn BatchCodec<Self>>, Cause> {
+        Ok(Box::new(codec::Objects))
     }
     fn take_first(&mut self, count: usize) -> Self {
         if count >= self.len {

@@ -127,7 +127,7 @@ impl Source<Frames> for Framed {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         Ok(Box::new(FramedPartition {
@@ -161,7 +161,7 @@ impl Partition<Frames> for FramedPartition {
     fn next_awake(&self) -> Option<u64> {
         self.script.next_awake()
     }
-    fn position(&self) -> Position {
+    fn position(&self) -> Result<Position, Cause> {
         self.script.position()
     }
 }

@@ -30,6 +30,7 @@
 //!
 //! The bytes are drawn in `docs/journal-format.md`.
 
+mod input_position;
 mod partition;
 mod place;
 mod record;
@@ -92,26 +93,16 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        self.open_at(partition, resume, None, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         let recorder = lock(&self.recorder).upgrade();
         let recorder =
             recorder.ok_or("a durable source is opened by a run with a state directory")?;
-        let behind = recorder.behind(partition, resume, place)?;
-        let (position, place) = (behind.standing.position, behind.standing.place.as_deref());
+        let behind = recorder.behind(partition, resume)?;
         let source = match behind.ended {
             true => None,
-            false => Some(self.source.open_at(partition, position, place, io)?),
+            false => Some(self.source.open(partition, behind.standing.as_ref(), io)?),
         };
         Ok(Box::new(DurablePartition::new(
             recorder, partition, source, behind,

@@ -53,7 +53,7 @@ enum From {
 pub struct ReadJournal {
     path: PathBuf,
     from: From,
-    to: Option<Position>,
+    to: Option<u64>,
     follow: bool,
     cursor: Option<String>,
     /// The cursor as the current run has it.
@@ -119,7 +119,7 @@ impl Source<Frames> for ReadJournal {
     fn open(
         &self,
         _: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let journal = Journal::open(&self.path, Options::read_only())?;
@@ -127,16 +127,16 @@ impl Source<Frames> for ReadJournal {
         let followed = self.followed(false)?;
         match (resume, &followed, self.from) {
             // What was pruned meanwhile is an error: it would be lost without a word.
-            (Some(sequence), ..) => reader.seek(sequence)?,
+            (Some(position), ..) => reader.seek(position.require_number()?)?,
             (None, Some(followed), _) => reader.seek(followed.cursor.position()?)?,
             (None, None, From::Sequence(from)) => reader.seek(from.max(journal.first()?))?,
             (None, None, From::Time(time_ns)) => reader.seek_time(time_ns)?,
             (None, None, From::Next) => reader.seek(journal.next()?)?,
         }
         let end = match (self.to, self.follow) {
-            (Some(to), _) => to,
-            (None, true) => u64::MAX,
-            (None, false) => journal.next()?,
+            (Some(to), _) => Some(to),
+            (None, true) => None,
+            (None, false) => Some(journal.next()?),
         };
         Ok(Box::new(JournalPartition {
             reader,
@@ -192,7 +192,7 @@ struct Followed {
 impl Recording for Followed {
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
         if let Some((_, position)) = positions.first() {
-            self.cursor.set(*position)?;
+            self.cursor.set(position.require_number()?)?;
         }
         Ok(())
     }
@@ -202,8 +202,15 @@ struct JournalPartition {
     reader: Reader,
     /// The cursor that is moved with each batch.
     followed: Option<Arc<Followed>>,
-    end: u64,
+    /// The number of the first record that is not read, where there is an end.
+    end: Option<u64>,
     awake: u64,
+}
+
+impl JournalPartition {
+    fn has_ended(&self) -> bool {
+        self.end.is_some_and(|end| self.reader.position() >= end)
+    }
 }
 
 impl Partition<Frames> for JournalPartition {
@@ -214,10 +221,7 @@ impl Partition<Frames> for JournalPartition {
         if let Some(followed) = &self.followed {
             followed.cursor.set(self.reader.position())?;
         }
-        while self.reader.position() < self.end
-            && batch.data.len() < BATCH_BYTES
-            && batch.spans.len() < most
-        {
+        while !self.has_ended() && batch.data.len() < BATCH_BYTES && batch.spans.len() < most {
             let Some(record) = self.reader.next()? else {
                 break;
             };
@@ -228,7 +232,7 @@ impl Partition<Frames> for JournalPartition {
         if !batch.spans.is_empty() {
             return Ok(Next::Batch);
         }
-        if self.reader.position() >= self.end {
+        if self.has_ended() {
             return Ok(Next::End);
         }
         self.awake = now_ns() + LOOK_NS;
@@ -237,8 +241,8 @@ impl Partition<Frames> for JournalPartition {
     fn next_awake(&self) -> Option<u64> {
         Some(self.awake)
     }
-    fn position(&self) -> Position {
-        self.reader.position()
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.reader.position().into())
     }
 }
 

@@ -1,7 +1,7 @@
-//! All values of a key in a batch at once: `stateful_batch`.
+//! `stateful_batch`: a function on all values of a key in a batch.
 //!
-//! Which values are in a batch depends on the source and on how fast its input comes, as for `map_batch`. Values of a key
-//! keep their order, and each is in one call.
+//! Which values are in a batch depends on the source and on the rate of its input, as for `map_batch`. Values
+//! of a key keep their order, and each value is in one call.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, testing};
@@ -32,10 +32,10 @@ use crate::operators::keyed::KeyedStream;
 use crate::step::{Context, Step};
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    /// A function `(state, key, values)` with a state for each key, called with all values that the key has in a batch, of which
-    /// there is one or more. The state is made by `init` at the key's first value.
+    /// Calls a function `(state, key, values)` with the state of a key and all values of the key in a batch, of
+    /// which there is at least one. `init` creates the state at the key's first value.
     ///
-    /// `f` gives any number of outputs: an `Option`, a `Vec`, an array.
+    /// `f` returns any number of outputs: an `Option`, a `Vec`, an array.
     pub fn stateful_batch<S: Send + 'static, U: Data, I: IntoIterator<Item = U>>(
         &self,
         name: &str,
@@ -48,7 +48,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     }
 }
 
-/// Brings together the values of each key in a batch.
+/// Groups the values of each key in a batch.
 struct Gather<K, V>(IndexMap<K, Vec<V>>);
 
 impl<K: Key, V: Data> Step<Vec<(K, V)>, Vec<(K, Vec<V>)>> for Gather<K, V> {

@@ -1,6 +1,6 @@
-//! Lists of items: `collect`, by number and by waiting time.
+//! `collect`: lists of items, limited by number and by waiting time.
 //!
-//! Invariant: each item is in one list, in the order in which the items came.
+//! Invariant: each item is in one list, in the order of arrival.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, testing};
@@ -27,14 +27,14 @@ use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::step::{Context, Stateful, Step};
 use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
 
-/// The list of a key that is not given yet.
+/// The list of a key that is not emitted yet.
 pub struct List<V> {
     values: Vec<V>,
-    /// When it is given as it is; processing time.
+    /// When it is emitted even if it is not full; processing time.
     due: i64,
 }
 
-/// Lists as the logic of a key; `make` makes what comes out of a list.
+/// Lists as the logic of a key; `make` makes the output from a list.
 pub struct Collecting<V, F> {
     most: usize,
     wait: Option<i64>,
@@ -43,8 +43,8 @@ pub struct Collecting<V, F> {
 }
 
 impl<V, F> Collecting<V, F> {
-    /// Lists of at most `most` values; `wait` nanoseconds of processing time after its first value a list is
-    /// given as it is.
+    /// Creates lists of at most `most` values; `wait` nanoseconds of processing time after its first value a
+    /// list is emitted even if it is not full.
     pub fn new(most: usize, wait: Option<i64>, make: F) -> Self {
         Collecting {
             most,
@@ -54,7 +54,7 @@ impl<V, F> Collecting<V, F> {
         }
     }
 
-    fn give<K, O, E>(
+    fn emit<K, O, E>(
         &self,
         key: &K,
         list: &mut List<V>,
@@ -110,7 +110,7 @@ where
         }
         list.values.push(item.value);
         if list.values.len() >= self.most {
-            self.give(key, list, out)?;
+            self.emit(key, list, out)?;
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ where
         out: &mut impl Outputs<K, O, V>,
     ) -> Result<(), E> {
         if list.due <= until.processing {
-            self.give(key, list, out)?;
+            self.emit(key, list, out)?;
         }
         Ok(())
     }
@@ -135,10 +135,10 @@ where
         _: Moment,
         out: &mut impl Outputs<K, O, V>,
     ) -> Result<(), E> {
-        self.give(key, list, out)
+        self.emit(key, list, out)
     }
 
-    fn gives_once(&self) -> bool {
+    fn ends_once(&self) -> bool {
         true
     }
 
@@ -158,7 +158,7 @@ where
     }
 }
 
-/// Writes a list: `[due, values...]`.
+/// The codec of a list: `[due, values...]`.
 struct ListCodec<V>(Codec<V>);
 
 impl<V> StateCodec<List<V>> for ListCodec<V> {
@@ -177,14 +177,14 @@ impl<V> StateCodec<List<V>> for ListCodec<V> {
     }
 }
 
-/// Makes a list of a list.
-type AsItIs<V> = fn(Vec<V>) -> Result<Vec<V>, Cause>;
+/// Returns a list unchanged.
+type Unchanged<V> = fn(Vec<V>) -> Result<Vec<V>, Cause>;
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    /// Lists of at most `most` values of a key.
+    /// Collects the values of a key in lists of at most `most` values.
     ///
-    /// After `wait` of processing time since its first value a list is given as it is; without, it waits
-    /// until it is full or the input has ended.
+    /// A list is emitted `wait` of processing time after its first value even if it is not full; without
+    /// `wait`, when it is full or the input has ended.
     #[must_use]
     pub fn collect(
         &self,
@@ -202,13 +202,13 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     }
 }
 
-fn collecting<V>(most: usize, wait: Option<Duration>) -> Collecting<V, AsItIs<V>> {
+fn collecting<V>(most: usize, wait: Option<Duration>) -> Collecting<V, Unchanged<V>> {
     Collecting::new(most, wait.map(nanos), Ok)
 }
 
 impl<V: Data> Stream<V> {
-    /// Lists of at most `most` items, on each worker its own; otherwise as
-    /// [of keyed streams](KeyedStream::collect).
+    /// Collects the items of each worker in lists of at most `most` items; otherwise as [for keyed
+    /// streams](KeyedStream::collect).
     #[must_use]
     pub fn collect(&self, name: &str, most: usize, wait: Option<Duration>) -> Stream<Vec<V>> {
         let mut graph = lock(&self.graph);
@@ -229,7 +229,7 @@ impl<V: Data> Stream<V> {
     }
 }
 
-/// The lists of a stream without keys: those of one key of this worker.
+/// The lists of a stream without keys: all items of a worker have one key.
 struct ByWorker<V, S> {
     key: u64,
     step: S,
@@ -238,7 +238,7 @@ struct ByWorker<V, S> {
 }
 
 impl<V, S> ByWorker<V, S> {
-    fn give(&mut self, output: &mut Vec<Vec<V>>) {
+    fn emit(&mut self, output: &mut Vec<Vec<V>>) {
         output.extend(self.lists.drain(..).map(|(_, list)| list));
     }
 }
@@ -255,7 +255,7 @@ impl<V: Data, S: Step<Vec<(u64, V)>, Vec<(u64, Vec<V>)>>> Step<Vec<V>, Vec<Vec<V
         self.keyed
             .extend(input.drain(..).map(|value| (self.key, value)));
         self.step.apply(&mut self.keyed, &mut self.lists, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
     fn keeps_time(&self) -> bool {
@@ -263,7 +263,7 @@ impl<V: Data, S: Step<Vec<(u64, V)>, Vec<(u64, Vec<V>)>>> Step<Vec<V>, Vec<Vec<V
     }
     fn tick(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
         self.step.tick(&mut self.lists, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
     fn stateful(&mut self) -> Option<&mut dyn Stateful> {
@@ -271,12 +271,12 @@ impl<V: Data, S: Step<Vec<(u64, V)>, Vec<(u64, Vec<V>)>>> Step<Vec<V>, Vec<Vec<V
     }
     fn drain(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
         self.step.drain(&mut self.lists, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
     fn end(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
         self.step.end(&mut self.lists, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
 }

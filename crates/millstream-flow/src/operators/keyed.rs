@@ -606,7 +606,7 @@ where
         for (key, value) in input.drain(..) {
             let state = self.states.touch(&key, &self.init);
             if let Err(error) = (self.on_item)(state, &key, &value, output) {
-                self.policy.settle_item(Some(&key), &value, error, cx)?;
+                self.policy.apply_to_item(Some(&key), &value, error, cx)?;
             }
         }
         Ok(())

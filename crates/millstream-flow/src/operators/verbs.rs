@@ -159,7 +159,7 @@ impl<T: Data> Stream<T> {
                 for item in input.drain(..) {
                     match f(&item) {
                         Ok(result) => output.extend(result),
-                        Err(error) => policy.settle_item(None, &item, error, cx)?,
+                        Err(error) => policy.apply_to_item(None, &item, error, cx)?,
                     }
                 }
                 Ok(())

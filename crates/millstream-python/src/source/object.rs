@@ -87,29 +87,11 @@ impl Source<PyBatch> for ObjectSource {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
-        self.open_at(partition, resume, None, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
         let (of_source, watched) = Wakeups::new(io);
-        let position = match place {
-            Some(mut place) => Some((objects().load)(&mut place)?),
-            None => locked(|py| {
-                Ok(resume
-                    .map(|at| at.into_pyobject(py))
-                    .transpose()?
-                    .map(|at| at.into_any().unbind()))
-            })
-            .map_err(cause)?,
-        };
+        let position = resume.map(load).transpose()?;
         let opened = locked(|py| {
             let (partition, takes_io) = self.open(py, partition, position, of_source)?;
             let limited = partition.bind(py).hasattr(intern!(py, "_limit"))?;
@@ -195,30 +177,36 @@ impl Partition<PyBatch> for ObjectPartition {
     fn next_awake(&self) -> Option<u64> {
         self.awake
     }
-    fn position(&self) -> Position {
-        locked(|py| {
-            let position = self
-                .partition
-                .bind(py)
-                .call_method0(intern!(py, "position"));
-            position
-                .and_then(|position| position.extract())
-                .unwrap_or(0)
-        })
+    fn position(&self) -> Result<Position, Cause> {
+        let position = locked(|py| {
+            let partition = self.partition.bind(py);
+            save(&partition.call_method0(intern!(py, "position"))?)
+        });
+        position.map_err(|error| self.failed(cause(error)))
     }
-    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
-        locked(|py| {
-            let position = self
-                .partition
-                .bind(py)
-                .call_method0(intern!(py, "position"))?;
-            if position.is_instance_of::<PyInt>() && position.extract::<Position>().is_ok() {
-                return Ok(None);
-            }
-            let mut place = Vec::new();
-            save_object(&position, &mut place)?;
-            Ok(Some(place))
-        })
-        .map_err(|error| self.failed(cause(error)))
+}
+
+/// The version of positions that are no numbers: a value as states are saved. Earlier programs wrote the same without a version,
+/// which reads as version 0.
+const VERSION: u8 = 1;
+
+/// What `position()` returned, as a position: an int that fits is a number.
+fn save(position: &Bound<'_, PyAny>) -> PyResult<Position> {
+    if position.is_instance_of::<PyInt>()
+        && let Ok(number) = position.extract::<u64>()
+    {
+        return Ok(number.into());
     }
+    let mut bytes = Vec::new();
+    save_object(position, &mut bytes)?;
+    Ok(Position::bytes(VERSION, bytes))
+}
+
+/// The value of a position.
+fn load(position: &Position) -> Result<Py<PyAny>, Cause> {
+    if let Some(number) = position.number() {
+        return locked(|py| Ok(number.into_pyobject(py)?.into_any().unbind())).map_err(cause);
+    }
+    let (_, mut bytes) = position.require_bytes(VERSION)?;
+    (objects().load)(&mut bytes)
 }

@@ -89,11 +89,12 @@ impl Source<PyBatch> for Script {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
         let pieces = Arc::clone(&self.partitions[partition]);
-        let piece = resume.map_or(0, |position| (position >> ITEM_BITS) as usize);
+        let position = resume.map_or(Ok(0), Position::require_number)?;
+        let piece = (position >> ITEM_BITS) as usize;
         for at in pieces.iter() {
             if let Piece::Advance(clock, _) = at {
                 clock.advanced_by(place(&pieces), advanced(&pieces, piece, clock));
@@ -102,7 +103,7 @@ impl Source<PyBatch> for Script {
         Ok(Box::new(ScriptReader {
             pieces,
             piece,
-            item: resume.map_or(0, |position| (position & ITEM_MASK) as usize),
+            item: (position & ITEM_MASK) as usize,
             until: None,
             settled: false,
             batch: self.batch,
@@ -112,7 +113,7 @@ impl Source<PyBatch> for Script {
 
 /// A position is the number of a piece and, below it, that of an item in the piece.
 const ITEM_BITS: u32 = 32;
-const ITEM_MASK: Position = (1 << ITEM_BITS) - 1;
+const ITEM_MASK: u64 = (1 << ITEM_BITS) - 1;
 
 /// By how much the pieces before `end` have advanced a clock.
 fn advanced(pieces: &[Piece], end: usize, clock: &VirtualClock) -> Duration {
@@ -190,7 +191,8 @@ impl Partition<PyBatch> for ScriptReader {
     fn next_awake(&self) -> Option<u64> {
         Some(self.until.unwrap_or(0))
     }
-    fn position(&self) -> Position {
-        (self.piece as u64) << ITEM_BITS | self.item as u64
+    fn position(&self) -> Result<Position, Cause> {
+        let position = (self.piece as u64) << ITEM_BITS | self.item as u64;
+        Ok(position.into())
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::input_position::InputPosition;
 use super::record::Head;
-use super::recorder::{Behind, ENDED, Recorder};
+use super::recorder::{Behind, Recorder};
 use crate::batch::Raw;
 use crate::error::Cause;
 use crate::framing::Frames;
@@ -44,7 +45,7 @@ impl<B: Raw> DurablePartition<B> {
     /// The next recorded batch, if there is one left.
     fn replay(&mut self, batch: &mut B) -> Result<bool, Cause> {
         while let Some(recorded) = self.behind.replay.next_batch()? {
-            self.behind.last = recorded.sequence;
+            self.behind.at = InputPosition::Record(recorded.sequence);
             if recorded.items().len() == 0 {
                 continue;
             }
@@ -62,26 +63,35 @@ impl<B: Raw> DurablePartition<B> {
             return Ok(true);
         }
         self.replaying = false;
+        if self.behind.ended {
+            self.behind.at = self.behind.at.at_end();
+        }
         Ok(false)
+    }
+
+    /// Whether many records came after the last one of this partition.
+    fn is_behind(&self) -> Result<bool, Cause> {
+        let next = self.recorder.next()?;
+        let last = self.behind.at.record();
+        Ok(last.is_some_and(|last| next > last + QUIET_RECORDS))
     }
 
     /// Records a batch, or that there is none, before it is processed.
     fn record(&mut self, batch: &B, ended: bool, events: &Events<'_>) -> Result<(), Cause> {
         let frames = batch.frames(&mut self.frames)?;
         let position = self.source.as_ref().map(|source| source.position());
-        let place = self.source.as_ref().map(|source| source.place());
-        let place = place.transpose()?.flatten();
+        let position = position.transpose()?;
         let head = Head {
             kind: B::KIND,
             partition: self.recorder.partition(self.index),
-            position,
-            place: place.as_deref(),
+            position: position.as_ref(),
             ended,
         };
         let time_ns = events.clock.time_ns();
-        self.behind.last = self
+        let sequence = self
             .recorder
             .record(&head, frames, time_ns, &mut self.record)?;
+        self.behind.at = InputPosition::Record(sequence);
         Ok(())
     }
 }
@@ -99,12 +109,10 @@ impl<B: Raw> Partition<B> for DurablePartition<B> {
             Next::Batch => self.record(batch, false, events)?,
             Next::End => {
                 self.record(&B::default(), true, events)?;
-                self.behind.ended = true;
+                self.behind.at = self.behind.at.at_end();
                 self.source = None;
             }
-            Next::Idle if self.recorder.next()? > self.behind.last + QUIET_RECORDS => {
-                self.record(&B::default(), false, events)?;
-            }
+            Next::Idle if self.is_behind()? => self.record(&B::default(), false, events)?,
             Next::Idle | Next::Abort => {}
         }
         Ok(next)
@@ -112,10 +120,7 @@ impl<B: Raw> Partition<B> for DurablePartition<B> {
     fn next_awake(&self) -> Option<u64> {
         self.source.as_ref().and_then(|source| source.next_awake())
     }
-    fn position(&self) -> Position {
-        match self.behind.ended && !self.replaying {
-            true => ENDED | self.behind.last,
-            false => self.behind.last,
-        }
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.behind.at.into())
     }
 }

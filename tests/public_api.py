@@ -396,7 +396,7 @@ def snapshot(path: Path) -> str:
 
 
 def main(docs: Path, write: bool) -> int:
-    """Compares or renews the snapshots; gives the exit code."""
+    """Compares or renews the snapshots; returns the exit code."""
     changed = False
     for name in published():
         source, file = docs / (name.replace("-", "_") + ".json"), ROOT / "crates" / name / "api.txt"

@@ -66,7 +66,7 @@ def process(command: Command, **settings: str) -> Iterator[subprocess.Popen[str]
 
 @contextmanager
 def receiver(millstream_bin: Path, out: Path, framing: str, connections: int) -> Iterator[str]:
-    """`millstream receive` on a free port; gives its address. At the end of the block it has received all."""
+    """`millstream receive` on a free port; yields its address. At the end of the block it has received all."""
     command = [millstream_bin, "receive", "--listen", ":0", "--framing", framing, "--out", out]
     with process([*map(str, command), "--connections", str(connections)]) as running:
         assert running.stderr is not None
@@ -82,7 +82,7 @@ def send(run: Run, *args: object) -> None:
 
 
 def generate(run: Run, kind: str, out: Path, count: int) -> bytes:
-    """`millstream generate`; gives what was written."""
+    """`millstream generate`; returns what was written."""
     assert run("generate", kind, "--out", out, "--count", count).returncode == 0
     return out.read_bytes()
 
@@ -187,7 +187,7 @@ class Results:
         return [result[3] for result in self.seen if result[2] == order_id]
 
     def wait_for(self, order_id: bytes, symbols: set[bytes]) -> list[object]:
-        """Waits until there is a result for each symbol, and gives all results of the id so far."""
+        """Waits until there is a result for each symbol, and returns all results of the id so far."""
         with self.news:
             assert self.news.wait_for(lambda: symbols <= set(self.of(order_id)), TIMEOUT)
             return self.of(order_id)

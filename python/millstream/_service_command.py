@@ -1,7 +1,7 @@
 """``millstream service run|up|down|status|test|replay|diff|export|history``.
 
 Exit code 0 when done or stopped by Ctrl-C, 2 for bad usage, 1 for a failure or a difference, with one line
-on standard error; if the component raised, its traceback stands above that line.
+on standard error; if the component raised, its traceback is printed above that line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The supervisor of a system of services: the command ``millstream service up``.
 
-Its state directory, ``NAME.state`` beside ``NAME.toml``, holds ``lock``, which it and its processes hold while
-they live; ``control``, a socket for requests of a later ``up`` or ``down``; ``status.json``, the state
+Its state directory, ``NAME.state`` beside ``NAME.toml``, holds ``lock``, which it and its processes hold
+while they live; ``control``, a socket for requests of a later ``up`` or ``down``; ``status.json``, the state
 of its processes; and for each service ``SERVICE.json``, which the process of that service writes.
 """
 

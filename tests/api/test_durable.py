@@ -13,7 +13,7 @@ from millstream._run import Saving, run_saving
 
 
 class Once(ms.Source):
-    """Returns each number once, as a socket would; continues when it is asked for a position after its end."""
+    """Returns each number once, as a socket would; opened at a position after its end, it continues."""
 
     def __init__(self, end: int) -> None:
         self.given = 0

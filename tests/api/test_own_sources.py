@@ -164,7 +164,7 @@ def test_a_source_knows_worker_and_number_of_workers(workers: int) -> None:
 
 
 class Pages(ms.Source):
-    """A service that gives pages, each with an opaque token for the next."""
+    """A service that returns pages, each with an opaque token for the next."""
 
     def __init__(self, tokens: list[Any], pages: int) -> None:
         self.tokens = tokens

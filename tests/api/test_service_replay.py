@@ -1,4 +1,4 @@
-"""A replay repeats production: order of inputs, timers, outputs. Also the reports of a diff and a debugger."""
+"""A replay repeats production: order of inputs, timers, outputs. Also reports of a diff and a debugger."""
 
 from __future__ import annotations
 

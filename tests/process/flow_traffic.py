@@ -1,4 +1,4 @@
-"""Shared parts of the tests that kill flows: a sender that reconnects, recorded input, kills at random moments."""
+"""Shared parts of tests that kill flows: a sender that reconnects, recorded input, kills at random moments."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def journal_length(path: Path) -> int:
 
 
 class Killed:
-    """A flow that is killed with -9 at random moments, some of them before it has come back."""
+    """A flow that is killed with -9 at random moments, some of them before it has restarted."""
 
     def __init__(
         self,

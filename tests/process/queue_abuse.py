@@ -71,7 +71,7 @@ def drips(abuser: Abuser) -> None:
 
 
 def wrong_lengths(abuser: Abuser) -> None:
-    """Blocks that are longer or shorter than said, and lengths that are none."""
+    """Blocks that are longer or shorter than declared, and invalid lengths."""
     one = None
     while abuser.goes_on():
         said = abuser.rng.choice(

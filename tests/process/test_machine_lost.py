@@ -1,4 +1,4 @@
-"""The guide "When a machine is lost", run as it stands, and the same again and again with random faults.
+"""The guide "When a machine is lost", run verbatim, and repeatedly with random faults.
 
 Both machines are directories, with a proxy between them that can be closed. In each round, under load, the
 leading machine is killed, stopped (and resumed when another one leads) or disconnected, the follower is

@@ -70,7 +70,7 @@ def test_the_judge_sees_what_is_wrong() -> None:
 
 
 class Client:
-    """A process of traffic, which can be killed and begun anew under another name."""
+    """A process of traffic, which can be killed and restarted under another name."""
 
     def __init__(self, role: str, queue: str, server: QueueServer, logs: Path, number: int) -> None:
         self.role, self.queue, self.server, self.number = role, queue, server, number

@@ -32,7 +32,7 @@ pub mod time;
 
 pub use checkpoint::durable;
 pub use connectors::{
-    batched, codec, csv, directory, files, generator, journals, numbered, stdout, tcp, together,
+    batched, codec, csv, directory, files, generator, journals, numbered, shared_log, stdout, tcp,
 };
 pub use describe::{graph, overlap, stream};
 pub use operators::{calls, collect, keyed, lookups, verbs};

@@ -60,7 +60,7 @@ pub enum Error {
     DiskFull {
         /// The segment that could not be made.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file system could not load or store a page of a file that is mapped: a disk that is full where preallocation guarantees nothing, a

@@ -74,7 +74,7 @@ impl<'a, 'py> Tags<'a, 'py> {
         }
     }
 
-    /// The key that a tag stands for.
+    /// The key of a tag.
     fn key_of(&self, tag: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         if !self.positions {
             return Some(tag);

@@ -57,7 +57,7 @@ pub enum TestError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A file does not hold calls of the interface.

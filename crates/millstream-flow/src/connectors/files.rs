@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use crate::connectors::codec::{self, Decoded};
 use crate::connectors::format::Format;
-use crate::connectors::together::{Log, Together};
+use crate::connectors::shared_log::{Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::run::control::{Control, lock};
@@ -272,7 +272,7 @@ pub struct WriteFile {
     /// The bytes at the beginning of the file.
     preamble: Vec<u8>,
     /// The file, which the workers of the current run share.
-    file: Mutex<Weak<Mutex<Together<Written>>>>,
+    file: Mutex<Weak<Mutex<SharedLog<Written>>>>,
     /// The length at which a run resumes.
     resume: Mutex<Option<u64>>,
 }
@@ -352,7 +352,7 @@ impl Sink<Frames> for WriteFile {
                 if written.length == 0 {
                     written.append(&mut self.preamble.clone())?;
                 }
-                let open = Arc::new(Mutex::new(Together::new(written, control)));
+                let open = Arc::new(Mutex::new(SharedLog::new(written, control)));
                 *shared = Arc::downgrade(&open);
                 open
             }
@@ -444,13 +444,13 @@ struct Written {
 }
 
 impl Log for Written {
-    type Piece = Vec<u8>;
+    type Batch = Vec<u8>;
 
-    fn append(&mut self, piece: &mut Vec<u8>) -> Result<(), Cause> {
-        let written = self.file.write_all(piece);
+    fn append(&mut self, batch: &mut Vec<u8>) -> Result<(), Cause> {
+        let written = self.file.write_all(batch);
         written.map_err(|error| format!("{}: {error}", self.path.display()))?;
-        self.length += piece.len() as u64;
-        piece.clear();
+        self.length += batch.len() as u64;
+        batch.clear();
         Ok(())
     }
     fn flush(&mut self) -> Result<u64, Cause> {
@@ -461,7 +461,7 @@ impl Log for Written {
 }
 
 struct FileWriter {
-    file: Arc<Mutex<Together<Written>>>,
+    file: Arc<Mutex<SharedLog<Written>>>,
     share: usize,
     framing: Option<Framing>,
     buffer: Vec<u8>,

@@ -343,7 +343,7 @@ fn frozen(out: &Path) -> (Flow, [Arc<Mutex<Vec<u64>>>; 2]) {
     (flow, opened)
 }
 
-/// The state directory that the version before positions had versions left behind at its seventh commit: a source of numbers, one of
+/// A state directory of a version without versioned positions, after its seventh commit: a source of numbers, one of
 /// bytes without a version, and both kinds durable. One partition of the durable numbers has ended.
 #[test]
 fn a_state_directory_of_an_earlier_version_resumes() {

@@ -81,7 +81,7 @@ fn fill_and_go_on(disk: &Disk, share: impl Fn(&Path)) -> u32 {
         for file in ballast {
             let _removed = fs::remove_file(file);
         }
-        // It gives back the room, and may fail for what did not fit before.
+        // It frees space, and may fail for what did not fit before.
         let _synced = run("sync", &["-f", text(&disk.root)]);
         let full = matches!(error, Error::DiskFull { .. });
         assert!(full || has_failed(&error), "{error}");

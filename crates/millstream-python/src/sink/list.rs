@@ -9,8 +9,8 @@ use millstream_flow::batch::Batch;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::files::{length_of, token_of};
+use millstream_flow::shared_log::{Log, SharedLog};
 use millstream_flow::sink::{Token, Writer};
-use millstream_flow::together::{Log, Together};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -20,7 +20,7 @@ use crate::error::cause;
 use crate::gil::locked;
 
 /// The list as the workers of a run share it. A thread that locks it holds the interpreter lock already, and keeps it.
-type Shared = Mutex<Together<Growing>>;
+type Shared = Mutex<SharedLog<Growing>>;
 
 /// A list as a sink of a flow.
 pub(crate) struct ListSink {
@@ -56,7 +56,7 @@ impl ListSink {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             let list = shared.upgrade().unwrap_or_else(|| {
                 let growing = Growing(self.list.clone_ref(py));
-                let list = Arc::new(Mutex::new(Together::new(growing, control)));
+                let list = Arc::new(Mutex::new(SharedLog::new(growing, control)));
                 *shared = Arc::downgrade(&list);
                 list
             });
@@ -102,10 +102,10 @@ impl ListSink {
 struct Growing(Py<PyList>);
 
 impl Log for Growing {
-    type Piece = Option<Py<PyList>>;
+    type Batch = Option<Py<PyList>>;
 
-    fn append(&mut self, piece: &mut Option<Py<PyList>>) -> Result<(), Cause> {
-        let Some(values) = piece.take() else {
+    fn append(&mut self, batch: &mut Option<Py<PyList>>) -> Result<(), Cause> {
+        let Some(values) = batch.take() else {
             return Ok(());
         };
         locked(|py| {
@@ -130,7 +130,7 @@ struct ListWriter {
 }
 
 impl ListWriter {
-    fn with<T>(&self, work: impl FnOnce(&mut Together<Growing>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut SharedLog<Growing>) -> T) -> T {
         locked(|_| work(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }

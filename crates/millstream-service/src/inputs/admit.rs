@@ -60,7 +60,7 @@ pub(crate) fn has_calls_of(journal: &Journal, schemas: &[&Schema]) -> Result<(),
                 Ok(Note::Dead { .. }) => no_call = no_call.or(Some(record.sequence)),
                 _ => {}
             },
-            // Whose call it is is said by a schema, unless that has been pruned away.
+            // A schema names the interface of a call, unless the schema has been pruned.
             Ok(Record::Call(..)) if foreign.is_empty() => return Ok(()),
             Ok(Record::Call(..)) => {}
             Err(_) => no_call = no_call.or(Some(record.sequence)),

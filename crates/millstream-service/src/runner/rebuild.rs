@@ -308,7 +308,7 @@ impl<C> Runner<C> {
         }
         for place in &announced.gone {
             match names.find(std::slice::from_ref(&place.input))[0] {
-                // It has come back since, and the snapshot has what it was before.
+                // It has been added again since, and the snapshot holds its earlier state.
                 Some(number) if past.is_restored && !self.inlets[number as usize].placed => {
                     let inlet = &mut self.inlets[number as usize];
                     (inlet.start, inlet.placed) = (place.start, true);

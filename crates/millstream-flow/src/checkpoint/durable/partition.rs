@@ -1,16 +1,16 @@
-//! One partition of a durable source: first what was recorded and is to be processed again, then the source itself.
+//! One partition of a durable source: first the records after the last commit, then the source itself.
 
 use std::sync::Arc;
 
 use super::input_position::InputPosition;
 use super::record::Head;
-use super::recorder::{Behind, Recorder};
+use super::recorder::{Recorder, Start};
 use crate::batch::Raw;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::source::{Events, Next, Partition, Position};
 
-/// A quiet partition says again where it stands when so many records came behind its last one.
+/// The number of records of other partitions after which a quiet partition records its position again.
 const QUIET_RECORDS: u64 = 1024;
 
 pub(super) struct DurablePartition<B> {
@@ -18,7 +18,7 @@ pub(super) struct DurablePartition<B> {
     index: usize,
     /// The source's own partition, unless it has ended.
     source: Option<Box<dyn Partition<B>>>,
-    behind: Behind,
+    start: Start,
     replaying: bool,
     frames: Frames,
     record: Vec<u8>,
@@ -29,23 +29,23 @@ impl<B: Raw> DurablePartition<B> {
         recorder: Arc<Recorder>,
         index: usize,
         source: Option<Box<dyn Partition<B>>>,
-        behind: Behind,
+        start: Start,
     ) -> Self {
         DurablePartition {
             recorder,
             index,
             source,
-            behind,
+            start,
             replaying: true,
             frames: Frames::default(),
             record: Vec::new(),
         }
     }
 
-    /// The next recorded batch, if there is one left.
+    /// The next recorded batch, if one is left.
     fn replay(&mut self, batch: &mut B) -> Result<bool, Cause> {
-        while let Some(recorded) = self.behind.replay.next_batch()? {
-            self.behind.at = InputPosition::Record(recorded.sequence);
+        while let Some(recorded) = self.start.replay.next_batch()? {
+            self.start.at = InputPosition::Record(recorded.sequence);
             if recorded.items().len() == 0 {
                 continue;
             }
@@ -63,20 +63,20 @@ impl<B: Raw> DurablePartition<B> {
             return Ok(true);
         }
         self.replaying = false;
-        if self.behind.ended {
-            self.behind.at = self.behind.at.at_end();
+        if self.start.ended {
+            self.start.at = self.start.at.at_end();
         }
         Ok(false)
     }
 
-    /// Whether many records came after the last one of this partition.
-    fn is_behind(&self) -> Result<bool, Cause> {
+    /// Whether many records of other partitions follow the last one of this partition.
+    fn is_quiet_for_long(&self) -> Result<bool, Cause> {
         let next = self.recorder.next()?;
-        let last = self.behind.at.record();
+        let last = self.start.at.record();
         Ok(last.is_some_and(|last| next > last + QUIET_RECORDS))
     }
 
-    /// Records a batch, or that there is none, before it is processed.
+    /// Records a batch before it is processed; an empty one records only the position.
     fn record(&mut self, batch: &B, ended: bool, events: &Events<'_>) -> Result<(), Cause> {
         let frames = batch.frames(&mut self.frames)?;
         let position = self.source.as_ref().map(|source| source.position());
@@ -91,7 +91,7 @@ impl<B: Raw> DurablePartition<B> {
         let sequence = self
             .recorder
             .record(&head, frames, time_ns, &mut self.record)?;
-        self.behind.at = InputPosition::Record(sequence);
+        self.start.at = InputPosition::Record(sequence);
         Ok(())
     }
 }
@@ -109,10 +109,10 @@ impl<B: Raw> Partition<B> for DurablePartition<B> {
             Next::Batch => self.record(batch, false, events)?,
             Next::End => {
                 self.record(&B::default(), true, events)?;
-                self.behind.at = self.behind.at.at_end();
+                self.start.at = self.start.at.at_end();
                 self.source = None;
             }
-            Next::Idle if self.is_behind()? => self.record(&B::default(), false, events)?,
+            Next::Idle if self.is_quiet_for_long()? => self.record(&B::default(), false, events)?,
             Next::Idle | Next::Abort => {}
         }
         Ok(next)
@@ -121,6 +121,6 @@ impl<B: Raw> Partition<B> for DurablePartition<B> {
         self.source.as_ref().and_then(|source| source.next_awake())
     }
     fn position(&self) -> Result<Position, Cause> {
-        Ok(self.behind.at.into())
+        Ok(self.start.at.into())
     }
 }

@@ -39,7 +39,7 @@ const UNKNOWN: u8 = 0;
 const NUMBER: u8 = 1;
 const BYTES: u8 = 2;
 
-/// What a record says besides its frames.
+/// The contents of a record besides its frames.
 pub(super) struct Head<'a> {
     pub(super) kind: Kind,
     pub(super) partition: &'a str,
@@ -63,7 +63,7 @@ impl Head<'_> {
             (None, Some(_)) => BYTES,
             (None, None) => UNKNOWN,
         };
-        // What a read left behind its last frame is not part of the batch.
+        // Bytes after the last frame are not part of the batch.
         let first = frames.spans.first().map_or(0, |span| span.0);
         let last = frames.spans.last().map_or(0, |span| span.1);
         let bytes = &frames.data[first as usize..last as usize];
@@ -96,18 +96,18 @@ enum Standing<'a> {
     Bytes(u8, &'a [u8]),
 }
 
-/// A batch as it was recorded, where it lies in the journal.
+/// A recorded batch, in the memory of the journal.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedBatch<'a> {
     /// The number of its record.
     pub sequence: u64,
-    /// When it was recorded, in nanoseconds since 1970, by the clock of the run.
+    /// The time of recording by the clock of the run, in nanoseconds since 1970.
     pub time_ns: u64,
     /// The partition that it was read from.
     pub partition: &'a str,
-    /// How its items are written.
+    /// The encoding of its items.
     pub kind: Kind,
-    /// True when the partition has come to its end; such a record has no items.
+    /// True at the end of the partition; such a record has no items.
     pub ended: bool,
     position: Standing<'a>,
     offset: u64,
@@ -116,7 +116,7 @@ pub struct RecordedBatch<'a> {
 }
 
 impl<'a> RecordedBatch<'a> {
-    /// Reads the body of a record; an error says what is wrong with it.
+    /// Parses the body of a record.
     pub(super) fn read(sequence: u64, time_ns: u64, body: &'a [u8]) -> Result<Self, String> {
         let version = *body.first().ok_or("it is empty")?;
         if !(VERSION_OF_NUMBERS..=VERSION).contains(&version) {

@@ -1,9 +1,9 @@
-//! The journal of a durable source in a run: appending to it, what of it is to be processed again, pruning.
+//! The journal of a durable source in a run: appending, replay after a crash, pruning.
 //!
-//! The position of a partition is the number of its last record that was processed. That record is never pruned, so
-//! that it can be asked where the source itself stood; a partition that is quiet while others are not writes one without
-//! frames now and then, so that it does not keep the journal from being pruned. The first record of each partition has no
-//! frames either: it is there before anything is processed.
+//! The position of a partition is the number of its last processed record. That record is never pruned, as it has the position
+//! of the source itself. A partition that is quiet while others are not writes a record without frames from time to time, so
+//! that the journal can be pruned. The first record of each partition has no frames either: it exists before any input is
+//! processed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ use crate::framing::Frames;
 use crate::run::control::lock;
 use crate::source::{Beginning, Position, Recording};
 
-/// The size of a segment; about the largest batch that can be recorded.
+/// The size of a segment, and about that of the largest batch that can be recorded.
 const SEGMENT_BYTES: u64 = 32 << 20;
-/// An end that is so far behind the newest record is recorded again, so that it does not keep the journal from being pruned.
+/// The number of later records after which the end of a partition is recorded again, so that the journal can be pruned.
 const END_RECORDS: u64 = 1024;
-/// The cursor that stands at the oldest record that is needed.
+/// The cursor at the oldest record that is needed.
 const NEEDED: &str = "needed";
 
 /// Records the input of a source, for all its partitions.
@@ -36,7 +36,7 @@ pub(super) struct Recorder {
     partitions: Vec<String>,
     /// Whether positions of the last commit are those of records, not the source's own.
     resumes: bool,
-    /// Whether partitions that have ended are asked again: the flow had come to its end, and may go on.
+    /// Whether the flow had come to its end: partitions that have ended are then read again.
     had_ended: bool,
     /// The partitions that have ended, by name.
     ends: Mutex<BTreeMap<String, End>>,
@@ -46,21 +46,21 @@ pub(super) struct Recorder {
 /// The end of a partition.
 #[derive(Clone, Debug)]
 struct End {
-    /// The record that says so.
+    /// The record of the end.
     sequence: u64,
     /// The source's own position, if it is known.
     standing: Option<Position>,
 }
 
-/// What a partition finds of itself when a run begins.
-pub(super) struct Behind {
-    /// What is to be processed before anything is read.
+/// Where a partition resumes when a run begins.
+pub(super) struct Start {
+    /// The records that the run processes before it reads the source.
     pub(super) replay: Recorded,
     /// Its position in the recorded input.
     pub(super) at: InputPosition,
     /// The source's own position after its last record, if it is known.
     pub(super) standing: Option<Position>,
-    /// True when that was the end.
+    /// True if that was the end of the partition.
     pub(super) ended: bool,
 }
 
@@ -84,8 +84,8 @@ impl Recorder {
         });
         if let Some((name, _)) = gone {
             return Err(format!(
-                "{}: input of its partition \"{name}\" was recorded, and the source does not have that any more; bring it back, or \
-                 forget the source",
+                "{}: input of its partition \"{name}\" was recorded, and the source no longer has that partition; restore it, or drop the \
+                 saved state of the source (--drop-state)",
                 path.display()
             )
             .into());
@@ -119,7 +119,7 @@ impl Recorder {
         &self.partitions[index]
     }
 
-    /// Appends a batch, which `scratch` is used for, and waits until it is as safe as it is to be.
+    /// Appends a batch, with `scratch` as its buffer, and waits until it is as durable as the options require.
     pub(super) fn record(
         &self,
         head: &Head<'_>,
@@ -138,7 +138,7 @@ impl Recorder {
         Ok(sequence)
     }
 
-    /// The oldest record that says where a source ended; old ones are written anew.
+    /// The oldest record of an end of a partition. Ends far before the newest record are recorded again first.
     fn oldest_end(&self) -> Result<Option<u64>, Cause> {
         let ends = lock(&self.ends).clone();
         let mut oldest = None;
@@ -152,14 +152,14 @@ impl Recorder {
         Ok(oldest)
     }
 
-    /// The number that the next record will get.
+    /// The number of the next record.
     pub(super) fn next(&self) -> Result<u64, Cause> {
         Ok(self.writer.journal().next()?)
     }
 
-    /// What a partition finds of itself, with its position at the last commit: that of its recorded input, or the source's own
+    /// Returns where a partition resumes. `resume` is its position at the last commit: in its recorded input, or the source's own
     /// if it was not durable then.
-    pub(super) fn behind(&self, index: usize, resume: Option<&Position>) -> Result<Behind, Cause> {
+    pub(super) fn resume(&self, index: usize, resume: Option<&Position>) -> Result<Start, Cause> {
         let name = self.partition(index);
         let journal = self.writer.journal();
         let committed = resume.filter(|_| self.resumes);
@@ -167,7 +167,7 @@ impl Recorder {
         let next = journal.next()?;
         self.check_end(committed, next)?;
         let open = || Ok::<_, Cause>(Recorded::of(journal)?.partition(name));
-        let mut behind = Behind {
+        let mut start = Start {
             replay: open()?,
             at: InputPosition::Record(next),
             standing: resume.filter(|_| !self.resumes).cloned(),
@@ -180,32 +180,32 @@ impl Recorder {
             (Some(InputPosition::Record(sequence)), _) => Some(sequence),
             (Some(InputPosition::End(_)), Some(end)) if self.had_ended => Some(end),
             (Some(InputPosition::End(_)), end) => {
-                behind.ended = true;
-                behind.at = InputPosition::End(end);
-                behind.replay.seek(next)?;
-                return Ok(behind);
+                start.ended = true;
+                start.at = InputPosition::End(end);
+                start.replay.seek(next)?;
+                return Ok(start);
             }
         };
         if let Some(sequence) = committed {
             all.seek(sequence)?;
-            behind.replay.seek(sequence + 1)?;
+            start.replay.seek(sequence + 1)?;
         }
         let (mut found, mut last) = (None, next);
         while let Some(batch) = all.next_batch()? {
             found.get_or_insert((batch.sequence, batch.items().len()));
-            behind.standing = batch.position();
-            behind.ended = batch.ended;
+            start.standing = batch.position();
+            start.ended = batch.ended;
             last = batch.sequence;
         }
         match (found, committed) {
             (Some((first, _)), Some(sequence)) if first == sequence => {
-                behind.at = InputPosition::Record(first);
+                start.at = InputPosition::Record(first);
             }
             // The first record of a partition has no frames: it counts as processed.
-            (Some((first, 0)), None) => behind.at = InputPosition::Record(first),
+            (Some((first, 0)), None) => start.at = InputPosition::Record(first),
             (None, None) => {
-                let first = self.begin_partition(name, behind.standing.as_ref())?;
-                behind.at = InputPosition::Record(first);
+                let first = self.begin_partition(name, start.standing.as_ref())?;
+                start.at = InputPosition::Record(first);
             }
             (_, wanted) => {
                 return Err(format!(
@@ -216,18 +216,18 @@ impl Recorder {
                 .into());
             }
         }
-        if behind.ended {
-            self.goes_on(name, &mut behind, last)?;
+        if start.ended {
+            self.reopen_or_keep_end(name, &mut start, last)?;
         }
-        Ok(behind)
+        Ok(start)
     }
 
-    /// The record that was committed comes before `next`, the number of the next one.
+    /// Checks that the committed record is before `next`, the number of the next one.
     fn check_end(&self, committed: Option<InputPosition>, next: u64) -> Result<(), Cause> {
         match committed {
             Some(InputPosition::Record(sequence)) if sequence >= next => Err(format!(
-                "{}: it ends before record {sequence}, which was committed: a loss of power has taken its end; begin anew by \
-                 forgetting the source",
+                "{}: it ends before record {sequence}, which was committed: its end was lost in a power failure; drop the saved \
+                 state of the source (--drop-state) to start again",
                 self.path().display()
             )
             .into()),
@@ -235,14 +235,14 @@ impl Recorder {
         }
     }
 
-    /// Opens a partition again that has ended with the record `last`, where the flow had come to its end; else notes its end.
-    fn goes_on(&self, name: &str, behind: &mut Behind, last: u64) -> Result<(), Cause> {
+    /// Opens a partition again that has ended with the record `last`, if the flow had come to its end; else keeps its end.
+    fn reopen_or_keep_end(&self, name: &str, start: &mut Start, last: u64) -> Result<(), Cause> {
         if self.had_ended {
             lock(&self.ends).remove(name);
-            behind.ended = false;
-            self.begin_partition(name, behind.standing.as_ref())?;
+            start.ended = false;
+            self.begin_partition(name, start.standing.as_ref())?;
         } else {
-            let (sequence, standing) = (last, behind.standing.clone());
+            let (sequence, standing) = (last, start.standing.clone());
             lock(&self.ends).insert(name.to_owned(), End { sequence, standing });
         }
         Ok(())
@@ -253,7 +253,7 @@ impl Recorder {
         self.mark(name, standing, false)
     }
 
-    /// Records the end of a partition once more.
+    /// Records the end of a partition again.
     fn end_partition(&self, name: &str, standing: Option<&Position>) -> Result<u64, Cause> {
         self.mark(name, standing, true)
     }
@@ -301,14 +301,13 @@ fn input_positions<'a>(
     read.collect()
 }
 
-/// The records that say where partitions ended that have ended: the committed one, or where that has been removed the
-/// first of its copies.
+/// The records of the ends of partitions that have ended: the committed one, or if it was removed the first of its copies.
 fn find_ends(
     journal: &Journal,
     recorded: &[(&str, InputPosition)],
 ) -> Result<BTreeMap<String, End>, Cause> {
     let mut ends = BTreeMap::new();
-    // Where the record is not known it may be any of the partition.
+    // An unknown record may be any of the partition.
     let ended = recorded.iter().filter_map(|(name, at)| match at {
         InputPosition::Record(_) => None,
         InputPosition::End(from) => Some((*name, *from)),

@@ -33,7 +33,7 @@ pub(crate) fn line_after(path: &Path, position: u64) -> Result<u64, Cause> {
         [_, b'\r', b'\n'] => Ok(position + 2),
         _ => Err(format!(
             "{}: the line before byte {position} was read without its end, and has grown since; end lines with a line feed, or \
-             begin it anew by forgetting the source",
+             drop the state of the source (--drop-state) to start again",
             path.display()
         )
         .into()),

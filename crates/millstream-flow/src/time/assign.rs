@@ -391,22 +391,24 @@ impl<T: Data> Assign<Vec<T>, Vec<Timed<T>>> for ByClock {
 }
 
 impl<T: Data> Stream<T> {
-    /// Gives each item the time at which it happened, in nanoseconds since an epoch of your choice,
-    /// and lets event time follow them. Stands before the first exchange or merge.
+    /// Adds to each item the time that `f` returns for it, in nanoseconds since an epoch of the caller's choice. Event time follows these times.
+    ///
+    /// `how` has the lateness that is allowed, and when a silent partition is idle. The step must come before the first exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeBehind`](crate::FlowError::TimeBehind) when an exchange or merge is before it.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use millstream_flow::time::{EventTime, Timed};
-    /// use millstream_flow::{Flow, Options, testing};
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
     ///
-    /// let flow = Flow::new("times");
-    /// let out = testing::Collected::new();
+    /// let (flow, out) = (Flow::new("times"), testing::Collected::new());
     /// flow.source("in", testing::items([10i64, 30, 20]))
     ///     .event_time(|n| *n, EventTime::default().lateness(Duration::from_nanos(5)))
     ///     .sink("out", out.sink());
     /// flow.run(Options::default())?;
-    /// let marks: Vec<_> = out.take().iter().map(|item: &Timed<i64>| item.watermark).collect();
-    /// assert_eq!(marks, [i64::MIN, 5, 25]);
+    /// let watermarks: Vec<_> = out.take().iter().map(|item| item.watermark).collect();
+    /// assert_eq!(watermarks, [i64::MIN, 5, 25]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     pub fn event_time(
@@ -421,8 +423,24 @@ impl<T: Data> Stream<T> {
         })
     }
 
-    /// Gives each item the time at which it is read, in nanoseconds since 1970, by the clock of the
-    /// run. Time goes on where no items come. Stands before the first exchange or merge.
+    /// Adds to each item the time at which it is read, in nanoseconds since 1970, by the clock of the run. Time also advances where no items come.
+    ///
+    /// The step must come before the first exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeBehind`](crate::FlowError::TimeBehind) when an exchange or merge is before it.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("times"), testing::Collected::new());
+    /// flow.source("in", testing::items([1])).processing_time().sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// let read = out.take();
+    /// assert_eq!(read[0].value, 1);
+    /// assert!(read[0].time > 0);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn processing_time(&self) -> Stream<Timed<T>> {
         lock(&self.graph).codecs.derive(timed::<T>);

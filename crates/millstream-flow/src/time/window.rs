@@ -228,7 +228,29 @@ pub struct Outcome<K, V, R> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
-    /// Groups the items of each key into windows.
+    /// Groups the items of each key into windows. An aggregate of [`Windows`] makes the results.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. A result comes out when the watermark reaches the end of its window. With recovery the
+    /// type of the accumulator is [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when an option of the window is out of range.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("counts"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let tens = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// tens.count().results.values().map(|count| count.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn window(&self, name: &str, window: Window) -> Windows<K, V> {
         Windows {
@@ -239,7 +261,37 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         }
     }
 
-    /// Groups the items of each key into windows of one's own, which a [`Windower`] chooses.
+    /// Groups the items of each key into the windows that a [`Windower`] chooses. An aggregate of [`Windows`] makes the results.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. A result comes out when the watermark reaches the end of its window. With recovery the
+    /// type of the accumulator is [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when an option of the window is out of range.
+    ///
+    /// ```
+    /// use millstream_flow::window::Windower;
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
+    ///
+    /// /// Before and after the moment 10.
+    /// struct Halves;
+    /// impl Windower for Halves {
+    ///     fn windows(&self, time: i64) -> Vec<(i64, i64)> {
+    ///         vec![if time < 10 { (0, 10) } else { (10, 20) }]
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("counts"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let halves = items.window_by("halves", Halves);
+    /// halves.count().results.values().map(|count| count.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn window_by(&self, name: &str, windower: impl Windower) -> Windows<K, V> {
         Windows {

@@ -166,7 +166,7 @@ def compare(whole: Found, found: Found, in_order: bool, crash: str) -> None:
     """Raises for the first difference of a trial from the one without crashes."""
     what = difference(whole, found, in_order)
     if what is not None:
-        raise AssertionError(f"a crash {crash} makes a difference: {what}")
+        raise AssertionError(f"a crash {crash} changes the results: {what}")
 
 
 def difference(whole: Found, found: Found, in_order: bool) -> str | None:

@@ -191,7 +191,7 @@ def test_fresh_forgets_and_keeps_its_hands_off_the_state_of_others(tmp_path: Pat
         in refused.stderr
     )
     again = run_program(ours, "--state", state)
-    assert again.returncode == 0 and "nothing new since it came to its end" in again.stderr
+    assert again.returncode == 0 and "no new input since it finished" in again.stderr
     assert run_program(ours, "--fresh").stderr == (
         "millstream run: --fresh needs --state (see millstream run --help)\n"
     )

@@ -327,7 +327,7 @@ def test_mistakes_are_told() -> None:
         plain.event_time(lambda n: n, idle="x")  # type: ignore[arg-type]
     with pytest.raises(ms.FlowUsageError, match="ttl is a number of seconds above 0"):
         plain.key_by(str).stateful("s", Lives, ttl=0)
-    with pytest.raises(ms.FlowUsageError, match='event_time stands behind "dealt"|stands behind'):
+    with pytest.raises(ms.FlowUsageError, match='event_time is applied after "dealt"|is applied after'):
         plain.redistribute().event_time(lambda n: n)
 
 

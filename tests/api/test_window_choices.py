@@ -282,6 +282,6 @@ def test_windows_of_ones_own_and_joins_are_checked() -> None:
     with pytest.raises(ms.FlowUsageError, match="needs times"):
         ms.Flow("plain").source("in", testing.items([1])).key_by(str).window("w", Days())
     left.window("mine", Wrong()).count().sink("out", testing.collect())
-    with pytest.raises(ms.StepError, match="does not hold its item, at 1") as failed:
+    with pytest.raises(ms.StepError, match="does not contain its item, at 1") as failed:
         ms.run(flow)
     assert failed.value.step == "mine"

@@ -1,4 +1,4 @@
-//! The verbs of streams, one a file: what a step does with a batch.
+//! The operators: what a step does with a batch, one file for each method of a stream.
 
 mod aggregates;
 mod batches;

@@ -251,7 +251,7 @@ impl Events<'_> {
     /// # Errors
     /// The policy is to fail; a dead letter could not be written.
     pub fn poison(&mut self, item: Option<String>, cause: Cause) -> Result<(), Cause> {
-        Ok(self.policy.settle(None, item, cause, self.cx)?)
+        Ok(self.policy.apply(None, item, cause, self.cx)?)
     }
     /// Input was given up: a client sent a frame too long, or broke off inside one. Counted as a
     /// fault of the source, and logged as a warning.

@@ -138,7 +138,7 @@ impl KernelStates {
             self.keys.learn(states, step)?;
             let mut block = Block::new(step, &self.keys, states, changes);
             if self.tracking.all {
-                block.changes.begin_anew(cx.worker, cx.workers);
+                block.changes.supersede(cx.worker, cx.workers);
                 let mut births = 0..;
                 for states in in_lists(states).map_err(wrong)? {
                     for (state, born) in states.map_err(wrong)?.iter().zip(&mut births) {

@@ -307,7 +307,7 @@ where
                 results: &mut self.results,
                 late: &mut self.late,
             };
-            match self.keyed.settle_all(cx.now(), &mut out) {
+            match self.keyed.drain(cx.now(), &mut out) {
                 Ok(()) => return Ok(()),
                 Err((key, error)) => {
                     self.policy

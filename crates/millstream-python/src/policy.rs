@@ -137,7 +137,7 @@ impl ErrorHandler {
         let again = error.clone_ref(py);
         let settled = self
             .policy
-            .settle(key.map(show), described, cause(error), cx);
+            .apply(key.map(show), described, cause(error), cx);
         // A decoder fails in the name of its source.
         settled.map_err(|failure| Failure {
             step: self.step.clone(),

@@ -93,18 +93,18 @@ pub(crate) struct Saving {
 /// Where a test crashes the run: after a commit, or at a named moment of it.
 #[derive(FromPyObject)]
 enum Moment {
-    Behind(u64),
+    After(u64),
     Named(String, u64),
 }
 
 impl Moment {
     fn read(self, py: Python<'_>) -> PyResult<Crash> {
         match self {
-            Moment::Behind(commit) => Ok(Crash::Behind(commit)),
+            Moment::After(commit) => Ok(Crash::After(commit)),
             Moment::Named(name, commit) => match &*name {
                 "before" => Ok(Crash::Before(commit)),
                 "within" => Ok(Crash::Within(commit)),
-                "after" => Ok(Crash::Behind(commit)),
+                "after" => Ok(Crash::After(commit)),
                 _ => Err(usage(
                     py,
                     &format!("there is no moment \"{name}\" of a commit"),

@@ -69,7 +69,7 @@ pub(crate) fn choosing(windower: Py<PyAny>) -> Choose<PyErr> {
                 let (start, end) = (to_nanos(&start)?, to_nanos(&end)?);
                 if !(start..end).contains(&time) {
                     return Err(PyValueError::new_err(format!(
-                        "the window {} does not hold its item, at {}",
+                        "the window {} does not contain its item, at {}",
                         show(&window),
                         seconds(time)
                     )));

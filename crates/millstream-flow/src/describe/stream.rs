@@ -60,10 +60,12 @@ impl Flow {
         }
     }
 
-    /// Adds a source, and returns the stream of its batches. `name` names the source in errors, metrics and saved positions.
+    /// Adds a source, and returns the stream of its batches. `name` names the source in errors, metrics and
+    /// saved positions.
     ///
-    /// Sources are in [`tcp`](crate::connectors::tcp), [`files`](crate::connectors::files), [`generator`](crate::connectors::generator),
-    /// [`testing`](crate::testing) and the other modules of [`connectors`](crate::connectors).
+    /// Sources are in [`tcp`](crate::connectors::tcp), [`files`](crate::connectors::files),
+    /// [`generator`](crate::connectors::generator), [`testing`](crate::testing) and the other modules of
+    /// [`connectors`](crate::connectors).
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -91,10 +93,10 @@ impl Flow {
     /// Announces a type whose values become bytes: states that are saved with [recovery](crate::checkpoint), and items
     /// that leave their process ([`Packets::Bytes`](crate::run::Packets::Bytes)).
     ///
-    /// States are those of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of folds, values that are
-    /// reduced, collected or joined. Items are those of streams that are merged, redistributed or exchanged by key.
-    /// Numbers, text, optional values and lists of them need not be announced, nor what the engine makes of known types:
-    /// a key beside a value, a value with its time, the pairs of a join.
+    /// States are those of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of folds, values
+    /// that are reduced, collected or joined. Items are those of streams that are merged, redistributed or
+    /// exchanged by key. Numbers, text, optional values and lists of them need not be announced, nor what the
+    /// engine makes of known types: a key beside a value, a value with its time, the pairs of a join.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -316,8 +318,9 @@ impl<B: Batch> Pipe<B> {
         }
     }
 
-    /// Announces the sink of the dead letters of the step that this stream comes out of, so that recovery includes it: each letter is written
-    /// once, as output is. [`Making::dead_letters`] opens the sink on the workers.
+    /// Announces the sink of the dead letters of the step that this stream comes out of, so that recovery
+    /// includes it: each letter is written once, as output is. [`Making::dead_letters`] opens the sink on the
+    /// workers.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -365,8 +368,8 @@ impl<B: Batch> Pipe<B> {
 
     /// Divides the stream in two by a function on batches, which `make` makes on each worker.
     ///
-    /// The function moves the items that it chooses from its first argument to the second, and the rest to the third. `name` is shown in errors and
-    /// metrics.
+    /// The function moves the items that it chooses from its first argument to the second, and the rest to
+    /// the third. `name` is shown in errors and metrics.
     ///
     /// # Errors
     /// At the start of a run, the error of `make`. A failure that the function returns ends the run.
@@ -408,7 +411,8 @@ impl<B: Batch> Pipe<B> {
         .halves()
     }
 
-    /// Joins streams to one in a new operator. `route` chooses the worker of each item; without it, items stay on their worker.
+    /// Joins streams to one in a new operator. `route` chooses the worker of each item; without it, items
+    /// stay on their worker.
     ///
     /// `streams` has at least one stream. `kind` and `name` are shown in errors and metrics.
     ///
@@ -491,7 +495,8 @@ impl<B: Batch> Pipe<B> {
         Pipe::gather("merge", "", &streams, None)
     }
 
-    /// Ends the stream in a sink. `name` names the sink in errors, metrics and saved positions. A stream may have several sinks.
+    /// Ends the stream in a sink. `name` names the sink in errors, metrics and saved positions. A stream may
+    /// have several sinks.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -602,7 +607,8 @@ impl<B: Batch> Route<B> for InTurn {
 }
 
 impl<B: Batch> Pipe<B> {
-    /// Sends the batches to the workers in turn, so that all workers share what follows. The order of the items is lost.
+    /// Sends the batches to the workers in turn, so that all workers share what follows. The order of the
+    /// items is lost.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};

@@ -18,7 +18,6 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::batch::Data;
-use crate::error::FlowError;
 use crate::key::Key;
 use crate::operators::keyed::{Emit, KeyedStream};
 use crate::operators::stateful::PlainStep;
@@ -28,10 +27,11 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     /// Calls `f` with the accumulator of the key and each value; the accumulator of a new key is a copy of `init`.
     ///
     /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input.
-    /// `name` is the name of the step in errors, metrics and saved state. With recovery the type of the accumulator is [announced](crate::Flow::saves).
+    /// `name` is the name of the step in errors, metrics and saved state. With recovery the type of the
+    /// accumulator is [announced](crate::Flow::saves).
     ///
     /// # Errors
-    /// At the start of a run, [`FlowError::MissingName`] when `name` is empty.
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.
     ///
     /// ```
     /// use millstream_flow::{Emit, Flow, Options, testing};
@@ -61,10 +61,11 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     /// Combines the values of each key by `f`, which is called with the result so far and the next value.
     ///
     /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input.
-    /// `name` is the name of the step in errors, metrics and saved state. With recovery the type of the values is [announced](crate::Flow::saves).
+    /// `name` is the name of the step in errors, metrics and saved state. With recovery the type of the
+    /// values is [announced](crate::Flow::saves).
     ///
     /// # Errors
-    /// At the start of a run, [`FlowError::MissingName`] when `name` is empty.
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.
     ///
     /// ```
     /// use millstream_flow::{Emit, Flow, Options, testing};
@@ -91,7 +92,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 
     /// Counts the values of each key.
     ///
-    /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input. The step is named `count`; a second one in a flow needs a name by [`named`](Self::named).
+    /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input.
+    /// The step is named `count`; a second one in a flow needs a name by [`named`](Self::named).
     ///
     /// ```
     /// use millstream_flow::{Emit, Flow, Options, testing};
@@ -115,7 +117,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 
     /// Adds up the values of each key.
     ///
-    /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input. The step is named `sum`; a second one in a flow needs a name by [`named`](Self::named).
+    /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input.
+    /// The step is named `sum`; a second one in a flow needs a name by [`named`](Self::named).
     ///
     /// ```
     /// use millstream_flow::{Emit, Flow, Options, testing};
@@ -144,8 +147,9 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 
     /// Finds the least value of each key; of equal ones, the first.
     ///
-    /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input. The step is named `min`; a second one in a flow needs a name by [`named`](Self::named).
-    /// A value that compares with none, as `f64::NAN`, never replaces another.
+    /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input.
+    /// The step is named `min`; a second one in a flow needs a name by [`named`](Self::named). A value that
+    /// compares with none, as `f64::NAN`, never replaces another.
     ///
     /// ```
     /// use millstream_flow::{Emit, Flow, Options, testing};
@@ -171,8 +175,9 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 
     /// Finds the greatest value of each key; of equal ones, the first.
     ///
-    /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input. The step is named `max`; a second one in a flow needs a name by [`named`](Self::named).
-    /// A value that compares with none, as `f64::NAN`, never replaces another.
+    /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input.
+    /// The step is named `max`; a second one in a flow needs a name by [`named`](Self::named). A value that
+    /// compares with none, as `f64::NAN`, never replaces another.
     ///
     /// ```
     /// use millstream_flow::{Emit, Flow, Options, testing};

@@ -1,17 +1,18 @@
-//! Calls to the outside that take their time: `map_async`.
+//! `map_async`: slow calls to external systems.
 //!
-//! Each worker calls an asynchronous function for its items, a bounded number at once, on a runtime of `tokio`: its own, with one
-//! thread, or one that is handed in. When no more calls may begin the worker waits for one to end; that is back-pressure.
+//! Each worker calls an asynchronous function for its items, with a bounded number of calls at once, on a
+//! runtime of `tokio`: its own, with one thread, or one that the caller passes. At the limit the worker waits
+//! for a call to end; this is the back-pressure.
 //!
-//! Invariant: an item is either under way, and then it is saved with each epoch and asked again by the run that resumes, or its
-//! answer has been sent on.
+//! Invariant: a call is either pending, in which case it is saved with each epoch and repeated by a run that
+//! resumes, or its answer has been passed on.
 //!
 //! ```
 //! use millstream_flow::{Calls, Flow, Options, error::Cause, testing};
 //! use std::time::Duration;
 //!
 //! async fn price(symbol: String) -> Result<(String, usize), Cause> {
-//!     tokio::time::sleep(Duration::from_millis(1)).await; // an exchange is asked
+//!     tokio::time::sleep(Duration::from_millis(1)).await; // calls an exchange
 //!     let price = symbol.len() * 10;
 //!     Ok((symbol, price))
 //! }
@@ -46,7 +47,7 @@ use calling::Calling;
 pub use options::Calls;
 use step::{ByKey, WithoutKeys};
 
-/// What may be wrong with how calls are made.
+/// Returns the error in the options of calls, if there is one.
 fn mistake(calls: &Calls) -> Option<Mistake> {
     (calls.concurrency == 0).then_some(Mistake::Usage("map_async makes 1 call or more at once"))
 }
@@ -54,11 +55,12 @@ fn mistake(calls: &Calls) -> Option<Mistake> {
 impl<T: Data> Stream<T> {
     /// As [`map`](Stream::map), with an asynchronous function that calls an external system.
     ///
-    /// `name` is the name of the step in errors, metrics and saved state. `calls` says how many calls may be under way at once, when a call is repeated, and what
-    /// happens when it fails.
+    /// `name` is the name of the step in errors, metrics and saved state. `calls` says how many calls may be
+    /// under way at once, when a call is repeated, and what happens when it fails.
     ///
-    /// Items under way are saved with each epoch, and the calls are made again after a crash: an external system sees each call at least once. With
-    /// recovery the type of the items is [announced](crate::Flow::saves).
+    /// Items under way are saved with each epoch, and the calls are made again after a crash: an external
+    /// system sees each call at least once. With recovery the type of the items is
+    /// [announced](crate::Flow::saves).
     ///
     /// # Errors
     /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
@@ -101,11 +103,12 @@ impl<T: Data> Stream<T> {
 impl<K: Key, V: Data> KeyedStream<K, V> {
     /// As [`map`](KeyedStream::map), with an asynchronous function that calls an external system.
     ///
-    /// `name` is the name of the step in errors, metrics and saved state. `calls` says how many calls may be under way at once, when a call is repeated, and what
-    /// happens when it fails.
+    /// `name` is the name of the step in errors, metrics and saved state. `calls` says how many calls may be
+    /// under way at once, when a call is repeated, and what happens when it fails.
     ///
-    /// Items under way are saved with each epoch, and the calls are made again after a crash: an external system sees each call at least once. With
-    /// recovery the type of the values is [announced](crate::Flow::saves).
+    /// Items under way are saved with each epoch, and the calls are made again after a crash: an external
+    /// system sees each call at least once. With recovery the type of the values is
+    /// [announced](crate::Flow::saves).
     ///
     /// # Errors
     /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and

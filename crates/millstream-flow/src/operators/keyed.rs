@@ -69,7 +69,8 @@ impl<K: Key, V: Data> Route<Vec<(K, V)>> for ByKey {
 impl<T: Data> Stream<T> {
     /// Puts a key beside each item: what `f` returns for it. The items stay as they are.
     ///
-    /// All items of a key meet the same state in the steps that follow. They change the worker just before the first step that keeps state.
+    /// All items of a key meet the same state in the steps that follow. They change the worker just before
+    /// the first step that keeps state.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -129,8 +130,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         }
     }
 
-    /// Names the step that the stream comes out of. Errors and metrics show the name. Of streams that were merged, the exchange in which they come
-    /// together gets the name.
+    /// Names the step that the stream comes out of. Errors and metrics show the name. Of streams that were
+    /// merged, the exchange in which they come together gets the name.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -279,8 +280,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 
     /// Calls `f` on each batch of keys and values, and passes on the batch that it returns.
     ///
-    /// The engine decides which items are in one batch, so the result of `f` for an item must not depend on the others. `f` must return each key
-    /// as it is: items are on the workers of their keys.
+    /// The engine decides which items are in one batch, so the result of `f` for an item must not depend on
+    /// the others. `f` must return each key as it is: items are on the workers of their keys.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -442,8 +443,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         )
     }
 
-    /// Joins a step that keeps state which belongs to no key: with another number of workers items may come out of it on other
-    /// workers than those of their keys.
+    /// Joins a step that keeps state which belongs to no key: with another number of workers items may come
+    /// out of it on other workers than those of their keys.
     pub(crate) fn keep_anywhere<U: Data, S: Step<Vec<(K, V)>, Vec<(K, U)>>>(
         &self,
         kind: &'static str,

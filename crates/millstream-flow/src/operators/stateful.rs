@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::Data;
-use crate::error::{Cause, Failure, FlowError};
+use crate::error::{Cause, Failure};
 use crate::key::Key;
 use crate::operators::keyed::KeyedStream;
 use crate::policy::{OnError, Policy};
@@ -32,11 +32,12 @@ use crate::time::{Timed, nanos};
 impl<K: Key, V: Data> KeyedStream<K, V> {
     /// Calls `f` with the state of the key, the key and the value, and passes on each item that it returns.
     ///
-    /// The state of a key is made by `init` at the first value of the key. `name` is the name of the step in errors, metrics and saved state. With
-    /// recovery the type of the state is [announced](crate::Flow::saves). `f` returns any number of outputs: an `Option`, a `Vec`, an array.
+    /// The state of a key is made by `init` at the first value of the key. `name` is the name of the step in
+    /// errors, metrics and saved state. With recovery the type of the state is
+    /// [announced](crate::Flow::saves). `f` returns any number of outputs: an `Option`, a `Vec`, an array.
     ///
     /// # Errors
-    /// At the start of a run, [`FlowError::MissingName`] when `name` is empty.
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -79,13 +80,15 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         })
     }
 
-    /// Calls a [`Logic`] of each key, made by `make` at the first value of the key, which may set timers in processing time.
+    /// Calls a [`Logic`] of each key, made by `make` at the first value of the key, which may set timers in
+    /// processing time.
     ///
-    /// `name` is the name of the step in errors, metrics and saved state. A key that has had no value for `ttl` of processing time is removed; without
-    /// `ttl` no key is. With recovery the type of the logic is [announced](crate::Flow::saves).
+    /// `name` is the name of the step in errors, metrics and saved state. A key that has had no value for
+    /// `ttl` of processing time is removed; without `ttl` no key is. With recovery the type of the logic is
+    /// [announced](crate::Flow::saves).
     ///
     /// # Errors
-    /// At the start of a run, [`FlowError::MissingName`] when `name` is empty.
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.
     ///
     /// ```
     /// use millstream_flow::{Flow, KeyContext, Logic, Options, testing};
@@ -130,11 +133,11 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 
     /// As [`stateful`](Self::stateful), with a function that may fail.
     ///
-    /// The state keeps what the function did to it before it failed. For a value on which `f` fails, `on_error` decides: the run fails, the value
-    /// is skipped, or a dead letter is written.
+    /// The state keeps what the function did to it before it failed. For a value on which `f` fails,
+    /// `on_error` decides: the run fails, the value is skipped, or a dead letter is written.
     ///
     /// # Errors
-    /// At the start of a run, [`FlowError::MissingName`] when `name` is empty.
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.
     ///
     /// ```
     /// use millstream_flow::{Flow, OnError, Options, testing};
@@ -189,13 +192,15 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
-    /// Calls a [`Logic`] of each key, made by `make` at the first value of the key, which may set timers in event time and in processing time.
+    /// Calls a [`Logic`] of each key, made by `make` at the first value of the key, which may set timers in
+    /// event time and in processing time.
     ///
-    /// `name` is the name of the step in errors, metrics and saved state. A key is removed once event time is `ttl` later than its latest item; without
-    /// `ttl` no key is. With recovery the type of the logic is [announced](crate::Flow::saves).
+    /// `name` is the name of the step in errors, metrics and saved state. A key is removed once event time is
+    /// `ttl` later than its latest item; without `ttl` no key is. With recovery the type of the logic is
+    /// [announced](crate::Flow::saves).
     ///
     /// # Errors
-    /// At the start of a run, [`FlowError::MissingName`] when `name` is empty.
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.
     ///
     /// ```
     /// use millstream_flow::{EventTime, Flow, KeyContext, Logic, Options, Timer, testing};
@@ -307,7 +312,7 @@ where
         for (key, value) in input.drain(..) {
             let state = self.states.touch(&key, &self.init);
             if let Err(error) = (self.on_item)(state, &key, &value, output) {
-                self.policy.settle_item(Some(&key), &value, error, cx)?;
+                self.policy.apply_to_item(Some(&key), &value, error, cx)?;
             }
         }
         Ok(())

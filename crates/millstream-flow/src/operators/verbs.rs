@@ -219,8 +219,8 @@ impl<T: Data> Stream<T> {
 
     /// As [`map`](Self::map), with a function that may fail.
     ///
-    /// `name` is the name of the step in errors, metrics and saved state. For an item on which `f` fails, `on_error` decides: the run fails, the item is
-    /// skipped, or a dead letter is written.
+    /// `name` is the name of the step in errors, metrics and saved state. For an item on which `f` fails,
+    /// `on_error` decides: the run fails, the item is skipped, or a dead letter is written.
     ///
     /// ```
     /// use millstream_flow::{Flow, OnError, Options, testing};
@@ -247,8 +247,8 @@ impl<T: Data> Stream<T> {
 
     /// As [`filter_map`](Self::filter_map), with a function that may fail.
     ///
-    /// `name` is the name of the step in errors, metrics and saved state. For an item on which `f` fails, `on_error` decides: the run fails, the item is
-    /// skipped, or a dead letter is written.
+    /// `name` is the name of the step in errors, metrics and saved state. For an item on which `f` fails,
+    /// `on_error` decides: the run fails, the item is skipped, or a dead letter is written.
     ///
     /// ```
     /// use millstream_flow::{Flow, OnError, Options, testing};
@@ -283,7 +283,7 @@ impl<T: Data> Stream<T> {
                 for item in input.drain(..) {
                     match f(&item) {
                         Ok(result) => output.extend(result),
-                        Err(error) => policy.settle_item(None, &item, error, cx)?,
+                        Err(error) => policy.apply_to_item(None, &item, error, cx)?,
                     }
                 }
                 Ok(())

@@ -1,4 +1,5 @@
-//! The engine from outside: real sockets, files and threads, one module for each behaviour.
+//! Tests of the engine through its public interface: real sockets, files and threads, one module for each
+//! behaviour.
 
 #![expect(
     clippy::disallowed_methods,
@@ -15,6 +16,7 @@ mod support;
 mod adapters;
 mod backpressure;
 mod batch_sizes;
+mod byte_positions;
 mod calls;
 mod csv_files;
 mod dead_letters;
@@ -29,12 +31,12 @@ mod idle;
 mod joins;
 mod joins_of_many;
 mod keyed;
+mod last_commit;
 mod lifecycle;
 mod lookups;
 mod memory;
 mod metrics;
 mod panics;
-mod places;
 mod policies;
 mod recovery;
 mod recovery_of_clocks;
@@ -42,7 +44,6 @@ mod recovery_of_time;
 mod replays;
 mod second_signals;
 mod sequence_window;
-mod settling;
 mod slow_steps;
 mod tcp_faults;
 mod tcp_framing;

@@ -1,4 +1,4 @@
-//! Logic with timers, judged by a plain loop that goes through the items one by one.
+//! Logic with timers, compared with a plain loop over the items.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ struct Event {
     number: i64,
 }
 
-/// What a key said: an item by its number, or a timer by its time; and the watermark it saw.
+/// An output of a key: an item by its number, or a timer by its time; and the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Said {
     Item(i64, i64),
@@ -26,7 +26,7 @@ enum Said {
 
 const LATENESS: i64 = 8;
 
-/// What the logic and the model both do, with the timers of one key.
+/// The behaviour of both the logic and the model, with the timers of one key.
 fn wish(event: &Event) -> (i64, Option<i64>, bool) {
     let set = event.time + event.number % 13;
     let cancel = (event.number % 5 == 0).then_some(event.time + 3);
@@ -122,7 +122,7 @@ fn events(seed: u64) -> Vec<Event> {
 }
 
 #[test]
-fn items_and_timers_of_a_key_come_as_if_one_by_one() {
+fn items_and_timers_of_a_key_have_a_fixed_order() {
     for seed in 0..5 {
         let events = events(seed);
         let due = model(&events);
@@ -151,7 +151,7 @@ fn items_and_timers_of_a_key_come_as_if_one_by_one() {
     }
 }
 
-/// Says how many items the key has had since it was made.
+/// Emits the number of items of the key since it was created.
 struct Lives(usize);
 
 impl Logic<u32, i64> for Lives {
@@ -163,8 +163,8 @@ impl Logic<u32, i64> for Lives {
 }
 
 #[test]
-fn a_key_without_items_is_forgotten_in_event_time() {
-    // Key 1 is forgotten when items of key 2 bring the watermark to 20 + 10.
+fn a_key_without_items_expires_in_event_time() {
+    // Key 1 is removed when items of key 2 raise the watermark to 20 + 10.
     let items = [
         (1, 0),
         (1, 9),
@@ -198,7 +198,7 @@ fn a_key_without_items_is_forgotten_in_event_time() {
     }
 }
 
-/// A heartbeat: tells the processing time of each of its timers, three in all.
+/// A heartbeat: emits the processing time of each of its timers, three in all.
 struct Beats(usize);
 
 impl Logic<u32, i64> for Beats {

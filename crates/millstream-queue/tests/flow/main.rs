@@ -144,7 +144,7 @@ fn a_flow_that_crashes_behind_its_last_commit_leaves_nothing_in_between() {
         let crashed = run(recovery.clone().crash(at));
         assert!(matches!(crashed, Err(FlowError::Crashed(_))), "{at}");
         let input = open(&place).queue("in").unwrap();
-        let left = if at == Crash::Behind(1) { 0 } else { 3_000 };
+        let left = if at == Crash::After(1) { 0 } else { 3_000 };
         assert_eq!(input.len().unwrap(), left, "{at}");
         drop(input);
         run(recovery.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Files that were read in part, or to an end that has moved since.
+//! Finds the byte at which a file resumes that may have grown since it was read.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::error::Cause;
 use crate::source::Position;
 
-/// The byte at which a file of frames resumes that was read up to `position`.
+/// Returns the byte at which a file of frames resumes that was read up to `position`.
 ///
 /// # Errors
 /// The file is shorter than that.
@@ -15,8 +15,8 @@ pub(crate) fn byte_after(path: &Path, position: Position) -> Result<Position, Ca
     open_at_least(path, position).map(|_| position)
 }
 
-/// The byte at which a file of lines resumes that was read up to `position`: after a line end that was added to the last
-/// line.
+/// Returns the byte at which a file of lines resumes that was read up to `position`: after a line end that was
+/// added to the last line.
 ///
 /// # Errors
 /// The file is shorter than that, or the last line that was read has grown.
@@ -41,7 +41,7 @@ pub(crate) fn line_after(path: &Path, position: Position) -> Result<Position, Ca
     }
 }
 
-/// The byte at which a CSV file resumes that was read up to `position`.
+/// Returns the byte at which a CSV file resumes that was read up to `position`.
 ///
 /// # Errors
 /// As for [`line_after`].
@@ -57,14 +57,15 @@ pub(crate) fn row_after(path: &Path, position: Position) -> Result<Position, Cau
     file.take(position - from)
         .read_to_end(&mut before)
         .map_err(named)?;
-    // A row may end with a carriage return alone, and a byte order mark is no part of a row.
+    // A row may end with a carriage return alone, and a byte order mark is not part of a row.
     match before.ends_with(b"\r") || (from == 0 && before == MARK) {
         true => Ok(position),
         false => line_after(path, position),
     }
 }
 
-/// Opens a file, which has `position` bytes or more. None if it cannot be opened: the error is that of reading it.
+/// Opens a file that must have `position` bytes or more. `None` if it cannot be opened: reading it reports the
+/// error.
 fn open_at_least(path: &Path, position: Position) -> Result<Option<File>, Cause> {
     let Ok(file) = File::open(path) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! One recorded input: its batches in the order in which they were recorded.
+//! One recorded input: its batches in the order of their recording.
 
 use std::path::PathBuf;
 
@@ -11,17 +11,17 @@ use crate::framing::Frames;
 
 /// The partition of a journal whose records are frames.
 const ONLY: &str = "0";
-/// A plain journal's records of one time are read together, up to so many.
+/// The largest number of records of a plain journal with the same time that are read together.
 const RECORDS_MAX: usize = 1024;
 
-/// An input that is being read.
+/// An input of a replay.
 pub(super) struct Input {
     source: String,
     path: PathBuf,
     from: From,
     kind: Kind,
     partitions: Vec<String>,
-    /// The last record of each partition that has items: an end before it was the end of a run only.
+    /// The last record of each partition that has items: an earlier end was only the end of a run.
     lasts: Vec<u64>,
     next: Option<Moment>,
 }
@@ -50,7 +50,7 @@ impl Input {
         };
         let (kind, partitions, lasts) = match of.plain {
             true => (Kind::Bytes, vec![ONLY.to_owned()], vec![0]),
-            false => look_through(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
+            false => inspect(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
         };
         let opened = match of.plain {
             true => plain(of, from, to).map(From::Plain),
@@ -73,7 +73,7 @@ impl Input {
         self.next.is_none()
     }
 
-    /// What the flow sees of it.
+    /// Returns the description of the input for the flow.
     pub(super) fn scene(&self) -> Scene {
         Scene {
             source: self.source.clone(),
@@ -83,7 +83,7 @@ impl Input {
         }
     }
 
-    /// When its next batch was recorded.
+    /// Returns the time at which its next batch was recorded.
     pub(super) fn time_ns(&self) -> Option<i64> {
         self.next.as_ref().map(|next| next.time_ns)
     }
@@ -122,8 +122,9 @@ fn recorded(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Recorded
     })
 }
 
-/// How the items are written, the partitions in the order in which they were met, and the last record with items of each.
-fn look_through(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<u64>), Cause> {
+/// Returns the encoding of the items, the partitions in the order of their first records, and the last record
+/// with items of each.
+fn inspect(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<u64>), Cause> {
     let mut kind = None;
     let (mut partitions, mut lasts): (Vec<String>, Vec<u64>) = Default::default();
     while let Some(batch) = recorded.next_batch()? {
@@ -138,13 +139,13 @@ fn look_through(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<u64>),
         }
         if batch.items().len() > 0 && *kind.get_or_insert(batch.kind) != batch.kind {
             let sequence = batch.sequence;
-            return Err(format!("from record {sequence} on the source gave items of another form; replay what is before or behind it").into());
+            return Err(format!("from record {sequence} on the items of the source have another encoding; replay the records before or after it").into());
         }
     }
     Ok((kind.unwrap_or(Kind::Bytes), partitions, lasts))
 }
 
-/// The next batch that has items or ends its partition.
+/// Returns the next batch that has items or ends its partition.
 fn next_recorded(
     recorded: &mut Recorded,
     partitions: &[String],
@@ -192,7 +193,7 @@ fn plain(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Box<Plain>,
 }
 
 impl Plain {
-    /// The next records that were appended at one time.
+    /// Returns the next records that were appended at one time.
     fn next(&mut self) -> Result<Option<Moment>, Cause> {
         let mut moment = Moment::default();
         moment.frames.offset = self.reader.position();

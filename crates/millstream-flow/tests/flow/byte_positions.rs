@@ -1,4 +1,4 @@
-//! Sources whose positions are bytes of their own resume from them, also under an adapter.
+//! Sources whose positions are bytes in their own format resume from them, also inside an adapter.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use millstream_flow::{Flow, FlowError, Recovery, SourceExt, codec};
 
 use crate::recovery::run;
 
-/// Numbers up to an end. A partition, of which there are as many as workers, knows its place as text only.
+/// Numbers up to an end. There is a partition for each worker, and its position exists as text only.
 struct Counting {
     end: u64,
-    /// The places at which it was opened.
+    /// The positions at which it was opened.
     opened: Arc<Mutex<Vec<u64>>>,
 }
 
@@ -78,7 +78,7 @@ impl Partition<Frames> for Reading {
 }
 
 #[test]
-fn a_decoded_source_resumes_from_its_place() {
+fn a_decoded_source_resumes_from_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let out = Collected::new();
     let run_to = |end| {
@@ -96,7 +96,7 @@ fn a_decoded_source_resumes_from_its_place() {
     assert_eq!(out.take(), ["0", "1", "2", "3", "4"]);
 }
 
-/// A flow of the numbers from a durable source, and at which places it is opened.
+/// A flow of the numbers from a durable source, and the positions at which it is opened.
 fn durable(end: u64, out: &Collected<String>) -> (Flow, Arc<Mutex<Vec<u64>>>) {
     let (flow, opened) = (Flow::new("numbers"), Arc::default());
     let source = Counting {
@@ -113,7 +113,7 @@ fn numbers(end: u64) -> Vec<String> {
 }
 
 #[test]
-fn a_durable_source_resumes_from_the_place_of_its_last_record() {
+fn a_durable_source_resumes_from_the_position_of_its_last_record() {
     let folder = tempfile::tempdir().unwrap();
     let out = Collected::new();
     let (mut crashes, mut end) = (0, 200);
@@ -135,7 +135,7 @@ fn a_durable_source_resumes_from_the_place_of_its_last_record() {
         let (flow, opened) = durable(end, &out);
         let recovery = Recovery::new(folder.path()).epoch(Duration::ZERO);
         let outcome = run(&flow, 1, recovery.crash_after(1 + attempt % 30));
-        // What was recorded is not asked of the source again.
+        // Recorded input is not requested from the source again.
         assert!(opened.lock().unwrap().iter().all(|at| *at == before));
         match outcome {
             Err(FlowError::Crashed(_)) => crashes += 1,
@@ -144,7 +144,7 @@ fn a_durable_source_resumes_from_the_place_of_its_last_record() {
                 if end == 300 {
                     break;
                 }
-                // It has ended, and resumes from where it ended.
+                // It has ended, and resumes from its end.
                 assert_eq!(recorded(), 200);
                 end = 300;
             }
@@ -155,7 +155,7 @@ fn a_durable_source_resumes_from_the_place_of_its_last_record() {
 }
 
 #[test]
-fn a_source_that_becomes_durable_resumes_from_its_place() {
+fn a_source_that_becomes_durable_resumes_from_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let out = Collected::new();
     let flow = Flow::new("numbers");

@@ -99,7 +99,7 @@ impl Flow {
     /// engine makes of known types: a key beside a value, a value with its time, the pairs of a join.
     ///
     /// ```
-    /// use millstream_flow::{Flow, Options, testing};
+    /// use millstream_flow::{Flow, Options, Recovery, testing};
     ///
     /// #[derive(serde::Serialize, serde::Deserialize)]
     /// struct Total {
@@ -125,7 +125,34 @@ impl Flow {
         lock(&self.graph).codecs.add::<T>();
     }
 
-    /// Announces a type whose values are written in a way of their own: each as one value of MessagePack.
+    /// Announces a type whose values are encoded by `codec`, each as one value of MessagePack.
+    ///
+    /// For types that do not implement serde's traits; otherwise as [`saves`](Self::saves).
+    ///
+    /// ```
+    /// use millstream_flow::checkpoint::Codec;
+    /// use millstream_flow::{Flow, Options, Recovery, testing};
+    ///
+    /// struct Total(i64);
+    ///
+    /// let (flow, out) = (Flow::new("totals"), testing::Collected::new());
+    /// flow.saves_by(Codec::<Total> {
+    ///     save: |total, out| Ok(rmp_serde::encode::write(out, &total.0)?),
+    ///     load: |from| Ok(Total(rmp_serde::decode::from_read(from)?)),
+    /// });
+    /// flow.source("in", testing::items([2, 3]))
+    ///     .key_by(|_| "all")
+    ///     .stateful("total", |_| Total(0), |total, _, n: i64| {
+    ///         total.0 += n;
+    ///         Some(total.0)
+    ///     })
+    ///     .values()
+    ///     .sink("out", out.sink());
+    /// let state = tempfile::tempdir().expect("a directory is made");
+    /// flow.run(Options { recovery: Some(Recovery::new(state.path())), ..Options::default() })?;
+    /// assert_eq!(out.take(), [2, 5]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn saves_by<T: 'static>(&self, codec: Codec<T>) {
         lock(&self.graph).codecs.put(codec);
     }
@@ -185,7 +212,6 @@ impl Flow {
     /// flow.source("in", testing::items([1, 2])).sink("out", out.sink());
     /// let running = flow.start(Options::default())?;
     /// running.wait()?;
-    /// flow.run(Options::default())?;
     /// assert_eq!(out.take(), [1, 2]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
@@ -272,15 +298,20 @@ impl<B: Batch> Pipe<B> {
     /// At the start of a run, the error of `make`.
     ///
     /// ```
-    /// use millstream_flow::step::{Context, Each};
-    /// use millstream_flow::{Flow, Options, testing};
+    /// use millstream_flow::step::{Context, Step};
+    /// use millstream_flow::{Failure, Flow, Options, testing};
+    ///
+    /// struct AddOne;
+    /// impl Step<Vec<i64>, Vec<i64>> for AddOne {
+    ///     fn apply(&mut self, input: &mut Vec<i64>, output: &mut Vec<i64>, _: &mut Context) -> Result<(), Failure> {
+    ///         output.extend(input.drain(..).map(|n| n + 1));
+    ///         Ok(())
+    ///     }
+    /// }
     ///
     /// let (flow, out) = (Flow::new("sums"), testing::Collected::new());
     /// flow.source("in", testing::items([1, 2]))
-    ///     .step("sums", "", |_making| Ok(Each(|input: &mut Vec<i64>, output: &mut Vec<i64>, _: &mut Context| {
-    ///         output.extend(input.drain(..).map(|n| n + 1));
-    ///         Ok(())
-    ///     })))
+    ///     .step("add_one", "", |_making| Ok(AddOne))
     ///     .sink("out", out.sink());
     /// flow.run(Options::default())?;
     /// assert_eq!(out.take(), [2, 3]);
@@ -543,23 +574,28 @@ impl<A: Batch, B: Batch> Pipe<(A, B)> {
     /// Divides the two outputs of a step into two streams. The items of one that no step reads are dropped.
     ///
     /// ```
-    /// use millstream_flow::step::{Context, Each};
-    /// use millstream_flow::{Flow, Options, testing};
+    /// use millstream_flow::step::{Context, Step};
+    /// use millstream_flow::{Failure, Flow, Options, testing};
     ///
-    /// let (flow, out) = (Flow::new("two"), testing::Collected::new());
-    /// let (tens, words) = flow.source("in", testing::items([1, 2]))
-    ///     .step("two", "", |_making| Ok(Each(|input: &mut Vec<i64>, (tens, words): &mut (Vec<i64>, Vec<String>), _: &mut Context| {
-    ///         words.extend(input.iter().map(i64::to_string));
-    ///         tens.extend(input.drain(..).map(|n| n * 10));
+    /// type Both = (Vec<i64>, Vec<String>);
+    /// struct TensAndTexts;
+    /// impl Step<Vec<i64>, Both> for TensAndTexts {
+    ///     fn apply(&mut self, input: &mut Vec<i64>, output: &mut Both, _: &mut Context) -> Result<(), Failure> {
+    ///         output.1.extend(input.iter().map(i64::to_string));
+    ///         output.0.extend(input.drain(..).map(|n| n * 10));
     ///         Ok(())
-    ///     })))
-    ///     .halves();
-    /// let texts = testing::Collected::new();
-    /// tens.sink("out", out.sink());
-    /// words.sink("texts", texts.sink());
+    ///     }
+    /// }
+    ///
+    /// let flow = Flow::new("two");
+    /// let both = flow.source("in", testing::items([1, 2])).step("both", "", |_making| Ok(TensAndTexts));
+    /// let (tens, texts) = both.halves();
+    /// let (numbers, words) = (testing::Collected::new(), testing::Collected::new());
+    /// tens.sink("numbers", numbers.sink());
+    /// texts.sink("words", words.sink());
     /// flow.run(Options::default())?;
-    /// assert_eq!(texts.take(), ["1", "2"]);
-    /// assert_eq!(out.take(), [10, 20]);
+    /// assert_eq!(numbers.take(), [10, 20]);
+    /// assert_eq!(words.take(), ["1", "2"]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     #[must_use]
@@ -616,7 +652,7 @@ impl<B: Batch> Pipe<B> {
     /// let (flow, out) = (Flow::new("shared"), testing::Collected::new());
     /// flow.source("in", testing::items(0..100)).redistribute().map(|n: i64| n + 1).sink("out", out.sink());
     /// flow.run(Options { workers: 2, ..Options::default() })?;
-    /// assert_eq!(out.take().iter().sum::<i64>(), (1..=100).sum());
+    /// assert_eq!(out.take().iter().sum::<i64>(), 5050);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     #[must_use]

@@ -263,6 +263,47 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
 
 impl<B: Batch> Pipe<B> {
     /// Assigns times to the items by an [`Assign`] of the caller.
+    ///
+    /// `name` is the name of the step in errors and metrics, and may be empty. `source` states where the times come from:
+    /// it has the lateness that is allowed. `make` is called once on each worker. The step must come before the first
+    /// exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeMisplaced`](crate::FlowError::TimeMisplaced) when an exchange or merge is
+    /// before it, and the error of `make`.
+    ///
+    /// ```
+    /// use millstream_flow::assign::{Assign, PartitionTime, TimeSource};
+    /// use millstream_flow::step::Context;
+    /// use millstream_flow::{EventTime, Failure, Flow, Options, Timed, testing};
+    ///
+    /// /// The items are their own times.
+    /// struct OwnTimes;
+    /// impl Assign<Vec<i64>, Vec<Timed<i64>>> for OwnTimes {
+    ///     fn assign(
+    ///         &mut self,
+    ///         input: &mut Vec<i64>,
+    ///         output: &mut Vec<Timed<i64>>,
+    ///         partition: &mut PartitionTime,
+    ///         _: &mut Context,
+    ///     ) -> Result<(), Failure> {
+    ///         output.extend(input.drain(..).map(|value| {
+    ///             let (time, watermark) = (value, partition.pass(value));
+    ///             Timed { time, watermark, value }
+    ///         }));
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("times"), testing::Collected::new());
+    /// flow.source("in", testing::items([5, 9]))
+    ///     .assigned("", TimeSource::Event(EventTime::default()), |_making| Ok(OwnTimes))
+    ///     .map(|item| item.time)
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [5, 9]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn assigned<O: Batch, A: Assign<B, O>>(
         &self,
         name: &str,

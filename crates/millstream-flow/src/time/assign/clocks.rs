@@ -138,7 +138,8 @@ impl<T: Data> Stream<T> {
     ///     .map(|item| (item.time, item.watermark))
     ///     .sink("out", out.sink());
     /// flow.run(Options::default())?;
-    /// assert_eq!(out.take(), [(5, 4), (9, 8)]);
+    /// // The watermark of an item is that of the items before it.
+    /// assert_eq!(out.take(), [(5, i64::MIN), (9, 4)]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     pub fn event_clock<C: EventClock<T>>(

@@ -1,4 +1,4 @@
-//! Flows and streams: the fluent face, for items of any type.
+//! Flows and streams, for items of any type.
 
 use std::sync::Arc;
 
@@ -90,13 +90,13 @@ impl Flow {
         }
     }
 
-    /// Announces a type whose values become bytes: states that are saved with [recovery](crate::checkpoint), and items
+    /// Announces a type whose values are encoded: states that are saved with [recovery](crate::checkpoint), and items
     /// that leave their process ([`Packets::Bytes`](crate::run::Packets::Bytes)).
     ///
     /// States are those of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of folds, values
     /// that are reduced, collected or joined. Items are those of streams that are merged, redistributed or
-    /// exchanged by key. Numbers, text, optional values and lists of them need not be announced, nor what the
-    /// engine makes of known types: a key beside a value, a value with its time, the pairs of a join.
+    /// exchanged by key. Numbers, text, optional values and lists of them need not be announced, nor types that
+    /// the engine composes of announced ones: a key with a value, a value with its time, the pairs of a join.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, Recovery, testing};
@@ -265,8 +265,8 @@ impl Flow {
     }
 }
 
-/// A stream of batches: what the verbs of [`Stream`] and
-/// [`KeyedStream`](crate::operators::keyed::KeyedStream) stand on.
+/// A stream of batches, of any type. The verbs of [`Stream`] and
+/// [`KeyedStream`](crate::operators::keyed::KeyedStream) are made of its methods.
 pub struct Pipe<B> {
     pub(crate) graph: Shared,
     pub(crate) node: NodeId,
@@ -371,7 +371,7 @@ impl<B: Batch> Pipe<B> {
         lock(&self.graph).add_sink(WriterId::dead_letters(self.node), sink);
     }
 
-    /// The same for what becomes of bad items.
+    /// Announces the sink of dead letters of `on_error`, if it has one.
     pub(crate) fn settles_by(self, on_error: &OnError) -> Self {
         if let OnError::DeadLetter(sink) = on_error {
             self.dead_letters_to(sink);

@@ -1,8 +1,8 @@
-//! Keyed streams: each item beside its key, and the steps that keep state for each key.
+//! Keyed streams: each item has a key, and steps may keep state for each key.
 //!
-//! A key belongs to one of 256 shards and a shard to one worker (see [`key`](crate::key)), so
-//! that all items of a key meet the same state, in the order in which their source gave them.
-//! Items change the worker once, just before the first step that keeps state.
+//! A key belongs to one of 256 shards and a shard to one worker (see [`key`](crate::key)). All items of a key
+//! therefore use the same state, in the order in which their source returned them. Items are sent to the worker
+//! of their key once, just before the first step that keeps state.
 //!
 //! ```
 //! use millstream_flow::{Emit, Flow, Options, testing};
@@ -44,7 +44,7 @@ pub enum Emit {
     Each,
 }
 
-/// A stream whose items have a key beside them.
+/// A stream whose items have a key.
 #[derive(Clone)]
 pub struct KeyedStream<K, V> {
     /// The streams that it is made of; several until an exchange joins them.
@@ -67,10 +67,10 @@ impl<K: Key, V: Data> Route<Vec<(K, V)>> for ByKey {
 }
 
 impl<T: Data> Stream<T> {
-    /// Puts a key beside each item: what `f` returns for it. The items stay as they are.
+    /// Adds to each item the key that `f` returns for it. The items do not change.
     ///
-    /// All items of a key meet the same state in the steps that follow. They change the worker just before
-    /// the first step that keeps state.
+    /// All items of a key use the same state in the steps that follow. They are sent to the worker of their key just
+    /// before the first step that keeps state.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -96,7 +96,7 @@ impl<T: Data> Stream<T> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    /// States how the items of a type become bytes that is made of other types.
+    /// Announces how values of a type that is composed of others are encoded.
     pub(crate) fn derive<T: 'static>(&self, rule: Rule<T>) {
         lock(&self.parts[0].graph).codecs.derive(rule);
     }
@@ -478,7 +478,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         self.keep_with(kind, name, move |_| Ok(make()))
     }
 
-    /// [`keep`](Self::keep), with what the maker of a step has at hand.
+    /// [`keep`](Self::keep), with a function that gets the [`Making`] of the worker.
     pub(crate) fn keep_with<U: Data, S: Step<Vec<(K, V)>, Vec<(K, U)>>>(
         &self,
         kind: &'static str,

@@ -1,7 +1,7 @@
 //! The verbs of a stream that keep no state.
 //!
 //! Functions are shared by all workers, hence `Fn + Send + Sync`. The verbs that start with
-//! `try_` take functions that may fail, and an [`OnError`] that says what becomes of the item.
+//! `try_` take functions that may fail, and an [`OnError`] that states what happens to an item on which they fail.
 
 use std::fmt::Debug;
 use std::sync::Arc;

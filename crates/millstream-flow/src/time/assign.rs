@@ -264,12 +264,12 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
 impl<B: Batch> Pipe<B> {
     /// Assigns times to the items by an [`Assign`] of the caller.
     ///
-    /// `name` is the name of the step in errors and metrics, and may be empty. `source` states where the times come from:
-    /// it has the lateness that is allowed. `make` is called once on each worker. The step must come before the first
-    /// exchange or merge.
+    /// `name` is the name of the step in errors and metrics, and may be empty. `source` states where the
+    /// times come from: it has the lateness that is allowed. `make` is called once on each worker. The step
+    /// must come before the first exchange or merge.
     ///
     /// # Errors
-    /// At the start of a run, [`FlowError::TimeMisplaced`](crate::FlowError::TimeMisplaced) when an exchange or merge is
+    /// At the start of a run, [`FlowError::TimeMisplaced`] when an exchange or merge is
     /// before it, and the error of `make`.
     ///
     /// ```
@@ -440,7 +440,7 @@ impl<T: Data> Stream<T> {
     /// the first exchange or merge.
     ///
     /// # Errors
-    /// At the start of a run, [`FlowError::TimeMisplaced`](crate::FlowError::TimeMisplaced) when an exchange
+    /// At the start of a run, [`FlowError::TimeMisplaced`] when an exchange
     /// or merge is before it.
     ///
     /// ```
@@ -474,7 +474,7 @@ impl<T: Data> Stream<T> {
     /// The step must come before the first exchange or merge.
     ///
     /// # Errors
-    /// At the start of a run, [`FlowError::TimeMisplaced`](crate::FlowError::TimeMisplaced) when an exchange
+    /// At the start of a run, [`FlowError::TimeMisplaced`] when an exchange
     /// or merge is before it.
     ///
     /// ```

@@ -9,7 +9,7 @@ it.
 A line has the kind of the item, its path and its signature, with types as the source spells them. A
 re-export of an item that has another public path, or is of another crate, is ``use PATH = TARGET``. Derived
 traits are on one line for each type, other impls on one line each. Of the auto traits, only a missing
-``Send`` or ``Sync`` is listed.
+``Send`` or ``Sync`` is listed. The features of the crate come first.
 """
 
 import difflib
@@ -31,11 +31,19 @@ FORMATS = range(54, 61)
 """The versions of rustdoc's JSON that this was read from."""
 
 
-def published(root: Path = ROOT) -> list[str]:
-    """The names of the library crates that are published."""
-    manifests = (tomllib.loads(path.read_text("utf-8")) for path in sorted(root.glob("crates/*/Cargo.toml")))
-    packages = [manifest["package"] for manifest in manifests]
-    return [package["name"] for package in packages if package.get("publish", True)]
+def published(root: Path = ROOT) -> dict[str, Json]:
+    """The manifests of the library crates that are published, by name."""
+    manifests = [tomllib.loads(path.read_text("utf-8")) for path in sorted(root.glob("crates/*/Cargo.toml"))]
+    return {one["package"]["name"]: one for one in manifests if one["package"].get("publish", True)}
+
+
+def features(manifest: Json) -> str:
+    """The features of a crate, one a line."""
+    lines = (
+        f"feature {name} = [{', '.join(sorted(turns_on))}]\n"
+        for name, turns_on in sorted(manifest.get("features", {}).items())
+    )
+    return "".join(lines)
 
 
 def items(params: Iterable[str], ends: str = "<>") -> str:
@@ -398,12 +406,12 @@ def snapshot(path: Path) -> str:
 def main(docs: Path, write: bool) -> int:
     """Compares or renews the snapshots; returns the exit code."""
     changed = False
-    for name in published():
+    for name, manifest in published().items():
         source, file = docs / (name.replace("-", "_") + ".json"), ROOT / "crates" / name / "api.txt"
         if not source.exists():
             print(f"{source} is missing: `cargo clean --doc`, then `make docs`", file=sys.stderr)
             return 1
-        text = snapshot(source)
+        text = features(manifest) + snapshot(source)
         before = file.read_text("utf-8") if file.exists() else ""
         if text == before:
             continue

@@ -1,4 +1,4 @@
-"""Watermarks of keys, windows and clocks of one's own, joins within windows, and what is said of late
+"""Watermarks of keys, windows and clocks of one's own, joins within windows, and reports of late
 items.
 """
 

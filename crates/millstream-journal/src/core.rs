@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::format::control::Control;
 use crate::format::files;
 use crate::format::frame::Kind;
 use crate::format::index;
+use crate::format::published::Published;
 use crate::format::segment::{self, Mark, Segment};
 use crate::mutex::lock;
 use crate::options::Options;
@@ -50,6 +51,9 @@ pub(crate) struct Core<S: Storage> {
 
 /// The interval between checks that the directory is still there.
 const PRESENCE_CHECK: Duration = Duration::from_secs(1);
+
+/// How long a segment may be held by calls of other threads that read no record.
+const IN_USE_MAX: Duration = Duration::from_secs(1);
 
 /// Why an opening can no longer be used.
 enum Failure {
@@ -332,6 +336,36 @@ impl<S: Storage> Core<S> {
         segment
     }
 
+    /// Calls `change` while none but its `owners` holds the segment `number`, and no reader can come to it. The calls of other threads, such
+    /// as a sync, hold a segment for a moment.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] when others hold it for longer; those of `change`.
+    pub fn exclusively<T>(
+        &self,
+        number: u64,
+        owners: usize,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let host = &self.options.host;
+        let begun = host.monotonic();
+        loop {
+            let segments = lock(&self.segments);
+            let holders = segments.get(&number).map_or(0, Weak::strong_count);
+            if holders <= owners {
+                // What the last holder has read, it has read before it dropped the segment.
+                fence(Ordering::Acquire);
+                return change();
+            }
+            drop(segments);
+            if !host.has_threads() || host.monotonic().saturating_sub(begun) > IN_USE_MAX {
+                let path = self.storage.path(&segment::name(number));
+                return Err(Error::InUse { path });
+            }
+            pause();
+        }
+    }
+
     /// Forget the segments from `number` on: their files are gone.
     pub fn forget_from(&self, number: u64) {
         let _gone = lock(&self.segments).split_off(&number);
@@ -414,11 +448,9 @@ impl<S: Storage> Core<S> {
             return Ok(Some(time_ns));
         }
         let start = segment.data_start();
-        match segment.head(start) {
+        match Published::at(segment, start) {
             Ok(None) => Ok(None),
-            Ok(Some(head)) if segment.is_sound(start, head, base) => {
-                Ok(Some(segment.time_ns(start)))
-            }
+            Ok(Some(frame)) if frame.is_sound(base) => Ok(Some(frame.time_ns())),
             Ok(Some(_)) => Err(self.damage(segment, start, "a frame does not match its checksum")),
             Err(what) => Err(self.damage(segment, start, what)),
         }
@@ -562,11 +594,8 @@ impl<S: Storage> Core<S> {
     pub fn time_of(&self, sequence: u64) -> Result<u64> {
         let segment = self.locate(sequence)?;
         let (base, mark) = (self.base(&segment)?, self.find(&segment, sequence)?);
-        let head = segment.head(mark.offset);
-        match head {
-            Ok(Some(head)) if segment.is_sound(mark.offset, head, sequence) && base <= sequence => {
-                Ok(segment.time_ns(mark.offset))
-            }
+        match Published::at(&segment, mark.offset) {
+            Ok(Some(frame)) if frame.is_sound(sequence) && base <= sequence => Ok(frame.time_ns()),
             _ => Err(self.damage(&segment, mark.offset, "a frame does not match its checksum")),
         }
     }
@@ -642,4 +671,12 @@ impl<S: Storage> Core<S> {
             Ok(())
         }
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no call says when another thread drops a segment"
+)]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(1));
 }

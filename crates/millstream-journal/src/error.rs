@@ -176,6 +176,13 @@ pub enum Error {
         /// The journal.
         path: PathBuf,
     },
+    /// A reader or a [pinned record](crate::PinnedRecord) of this opening holds the segment in which a cut would clear records. Nothing was
+    /// dropped; drop the reader or the record first.
+    #[error("{}: nothing was cut: a reader or a pinned record of this opening holds the segment; drop it first", path.display())]
+    InUse {
+        /// The segment.
+        path: PathBuf,
+    },
     /// The process forked. A child opens the journal itself.
     #[error("{}: this journal was opened before a fork; open it again in the child", path.display())]
     Forked {

@@ -53,10 +53,30 @@ fn mistake(calls: &Calls) -> Option<Mistake> {
 }
 
 impl<T: Data> Stream<T> {
-    /// As `map`, with an asynchronous function that calls an external system.
+    /// As [`map`](Stream::map), with an asynchronous function that calls an external system.
     ///
-    /// Pending calls are saved with each epoch, and repeated after a crash: an external system receives each
-    /// call at least once. With recovery the type of the items must be [announced](crate::Flow::saves).
+    /// `name` is the name of the step in errors, metrics and saved state. `calls` says how many calls may be
+    /// under way at once, when a call is repeated, and what happens when it fails.
+    ///
+    /// Items under way are saved with each epoch, and the calls are made again after a crash: an external
+    /// system sees each call at least once. With recovery the type of the items is
+    /// [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when `calls` allows none at once.
+    ///
+    /// ```
+    /// use millstream_flow::{Calls, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("prices"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2]))
+    ///     .map_async("price", Calls::new(), |n: i64| async move { Ok::<_, String>(n * 10) })
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [10, 20]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn map_async<U, E, F, Fut>(&self, name: &str, calls: Calls, f: F) -> Stream<U>
     where
         T: Debug,
@@ -81,7 +101,33 @@ impl<T: Data> Stream<T> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    /// As [for streams without keys](Stream::map_async); the function receives the value.
+    /// As [`map`](KeyedStream::map), with an asynchronous function that calls an external system.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. `calls` says how many calls may be
+    /// under way at once, when a call is repeated, and what happens when it fails.
+    ///
+    /// Items under way are saved with each epoch, and the calls are made again after a crash: an external
+    /// system sees each call at least once. With recovery the type of the values is
+    /// [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when `calls` allows none at once.
+    ///
+    /// ```
+    /// use millstream_flow::{Calls, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("prices"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .map_async("price", Calls::new(), |n: i64| async move { Ok::<_, String>(n * 10) })
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", 10), ("b", 20), ("a", 30)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn map_async<U, E, F, Fut>(&self, name: &str, calls: Calls, f: F) -> KeyedStream<K, U>
     where
         V: Debug,

@@ -181,10 +181,30 @@ impl<V> StateCodec<List<V>> for ListCodec<V> {
 type Unchanged<V> = fn(Vec<V>) -> Result<Vec<V>, Cause>;
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    /// Collects the values of a key in lists of at most `most` values.
+    /// Collects the values of each key in lists of at most `most`.
     ///
-    /// A list is emitted `wait` of processing time after its first value even if it is not full; without
-    /// `wait`, when it is full or the input has ended.
+    /// `most` is at least 1. `wait` of processing time after its first value a list is passed on as it is;
+    /// without `wait`, when it is full or the input has ended. `name` is the name of the step in errors,
+    /// metrics and saved state. With recovery the type of the values is [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when `most` is 0.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("pairs"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .collect("pairs", 2, None)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", vec![1, 3]), ("b", vec![2])]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn collect(
         &self,
@@ -207,8 +227,27 @@ fn collecting<V>(most: usize, wait: Option<Duration>) -> Collecting<V, Unchanged
 }
 
 impl<V: Data> Stream<V> {
-    /// Collects the items of each worker in lists of at most `most` items; otherwise as [for keyed
-    /// streams](KeyedStream::collect).
+    /// Collects items in lists of at most `most`. Each worker makes lists of its own.
+    ///
+    /// `most` is at least 1. `wait` of processing time after its first item a list is passed on as it is;
+    /// without `wait`, when it is full or the input has ended. `name` is the name of the step in errors,
+    /// metrics and saved state. With recovery the type of the items is [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when `most` is 0.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("pairs"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2, 3]))
+    ///     .collect("pairs", 2, None)
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [vec![1, 2], vec![3]]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn collect(&self, name: &str, most: usize, wait: Option<Duration>) -> Stream<Vec<V>> {
         let mut graph = lock(&self.graph);

@@ -21,8 +21,20 @@ use crate::error::{Failure, FlowError};
 use crate::step::{Context, Stateful, Step};
 
 impl<T: Data + Debug> Stream<T> {
-    /// Writes each item to standard error, as `LABEL epoch=E worker=W: ITEM`, and passes it on unchanged.
+    /// Writes each item to standard error as `LABEL epoch=E worker=W: ITEM`, and passes it on as it is.
     /// Without a state directory there are no epochs, and `E` is `-`.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("debug"), testing::Collected::new());
+    /// flow.source("in", testing::items([7]))
+    ///     .inspect_debug("seen")
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [7]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn inspect_debug(&self, label: &str) -> Stream<T> {
         let label = label.to_owned();

@@ -273,7 +273,27 @@ impl<T: Data + Debug> Stream<T> {
 }
 
 impl<K: Key, V: Data + Debug> KeyedStream<K, V> {
-    /// As [for streams without keys](Stream::enrich_cached); `key` receives the value.
+    /// Pairs each value with the answer of `f` to the question that `key` makes of it.
+    ///
+    /// As [`Stream::enrich_cached`]: answers are kept as `lookups` says, on each worker its own.
+    ///
+    /// ```
+    /// use millstream_flow::lookups::Lookups;
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("lengths"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .map(|n: i64| "x".repeat(n as usize))
+    ///     .enrich_cached("length", Lookups::default(), String::clone, |text| Ok::<_, String>(text.len()))
+    ///     .map(|(_text, length)| length)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", 1), ("b", 2), ("a", 3)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn enrich_cached<Q, A, E>(
         &self,
         name: &str,

@@ -263,6 +263,47 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
 
 impl<B: Batch> Pipe<B> {
     /// Assigns times to the items by an [`Assign`] of the caller.
+    ///
+    /// `name` is the name of the step in errors and metrics, and may be empty. `source` states where the
+    /// times come from: it has the lateness that is allowed. `make` is called once on each worker. The step
+    /// must come before the first exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeMisplaced`] when an exchange or merge is
+    /// before it, and the error of `make`.
+    ///
+    /// ```
+    /// use millstream_flow::assign::{Assign, PartitionTime, TimeSource};
+    /// use millstream_flow::step::Context;
+    /// use millstream_flow::{EventTime, Failure, Flow, Options, Timed, testing};
+    ///
+    /// /// The items are their own times.
+    /// struct OwnTimes;
+    /// impl Assign<Vec<i64>, Vec<Timed<i64>>> for OwnTimes {
+    ///     fn assign(
+    ///         &mut self,
+    ///         input: &mut Vec<i64>,
+    ///         output: &mut Vec<Timed<i64>>,
+    ///         partition: &mut PartitionTime,
+    ///         _: &mut Context,
+    ///     ) -> Result<(), Failure> {
+    ///         output.extend(input.drain(..).map(|value| {
+    ///             let (time, watermark) = (value, partition.pass(value));
+    ///             Timed { time, watermark, value }
+    ///         }));
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("times"), testing::Collected::new());
+    /// flow.source("in", testing::items([5, 9]))
+    ///     .assigned("", TimeSource::Event(EventTime::default()), |_making| Ok(OwnTimes))
+    ///     .map(|item| item.time)
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [5, 9]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn assigned<O: Batch, A: Assign<B, O>>(
         &self,
         name: &str,
@@ -392,22 +433,27 @@ impl<T: Data> Assign<Vec<T>, Vec<Timed<T>>> for ByClock {
 }
 
 impl<T: Data> Stream<T> {
-    /// Assigns to each item the time at which it happened, in nanoseconds since an epoch of the user's choice,
-    /// and derives event time from them. Must be applied before the first exchange or merge.
+    /// Adds to each item the time that `f` returns for it, in nanoseconds since an epoch of the caller's
+    /// choice. Event time follows these times.
+    ///
+    /// `how` has the lateness that is allowed, and when a silent partition is idle. The step must come before
+    /// the first exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeMisplaced`] when an exchange
+    /// or merge is before it.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use millstream_flow::time::{EventTime, Timed};
-    /// use millstream_flow::{Flow, Options, testing};
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
     ///
-    /// let flow = Flow::new("times");
-    /// let out = testing::Collected::new();
+    /// let (flow, out) = (Flow::new("times"), testing::Collected::new());
     /// flow.source("in", testing::items([10i64, 30, 20]))
     ///     .event_time(|n| *n, EventTime::default().lateness(Duration::from_nanos(5)))
     ///     .sink("out", out.sink());
     /// flow.run(Options::default())?;
-    /// let marks: Vec<_> = out.take().iter().map(|item: &Timed<i64>| item.watermark).collect();
-    /// assert_eq!(marks, [i64::MIN, 5, 25]);
+    /// let watermarks: Vec<_> = out.take().iter().map(|item| item.watermark).collect();
+    /// assert_eq!(watermarks, [i64::MIN, 5, 25]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     pub fn event_time(
@@ -422,8 +468,26 @@ impl<T: Data> Stream<T> {
         })
     }
 
-    /// Assigns to each item the time at which it is read, in nanoseconds since 1970, by the clock of the run.
-    /// Time advances also without items. Must be applied before the first exchange or merge.
+    /// Adds to each item the time at which it is read, in nanoseconds since 1970, by the clock of the run.
+    /// Time also advances where no items come.
+    ///
+    /// The step must come before the first exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeMisplaced`] when an exchange
+    /// or merge is before it.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("times"), testing::Collected::new());
+    /// flow.source("in", testing::items([1])).processing_time().sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// let read = out.take();
+    /// assert_eq!(read[0].value, 1);
+    /// assert!(read[0].time > 0);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn processing_time(&self) -> Stream<Timed<T>> {
         lock(&self.graph).codecs.derive(timed::<T>);

@@ -427,7 +427,31 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
 pub type Pairs<K, L, R> = Outcome<K, Side<L, R>, (Option<L>, Option<R>)>;
 
 impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
-    /// Joins this stream, the left one, with another.
+    /// Joins this stream, the left one, with `right`: pairs of items of one key. `join` says which items are partners.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. Items that are late go to `late`.
+    /// With recovery the types of both streams are [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::ForeignStream`](crate::FlowError::ForeignStream) when `right` belongs to another flow.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::join::Join;
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("pairs"), testing::Collected::new());
+    /// let [left, right] = [("left", [10, 50]), ("right", [12, 90])].map(|(name, times)| {
+    ///     let items = flow.source(name, testing::items(times));
+    ///     items.event_time(|time: &i64| *time, EventTime::default()).key_by(|_| "all")
+    /// });
+    /// let near = Join::within(Duration::from_nanos(5));
+    /// left.join("near", &right, near).results.values().map(|pair| pair.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [(Some(10), Some(12))]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn join<R: Data>(
         &self,
         name: &str,

@@ -230,7 +230,30 @@ pub struct Outcome<K, V, R> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
-    /// Groups the items of each key into windows.
+    /// Groups the items of each key into windows. An aggregate of [`Windows`] makes the results.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. A result comes out when the
+    /// watermark reaches the end of its window. With recovery the type of the accumulator is
+    /// [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when an option of the window is out of range.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("counts"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let tens = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// tens.count().results.values().map(|count| count.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn window(&self, name: &str, window: Window) -> Windows<K, V> {
         Windows {
@@ -241,7 +264,39 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         }
     }
 
-    /// Groups the items of each key into windows that a [`Windower`] chooses.
+    /// Groups the items of each key into the windows that a [`Windower`] chooses. An aggregate of [`Windows`]
+    /// makes the results.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. A result comes out when the
+    /// watermark reaches the end of its window. With recovery the type of the accumulator is
+    /// [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when an option of the window is out of range.
+    ///
+    /// ```
+    /// use millstream_flow::window::Windower;
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
+    ///
+    /// /// Before and after the moment 10.
+    /// struct Halves;
+    /// impl Windower for Halves {
+    ///     fn windows(&self, time: i64) -> Vec<(i64, i64)> {
+    ///         vec![if time < 10 { (0, 10) } else { (10, 20) }]
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("counts"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let halves = items.window_by("halves", Halves);
+    /// halves.count().results.values().map(|count| count.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn window_by(&self, name: &str, windower: impl Windower) -> Windows<K, V> {
         Windows {
@@ -271,6 +326,21 @@ fn choosing(windower: Arc<dyn Windower>) -> Choose<Cause> {
 impl<K: Key, V: Data> Windows<K, V> {
     /// Changes the options of the windows with [`Window::early`], [`Window::ordered`] and [`Window::per_key`].
     /// This is how windows of a [`Windower`] get options.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([2, 1, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.with(Window::ordered).collect().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [vec![1, 2], vec![14]]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(Window) -> Window) -> Self {
         let kind = self.window.kind;
@@ -282,6 +352,51 @@ impl<K: Key, V: Data> Windows<K, V> {
     }
 
     /// Emits one result for each window, by an [`Aggregate`] of the caller.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::Usage`](crate::FlowError::Usage) when an option of the window is out
+    /// of range. An error of the aggregate ends the run.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::error::Cause;
+    /// use millstream_flow::window::{Aggregate, Bounds};
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// /// The number of values that are even.
+    /// #[derive(Clone)]
+    /// struct Even;
+    /// impl Aggregate for Even {
+    ///     type In = i64;
+    ///     type Acc = u64;
+    ///     type Out = u64;
+    ///     type Error = Cause;
+    ///     fn initial(&mut self) -> Result<u64, Cause> {
+    ///         Ok(0)
+    ///     }
+    ///     fn add(&mut self, even: &mut u64, n: i64) -> Result<(), Cause> {
+    ///         *even += u64::from(n % 2 == 0);
+    ///         Ok(())
+    ///     }
+    ///     fn merge(&mut self, even: &mut u64, later: &u64) -> Result<(), Cause> {
+    ///         *even += later;
+    ///         Ok(())
+    ///     }
+    ///     fn result(&mut self, even: &mut u64, _: Bounds) -> Result<u64, Cause> {
+    ///         Ok(*even)
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.aggregate(Even).results.values().map(|windowed| windowed.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1, 1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn aggregate<A>(&self, aggregate: A) -> Outcome<K, V, A::Out>
     where
         A: Aggregate<In = V, Error = Cause> + Clone + Send + Sync,

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::format::control::Control;
 use crate::format::frame::{self, Head, Kind, frame_bytes};
 use crate::format::index;
+use crate::format::published::Published;
 use crate::format::segment::{self, Mark};
 use crate::planted::{self, Bug};
 use crate::retain::cut;
@@ -243,7 +244,7 @@ impl<S: Storage> Appender<S> {
         self.durable.sync()?;
         let mut lock = self.lock()?;
         self.background.discard();
-        match cut::cut(&self.core, sequence)? {
+        match cut::cut(&self.core, sequence, &lock.tail().segment)? {
             true => lock.follow(),
             false => Ok(()),
         }
@@ -701,25 +702,24 @@ impl<'a, S: Storage> AppendLock<'a, S> {
             let mut mark = segment.tail();
             let mut time_ns = segment.last_time_ns();
             let ended = loop {
-                let head = match segment
-                    .head(mark.offset)
+                let frame = match Published::at(segment, mark.offset)
                     .map_err(|what| core.damage(segment, mark.offset, what))?
                 {
                     None => break false,
-                    Some(head) => head,
+                    Some(frame) => frame,
                 };
-                if !segment.is_sound(mark.offset, head, base + mark.records) {
+                if !frame.is_sound(base + mark.records) {
                     return Err(core.damage(
                         segment,
                         mark.offset,
                         "a frame does not match its checksum",
                     ));
                 }
-                if head.kind == Kind::End {
+                if frame.kind == Kind::End {
                     break true;
                 }
-                time_ns = segment.time_ns(mark.offset);
-                mark.offset += head.bytes();
+                time_ns = frame.time_ns();
+                mark.offset += frame.bytes();
                 mark.records += 1;
             };
             core.check()?;

@@ -240,7 +240,7 @@ impl<S: Storage> Background<S> {
         }
     }
 
-    /// Forget the segment that was made ahead, and make none until one is asked for again: files are about to be removed.
+    /// Forget all segments, also the one that was made ahead, and make none until one is asked for again: files are about to be removed.
     pub fn discard(&self) {
         let mut work = lock(&self.shared.work);
         while work.preparing {
@@ -248,6 +248,11 @@ impl<S: Storage> Background<S> {
         }
         work.wanted = None;
         work.ready = None;
+        work.touch = None;
+        work.released = 0;
+        let retired = std::mem::take(&mut work.retired);
+        drop(work);
+        drop(retired);
     }
 
     /// End the thread; it finishes what it does.

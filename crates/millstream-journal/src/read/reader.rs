@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::control::Control;
 use crate::format::frame::{self, Head, Kind};
 use crate::format::index;
+use crate::format::published::Published;
 use crate::format::segment::Mark;
 use crate::journal::Journal;
 use crate::read::pinned::{FoundRecord, PinnedRecord};
@@ -204,11 +205,11 @@ impl<S: Storage> Reader<S> {
     /// The head of a sound record that is here, within what is in memory. All that this takes stays in registers.
     #[inline(always)]
     fn next_in_memory(&self) -> Option<Head> {
-        let head = self.segment.head(self.at).ok()??;
-        let here = head.kind == Kind::Record
+        let frame = Published::at(&self.segment, self.at).ok()??;
+        let here = frame.kind == Kind::Record
             && self.at < self.limit
-            && self.at + head.bytes() <= self.populated;
-        (here && self.segment.is_sound(self.at, head, self.sequence)).then_some(head)
+            && self.at + frame.bytes() <= self.populated;
+        (here && frame.is_sound(self.sequence)).then_some(*frame)
     }
 
     #[inline(always)]
@@ -235,12 +236,19 @@ impl<S: Storage> Reader<S> {
             if self.at + head.bytes() > self.populated {
                 self.populate(self.at + head.bytes());
             }
-            if self.segment.is_sound(self.at, head, self.sequence) {
+            if self.is_sound(head) {
                 return Ok(Some(self.pass(head)));
             }
             self.report_damage("a frame does not match its checksum")?;
         }
         Ok(None)
+    }
+
+    /// Whether the frame at this position still has this head, and is sound.
+    #[inline]
+    fn is_sound(&self, head: Head) -> bool {
+        let frame = Published::at(&self.segment, self.at);
+        matches!(frame, Ok(Some(frame)) if *frame == head && frame.is_sound(self.sequence))
     }
 
     /// Advance to the next record, past the ends of segments. Returns its head, whose checksum is not examined yet.
@@ -255,9 +263,7 @@ impl<S: Storage> Reader<S> {
             }
             match self.segment.head(self.at) {
                 Ok(Some(head)) if head.kind == Kind::Record => return Ok(Some(head)),
-                Ok(Some(head)) if self.segment.is_sound(self.at, head, self.sequence) => {
-                    self.follow()?
-                }
+                Ok(Some(head)) if self.is_sound(head) => self.follow()?,
                 Ok(Some(_)) => self.report_damage("an end frame does not match its checksum")?,
                 Ok(None) if self.backoff > 0 && self.looks == 0 => self.back_off(),
                 Ok(None) if self.is_end()? => return Ok(None),

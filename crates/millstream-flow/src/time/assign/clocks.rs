@@ -112,8 +112,36 @@ where
 }
 
 impl<T: Data> Stream<T> {
-    /// Assigns to each item a time by a clock of the user, which also returns the watermark. `make` is called
-    /// with the name of each partition. Must be applied before the first exchange or merge.
+    /// Adds to each item the time that an [`EventClock`] returns for it. The clock also returns the watermark.
+    ///
+    /// `make` is called with the name of each partition. The step must come before the first exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeMisplaced`](crate::FlowError::TimeMisplaced) when an exchange
+    /// or merge is before it.
+    ///
+    /// ```
+    /// use millstream_flow::assign::EventClock;
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// /// Items come in the order of their times.
+    /// struct Exact;
+    /// impl EventClock<i64> for Exact {
+    ///     fn on_item(&mut self, item: &i64, _now: i64) -> (i64, i64) {
+    ///         (*item, *item - 1)
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("clock"), testing::Collected::new());
+    /// flow.source("in", testing::items([5, 9]))
+    ///     .event_clock(|_partition| Exact)
+    ///     .map(|item| (item.time, item.watermark))
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// // The watermark of an item is that of the items before it.
+    /// assert_eq!(out.take(), [(5, i64::MIN), (9, 4)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn event_clock<C: EventClock<T>>(
         &self,
         make: impl Fn(&str) -> C + Send + Sync + 'static,

@@ -240,7 +240,23 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     }
 
     /// Folds the values with `add(acc, value)` from `init`. `merge(acc, later)` joins the accumulators of parts
-    /// of a window: panes of sliding windows, and sessions that are merged.
+    /// of a window: panes of sliding windows, and sessions that are merged. With recovery the type of the
+    /// accumulator must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.fold(1, |product, n: i64| *product *= n, |product, later| *product *= later).results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 14]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn fold<A: Data + Sync>(
         &self,
         init: A,
@@ -251,6 +267,23 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     }
 
     /// Combines the values by `f`, for which the order of the calls must not matter.
+    ///
+    /// With recovery the type of the values must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.reduce(|a: i64, b| a * b).results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 14]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn reduce(&self, f: impl Fn(V, V) -> V + Send + Sync + 'static) -> Built<K, V, V> {
         self.aggregate(Reduce {
             f: Arc::new(f),
@@ -259,6 +292,23 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     }
 
     /// Collects all values, in the order of arrival.
+    ///
+    /// With recovery the type of the values must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.collect().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [vec![1, 2], vec![14]]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn collect(&self) -> Built<K, V, Vec<V>> {
         self.plain(
@@ -273,12 +323,44 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     }
 
     /// Counts the values.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.count().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn count(&self) -> Built<K, V, u64> {
         self.aggregate(Count(PhantomData))
     }
 
     /// Sums the values.
+    ///
+    /// With recovery the type of the values must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.sum().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [3, 14]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn sum(&self) -> Built<K, V, V>
     where
@@ -291,6 +373,23 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     }
 
     /// Returns the least of the values; the earlier of two equal ones.
+    ///
+    /// With recovery the type of the values must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.min().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1, 14]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn min(&self) -> Built<K, V, V>
     where
@@ -300,6 +399,23 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     }
 
     /// Returns the greatest of the values; the earlier of two equal ones.
+    ///
+    /// With recovery the type of the values must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.max().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 14]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn max(&self) -> Built<K, V, V>
     where
@@ -309,6 +425,22 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     }
 
     /// Returns the mean of the values.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all")
+    ///     .map(|timed| timed.map(|n| n as f64));
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.mean().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1.5, 14.0]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn mean(&self) -> Built<K, V, f64>
     where

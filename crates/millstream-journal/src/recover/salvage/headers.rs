@@ -2,6 +2,7 @@
 
 use super::frames::{sound_from, sound_head};
 use crate::format::frame;
+use crate::format::published::Published;
 use crate::format::segment::{self, Segment};
 use crate::recover::verify::Damage;
 use crate::retain::start::Start;
@@ -139,11 +140,11 @@ fn base_and_epoch<R: Region>(
 fn epoch_of_frames<R: Region>(segment: &Segment<R>, from: u64, base: u64) -> Option<u64> {
     let (mut at, mut sequence) = (from, base);
     for _ in 0..FEW {
-        let head = segment.head(at).ok()??;
-        let next = at + head.bytes();
-        let epoch = segment.epoch_for(at, head, sequence)?;
-        let next_head = segment.head(next).ok()??;
-        if segment.is_sound_in(epoch, next, next_head, sequence + 1) {
+        let frame = Published::at(segment, at).ok()??;
+        let next = at + frame.bytes();
+        let epoch = frame.epoch_for(sequence)?;
+        let next_frame = Published::at(segment, next).ok()??;
+        if next_frame.is_sound_in(epoch, sequence + 1) {
             return Some(epoch);
         }
         (at, sequence) = (next, sequence + 1);

@@ -1,5 +1,6 @@
 //! The options of a run: workers, sleep, metrics, state, clock, and the replacements of sources and sinks.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,13 +28,23 @@ pub enum Packets {
 }
 
 impl Packets {
-    /// Bytes if the environment variable `MILLSTREAM_PACKETS` is `bytes`, so that a whole test suite can run in
-    /// this way; else in memory.
-    #[must_use]
-    pub fn of_environment() -> Self {
-        match std::env::var_os("MILLSTREAM_PACKETS") {
-            Some(packets) if packets == "bytes" => Packets::Bytes,
-            _ => Packets::InMemory,
+    /// The form that the environment variable `MILLSTREAM_PACKETS` names, `bytes` or `memory`; in memory if it is not set. With it a
+    /// whole test suite can run with bytes.
+    ///
+    /// # Errors
+    /// The variable has another value.
+    pub fn of_environment() -> Result<Self, FlowError> {
+        Packets::named(std::env::var_os("MILLSTREAM_PACKETS").as_deref())
+    }
+
+    fn named(value: Option<&OsStr>) -> Result<Self, FlowError> {
+        match value.map(OsStr::as_encoded_bytes) {
+            None | Some(b"memory") => Ok(Packets::InMemory),
+            Some(b"bytes") => Ok(Packets::Bytes),
+            Some(_) => Err(FlowError::Usage(format!(
+                "MILLSTREAM_PACKETS is {:?}; it must be \"bytes\" or \"memory\"",
+                value.unwrap_or_default()
+            ))),
         }
     }
 }
@@ -61,9 +72,8 @@ pub struct Options {
     pub clock: Option<Arc<dyn Clock>>,
     /// The replacements of sources and sinks, so that no external system is used.
     pub rehearsal: Option<Arc<Rehearsal>>,
-    /// The form of batches between operators: [set by the environment](Packets::of_environment), else in
-    /// memory.
-    pub packets: Packets,
+    /// The form of batches between operators; `None`: [set by the environment](Packets::of_environment).
+    pub packets: Option<Packets>,
 }
 
 impl Default for Options {
@@ -79,7 +89,7 @@ impl Default for Options {
             recovery: None,
             clock: None,
             rehearsal: None,
-            packets: Packets::of_environment(),
+            packets: None,
         }
     }
 }
@@ -104,12 +114,34 @@ impl Options {
         }
     }
 
+    /// The form of batches between operators.
+    pub(crate) fn packets(&self) -> Result<Packets, FlowError> {
+        self.packets.map_or_else(Packets::of_environment, Ok)
+    }
+
     pub(crate) fn check_workers(&self) -> Result<(), FlowError> {
         match self.workers {
             1..=WORKERS_MAX => Ok(()),
             asked => Err(FlowError::Usage(format!(
                 "{asked} workers requested; the number must be from 1 to {WORKERS_MAX}"
             ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_have_a_name_in_the_environment() {
+        let named = |value: Option<&str>| Packets::named(value.map(OsStr::new));
+        assert_eq!(named(None).unwrap(), Packets::InMemory);
+        assert_eq!(named(Some("memory")).unwrap(), Packets::InMemory);
+        assert_eq!(named(Some("bytes")).unwrap(), Packets::Bytes);
+        for wrong in ["", "byte", "Bytes"] {
+            let error = named(Some(wrong)).unwrap_err().to_string();
+            assert!(error.contains(&format!("is {wrong:?}")), "{error}");
         }
     }
 }

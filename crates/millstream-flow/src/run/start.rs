@@ -70,7 +70,7 @@ fn prepare(
     ),
     FlowError,
 > {
-    if options.packets == Packets::Bytes {
+    if options.packets()? == Packets::Bytes {
         plan.check_codecs()?;
     }
     let control = Control::new(options.workers, options.release.clone());

@@ -35,6 +35,7 @@ mod lifecycle;
 mod lookups;
 mod memory;
 mod metrics;
+mod packets;
 mod panics;
 mod policies;
 mod positions;

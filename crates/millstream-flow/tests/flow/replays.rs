@@ -53,6 +53,7 @@ impl Logic<String, char> for Count {
 /// Words from two sockets that cannot be opened.
 fn words() -> Flow {
     let flow = Flow::new("words");
+    flow.saves::<(char, String)>();
     let [left, right] = ["left", "right"].map(|name| {
         let from = name.chars().next().unwrap_or_default();
         flow.source(
@@ -172,6 +173,7 @@ fn durable(clock: &VirtualClock, out: &Collected<String>) -> Flow {
     };
     let marks = (0..300).map(|_| mark()).collect();
     let flow = Flow::new("durable");
+    flow.saves::<(i64, (String, u32))>();
     flow.source("in", script([marks]).batch_size(5).durable())
         .processing_time()
         .map(|item| (item.time, item.value))

@@ -51,6 +51,7 @@ fn judge(topology: impl Fn(&Flow, Stream<Item>) -> Stream<(u32, Window)>) {
     for workers in 1..=3 {
         for batch in [1, 7, 1000] {
             let flow = Flow::new("windows");
+            flow.saves::<[u64; 4]>();
             let seen = Collected::new();
             let source = flow.source("numbers", script(partitions()).batch_size(batch));
             topology(&flow, source).sink("out", seen.sink());

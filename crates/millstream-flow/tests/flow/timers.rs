@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::testing::{Collected, Mark, VirtualClock, script};
+use serde::{Deserialize, Serialize};
+
 use millstream_flow::{EventTime, Flow, KeyContext, Logic, Options, Timed, Timer};
 
 use super::support::{Random, by_key, finish, run};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Event {
     key: u32,
     time: i64,
@@ -129,6 +131,7 @@ fn items_and_timers_of_a_key_have_a_fixed_order() {
         for workers in 1..=3 {
             for batch in [1, 7, 100, 10_000] {
                 let (flow, out) = (Flow::new("timers"), Collected::new());
+                flow.saves::<Event>();
                 let marks = events.iter().cloned().map(Mark::Item).collect();
                 flow.source("in", script([marks]).batch_size(batch))
                     .event_time(
@@ -178,6 +181,7 @@ fn a_key_without_items_expires_in_event_time() {
     for workers in 1..=2 {
         for batch in [1, 100] {
             let (flow, out) = (Flow::new("ttl"), Collected::new());
+            flow.saves::<Event>();
             let marks = items.map(Mark::Item).to_vec();
             flow.source("in", script([marks]).batch_size(batch))
                 .event_time(|item: &(u32, i64)| item.1, EventTime::default())
@@ -221,6 +225,7 @@ impl Logic<u32, i64> for Beats {
 
 fn beats(marks: Vec<Mark<i64>>, clock: &VirtualClock, workers: usize) -> Vec<(u32, i64)> {
     let (flow, out) = (Flow::new("beats"), Collected::new());
+    flow.saves::<Event>();
     flow.source("in", script([marks]))
         .key_by(|n| *n as u32)
         .stateful_with("beats", None, |_| Beats(0))
@@ -256,6 +261,7 @@ fn timers_in_processing_time_follow_the_clock_of_the_run() {
 #[test]
 fn a_real_clock_wakes_a_worker_for_its_timer() {
     let (flow, out) = (Flow::new("beats"), Collected::new());
+    flow.saves::<Event>();
     let marks = vec![Mark::Item(1), Mark::Pause(Duration::from_millis(60))];
     flow.source("in", script([marks]))
         .key_by(|n: &i64| *n as u32)

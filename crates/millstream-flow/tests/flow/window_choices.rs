@@ -133,6 +133,7 @@ fn played(
     let mut random = Random::new(seed + 1000);
     let (batch, workers) = (1 + random.below(40) as usize, 1 + random.below(3) as usize);
     let (flow, out, late) = (Flow::new("choices"), Collected::new(), Collected::new());
+    flow.saves::<(u32, i64, i64)>();
     let outcome = windows(&timed(&flow, "in", &items(seed), batch)).fold(
         Vec::new(),
         |all, item: Item| all.push(item.2),
@@ -185,6 +186,7 @@ fn a_silent_key_has_its_windows_closed_when_patience_has_run_out() {
     let marks = [(1, 3, 0), (0, 29, 1), (0, 40, 2), (0, 41, 3)];
     for (patience, first) in [(None, (0, 20)), (Some(9), (1, 0))] {
         let (flow, out) = (Flow::new("silent"), Collected::new());
+        flow.saves::<(u32, i64, i64)>();
         let window = Window::tumbling(ns(10)).per_key(ns(5), patience.map(ns));
         let mut marks = marks.map(Mark::Item).to_vec();
         // During a pause the watermark reaches all keys.
@@ -226,6 +228,7 @@ fn windows_of_the_user_contain_the_chosen_items() {
 #[test]
 fn a_window_that_does_not_contain_its_item_ends_the_flow() {
     let flow = Flow::new("wrong");
+    flow.saves::<(u32, i64, i64)>();
     let windows = timed(&flow, "in", &[(0, 5, 0)], 1).window_by("mine", Chosen(|_| vec![(6, 9)]));
     windows
         .count()
@@ -278,6 +281,7 @@ fn a_join_within_windows_pairs_the_items_of_one_window() {
             let (left, right) = (held(&lefts), held(&rights));
             for how in [How::Inner, How::Left, How::Full] {
                 let (flow, out, late) = (Flow::new("join"), Collected::new(), Collected::new());
+                flow.saves::<(u32, i64, i64)>();
                 let outcome = timed(&flow, "left", &lefts, 20).join_windows(
                     "pairs",
                     &timed(&flow, "right", &rights, 7),
@@ -328,6 +332,7 @@ fn a_clock_of_the_user_defines_late_items_and_advances_without_items() {
     marks.push(Mark::Pause(Duration::from_millis(50)));
     marks.push(Mark::Item((0, 21, 4)));
     let (flow, out, late) = (Flow::new("clock"), Collected::new(), Collected::new());
+    flow.saves::<(u32, i64, i64)>();
     let counts = flow
         .source("in", script([marks]).batch_size(1))
         .event_clock(|partition| {

@@ -129,6 +129,7 @@ fn judge(window: Window, before_end: i64, model: impl Fn(&[Item]) -> Model, orde
         for workers in 1..=3 {
             for batch in [1, 10, 100_000] {
                 let (flow, out, late) = (Flow::new("windows"), Collected::new(), Collected::new());
+                flow.saves::<(u32, i64, i64)>();
                 let marks = items.iter().copied().map(Mark::Item).collect();
                 let outcome = windows(&flow, vec![marks], batch, window).numbers();
                 outcome.results.items().sink("out", out.sink());
@@ -235,6 +236,7 @@ fn session() {
 fn items_one_gap_apart_are_in_one_session() {
     for times in [[0, 10, 21], [10, 0, 21]] {
         let (flow, out) = (Flow::new("gap"), Collected::new());
+        flow.saves::<(u32, i64, i64)>();
         let marks = times.map(Mark::Item).to_vec();
         flow.source("in", script([marks]))
             .event_time(
@@ -258,6 +260,7 @@ fn items_one_gap_apart_are_in_one_session() {
 fn windows_of_sessions_lose_no_item() {
     for seed in 0..20 {
         let (flow, out) = (Flow::new("twice"), Collected::new());
+        flow.saves::<(u32, i64, i64)>();
         let items = items(seed);
         let sessions: usize = sessions(&items, 7).0.values().map(Vec::len).sum();
         let marks = items.into_iter().map(Mark::Item).collect();
@@ -280,6 +283,7 @@ fn windows_of_sessions_lose_no_item() {
 fn counted() {
     for workers in 1..=3 {
         let (flow, out) = (Flow::new("counted"), Collected::new());
+        flow.saves::<(u32, i64, i64)>();
         let marks = items(1).into_iter().map(Mark::Item).collect();
         let windows = windows(&flow, vec![marks], 7, Window::count(10).early(4));
         windows.numbers().results.items().sink("out", out.sink());
@@ -338,6 +342,7 @@ fn the_contents_of_a_window_do_not_depend_on_speed() {
                     marks
                 });
                 let (flow, out, late) = (Flow::new("speed"), Collected::new(), Collected::new());
+                flow.saves::<(u32, i64, i64)>();
                 let outcome = windows(&flow, marks.collect(), 20 * (slow + 1), window).numbers();
                 outcome.results.items().sink("out", out.sink());
                 outcome.late.values().sink("late", late.sink());
@@ -371,6 +376,7 @@ fn the_contents_of_a_window_do_not_depend_on_speed() {
 #[test]
 fn aggregates_and_early_results() {
     let (flow, out) = (Flow::new("aggregates"), Collected::<String>::new());
+    flow.saves::<(u32, i64, i64)>();
     let marks = [(0, 4), (1, 1), (2, 9), (3, 2), (11, 5)]
         .map(Mark::Item)
         .to_vec();
@@ -433,6 +439,7 @@ fn windows_of_windows() {
         .collect();
     for workers in 1..=3 {
         let (flow, out) = (Flow::new("twice"), Collected::new());
+        flow.saves::<(u32, i64, i64)>();
         let marks = times.iter().copied().map(Mark::Item).collect();
         flow.source("in", script([marks]).batch_size(1000))
             .event_time(|time: &i64| *time, EventTime::default())
@@ -473,6 +480,7 @@ fn an_invalid_window_is_an_error() {
         ),
     ] {
         let flow = Flow::new("wrong");
+        flow.saves::<(u32, i64, i64)>();
         let results = windows(&flow, vec![vec![]], 1, window).count().results;
         results.values().sink("out", Collected::new().sink());
         assert_eq!(
@@ -481,6 +489,7 @@ fn an_invalid_window_is_an_error() {
         );
     }
     let flow = Flow::new("nameless");
+    flow.saves::<(u32, i64, i64)>();
     let keyed = flow.source("in", script([vec![Mark::Item((0u32, 0i64, 0i64))]]));
     let timed = keyed
         .event_time(|i: &Item| i.1, EventTime::default())

@@ -251,15 +251,15 @@ class Crate(Types):
             for id in target["inner"]["module"]["items"]:
                 inner = self.index.get(str(id))
                 if inner is not None and "impl" not in inner["inner"]:
-                    self.bring(inner, f"{path}::{inner['name']}", f"{of['source']}::{inner['name']}")
+                    self.add_name(inner, f"{path}::{inner['name']}", f"{of['source']}::{inner['name']}")
             return
         name = f"{path}::{'*' if of['is_glob'] else of['name']}"
         if target is None or of["is_glob"]:
             self.lines.add(f"use {name} = {of['source']}")
         else:
-            self.bring(target, name, of["source"])
+            self.add_name(target, name, of["source"])
 
-    def bring(self, target: Json, name: str, source: str) -> None:
+    def add_name(self, target: Json, name: str, source: str) -> None:
         """A name for an item: the item itself, unless users can name it otherwise."""
         if "use" in target["inner"]:
             self.use(name.rpartition("::")[0], target)
@@ -404,7 +404,7 @@ def snapshot(path: Path) -> str:
 
 
 def main(docs: Path, write: bool) -> int:
-    """Compares or renews the snapshots; gives the exit code."""
+    """Compares or renews the snapshots; returns the exit code."""
     changed = False
     for name, manifest in published().items():
         source, file = docs / (name.replace("-", "_") + ".json"), ROOT / "crates" / name / "api.txt"

@@ -13,7 +13,7 @@ UNPUBLISHED = {"millstream-bench", "millstream-python", "millstream-sim"}
 
 @pytest.fixture(scope="module")
 def packages() -> dict[str, dict[str, Any]]:
-    """What cargo knows of each crate."""
+    """The metadata of each crate from cargo."""
     command = ["cargo", "metadata", "--no-deps", "--format-version=1", "--offline"]
     found = json.loads(subprocess.check_output(command, cwd=ROOT))["packages"]
     return {package["name"]: package for package in found}

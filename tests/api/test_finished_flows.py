@@ -1,4 +1,4 @@
-"""A finished flow that is run again with its state goes on with what is new."""
+"""A finished flow that is run again with its state continues with new input."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_windows_joins_and_lists_go_on(tmp_path: Path) -> None:
 
 
 class Growing(ms.Source):
-    """A list that somebody else appends to."""
+    """A list that the test appends to."""
 
     def __init__(self, items: list[str]) -> None:
         self.items = items

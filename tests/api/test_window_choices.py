@@ -18,7 +18,7 @@ Bounds = list[tuple[int, int]]
 
 
 def items(seed: int, number: int = 600) -> list[Item]:
-    """Keys with delays of their own: the items of some are always behind."""
+    """Keys with delays of their own: the items of some are always late."""
     chance, now, made = random.Random(seed), 0, []
     for n in range(number):
         now += chance.randrange(5)
@@ -156,7 +156,7 @@ def test_a_join_within_windows_survives_a_crash_at_every_commit() -> None:
 
 
 class Halved:
-    """Time that goes on by half a step."""
+    """Time that advances by half a step."""
 
     def __init__(self, partition: str) -> None:
         assert partition

@@ -47,6 +47,7 @@ mod resume;
 mod sinks;
 mod sources;
 mod store;
+mod stored_position;
 
 pub use record::{Commit, SinkMark, SourceMark, TimeMark};
 pub use store::Saved;

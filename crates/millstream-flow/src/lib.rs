@@ -20,6 +20,7 @@ pub mod framing;
 pub mod key;
 pub mod operators;
 pub mod policy;
+pub mod position;
 pub(crate) mod push;
 pub mod run;
 pub mod sink;
@@ -31,7 +32,7 @@ pub mod time;
 
 pub use checkpoint::durable;
 pub use connectors::{
-    batched, codec, csv, directory, files, generator, journals, numbered, stdout, tcp, together,
+    batched, codec, csv, directory, files, generator, journals, numbered, shared_log, stdout, tcp,
 };
 pub use describe::{graph, overlap, stream};
 pub use operators::{calls, collect, keyed, lookups, verbs};

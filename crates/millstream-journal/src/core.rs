@@ -43,7 +43,7 @@ pub(crate) struct Core<S: Storage> {
     presence: Presence,
     /// When the path was examined last, in ns of the host's clock.
     presence_checked_ns: AtomicU64,
-    /// Why nothing is read or appended any more.
+    /// The error of every further read and append.
     failure: OnceLock<Failure>,
     /// The count of faults of this process when this opening last searched its own and found none.
     faults_elsewhere: AtomicU64,
@@ -55,7 +55,7 @@ const PRESENCE_CHECK: Duration = Duration::from_secs(1);
 /// How long a segment may be held by calls of other threads that read no record.
 const IN_USE_MAX: Duration = Duration::from_secs(1);
 
-/// Why an opening is of no use any more.
+/// Why an opening can no longer be used.
 enum Failure {
     Fault {
         path: PathBuf,
@@ -205,7 +205,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The result of an operation, unless the file system has failed under it: then it means nothing.
+    /// The result of an operation, or an error if the file system has failed meanwhile, which makes the result invalid.
     pub fn checked<T>(&self, result: Result<T>) -> Result<T> {
         self.check()?;
         result
@@ -271,7 +271,7 @@ impl<S: Storage> Core<S> {
         PRESENCE_CHECK.saturating_sub(self.options.host.monotonic().saturating_sub(last))
     }
 
-    /// Make sure that the directory is still at its path; if it was examined lately, that must do.
+    /// Check that the directory is still at its path, unless it was checked recently.
     pub fn check_presence(&self) -> Result<()> {
         match self.until_presence_check().is_zero() {
             true => self.check_presence_now(),
@@ -279,7 +279,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// Make sure that the directory is still at its path.
+    /// Check that the directory is still at its path.
     pub fn check_presence_now(&self) -> Result<()> {
         if self.options.host.has_threads() {
             let now = self.options.host.monotonic().as_nanos() as u64;
@@ -612,7 +612,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// Have on disk what files there are.
+    /// Make the names of the files durable.
     pub fn sync_names(&self) -> Result<()> {
         self.storage.sync_names().map_err(|source| Error::Io {
             verb: "sync",
@@ -626,7 +626,7 @@ impl<S: Storage> Core<S> {
         self.attempt_sync(segment, || segment.region().sync(from, to))
     }
 
-    /// [`sync`](Self::sync) by a function that does something else before.
+    /// [`sync`](Self::sync) with the function that does it.
     pub fn attempt_sync(
         &self,
         segment: &Segment<S::Region>,

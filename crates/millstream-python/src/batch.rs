@@ -1,4 +1,4 @@
-//! What travels between the steps of a Python flow: a list of values and, after `key_by`, a list of
+//! The batches between the steps of a Python flow: a list of values and, after `key_by`, a list of
 //! keys of the same length beside it, so that no pair is made for an item. After `event_time` each
 //! value has its time beside it too, as plain numbers.
 //!
@@ -21,7 +21,7 @@ use crate::gil::locked;
 #[derive(Clone, Default)]
 pub(crate) struct Times {
     pub(crate) stamps: Vec<Timed<()>>,
-    /// True where they were given as datetimes: the windows of these values are between datetimes then.
+    /// True for times from datetimes: the windows of these values then begin and end with datetimes.
     pub(crate) datetimes: bool,
 }
 
@@ -64,7 +64,7 @@ impl PyBatch {
         }
     }
 
-    /// A batch of these keys and values, which are equally many.
+    /// A batch of these keys and values, which have the same number.
     pub(crate) fn keyed(keys: Option<Bound<'_, PyList>>, values: Bound<'_, PyList>) -> Self {
         PyBatch {
             keys: keys.map(Bound::unbind),

@@ -37,7 +37,7 @@ struct Call {
     requests: Vec<KeyRequest>,
 }
 
-/// What a call of a stateful class learns of its key: the time, the watermark, and timers.
+/// The context of a call of a stateful class: the time, the watermark, and the timers of the key.
 ///
 /// Example:
 ///     >>> import millstream as ms
@@ -102,7 +102,7 @@ impl KeyContext {
         seconds_or_none(self.call().time)
     }
 
-    /// How far event time has come, in seconds; None before it has begun.
+    /// The watermark of event time, in seconds; None before the first.
     #[getter]
     fn watermark(&self) -> Option<f64> {
         seconds_or_none(self.call().at.event)
@@ -481,7 +481,7 @@ impl KeyLogic<PyKey> for PyLogic {
         if matches!(self.calls, Calls::Function(_) | Calls::Returning(_)) {
             return Ok(());
         }
-        // It has its last turn once, whether or not it fails.
+        // The last call is made once, whether or not it fails.
         held.discarded = true;
         let when = (at.event, at.event, at, None);
         self.call(key, held, when, out, |logic, context, methods| {

@@ -58,7 +58,7 @@ impl OnErrorOption {
         !matches!(self, OnErrorOption::Fail)
     }
 
-    /// The policy of the step that `pipe` comes out of: its dead letters take part in recovery.
+    /// The policy of the step whose output is `pipe`: its dead letters take part in recovery.
     pub(crate) fn of<B: Batch>(&self, pipe: Engine<B>) -> Engine<B> {
         if let OnErrorOption::DeadLetter(sink) = self {
             let (name, sink) = (String::new(), sink.clone());

@@ -112,7 +112,8 @@ fn forget(commit: &mut Commit, step: &str) {
 
 fn positions<'a>(marks: impl IntoIterator<Item = &'a SourceMark>) -> Vec<(&'a str, Position)> {
     let marks = marks.into_iter();
-    marks.map(|m| (m.partition.as_str(), m.position)).collect()
+    let positions = marks.map(|mark| (mark.partition.as_str(), mark.position.clone()));
+    positions.collect()
 }
 
 /// Notifies the sources that an epoch is committed.
@@ -125,6 +126,8 @@ pub(crate) fn notify_sources(
         let this = &nodes[*node];
         let marks = commit.sources.iter();
         let marks = marks.filter(|mark| mark.source == this.name);
+        // The position that a source had before it became durable is none of its recorded input.
+        let marks = marks.filter(|mark| mark.recorded == recording.is_durable());
         recording
             .commit(&positions(marks))
             .map_err(|cause| open_error(this, cause))?;

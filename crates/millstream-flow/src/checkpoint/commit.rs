@@ -196,14 +196,13 @@ impl Committer {
                 .find(|mark| mark.source == *source && mark.partition == partition.partition);
             match known {
                 Some(mark) => {
-                    (mark.position, mark.recorded) = (partition.position, recorded);
-                    mark.place.clone_from(&partition.place);
+                    mark.position.clone_from(&partition.position);
+                    mark.recorded = recorded;
                 }
                 None => next.sources.push(SourceMark {
                     source: source.clone(),
                     partition: partition.partition.clone(),
-                    position: partition.position,
-                    place: partition.place.clone(),
+                    position: partition.position.clone(),
                     recorded,
                 }),
             }

@@ -7,14 +7,13 @@ use super::record::TimeMark;
 use super::resume::Resume;
 use super::sinks::WriterId;
 use crate::describe::node::NodeId;
+use crate::source::Position;
 
 /// The position of a partition of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct PartitionPosition {
     pub(crate) partition: String,
-    pub(crate) position: u64,
-    /// The position in the source's own format, where a number cannot express it.
-    pub(crate) place: Option<Vec<u8>>,
+    pub(crate) position: Position,
 }
 
 /// The part of one operator in an epoch that ends.

@@ -10,6 +10,7 @@
 //!              4     commit: MessagePack; all before it counts
 //!              5     whole: as state, in version 2; earlier records of this step in this group are superseded
 //!
+//! position of a source in a commit: an integer, or in version 3 binary: Position::encode
 //! entry: shard u8, tag u8, born u64, length of key u32, key, [length of state u32, state]
 //! ```
 //!
@@ -20,27 +21,55 @@ use std::convert::Infallible;
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, VERSION_OF_WHOLE, WHOLE};
+use super::stored_position;
+use crate::source::Position;
+use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE};
 
 const REBASE: u8 = 2;
 const DROP: u8 = 3;
 const COMMIT: u8 = 4;
+/// The version of a commit with a position that is not a number, and the newest that this program reads.
+const VERSION_OF_POSITIONS: u8 = 3;
 
 /// The position of a partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredMark")]
 pub struct SourceMark {
     /// The name of the source.
     pub source: String,
     /// The name of the partition.
     pub partition: String,
     /// Its position.
-    pub position: u64,
+    #[serde(serialize_with = "stored_position::write")]
+    pub position: Position,
     /// True for a durable source: the position is that of a record of its input.
-    #[serde(default)]
     pub recorded: bool,
-    /// Its position in the source's own format, where a number cannot express it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Vec<u8>>,
+}
+
+/// A mark as it is saved, of this version or an earlier one.
+#[derive(Deserialize)]
+struct StoredMark {
+    source: String,
+    partition: String,
+    #[serde(deserialize_with = "stored_position::read")]
+    position: Position,
+    #[serde(default)]
+    recorded: bool,
+    /// Up to version 2 a position that is not a number, without a version of its own.
+    #[serde(default)]
+    place: Option<Vec<u8>>,
+}
+
+impl From<StoredMark> for SourceMark {
+    fn from(stored: StoredMark) -> Self {
+        let place = stored.place.map(|bytes| Position::bytes(0, bytes));
+        SourceMark {
+            source: stored.source,
+            partition: stored.partition,
+            position: place.unwrap_or(stored.position),
+            recorded: stored.recorded,
+        }
+    }
 }
 
 /// The token that a sink has prepared on one worker.
@@ -186,9 +215,9 @@ impl<'a> Record<'a> {
         let short = || "it is too short".to_owned();
         let rest = &mut body;
         let version = take_u8(rest).ok_or_else(short)?;
-        if version > VERSION_OF_WHOLE {
+        if version > VERSION_OF_POSITIONS {
             return Err(format!(
-                "version {version}, this program reads {VERSION_OF_WHOLE}; use a newer Millstream"
+                "version {version}, this program reads up to {VERSION_OF_POSITIONS}; use a newer Millstream"
             ));
         }
         match take_u8(rest).ok_or_else(short)? {
@@ -241,7 +270,12 @@ pub(crate) fn drop_step(step: &str) -> Vec<u8> {
 
 /// Encodes a record that commits all records before it.
 pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    let mut body = vec![VERSION, COMMIT];
+    let mut marks = commit.sources.iter();
+    let version = match marks.all(|mark| mark.position.number().is_some()) {
+        true => VERSION,
+        false => VERSION_OF_POSITIONS,
+    };
+    let mut body = vec![version, COMMIT];
     rmp_serde::encode::write_named(&mut body, commit)?;
     Ok(body)
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::record::{Commit, SourceMark};
 use super::store::Saved;
 use crate::error::FlowError;
+use crate::source::Position;
 use crate::state::codec::Codecs;
 use crate::state::restore::{SavedKey, SavedStates};
 use crate::time::BEFORE_ALL;
@@ -13,8 +14,7 @@ use crate::time::BEFORE_ALL;
 pub(crate) struct Resume {
     /// The saved states, in a run that saves the state of its steps.
     saved: Option<Saved>,
-    positions: HashMap<(String, String), u64>,
-    places: HashMap<(String, String), Vec<u8>>,
+    positions: HashMap<(String, String), Position>,
     watermarks: HashMap<(String, String), i64>,
     /// The processing time at the last commit: it never decreases from one run to the next.
     pub(crate) processing_ns: i64,
@@ -36,7 +36,6 @@ impl Resume {
         Resume {
             saved: None,
             positions: HashMap::new(),
-            places: HashMap::new(),
             watermarks: HashMap::new(),
             processing_ns: BEFORE_ALL,
             epoch: 0,
@@ -51,15 +50,13 @@ impl Resume {
     pub(crate) fn of_commit(commit: &Commit, saved: Saved, codecs: Codecs) -> Self {
         let of = |mark: &SourceMark| (mark.source.clone(), mark.partition.clone());
         let sources = commit.sources.iter();
-        let positions = sources.clone().map(|mark| (of(mark), mark.position));
-        let places = sources.filter_map(|mark| Some((of(mark), mark.place.clone()?)));
+        let positions = sources.map(|mark| (of(mark), mark.position.clone()));
         let watermarks = commit.watermarks.iter();
         let watermarks =
             watermarks.map(|mark| ((mark.step.clone(), mark.partition.clone()), mark.at));
         Resume {
             saved: Some(saved),
             positions: positions.collect(),
-            places: places.collect(),
             watermarks: watermarks.collect(),
             processing_ns: commit.processing_ns,
             epoch: commit.epoch,
@@ -76,9 +73,9 @@ impl Resume {
     }
 
     /// The saved position of a partition of a source.
-    pub(crate) fn position(&self, source: &str, partition: &str) -> Option<u64> {
+    pub(crate) fn position(&self, source: &str, partition: &str) -> Option<&Position> {
         let key = (source.to_owned(), partition.to_owned());
-        self.positions.get(&key).copied()
+        self.positions.get(&key)
     }
 
     /// Gives saved partitions of a source their present names, so that they resume.
@@ -102,12 +99,6 @@ impl Resume {
                 names[at] = (*known).clone();
             }
         }
-    }
-
-    /// The saved position in the source's own format, where a number cannot express it.
-    pub(crate) fn place(&self, source: &str, partition: &str) -> Option<&[u8]> {
-        let key = (source.to_owned(), partition.to_owned());
-        self.places.get(&key).map(Vec::as_slice)
     }
 
     /// The saved event time of a step, or of a partition to which it assigns times.

@@ -41,19 +41,10 @@ impl<B, S: Source<B>> Source<B> for Batched<S> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         self.source.open(partition, resume, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        self.source.open_at(partition, resume, place, io)
     }
     fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
         self.source.over(frames, kind)

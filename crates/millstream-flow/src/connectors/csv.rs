@@ -121,12 +121,15 @@ impl Source<Rows> for ReadCsv {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Rows>>, Cause> {
         let path = &self.paths[partition];
-        let start = resume.map_or(Ok(0), |position| self.resumes_at(path, position));
-        self.open_file(path, start?)
+        let start = match resume {
+            Some(position) => self.resumes_at(path, position.require_number()?)?,
+            None => 0,
+        };
+        self.open_file(path, start)
     }
     fn settings(&self) -> SourceSettings {
         SourceSettings {
@@ -149,10 +152,10 @@ impl Format<Rows> for ReadCsv {
     fn describe_format(&self) -> String {
         "csv".to_owned()
     }
-    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause> {
+    fn resumes_at(&self, path: &Path, position: u64) -> Result<u64, Cause> {
         grown::row_after(path, position)
     }
-    fn open_file(&self, path: &Path, from: Position) -> Result<Box<dyn Partition<Rows>>, Cause> {
+    fn open_file(&self, path: &Path, from: u64) -> Result<Box<dyn Partition<Rows>>, Cause> {
         Ok(Box::new(CsvPartition::open(
             path,
             from,

@@ -217,7 +217,7 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         if resume.is_none() {
@@ -235,7 +235,7 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
             scanned: false,
             checked: HashMap::new(),
             current: None,
-            position: resume.unwrap_or(0),
+            position: resume.map_or(Ok(0), Position::require_number)?,
             awake: None,
         };
         let begun = lock(&opened.list).current(partition);
@@ -302,7 +302,7 @@ struct DirectoryPartition<B, F> {
     checked: HashMap<String, SystemTime>,
     current: Option<(Begun, Box<dyn Partition<B>>)>,
     /// The position after the last batch.
-    position: Position,
+    position: u64,
     awake: Option<u64>,
 }
 
@@ -395,7 +395,7 @@ impl<B, F: Format<B>> Partition<B> for DirectoryPartition<B, F> {
         loop {
             if let Some((begun, file)) = &mut self.current {
                 let next = file.next_batch(batch, events)?;
-                self.position = begun.start + (file.position() - begun.from);
+                self.position = begun.start + (file.position()?.require_number()? - begun.from);
                 if next != Next::End {
                     return Ok(next);
                 }
@@ -424,7 +424,7 @@ impl<B, F: Format<B>> Partition<B> for DirectoryPartition<B, F> {
     fn next_awake(&self) -> Option<u64> {
         self.awake
     }
-    fn position(&self) -> Position {
-        self.position
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.position.into())
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use crate::connectors::codec::{self, Decoded};
 use crate::connectors::format::Format;
-use crate::connectors::together::{Log, Together};
+use crate::connectors::shared_log::{Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::run::control::{Control, lock};
@@ -33,7 +33,7 @@ pub struct ReadFiles {
     paths: Vec<PathBuf>,
     framing: Framing,
     max_frame_bytes: usize,
-    from: Position,
+    from: u64,
 }
 
 /// Reads files, with a partition for each file. The default framing is lines.
@@ -72,7 +72,7 @@ impl ReadFiles {
     }
     /// Starts at this byte of each file, which must be the first byte of a frame.
     #[must_use]
-    pub fn from_position(mut self, position: Position) -> Self {
+    pub fn from_position(mut self, position: u64) -> Self {
         self.from = position;
         self
     }
@@ -103,13 +103,16 @@ impl Source<Frames> for ReadFiles {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let path = &self.paths[partition];
         let start = match resume {
-            Some(position) if position != self.from => self.resumes_at(path, position)?,
-            _ => self.from,
+            Some(position) => match position.require_number()? {
+                position if position == self.from => position,
+                position => self.resumes_at(path, position)?,
+            },
+            None => self.from,
         };
         self.open_file(path, start)
     }
@@ -134,13 +137,13 @@ impl Format<Frames> for ReadFiles {
     fn describe_format(&self) -> String {
         self.framing.to_string()
     }
-    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause> {
+    fn resumes_at(&self, path: &Path, position: u64) -> Result<u64, Cause> {
         match self.framing {
             Framing::Lines => grown::line_after(path, position),
             Framing::Prefix { .. } | Framing::Fixed(_) => grown::byte_after(path, position),
         }
     }
-    fn open_file(&self, path: &Path, start: Position) -> Result<Box<dyn Partition<Frames>>, Cause> {
+    fn open_file(&self, path: &Path, start: u64) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let named = |error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
@@ -161,7 +164,7 @@ impl Format<Frames> for ReadFiles {
 struct FilePartition {
     file: File,
     path: PathBuf,
-    start: Position,
+    start: u64,
     cutter: Cutter,
     /// The bytes of a frame that is not complete yet.
     tail: Vec<u8>,
@@ -194,22 +197,23 @@ impl Partition<Frames> for FilePartition {
         *batch = self.held.take_first(events.limit());
         Ok(Next::Batch)
     }
-    fn position(&self) -> Position {
-        match self.held.spans.first() {
+    fn position(&self) -> Result<Position, Cause> {
+        let offset = match self.held.spans.first() {
             Some((start, _)) => self.held_from(*start),
             None => self.read_to(),
-        }
+        };
+        Ok(offset.into())
     }
 }
 
 impl FilePartition {
     /// The offset in the file of the first byte that is not divided into frames.
-    fn read_to(&self) -> Position {
+    fn read_to(&self) -> u64 {
         self.start + self.cutter.offset()
     }
 
     /// The offset in the file of the held frame whose payload starts at `start` in the buffer.
-    fn held_from(&self, start: u32) -> Position {
+    fn held_from(&self, start: u32) -> u64 {
         let prefix = match self.cutter.framing() {
             Framing::Prefix { width, .. } => width.bytes() as u64,
             Framing::Fixed(_) | Framing::Lines => 0,
@@ -268,7 +272,7 @@ pub struct WriteFile {
     /// The bytes at the beginning of the file.
     preamble: Vec<u8>,
     /// The file, which the workers of the current run share.
-    file: Mutex<Weak<Mutex<Together<Written>>>>,
+    file: Mutex<Weak<Mutex<SharedLog<Written>>>>,
     /// The length at which a run resumes.
     resume: Mutex<Option<u64>>,
 }
@@ -348,7 +352,7 @@ impl Sink<Frames> for WriteFile {
                 if written.length == 0 {
                     written.append(&mut self.preamble.clone())?;
                 }
-                let open = Arc::new(Mutex::new(Together::new(written, control)));
+                let open = Arc::new(Mutex::new(SharedLog::new(written, control)));
                 *shared = Arc::downgrade(&open);
                 open
             }
@@ -440,13 +444,13 @@ struct Written {
 }
 
 impl Log for Written {
-    type Piece = Vec<u8>;
+    type Batch = Vec<u8>;
 
-    fn append(&mut self, piece: &mut Vec<u8>) -> Result<(), Cause> {
-        let written = self.file.write_all(piece);
+    fn append(&mut self, batch: &mut Vec<u8>) -> Result<(), Cause> {
+        let written = self.file.write_all(batch);
         written.map_err(|error| format!("{}: {error}", self.path.display()))?;
-        self.length += piece.len() as u64;
-        piece.clear();
+        self.length += batch.len() as u64;
+        batch.clear();
         Ok(())
     }
     fn flush(&mut self) -> Result<u64, Cause> {
@@ -457,7 +461,7 @@ impl Log for Written {
 }
 
 struct FileWriter {
-    file: Arc<Mutex<Together<Written>>>,
+    file: Arc<Mutex<SharedLog<Written>>>,
     share: usize,
     framing: Option<Framing>,
     buffer: Vec<u8>,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::Cause;
-use crate::source::{Partition, Position};
+use crate::source::Partition;
 
 /// Reads the contents of a file, independent of its name.
 pub trait Format<B>: Send + Sync + 'static {
@@ -13,10 +13,10 @@ pub trait Format<B>: Send + Sync + 'static {
     ///
     /// # Errors
     /// The file is shorter than that, or its last record has grown.
-    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause>;
+    fn resumes_at(&self, path: &Path, position: u64) -> Result<u64, Cause>;
     /// Opens a file at a byte.
     ///
     /// # Errors
     /// The file cannot be read.
-    fn open_file(&self, path: &Path, from: Position) -> Result<Box<dyn Partition<B>>, Cause>;
+    fn open_file(&self, path: &Path, from: u64) -> Result<Box<dyn Partition<B>>, Cause>;
 }

@@ -71,14 +71,15 @@ impl<T: Data, F: Fn(u64) -> Option<T> + Send + Sync + 'static> Source<Vec<T>> fo
     fn open(
         &self,
         _: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
+        let first = resume.map_or(Ok(0), Position::require_number)?;
         Ok(Box::new(Generating {
             make: Arc::clone(&self.make),
-            next: resume.unwrap_or(0),
+            next: first,
             pace: self.rate.map(|rate| (now_ns(), 1e9 / rate)),
-            first: resume.unwrap_or(0),
+            first,
             batch: self.batch,
         }))
     }
@@ -123,7 +124,7 @@ impl<T: Data, F: Fn(u64) -> Option<T>> Partition<Vec<T>> for Generating<F> {
     fn next_awake(&self) -> Option<u64> {
         self.pace.map(|pace| self.due(pace))
     }
-    fn position(&self) -> Position {
-        self.next
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.next.into())
     }
 }

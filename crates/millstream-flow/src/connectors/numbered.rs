@@ -103,7 +103,7 @@ impl Transactional for Numbered {
             let entries = token.chunks_exact(ENTRY_BYTES);
             if !entries.remainder().is_empty() {
                 return Err(
-                    "its saved state is not a list of message numbers; forget the sink".into(),
+                    "its saved state is not a list of message numbers; drop the state of the sink (--drop-state)".into(),
                 );
             }
             for entry in entries {

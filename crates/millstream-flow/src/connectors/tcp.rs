@@ -170,7 +170,7 @@ impl Source<Frames> for TcpSource {
     fn open(
         &self,
         _: usize,
-        _: Option<Position>,
+        _: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let named = |error: std::io::Error| {
@@ -393,8 +393,8 @@ impl Partition<Frames> for TcpPartition {
     fn next_awake(&self) -> Option<u64> {
         (self.accept_from > 0).then_some(self.accept_from)
     }
-    fn position(&self) -> Position {
-        self.frames
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.frames.into())
     }
 }
 

@@ -24,7 +24,7 @@ use crate::run::making::Making;
 use crate::run::pace::Pace;
 use crate::run::poller::Io;
 use crate::run::segment::{end_epoch, finish, report, segment, set_deadline, tick, turn};
-use crate::source::{Events, Next, Partition, Source};
+use crate::source::{Events, Next, Partition, PositionError, Source};
 
 /// The root of a source.
 pub(crate) fn source_root<B: Batch>(
@@ -168,8 +168,8 @@ fn open_partitions<B: Batch>(
         for (index, name) in names.into_iter().enumerate() {
             if index % build.workers == build.worker {
                 let position = resume.and_then(|resume| resume.position(&this.name, &name));
-                let place = resume.and_then(|resume| resume.place(&this.name, &name));
-                let input = source.open_at(index, position, place, io)?;
+                let input = source.open(index, position, io);
+                let input = input.map_err(|cause| of_partition(&name, cause))?;
                 opened.push(Open { index, name, input });
             }
         }
@@ -180,6 +180,14 @@ fn open_partitions<B: Batch>(
         cx.control.source_begins();
     }
     (opened, feeding)
+}
+
+/// An error of opening a partition; where its position cannot be read, with the name of the partition.
+fn of_partition(name: &str, cause: Cause) -> Cause {
+    match cause.downcast_ref::<PositionError>() {
+        Some(error) => format!("partition \"{name}\": {error}").into(),
+        None => cause,
+    }
 }
 
 /// The number of items and batches that a source passes on before other operators run.
@@ -403,11 +411,10 @@ impl<B: Batch> Reader<B> {
         open: &Open<B>,
         cx: &WorkerContext,
     ) -> Result<PartitionPosition, Failure> {
-        let place = open.input.place();
+        let position = open.input.position();
         Ok(PartitionPosition {
             partition: open.name.clone(),
-            position: open.input.position(),
-            place: place.map_err(|cause| self.failure(cause, cx))?,
+            position: position.map_err(|cause| self.failure(cause, cx))?,
         })
     }
 

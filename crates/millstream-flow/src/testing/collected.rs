@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use crate::batch::Data;
 use crate::connectors::files::{length_of, token_of};
-use crate::connectors::together::{Log, Together};
+use crate::connectors::shared_log::{Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
@@ -63,7 +63,7 @@ impl<T: Data> Collected<T> {
     }
 }
 
-type Shared<T> = Mutex<Together<Collected<T>>>;
+type Shared<T> = Mutex<SharedLog<Collected<T>>>;
 
 /// The sink of a [`Collected`].
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl<T: Data> CollectSink<T> {
     fn writer(&self, control: &Arc<Control>) -> CollectWriter<T> {
         let mut shared = lock(&self.shared);
         let list = shared.upgrade().unwrap_or_else(|| {
-            let list = Arc::new(Mutex::new(Together::new(self.list.clone(), control)));
+            let list = Arc::new(Mutex::new(SharedLog::new(self.list.clone(), control)));
             *shared = Arc::downgrade(&list);
             list
         });
@@ -145,10 +145,10 @@ impl Sink<Frames> for CollectSink<Vec<u8>> {
 }
 
 impl<T: Data> Log for Collected<T> {
-    type Piece = Vec<T>;
+    type Batch = Vec<T>;
 
-    fn append(&mut self, piece: &mut Vec<T>) -> Result<(), Cause> {
-        lock(&self.list).append(piece);
+    fn append(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
+        lock(&self.list).append(batch);
         Ok(())
     }
     fn flush(&mut self) -> Result<u64, Cause> {

@@ -64,11 +64,11 @@ impl<T: Data + Sync> Source<Vec<T>> for Script<T> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
         let marks = Arc::clone(&self.partitions[partition]);
-        let next = resume.unwrap_or(0) as usize;
+        let next = resume.map_or(Ok(0), Position::require_number)? as usize;
         for mark in marks.iter() {
             if let Mark::Advance(clock, _) = mark {
                 clock.advanced_by(place(&marks), advanced(&marks, next, clock));
@@ -150,7 +150,7 @@ impl<T: Data> Partition<Vec<T>> for Reading<T> {
     fn next_awake(&self) -> Option<u64> {
         Some(self.until.unwrap_or(0))
     }
-    fn position(&self) -> Position {
-        self.next as u64
+    fn position(&self) -> Result<Position, Cause> {
+        Ok((self.next as u64).into())
     }
 }

@@ -23,7 +23,7 @@ impl Source<Frames> for Marked {
     fn open(
         &self,
         _: usize,
-        _: Option<Position>,
+        _: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         Err("nobody reads it".into())

@@ -26,10 +26,11 @@ impl Source<Vec<u64>> for Hundreds {
     fn open(
         &self,
         _: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<u64>>>, Cause> {
-        Ok(Box::new(Reading(resume.unwrap_or(0))))
+        let start = resume.map_or(Ok(0), Position::require_number)?;
+        Ok(Box::new(Reading(start)))
     }
     fn settings(&self) -> SourceSettings {
         SourceSettings {
@@ -48,8 +49,8 @@ impl Partition<Vec<u64>> for Reading {
         self.0 += 100;
         Ok(Next::Batch)
     }
-    fn position(&self) -> Position {
-        self.0
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.0.into())
     }
 }
 

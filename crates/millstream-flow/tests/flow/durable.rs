@@ -43,7 +43,7 @@ impl Source<Vec<(usize, u64)>> for Once {
     fn open(
         &self,
         partition: usize,
-        _: Option<Position>,
+        _: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<(usize, u64)>>>, Cause> {
         let given = Arc::clone(&self.given[partition]);
@@ -81,8 +81,8 @@ impl Partition<Vec<(usize, u64)>> for OncePartition {
         batch.extend((from..to).map(|number| (self.partition, number)));
         Ok(Next::Batch)
     }
-    fn position(&self) -> Position {
-        0
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(0.into())
     }
 }
 

@@ -408,7 +408,7 @@ fn unsaved_and_unreadable_states_are_reported_with_step_and_key() {
         unsaved.contains("\"last\"") && unsaved.contains("flow.saves"),
         "{unsaved}"
     );
-    assert!(told(make(50, true)).contains("a test asked for"));
+    assert!(told(make(50, true)).contains("a test ended the flow"));
     let changed = told(make(20, true));
     assert!(
         changed.contains("\"last\"") && changed.contains("another kind or length"),

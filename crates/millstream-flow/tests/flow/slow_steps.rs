@@ -41,10 +41,10 @@ impl Source<Vec<String>> for Greedy {
     fn open(
         &self,
         _: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<String>>>, Cause> {
-        Ok(Box::new(AllAtOnce(resume == Some(1))))
+        Ok(Box::new(AllAtOnce(resume == Some(&Position::from(1)))))
     }
 }
 
@@ -61,8 +61,8 @@ impl Partition<Vec<String>> for AllAtOnce {
         batch.extend((0..LINES).map(|n| n.to_string()));
         Ok(Next::Batch)
     }
-    fn position(&self) -> Position {
-        u64::from(self.0)
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(u64::from(self.0).into())
     }
 }
 

@@ -134,7 +134,7 @@ fn outputs_of_a_declared_type_are_compared() {
     assert!(
         error
             .to_string()
-            .contains("no sink of alloc::vec::Vec<u32> stands in"),
+            .contains("no sink of alloc::vec::Vec<u32> as a replacement"),
         "{error}"
     );
     let wrong = Trial::new(&flow)

@@ -1,7 +1,7 @@
 //! The sparse index: for each block of 64 KiB of a segment, the first frame in or after it.
 //!
-//! Writers note a block when they cross into it. An entry that is missing, or that no frame answers to, is found by hopping from
-//! the one before and noted again: the index speeds up, and is never needed.
+//! Writers note a block when they cross into it. An entry that is missing or matches no frame is computed from the frames
+//! after the entry before it, and stored again: the index is an optimisation, and is never needed.
 
 use crate::format::frame::{Head, Kind};
 use crate::format::published::Published;

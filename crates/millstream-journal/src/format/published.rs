@@ -6,7 +6,7 @@
 
 use std::ops::Deref;
 
-use crate::format::frame::{self, Head, Place};
+use crate::format::frame::{self, FrameContext, Head};
 use crate::format::segment::Segment;
 use crate::planted::{self, Bug};
 use crate::storage::Region;
@@ -80,7 +80,7 @@ impl<'a, R: Region> Published<'a, R> {
     /// The head that the frame would have in a segment of this epoch.
     #[inline]
     fn head_in(&self, epoch: u64, body_crc: u32, sequence: u64) -> Head {
-        let place = Place {
+        let place = FrameContext {
             epoch,
             sequence,
             time_ns: self.time_ns(),

@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
-use crate::format::frame::{self, Head, Kind, Place};
+use crate::format::frame::{self, FrameContext, Head, Kind};
 use crate::planted::{self, Bug};
 use crate::storage::{Access, Region, Storage};
 
@@ -418,7 +418,7 @@ impl<R: Region> Segment<R> {
     /// The body of a frame.
     ///
     /// # Safety
-    /// [`head`](Self::head) returned `head` for `offset`: the frame is published, and nobody stores to a published frame while the slice
+    /// [`head`](Self::head) returned `head` for `offset`: the frame is published, and no process stores to a published frame while the slice
     /// lives. Only a recovery or a cut does, and these exclude other openings.
     #[inline]
     #[expect(unsafe_code, reason = "passes the contract on")]
@@ -499,7 +499,7 @@ impl<R: Region> Segment<R> {
         if kind == Kind::Record {
             self.region.publish(end, 0);
         }
-        Place {
+        FrameContext {
             epoch: self.epoch,
             sequence,
             time_ns,

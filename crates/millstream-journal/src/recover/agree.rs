@@ -1,6 +1,6 @@
 //! Whether the control page agrees with the segments.
 //!
-//! A process that opens to write computes the page from the segments and writes it anew. A reader may not do that, and takes no lock: the
+//! A process that opens to write computes the page from the segments and writes it again. A reader may not do that, and takes no lock: the
 //! page may be in use, or have been left by the last opening. So the reader accepts the page only if the segments do not contradict it. Of
 //! two words that change one after the other, the one that changes last is read first.
 

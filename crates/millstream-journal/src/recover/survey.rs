@@ -1,4 +1,4 @@
-//! The first half of a recovery: looking at the segments and planning what to do.
+//! The first half of a recovery: examining the segments and planning the steps.
 
 use super::agree;
 use super::intent::CutIntent;
@@ -18,7 +18,7 @@ use crate::storage::{Access, Region, Storage};
 /// How much is brought into memory at once.
 const STEP: u64 = 2 << 20;
 
-/// Look at a journal and plan. Nothing is written.
+/// Examine a journal and plan. Nothing is written.
 pub(crate) fn plan<S: Storage>(
     storage: &S,
     control: Option<&Control<S::Region>>,

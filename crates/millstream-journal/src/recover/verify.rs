@@ -23,7 +23,7 @@ const STEP: u64 = 2 << 20;
 /// What [`Journal::verify`](crate::Journal::verify) found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Whether all was read: false when the caller stopped it.
+    /// Whether everything was read: false when the caller stopped it.
     pub complete: bool,
     /// How many segments were read.
     pub segments: u64,

@@ -1,4 +1,4 @@
-//! Taking back records from the end, as a sink does when its flow resumes from an earlier position.
+//! Removing records from the end, as a sink does when its flow resumes from an earlier position.
 //!
 //! A cut can change several files, and a loss of power between two of them must not leave a journal with a gap. So the intent is written
 //! first, in a file of its own; a recovery that finds it repeats the cut.

@@ -1,4 +1,4 @@
-//! Records are taken back from the end, within a segment and across several, and others take their numbers.
+//! Records are removed from the end, within a segment and across several, and new records reuse their sequence numbers.
 
 use millstream_journal::{Error, Journal, Options, Share};
 

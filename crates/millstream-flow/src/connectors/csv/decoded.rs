@@ -55,20 +55,11 @@ where
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
-        self.open_at(partition, resume, None, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
         Ok(Box::new(DecodedPartition {
-            inner: self.source.open_at(partition, resume, place, io)?,
+            inner: self.source.open(partition, resume, io)?,
             decode: Arc::clone(&self.decode),
             rows: Rows::default(),
         }))
@@ -117,10 +108,7 @@ where
     fn next_awake(&self) -> Option<u64> {
         self.inner.next_awake()
     }
-    fn position(&self) -> Position {
+    fn position(&self) -> Result<Position, Cause> {
         self.inner.position()
-    }
-    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
-        self.inner.place()
     }
 }

@@ -49,7 +49,7 @@ struct Parsing {
 impl Parsing {
     fn open(
         path: &Path,
-        from: Position,
+        from: u64,
         dialect: Dialect,
         max_record_bytes: usize,
     ) -> Result<Self, Cause> {
@@ -188,7 +188,7 @@ pub(super) struct CsvPartition {
     parsing: Parsing,
     file: Arc<CsvFile>,
     /// The position after the last batch.
-    position: Position,
+    position: u64,
     /// The error after the rows that were returned last.
     failed: Option<Cause>,
 }
@@ -196,7 +196,7 @@ pub(super) struct CsvPartition {
 impl CsvPartition {
     pub(super) fn open(
         path: &Path,
-        from: Position,
+        from: u64,
         dialect: Dialect,
         header: &Header,
         max_record_bytes: usize,
@@ -265,7 +265,7 @@ impl Partition<Rows> for CsvPartition {
             false => Ok(Next::Batch),
         }
     }
-    fn position(&self) -> Position {
-        self.position
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.position.into())
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Begun {
     /// The path relative to the directory.
     pub(super) name: String,
     /// The position of the partition at which it begins.
-    pub(super) start: Position,
+    pub(super) start: u64,
     /// The byte of the file at that position.
     pub(super) from: u64,
     /// The first bytes of the file, if they are known.
@@ -48,7 +48,7 @@ struct Known {
 
 impl Known {
     /// Ends the current file at this position.
-    fn end(&mut self, position: Position) {
+    fn end(&mut self, position: u64) {
         if let Some(begun) = self.current.take() {
             let read = begun.from + (position - begun.start);
             self.read.insert(begun.name, (read, begun.first_bytes));
@@ -128,17 +128,19 @@ impl List {
                 "the directory was read in {before} partitions, and cannot resume with {partitions}"
             ));
         }
-        let mut ends = vec![0; partitions];
+        let mut ends = vec![None; partitions];
         for (name, position) in committed {
             let number = name.parse::<usize>().ok();
             let end = number.and_then(|number| ends.get_mut(number));
-            *end.ok_or_else(|| format!("there is no partition {name}"))? = *position;
+            let end = end.ok_or_else(|| format!("there is no partition {name}"))?;
+            let position = position.require_number();
+            *end = Some(position.map_err(|error| format!("partition {name}: {error}"))?);
         }
         for line in lines {
             let (number, start, begun) = read_line(line, has_first_bytes)
                 .filter(|(number, ..)| *number < partitions)
                 .ok_or_else(|| format!("the line {line:?} cannot be read; it is damaged"))?;
-            if start <= ends[number] {
+            if ends[number].is_some_and(|end| start <= end) {
                 self.known[number].end(start);
                 self.known[number].current = begun;
             }
@@ -202,7 +204,7 @@ impl List {
     }
 
     /// Adds a line for the end of the current file of a partition, at this position.
-    pub(super) fn end(&mut self, partition: usize, position: Position) -> Result<(), Cause> {
+    pub(super) fn end(&mut self, partition: usize, position: u64) -> Result<(), Cause> {
         self.append(&end_line(partition, position))?;
         self.known[partition].end(position);
         Ok(())
@@ -235,12 +237,12 @@ fn begin_line(partition: usize, begun: &Begun) -> String {
     format!("{partition} {start} {from} {first_bytes} {name}\n")
 }
 
-fn end_line(partition: usize, position: Position) -> String {
+fn end_line(partition: usize, position: u64) -> String {
     format!("{partition} {position} {END} {UNKNOWN} \n")
 }
 
 /// Parses a line: the partition, the position, and the file that begins there, if one does.
-fn read_line(line: &str, has_first_bytes: bool) -> Option<(usize, Position, Option<Begun>)> {
+fn read_line(line: &str, has_first_bytes: bool) -> Option<(usize, u64, Option<Begun>)> {
     let mut members = line.splitn(if has_first_bytes { 5 } else { 4 }, ' ');
     let number = members.next()?.parse().ok()?;
     let start = members.next()?.parse().ok()?;

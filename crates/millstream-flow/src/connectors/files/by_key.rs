@@ -14,7 +14,7 @@ use super::index::{self, Index, named};
 use super::key_name::key_name;
 use super::{length_of, token_of};
 use crate::batch::{Batch, Data};
-use crate::connectors::together::{Log, Together};
+use crate::connectors::shared_log::{Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
 use crate::run::control::{Control, lock};
@@ -60,7 +60,7 @@ pub struct WriteByKey {
     resume: Mutex<Option<Files>>,
 }
 
-type Shared = Mutex<Together<Files>>;
+type Shared = Mutex<SharedLog<Files>>;
 
 #[derive(Clone, Debug)]
 struct Layout {
@@ -158,7 +158,7 @@ impl Sink<KeyedFrames> for WriteByKey {
                     Some(files) => files,
                     None => Files::begin(&self.layout, false)?,
                 };
-                let open = Arc::new(Mutex::new(Together::new(files, control)));
+                let open = Arc::new(Mutex::new(SharedLog::new(files, control)));
                 *shared = Arc::downgrade(&open);
                 open
             }
@@ -465,10 +465,10 @@ fn truncate(path: &Path, length: u64) -> Result<(), Cause> {
 }
 
 impl Log for Files {
-    type Piece = KeyedFrames;
+    type Batch = KeyedFrames;
 
-    fn append(&mut self, piece: &mut KeyedFrames) -> Result<(), Cause> {
-        for (key, frame) in piece.keys.iter().zip(piece.frames.iter()) {
+    fn append(&mut self, batch: &mut KeyedFrames) -> Result<(), Cause> {
+        for (key, frame) in batch.keys.iter().zip(batch.frames.iter()) {
             let place = self.place(key)?;
             let held = &mut self.entries[place].held;
             let before = held.len();
@@ -485,7 +485,7 @@ impl Log for Files {
                 self.holding.pop();
             }
         }
-        piece.clear();
+        batch.clear();
         match self.held_bytes > BUFFERED_BYTES {
             true => self.write_out(),
             false => Ok(()),

@@ -5,13 +5,12 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::Cause;
-use crate::source::Position;
 
 /// Returns the byte at which a file of frames resumes that was read up to `position`.
 ///
 /// # Errors
 /// The file is shorter than that.
-pub(crate) fn byte_after(path: &Path, position: Position) -> Result<Position, Cause> {
+pub(crate) fn byte_after(path: &Path, position: u64) -> Result<u64, Cause> {
     open_at_least(path, position).map(|_| position)
 }
 
@@ -20,7 +19,7 @@ pub(crate) fn byte_after(path: &Path, position: Position) -> Result<Position, Ca
 ///
 /// # Errors
 /// The file is shorter than that, or the last line that was read has grown.
-pub(crate) fn line_after(path: &Path, position: Position) -> Result<Position, Cause> {
+pub(crate) fn line_after(path: &Path, position: u64) -> Result<u64, Cause> {
     let Some(mut file) = open_at_least(path, position)?.filter(|_| position > 0) else {
         return Ok(position);
     };
@@ -34,7 +33,7 @@ pub(crate) fn line_after(path: &Path, position: Position) -> Result<Position, Ca
         [_, b'\r', b'\n'] => Ok(position + 2),
         _ => Err(format!(
             "{}: the line before byte {position} was read without its end, and has grown since; end lines with a line feed, or \
-             begin it anew by forgetting the source",
+             drop the state of the source (--drop-state) to start again",
             path.display()
         )
         .into()),
@@ -45,7 +44,7 @@ pub(crate) fn line_after(path: &Path, position: Position) -> Result<Position, Ca
 ///
 /// # Errors
 /// As for [`line_after`].
-pub(crate) fn row_after(path: &Path, position: Position) -> Result<Position, Cause> {
+pub(crate) fn row_after(path: &Path, position: u64) -> Result<u64, Cause> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let Some(mut file) = open_at_least(path, position)?.filter(|_| position > 0) else {
         return Ok(position);
@@ -66,7 +65,7 @@ pub(crate) fn row_after(path: &Path, position: Position) -> Result<Position, Cau
 
 /// Opens a file that must have `position` bytes or more. `None` if it cannot be opened: reading it reports the
 /// error.
-fn open_at_least(path: &Path, position: Position) -> Result<Option<File>, Cause> {
+fn open_at_least(path: &Path, position: u64) -> Result<Option<File>, Cause> {
     let Ok(file) = File::open(path) else {
         return Ok(None);
     };

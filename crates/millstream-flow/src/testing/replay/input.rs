@@ -22,7 +22,7 @@ pub(super) struct Input {
     kind: Kind,
     partitions: Vec<String>,
     /// The last record of each partition that has items: an earlier end was only the end of a run.
-    lasts: Vec<u64>,
+    lasts: Vec<Option<u64>>,
     next: Option<Moment>,
 }
 
@@ -35,7 +35,7 @@ enum From {
 struct Plain {
     reader: Reader,
     end: u64,
-    end_ns: u64,
+    end_ns: Option<u64>,
 }
 
 impl Input {
@@ -49,7 +49,7 @@ impl Input {
             cause,
         };
         let (kind, partitions, lasts) = match of.plain {
-            true => (Kind::Bytes, vec![ONLY.to_owned()], vec![0]),
+            true => (Kind::Bytes, vec![ONLY.to_owned()], vec![None]),
             false => inspect(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
         };
         let opened = match of.plain {
@@ -124,18 +124,19 @@ fn recorded(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Recorded
 
 /// Returns the encoding of the items, the partitions in the order of their first records, and the last record
 /// with items of each.
-fn inspect(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<u64>), Cause> {
+#[allow(clippy::type_complexity)]
+fn inspect(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<Option<u64>>), Cause> {
     let mut kind = None;
-    let (mut partitions, mut lasts): (Vec<String>, Vec<u64>) = Default::default();
+    let (mut partitions, mut lasts): (Vec<String>, Vec<Option<u64>>) = Default::default();
     while let Some(batch) = recorded.next_batch()? {
         let known = partitions.iter().position(|known| known == batch.partition);
         let partition = known.unwrap_or(partitions.len());
         if known.is_none() {
             partitions.push(batch.partition.to_owned());
-            lasts.push(0);
+            lasts.push(None);
         }
         if batch.items().len() > 0 {
-            lasts[partition] = batch.sequence;
+            lasts[partition] = Some(batch.sequence);
         }
         if batch.items().len() > 0 && *kind.get_or_insert(batch.kind) != batch.kind {
             let sequence = batch.sequence;
@@ -149,11 +150,12 @@ fn inspect(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<u64>), Caus
 fn next_recorded(
     recorded: &mut Recorded,
     partitions: &[String],
-    lasts: &[u64],
+    lasts: &[Option<u64>],
 ) -> Result<Option<Moment>, Cause> {
     while let Some(batch) = recorded.next_batch()? {
         let partition = partitions.iter().position(|name| name == batch.partition);
-        let ended = |partition: usize| batch.ended && lasts.get(partition) <= Some(&batch.sequence);
+        let last = |partition: usize| lasts.get(partition).copied().flatten();
+        let ended = |partition: usize| batch.ended && last(partition) <= Some(batch.sequence);
         let told = |partition: &usize| ended(*partition) || batch.items().len() > 0;
         let Some(partition) = partition.filter(told) else {
             continue;
@@ -181,9 +183,9 @@ fn plain(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Box<Plain>,
     }
     let next = journal.next()?;
     let (end, end_ns) = match to {
-        Some(At::Sequence(sequence)) => (sequence.min(next), u64::MAX),
-        Some(At::Time(time)) => (next, time),
-        None => (next, u64::MAX),
+        Some(At::Sequence(sequence)) => (sequence.min(next), None),
+        Some(At::Time(time)) => (next, Some(time)),
+        None => (next, None),
     };
     Ok(Box::new(Plain {
         reader,
@@ -200,8 +202,9 @@ impl Plain {
         let mut time = None;
         while self.reader.position() < self.end && moment.frames.spans.len() < RECORDS_MAX {
             let at = self.reader.peek_time()?;
-            let Some(at) = at.filter(|at| *at < self.end_ns && time.is_none_or(|time| time == *at))
-            else {
+            let Some(at) = at.filter(|at| {
+                self.end_ns.is_none_or(|end| *at < end) && time.is_none_or(|time| time == *at)
+            }) else {
                 break;
             };
             time = Some(at);

@@ -108,7 +108,7 @@ impl Source<Frames> for Replayed {
     fn open(
         &self,
         partition: usize,
-        _: Option<Position>,
+        _: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         Ok(Box::new(ReplayedPartition {
@@ -124,7 +124,7 @@ struct ReplayedPartition {
     stage: Arc<Stage>,
     source: usize,
     partition: usize,
-    read: Position,
+    read: u64,
 }
 
 impl Partition<Frames> for ReplayedPartition {
@@ -135,7 +135,7 @@ impl Partition<Frames> for ReplayedPartition {
         }
         Ok(next)
     }
-    fn position(&self) -> Position {
-        self.read
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.read.into())
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct SalvagedSegment<R> {
 }
 
 /// The result of opening a segment.
-pub(super) struct Opened<R> {
+pub(super) struct OpenedSegment<R> {
     /// `None` when no frame in it can be read, or none was written.
     pub part: Option<SalvagedSegment<R>>,
     pub damages: Vec<Damage>,
@@ -35,7 +35,7 @@ pub(super) fn open<S: Storage>(
     number: u64,
     start: Option<Start>,
     expected: Option<u64>,
-) -> Opened<S::Region> {
+) -> OpenedSegment<S::Region> {
     let file = segment::name(number);
     let mut damages = Vec::new();
     let mut note = |offset, what: &str| {
@@ -50,7 +50,7 @@ pub(super) fn open<S: Storage>(
         Ok(region) => region,
         Err((offset, what)) => {
             note(offset, &what);
-            return Opened {
+            return OpenedSegment {
                 part: None,
                 damages,
             };
@@ -78,7 +78,7 @@ pub(super) fn open<S: Storage>(
                 &format!("the segment begins with record {base}"),
             );
         }
-        return Opened {
+        return OpenedSegment {
             part: Some(SalvagedSegment {
                 segment,
                 from,
@@ -95,7 +95,7 @@ pub(super) fn open<S: Storage>(
     } else if was_begun && segment.tail().records > 0 {
         note(from, "the frames that were written are missing");
     }
-    Opened {
+    OpenedSegment {
         part: None,
         damages,
     }

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use millstream_journal::{Cursor, Error, Journal, Options, PinnedRecord, Retention, Share, Writer};
+use millstream_journal::{
+    Cursor, CursorMode, Error, Journal, Options, PinnedRecord, Retention, Writer,
+};
 
 use super::record::{self, Commit, Entries, Entry, Record};
 use crate::error::{Cause, FlowError};
@@ -367,7 +369,7 @@ impl Store {
             let (index, end) = scan(&journal)?;
             journal.cut(end)?;
             let writer = journal.writer()?;
-            let needed = journal.cursor(NEEDED, Share::Exclusive)?;
+            let needed = journal.cursor(NEEDED, CursorMode::Exclusive)?;
             Ok(Store {
                 dir: dir.to_owned(),
                 saved: Saved {

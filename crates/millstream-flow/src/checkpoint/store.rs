@@ -389,17 +389,17 @@ impl Store {
         &self.saved
     }
 
-    /// Appends the changes of an epoch and commits them.
-    pub(crate) fn append(
+    /// Appends the changes of an epoch and its commit record, and syncs them. Once the commit record is durable, the epoch is committed.
+    pub(crate) fn commit(
         &mut self,
         changes: Vec<Vec<u8>>,
         commit: &Commit,
     ) -> Result<(), FlowError> {
-        let done = self.try_append(changes, commit);
+        let done = self.try_commit(changes, commit);
         done.map_err(|cause| failed(&self.dir, cause))
     }
 
-    fn try_append(&mut self, changes: Vec<Vec<u8>>, commit: &Commit) -> Result<(), Cause> {
+    fn try_commit(&mut self, changes: Vec<Vec<u8>>, commit: &Commit) -> Result<(), Cause> {
         let bytes = changes.iter().map(|body| body.len() as u64).sum();
         let mut bodies = Vec::new();
         for group in self.saved.index.outgrown(bytes) {
@@ -407,6 +407,7 @@ impl Store {
         }
         bodies.extend(changes);
         bodies.push(record::commit(commit)?);
+        // The commit point: the last body is the commit record.
         let range = self.writer.append_many(&bodies)?;
         if self.sync {
             self.writer.sync()?;
@@ -526,7 +527,7 @@ mod tests {
                 workers: 2,
                 ..Commit::default()
             };
-            store.append(records.concat(), &commit).expect("it appends");
+            store.commit(records.concat(), &commit).expect("it appends");
         };
         let nothing = Vec::new;
         let first = [
@@ -573,7 +574,7 @@ mod tests {
                 },
             );
             let before = store.saved.journal.next().expect("it tells");
-            store.append(records, &commit).expect("it appends");
+            store.commit(records, &commit).expect("it appends");
             let after = store.saved.journal.next().expect("it tells");
             assert_eq!(after - before, count + 1);
         }

@@ -113,7 +113,7 @@ impl Rejoin {
     /// the same call again completes it.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn carry_out(self) -> Result<(), ReplicationError> {
         for (plan, journal, _) in &self.plans {
             if let Some(aside) = &plan.aside {

@@ -1,6 +1,6 @@
 //! What a sink is: a description that every worker shares, and a writer on each worker.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::Cause;
@@ -33,6 +33,10 @@ pub trait Sink<B>: Send + Sync + 'static {
     }
     /// Its part in commits, if it has one.
     fn transactional(&self) -> Option<&dyn Transactional> {
+        None
+    }
+    /// Its part in the beginning and end of a run, if it delivers in the background.
+    fn forwarding(&self) -> Option<&dyn Forwarding> {
         None
     }
     /// The same sink with `frames` in the place of what it writes bytes to, for a
@@ -90,9 +94,40 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     fn transactional(&self) -> Option<&dyn Transactional> {
         (**self).transactional()
     }
+    fn forwarding(&self) -> Option<&dyn Forwarding> {
+        (**self).forwarding()
+    }
     fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
         (**self).over(frames)
     }
+}
+
+/// What a sink that delivers in the background learns of the run that begins.
+pub struct OutputRun<'a> {
+    /// The name of the flow.
+    pub flow: &'a str,
+    /// The names of the steps that write to the sink.
+    pub names: &'a [String],
+    /// The state directory, in a run with recovery.
+    pub state_dir: Option<&'a Path>,
+    /// What the workers of the run share.
+    pub control: &'a Arc<Control>,
+}
+
+/// A sink that delivers in the background what is committed: an [outbox](crate::outbox).
+pub trait Forwarding: Send + Sync {
+    /// A run begins, with a state directory or without, before anything is opened or rolled back.
+    ///
+    /// # Errors
+    /// As for [`Sink::open`].
+    fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause>;
+    /// All sinks of a run with a state directory are rolled back to the last commit: begins to deliver what is committed.
+    ///
+    /// # Errors
+    /// As for [`Sink::open`].
+    fn start(&self) -> Result<(), Cause>;
+    /// Nothing more is committed in this run.
+    fn finish(&self);
 }
 
 /// What a writer has prepared, in a sink's own words: a length, the name of a transaction.

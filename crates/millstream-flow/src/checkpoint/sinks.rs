@@ -4,10 +4,12 @@
 
 use std::sync::Arc;
 
+use super::Recovery;
 use super::record::{Commit, SinkMark};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
-use crate::sink::{Sink, Token};
+use crate::run::control::Control;
+use crate::sink::{OutputRun, Sink, Token};
 
 /// Who writes to a sink: the node that ends a stream, or a step with dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,42 @@ impl Sinks {
         all
     }
 
+    /// Notifies the sinks that a run of `flow` begins, with a state directory or without.
+    pub(crate) fn begin(
+        &self,
+        flow: &str,
+        nodes: &[Node],
+        recovery: Option<&Recovery>,
+        control: &Arc<Control>,
+    ) -> Result<(), FlowError> {
+        for (sink, names) in self.each(nodes) {
+            let begun = sink.sink.begin(&OutputRun {
+                flow,
+                names: &names,
+                state_dir: recovery.map(Recovery::dir),
+                control,
+            });
+            begun.map_err(|cause| failed(sink, nodes, cause))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the sinks that deliver in the background begin with that.
+    pub(crate) fn start(&self, nodes: &[Node]) -> Result<(), FlowError> {
+        for (sink, _) in self.each(nodes) {
+            let started = sink.sink.start();
+            started.map_err(|cause| failed(sink, nodes, cause))?;
+        }
+        Ok(())
+    }
+
+    /// Nothing more is committed in this run.
+    pub(crate) fn finish(&self) {
+        for sink in &self.0 {
+            sink.sink.finish();
+        }
+    }
+
     /// Takes the sinks back to the last commit; returns what each has prepared now, under the name of its first writer.
     pub(crate) fn resume(
         &self,
@@ -139,6 +177,9 @@ fn failed(sink: &SinkOf, nodes: &[Node], cause: Cause) -> FlowError {
 
 /// A sink of any type of batch, as recovery sees it.
 pub(crate) trait ErasedSink: Send + Sync {
+    fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause>;
+    fn start(&self) -> Result<(), Cause>;
+    fn finish(&self);
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
     fn sync(&self) -> Result<(), Cause>;
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
@@ -148,6 +189,17 @@ pub(crate) trait ErasedSink: Send + Sync {
 struct Erased<B>(Arc<dyn Sink<B>>);
 
 impl<B: 'static> ErasedSink for Erased<B> {
+    fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause> {
+        self.0.forwarding().map_or(Ok(()), |sink| sink.begin(run))
+    }
+    fn start(&self) -> Result<(), Cause> {
+        self.0.forwarding().map_or(Ok(()), |sink| sink.start())
+    }
+    fn finish(&self) {
+        if let Some(sink) = self.0.forwarding() {
+            sink.finish();
+        }
+    }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match self.0.transactional() {
             Some(sink) => sink.resume(tokens),

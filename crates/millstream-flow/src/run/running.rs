@@ -51,6 +51,7 @@ impl Running {
             flow: self.name.clone(),
             elapsed: Duration::from_nanos(now_ns().saturating_sub(self.started)),
             workers: self.control.snapshots(),
+            outboxes: self.control.outboxes(),
         }
     }
 
@@ -82,6 +83,7 @@ impl Running {
             }
         }
         drop(signals);
+        self.tell_of_forwarders();
         let threads = self.threads.take();
         self.tell_of_the_unfinished();
         // A panic was caught inside the worker and stands in `control`.
@@ -114,6 +116,18 @@ impl Running {
             flow = name.as_str(),
             "flow \"{name}\": stopped with {left} items in its steps: {what}"
         );
+    }
+
+    /// Warns of deliveries that the run does not wait for.
+    fn tell_of_forwarders(&self) {
+        let left = self.control.forwarders_left();
+        if left > 0 {
+            let name = &self.name;
+            tracing::warn!(
+                flow = name.as_str(),
+                "flow \"{name}\": stopped within a delivery of {left} of its sinks, which does not end: the next start finds its outcome"
+            );
+        }
     }
 
     /// Ends the flow without waiting for the items that its workers have in hand, and says how many items it leaves. A worker

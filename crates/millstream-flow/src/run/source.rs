@@ -187,6 +187,17 @@ const ITEMS_PER_TURN: usize = 1024;
 const BATCHES_PER_TURN: usize = 256;
 /// How long a source waits before it looks again whether a congested worker has caught up.
 const CONGESTED_NS: u64 = 50_000;
+/// The same for an outbox that is over its limit.
+const OUTBOX_FULL_NS: u64 = 5_000_000;
+
+/// When a source looks again that holds back.
+fn congested_until(cx: &WorkerContext) -> u64 {
+    let wait = match cx.control.waits_for_delivery() {
+        true => OUTBOX_FULL_NS,
+        false => CONGESTED_NS,
+    };
+    now_ns() + wait
+}
 
 /// A partition that is open.
 struct Open<B> {
@@ -248,7 +259,7 @@ impl<B: Batch> Reader<B> {
         if cx.control.stopping() && cx.checkpoint.is_none() {
             self.partitions.clear();
         } else if cx.control.congested() {
-            self.wake_at(now_ns() + CONGESTED_NS);
+            self.wake_at(congested_until(cx));
             return self.flush(cx);
         }
         self.read_all(cx)?;
@@ -314,7 +325,7 @@ impl<B: Batch> Reader<B> {
     /// Hands on what fits into a turn of what a source gave over the limit.
     fn go_on(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if cx.control.congested() {
-            self.wake_at(now_ns() + CONGESTED_NS);
+            self.wake_at(congested_until(cx));
             return self.flush(cx);
         }
         self.activator.activate();

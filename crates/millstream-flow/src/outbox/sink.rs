@@ -1,0 +1,380 @@
+//! The sink: a journal that the workers append to, and what the run learns of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use millstream_journal::{Identity, Journal, Options};
+
+use crate::connectors::files::{length_of, token_of};
+use crate::connectors::journals::Appending;
+use crate::connectors::together::Together;
+use crate::error::Cause;
+use crate::framing::Frames;
+use crate::outbox::backoff::Backoff;
+use crate::outbox::destination::{Connector, OutboxIdentity, check_sizes};
+use crate::outbox::direct::{Direct, DirectWriter};
+use crate::outbox::forwarder::{Forwarder, Parts};
+use crate::outbox::link::Link;
+use crate::outbox::progress::Progress;
+use crate::outbox::settings::{Settings, place};
+use crate::run::control::{Control, lock};
+use crate::sink::{Forwarding, OutputRun, Sink, Token, Transactional, Writer};
+
+/// The size of a segment, and about the largest record of an outbox.
+const SEGMENT_BYTES: u64 = 32 << 20;
+
+/// A sink outside of the machine's files; see the [module](crate::outbox).
+pub struct Outbox {
+    connector: Arc<dyn Connector>,
+    settings: Settings,
+    run: Mutex<Option<Run>>,
+}
+
+/// The sink in a run.
+struct Run {
+    flow: String,
+    sink: String,
+    control: Arc<Control>,
+    way: Way,
+}
+
+enum Way {
+    /// With a state directory.
+    Kept(Kept),
+    /// Without: each flush waits for the delivery.
+    Direct(Arc<Mutex<Direct>>),
+}
+
+/// The outbox of a run with a state directory.
+struct Kept {
+    path: PathBuf,
+    /// Records below this number are committed.
+    committed: u64,
+    progress: Option<Arc<Progress>>,
+    /// The journal as the workers share it.
+    together: Weak<Mutex<Together<Appending>>>,
+}
+
+impl Outbox {
+    /// Delivers to what `connector` connects to.
+    #[must_use]
+    pub fn new(connector: impl Connector) -> Self {
+        Outbox {
+            connector: Arc::new(connector),
+            settings: Settings::default(),
+            run: Mutex::default(),
+        }
+    }
+
+    /// Holds the sources of the flow back while more than `bytes` wait for delivery; 1 GiB by default. What the flow has read by
+    /// then is appended all the same.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.settings.bytes_max = bytes;
+        self
+    }
+
+    /// Holds the sources of the flow back while a record waits that is older than `age`; by default none is too old.
+    #[must_use]
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.settings.age_max = Some(age);
+        self
+    }
+
+    /// Delivers at most `records` records at once; 1000 by default, 0 counts as 1.
+    #[must_use]
+    pub fn batch(mut self, records: usize) -> Self {
+        self.settings.batch_records = records.max(1);
+        self
+    }
+
+    /// Ends a delivery at the record with which it has `bytes` bytes; 1 MiB by default.
+    #[must_use]
+    pub fn batch_bytes(mut self, bytes: usize) -> Self {
+        self.settings.batch_bytes = bytes.max(1);
+        self
+    }
+
+    /// How long to wait after a failed attempt.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self
+    }
+
+    /// How long a flow whose sources have ended waits for a destination that takes nothing, before the run fails; a minute by
+    /// default. The records stay for the next start.
+    #[must_use]
+    pub fn wait_at_end(mut self, limit: Duration) -> Self {
+        self.settings.end_wait = limit;
+        self
+    }
+
+    fn options() -> Options {
+        Options {
+            record_bytes_max: SEGMENT_BYTES as u32,
+            ..Options::default().with_segment_bytes(SEGMENT_BYTES)
+        }
+    }
+
+    fn link(&self, run: &Run, outbox: u128) -> Link {
+        let identity = OutboxIdentity {
+            flow: run.flow.clone(),
+            sink: run.sink.clone(),
+            outbox,
+        };
+        Link::new(Arc::clone(&self.connector), identity, self.settings.backoff)
+    }
+
+    /// Without a state directory: an outbox in memory, of this run only.
+    fn begin_direct(&self, run: &Run) -> Arc<Mutex<Direct>> {
+        let outbox = Identity::new(None, &Options::default().host).lineage;
+        let (sink, address) = (run.sink.as_str(), self.connector.describe());
+        tracing::info!(
+            sink,
+            "sink \"{sink}\" ({address}): at least once while this run lasts, as the flow has no state directory"
+        );
+        let progress = Progress::new(sink, &address, 0, self.settings, &run.control);
+        let link = self.link(run, outbox);
+        Arc::new(Mutex::new(Direct::new(sink, link, progress, &run.control)))
+    }
+
+    /// The outbox of the run, if it has a state directory.
+    fn kept<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> Option<T> {
+        match &mut *lock(&self.run) {
+            Some(Run {
+                way: Way::Kept(kept),
+                ..
+            }) => Some(look(kept)),
+            _ => None,
+        }
+    }
+
+    /// The name of the sink in the run.
+    fn name(&self) -> String {
+        let run = lock(&self.run);
+        run.as_ref().map(|run| run.sink.clone()).unwrap_or_default()
+    }
+}
+
+/// The directory of an outbox: one that is there under any of the names of the sink, or the first.
+fn directory(state: &Path, names: &[String]) -> PathBuf {
+    let mut places = names.iter().map(|name| place(state, name));
+    let first = names
+        .first()
+        .map_or_else(|| place(state, ""), |name| place(state, name));
+    places.find(|path| path.exists()).unwrap_or(first)
+}
+
+/// Removes an outbox of which nothing counts.
+fn remove(path: &Path, sink: &str) -> Result<(), Cause> {
+    if !path.exists() {
+        return Ok(());
+    }
+    tracing::warn!(
+        sink,
+        "sink \"{sink}\": begins anew, and the outbox {} is removed with what it holds",
+        path.display()
+    );
+    std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+impl Sink<Frames> for Outbox {
+    fn describe(&self) -> String {
+        self.connector.describe()
+    }
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        let mut run = lock(&self.run);
+        let Some(run) = &mut *run else {
+            return Err("the run of this outbox has not begun".into());
+        };
+        let limit = self.connector.record_bytes_max();
+        let kept = match &mut run.way {
+            Way::Kept(kept) => kept,
+            Way::Direct(direct) => {
+                let direct = Arc::clone(direct);
+                let address = self.connector.describe();
+                let writer = DirectWriter::new(direct, self.settings, (limit, address));
+                return Ok(Box::new(writer));
+            }
+        };
+        let progress = kept.progress.clone();
+        let progress = progress.ok_or("the run of this outbox has not begun to deliver")?;
+        let together = match kept.together.upgrade() {
+            Some(open) => open,
+            None => {
+                let appender = Journal::open(&kept.path, Self::options())?.writer()?;
+                let open = Arc::new(Mutex::new(Together::new(Appending(appender), control)));
+                kept.together = Arc::downgrade(&open);
+                open
+            }
+        };
+        let share = lock(&together).join();
+        Ok(Box::new(OutboxWriter {
+            together,
+            share,
+            progress,
+            limit,
+            address: self.connector.describe(),
+        }))
+    }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+    fn forwarding(&self) -> Option<&dyn Forwarding> {
+        Some(self)
+    }
+}
+
+impl Transactional for Outbox {
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        let committed = length_of(tokens)?;
+        let resumed = self.kept(|kept| {
+            kept.committed = committed;
+            kept.path.clone()
+        });
+        let path = resumed.ok_or("the run of this outbox has not begun")?;
+        if tokens.is_empty() {
+            // No commit knows of it: it is of a flow that has forgotten it.
+            remove(&path, &self.name())?;
+        }
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let exclusive = Options {
+            exclusive: true,
+            ..Self::options()
+        };
+        let journal = Journal::open(&path, exclusive)?;
+        let next = journal.next()?;
+        if next < committed {
+            return Err(format!(
+                "the outbox {} ends before record {next}, and the records before {committed} were committed: it was removed, or a \
+                 loss of power has taken its end; begin anew with --drop-state \"{}\"",
+                path.display(),
+                self.name()
+            )
+            .into());
+        }
+        journal.cut(committed)?;
+        Ok(Some(token_of(committed)))
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        let shared = self.kept(|kept| kept.together.upgrade()).flatten();
+        let Some(shared) = shared else {
+            return Ok(());
+        };
+        // Writers do not wait for the sync.
+        let journal = lock(&shared).log().0.journal().clone();
+        journal.sync()?;
+        Ok(())
+    }
+    fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
+        let progress = self.kept(|kept| kept.progress.clone()).flatten();
+        if let Some(progress) = progress {
+            progress.commit(length_of(tokens)?);
+        }
+        Ok(())
+    }
+    fn identity(&self) -> Option<usize> {
+        Some(std::ptr::from_ref(self).addr())
+    }
+}
+
+impl Forwarding for Outbox {
+    fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause> {
+        let sink = run.names.first().cloned().unwrap_or_default();
+        let mut begun = Run {
+            flow: run.flow.to_owned(),
+            sink,
+            control: Arc::clone(run.control),
+            way: Way::Kept(Kept {
+                path: PathBuf::new(),
+                committed: 0,
+                progress: None,
+                together: Weak::new(),
+            }),
+        };
+        match run.state_dir {
+            None => begun.way = Way::Direct(self.begin_direct(&begun)),
+            Some(state) => {
+                if let Way::Kept(kept) = &mut begun.way {
+                    kept.path = directory(state, run.names);
+                }
+            }
+        }
+        *lock(&self.run) = Some(begun);
+        Ok(())
+    }
+    fn start(&self) -> Result<(), Cause> {
+        let mut run = lock(&self.run);
+        let Some(run) = &mut *run else {
+            return Ok(());
+        };
+        let Way::Kept(Kept {
+            path, committed, ..
+        }) = &run.way
+        else {
+            return Ok(());
+        };
+        let journal = Journal::open(path, Self::options())?;
+        let outbox = journal.lineage()?;
+        let (address, control) = (self.connector.describe(), Arc::clone(&run.control));
+        let progress = Progress::new(&run.sink, &address, *committed, self.settings, &control);
+        let forwarder = Forwarder::new(Parts {
+            sink: run.sink.clone(),
+            address,
+            journal,
+            link: self.link(run, outbox),
+            settings: self.settings,
+            progress: Arc::clone(&progress),
+            control: Arc::clone(&control),
+        })?;
+        control.forwarder_begins();
+        let thread = std::thread::Builder::new().name("millstream-outbox".to_owned());
+        let started = thread.spawn(move || forwarder.run());
+        if let Way::Kept(kept) = &mut run.way {
+            kept.progress = Some(progress);
+        }
+        started.map(drop).map_err(|error| {
+            control.forwarder_ended();
+            error.into()
+        })
+    }
+    fn finish(&self) {
+        let progress = self.kept(|kept| kept.progress.clone()).flatten();
+        if let Some(progress) = progress {
+            progress.finish();
+        }
+    }
+}
+
+/// A worker that appends to an outbox.
+struct OutboxWriter {
+    together: Arc<Mutex<Together<Appending>>>,
+    share: usize,
+    progress: Arc<Progress>,
+    /// The largest record that the destination takes, and its name.
+    limit: Option<usize>,
+    address: String,
+}
+
+impl Writer<Frames> for OutboxWriter {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        check_sizes(batch, self.limit, &self.address)?;
+        let (records, bytes) = (batch.spans.len(), batch.iter().map(<[u8]>::len).sum());
+        // Counted first: the forwarder must not deliver what is not counted.
+        self.progress.appended(records, bytes);
+        lock(&self.together).write(self.share, batch)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let next = lock(&self.together).prepare(self.share, epoch)?;
+        Ok(next.map(token_of))
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let end = lock(&self.together).leave(self.share)?;
+        Ok(end.map(token_of))
+    }
+}

@@ -104,8 +104,10 @@ crates:  ## package the published crates into target/package/
 	cargo package --workspace $(UNPUBLISHED:%=--exclude %) --no-verify --allow-dirty
 
 # With the JSON of which the API snapshots are made. The cfg tells cargo that pages of a plain `cargo doc` will not do.
+# The crate millstream has all its features on docs.rs too; the others need none that is off.
 docs: $(READY)  ## build the Rust documentation into target/doc/
-	RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings --cfg=rustdoc_json" cargo doc --no-deps --workspace
+	RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings --cfg=rustdoc_json" \
+		cargo doc --no-deps --workspace --features millstream/queue-server,millstream/replication
 
 clean:  ## remove everything that was built
 	cargo clean

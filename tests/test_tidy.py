@@ -1,6 +1,6 @@
 """The style of the repository, as a test.
 
-A check takes a file's path and text and yields a line per fault. Every check stands beside text that it
+A check takes a file's path and text and yields a line per fault. Every check comes with text that it
 must object to, so that a check which has stopped looking fails too.
 """
 

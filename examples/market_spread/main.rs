@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             None => Box::new(input),
         }
     };
-    // A message that is no quote is counted, reported with its offset, and passed over.
+    // A message that is no quote is counted, reported with its offset, and skipped.
     let quotes = codec::decode(source(quotes), Quote::decode).on_error(OnError::Skip);
     let orders = codec::decode(source(orders), Order::decode).on_error(OnError::Skip);
     let quotes = flow

@@ -47,7 +47,7 @@ def methods(cls: type, path: str) -> Iterator[tuple[str, Any]]:
             yield f"{path}.{name}", found
 
 
-def once(found: Iterator[tuple[str, Any]]) -> dict[str, Any]:
+def unique(found: Iterator[tuple[str, Any]]) -> dict[str, Any]:
     """Without what was found under another name before, as a method of a base."""
     known: set[int] = set()
     return {name: it for name, it in found if id(it) not in known and not known.add(id(it))}  # type: ignore[func-returns-value]
@@ -112,7 +112,7 @@ def faults(name: str, docstring: str | None, function: ast.FunctionDef | None) -
         yield f"{name}: it raises, and has no Raises"
 
 
-PUBLIC = once(public(ms, "ms"))
+PUBLIC = unique(public(ms, "ms"))
 
 
 def test_public_functions_have_the_sections_that_apply() -> None:

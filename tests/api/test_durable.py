@@ -1,4 +1,4 @@
-"""Durable sources: what was read once is not asked of the source again."""
+"""Durable sources: input that was read once is not requested from the source again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream._run import Saving, run_saving
 
 
 class Once(ms.Source):
-    """Gives each number once, as a socket would; goes on when it is asked behind its end."""
+    """Returns each number once, as a socket would; opened at a position after its end, it continues."""
 
     def __init__(self, end: int) -> None:
         self.given = 0

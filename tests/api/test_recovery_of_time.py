@@ -1,4 +1,4 @@
-"""Steps that know time go on from the last commit: what each key says is what it says in an unbroken run."""
+"""Steps with event time resume from the last commit: each key has the output of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def timed(flow: ms.Flow, name: str, seed: int) -> ms.KeyedStream:
 
 
 class Diary:
-    """Sets timers, takes some back, forgets itself now and then, and writes its own state."""
+    """Sets timers, cancels some, discards its key at times, and writes its own state."""
 
     def __init__(self) -> None:
         self.seen = 0

@@ -1,13 +1,17 @@
-//! What travels between the steps of a Python flow: a list of values and, after `key_by`, a list of
-//! keys of the same length beside it, so that no pair is made for an item. Behind `event_time` each
+//! The batches between the steps of a Python flow: a list of values and, after `key_by`, a list of
+//! keys of the same length beside it, so that no pair is made for an item. After `event_time` each
 //! value has its time beside it too, as plain numbers.
 //!
 //! Invariant: a batch is the only owner of its lists. A step may hand its list to the user's code.
 
+mod codec;
+
 use std::ops::Deref;
 
 use millstream_flow::Timed;
-use millstream_flow::batch::Batch;
+use millstream_flow::batch::{Batch, BatchCodec};
+use millstream_flow::checkpoint::Codecs;
+use millstream_flow::error::Cause;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -17,7 +21,7 @@ use crate::gil::locked;
 #[derive(Clone, Default)]
 pub(crate) struct Times {
     pub(crate) stamps: Vec<Timed<()>>,
-    /// True where they were given as datetimes: the windows of these values are between datetimes then.
+    /// True for times from datetimes: the windows of these values then begin and end with datetimes.
     pub(crate) datetimes: bool,
 }
 
@@ -60,7 +64,7 @@ impl PyBatch {
         }
     }
 
-    /// A batch of these keys and values, which are equally many.
+    /// A batch of these keys and values, which have the same number.
     pub(crate) fn keyed(keys: Option<Bound<'_, PyList>>, values: Bound<'_, PyList>) -> Self {
         PyBatch {
             keys: keys.map(Bound::unbind),
@@ -112,6 +116,9 @@ impl Batch for PyBatch {
     }
     fn clear(&mut self) {
         *self = PyBatch::default();
+    }
+    fn codec(_: &Codecs) -> Result<Box<dyn BatchCodec<Self>>, Cause> {
+        Ok(Box::new(codec::Objects))
     }
     fn take_first(&mut self, count: usize) -> Self {
         if count >= self.len {

@@ -13,10 +13,10 @@ use crate::batch::PyBatch;
 
 /// A join as Python describes it: partners, which come out alone, and nanoseconds: how near partners
 /// are, how long a key is kept, lateness and patience of a watermark for each key.
-pub(crate) type Described = (String, String, u64, Option<u64>, Option<(u64, Option<u64>)>);
+pub(crate) type JoinOptions = (String, String, u64, Option<u64>, Option<(u64, Option<u64>)>);
 
 /// A join as Python describes it.
-pub(crate) fn join((partners, how, within, ttl, per_key): Described) -> PyResult<Join> {
+pub(crate) fn join((partners, how, within, ttl, per_key): JoinOptions) -> PyResult<Join> {
     let join = match partners.as_str() {
         "latest" => Join::latest(),
         "lookup" => Join::lookup(),

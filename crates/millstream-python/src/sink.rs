@@ -25,9 +25,9 @@ use crate::gil::locked;
 use crate::show::show;
 
 /// A sink at work on one worker.
-pub(crate) type Opened = Box<dyn Writer<PyBatch>>;
+pub(crate) type OpenWriter = Box<dyn Writer<PyBatch>>;
 
-/// Any sink that a Python flow may end in.
+/// Any sink of a Python flow.
 #[derive(Clone)]
 pub(crate) enum AnySink {
     Bytes(Arc<ByteSink>),
@@ -67,7 +67,7 @@ impl AnySink {
         }
     }
 
-    /// The kind and the place, for people.
+    /// The kind and the destination, for people.
     pub(crate) fn describe(&self) -> String {
         match self {
             AnySink::Bytes(sink) => sink.describe(),
@@ -83,7 +83,7 @@ impl AnySink {
         name: &str,
         worker: usize,
         control: &Arc<Control>,
-    ) -> Result<Opened, Cause> {
+    ) -> Result<OpenWriter, Cause> {
         match self {
             AnySink::Bytes(sink) => sink.open(name, worker, control),
             AnySink::Keyed(sink) => sink.open(name, worker, control),
@@ -114,7 +114,7 @@ impl Sink<PyBatch> for NamedSink {
     fn describe(&self) -> String {
         self.sink.describe()
     }
-    fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Opened, Cause> {
+    fn open(&self, worker: usize, control: &Arc<Control>) -> Result<OpenWriter, Cause> {
         self.sink.open(&self.name, worker, control)
     }
     fn output(&self, recovery: bool) -> Option<Output> {

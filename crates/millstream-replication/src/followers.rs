@@ -27,15 +27,15 @@ use millstream_journal::{Cursor, Error, Journal, Share};
 
 use super::error::ReplicationError;
 
-/// What the names of the cursors begin with.
+/// The prefix of the cursors' names.
 pub(super) const PREFIX: &str = "follower.";
-/// How long the first and the longest pause between two looks are.
+/// The first and the longest pause between two polls.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
-/// How often it is looked for followers that are new.
+/// The interval between two checks for new followers.
 const LIST_EVERY_NS: u64 = 20_000_000;
 
-/// The followers of a journal, as far as they have ever acknowledged anything.
+/// The followers of a journal that have acknowledged any record.
 pub struct Followers {
     journal: Journal,
     cursors: Vec<Cursor>,
@@ -64,7 +64,7 @@ impl Followers {
         Ok(ours.collect())
     }
 
-    /// Wait until so many followers have acknowledged the record `sequence`, and with it all before; without a `limit` for ever.
+    /// Wait until so many followers have acknowledged the record `sequence`, and all before; without a `limit` forever.
     ///
     /// # Errors
     /// [`millstream_journal::Error::Superseded`] when another copy was promoted.
@@ -136,12 +136,12 @@ impl Followers {
 }
 
 #[cfg(feature = "link")]
-/// Forget all followers of a journal: what they have acknowledged to another leader says nothing here, and holds up no retention.
+/// Removes all followers of a journal: their acknowledgements to another leader are not valid here, and must not delay retention.
 pub(super) fn forget(journal: &Journal) -> Result<(), ReplicationError> {
     for info in journal.cursors()? {
         if info.name.starts_with(PREFIX) {
             match journal.remove_cursor(&info.name) {
-                // Somebody is waiting for it, and finds out.
+                // The process that holds the cursor finds out by itself.
                 Err(Error::CursorTaken { .. }) => {}
                 removed => removed?,
             }

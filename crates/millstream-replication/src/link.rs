@@ -43,9 +43,9 @@ pub use serve::{ServeOptions, serve};
 pub use served::with_companions;
 pub use tls::{FollowerTls, LeaderTls};
 
-/// After so many heartbeats of silence the other side is taken for dead.
+/// After this many heartbeats of silence the other side is considered dead.
 const DEAD_AFTER: u32 = 10;
-/// How long the other side may take to end a connection.
+/// The time that the other side has to end a connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How often a waiting thread checks whether it must stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);

@@ -1,6 +1,7 @@
-//! The sinks of a flow, as recovery sees them: those at the ends of streams, and those of dead letters.
+//! The sinks of a flow, for recovery: those at the ends of streams, and those of dead letters.
 //!
-//! Invariant: a sink is notified of an epoch once, with what all its writers have prepared, however many steps write to it.
+//! Invariant: a sink is notified of an epoch once, with the tokens of all its writers, however many steps write
+//! to it.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::error::{Cause, FlowError};
 use crate::run::control::Control;
 use crate::sink::{OutputRun, Sink, Token};
 
-/// Who writes to a sink: the node that ends a stream, or a step with dead letters.
+/// A writer of a sink: the node that ends a stream, or a step with dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriterId {
     pub(crate) node: NodeId,
@@ -35,7 +36,7 @@ impl WriterId {
         }
     }
 
-    /// The name under which what it has prepared is saved.
+    /// The name under which its token is saved.
     pub(crate) fn name(self, nodes: &[Node]) -> String {
         match self.dead_letters {
             true => dead_letters_of(&nodes[self.node].name),
@@ -53,7 +54,7 @@ pub(crate) fn dead_letters_of(step: &str) -> String {
 #[derive(Clone)]
 pub(crate) struct SinkOf {
     pub(crate) writer: WriterId,
-    /// The same for all writers of a sink that several write to.
+    /// The same number for all writers of a sink that several steps write to.
     pub(crate) identity: Option<usize>,
     pub(crate) sink: Arc<dyn ErasedSink>,
 }
@@ -68,7 +69,7 @@ impl Sinks {
         self.0.iter().map(|sink| sink.writer.name(nodes))
     }
 
-    /// Each sink with the names of its writers.
+    /// Each sink, with the names of its writers.
     fn each(&self, nodes: &[Node]) -> Vec<(&SinkOf, Vec<String>)> {
         let mut all: Vec<(&SinkOf, Vec<String>)> = Vec::new();
         for sink in &self.0 {
@@ -118,7 +119,7 @@ impl Sinks {
         }
     }
 
-    /// Takes the sinks back to the last commit; returns what each has prepared now, under the name of its first writer.
+    /// Rolls the sinks back to the last commit; returns the token of each, under the name of its first writer.
     pub(crate) fn resume(
         &self,
         nodes: &[Node],
@@ -138,7 +139,7 @@ impl Sinks {
         Ok(marks)
     }
 
-    /// Makes what was prepared survive a loss of power.
+    /// Makes what the sinks have prepared survive a loss of power.
     pub(crate) fn sync(&self, nodes: &[Node]) -> Result<(), FlowError> {
         for (sink, _) in self.each(nodes) {
             let synced = sink.sink.sync();
@@ -147,7 +148,7 @@ impl Sinks {
         Ok(())
     }
 
-    /// Tells the sinks that an epoch counts.
+    /// Notifies the sinks that an epoch is committed.
     pub(crate) fn commit(&self, nodes: &[Node], commit: &Commit) -> Result<(), FlowError> {
         for (sink, names) in self.each(nodes) {
             let told = sink.sink.commit(commit.epoch, &tokens(commit, &names));
@@ -157,7 +158,7 @@ impl Sinks {
     }
 }
 
-/// What the writers of these names have prepared.
+/// The tokens of the writers with these names.
 fn tokens(commit: &Commit, names: &[String]) -> Vec<Token> {
     let marks = commit.sinks.iter();
     let marks = marks.filter(|mark| names.contains(&mark.sink));
@@ -175,7 +176,7 @@ fn failed(sink: &SinkOf, nodes: &[Node], cause: Cause) -> FlowError {
     }
 }
 
-/// A sink of any type of batch, as recovery sees it.
+/// A sink of any type of batch, for recovery.
 pub(crate) trait ErasedSink: Send + Sync {
     fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause>;
     fn start(&self) -> Result<(), Cause>;

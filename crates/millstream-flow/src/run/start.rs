@@ -1,4 +1,4 @@
-//! The start of a run: state directory, committer, worker threads.
+//! Starts a run: state directory, committer, worker threads.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ use crate::run::signals::Signals;
 use crate::run::worker::{Checkpoints, guarded};
 use crate::source::Beginning;
 
-/// Starts a flow on threads of its own, once `plan` has described it for these options.
+/// Starts a flow on threads of its own, after `plan` has described it for these options.
 pub(crate) fn start(
     options: Options,
     plan: impl FnOnce(&Options) -> Result<Plan, FlowError>,
@@ -38,7 +38,7 @@ pub(crate) fn start(
         worker: WorkerConfig::default(),
     };
     if let Some(life) = life {
-        // Before the first item: a signal that comes early has to find them.
+        // Before the first item, so that an early signal is handled.
         running.signals = running.options.signals.then(Signals::hook);
         let threads = timely::execute(config, life);
         running.threads = Some(threads.map_err(|error| {
@@ -49,7 +49,7 @@ pub(crate) fn start(
     Ok(running)
 }
 
-/// Runs a flow on the calling thread, once `plan` has described it for these options.
+/// Runs a flow on the calling thread, after `plan` has described it for these options.
 pub(crate) fn run_here(
     options: Options,
     plan: impl FnOnce(&Options) -> Result<Plan, FlowError>,
@@ -63,7 +63,7 @@ pub(crate) fn run_here(
     running.wait()
 }
 
-/// Prepares a run: returns it with what each of its workers does, if there is anything to do.
+/// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
 fn prepare(
     plan: Plan,
     options: Options,
@@ -74,7 +74,7 @@ fn prepare(
     ),
     FlowError,
 > {
-    if options.packets == Packets::Bytes {
+    if options.packets()? == Packets::Bytes {
         plan.check_codecs()?;
     }
     let control = Control::new(options.workers, options.release.clone());
@@ -122,7 +122,7 @@ fn prepare(
             None => life(),
         }
         if let Some((_, committer)) = &checkpoints {
-            // A committer that has gone has failed the flow.
+            // A committer that has ended has failed the flow.
             let _ = lock(committer).send(CommitNotice::WorkerEnded);
         }
         shared.worker_ended();
@@ -139,7 +139,9 @@ fn begin_checkpoints(
 ) -> Result<(Checkpoints, Option<JoinHandle<()>>), FlowError> {
     if let Some(conductor) = replaying {
         if running.options.recovery.is_some() {
-            return Err(FlowError::Usage("a replay keeps no state".to_owned()));
+            return Err(FlowError::Usage(
+                "a replay cannot have a state directory".to_owned(),
+            ));
         }
         let resume = Arc::new(Resume::nothing(plan.codecs.clone()));
         return Ok((Some((resume, Mutex::new(conductor))), None));
@@ -209,7 +211,7 @@ fn begin_without(plan: &Plan, workers: usize, clock: &Arc<dyn Clock>) -> Result<
             forget: false,
             time_ns: clock.time_ns(),
         };
-        // How it is run is a mistake, not the place that it is opened at.
+        // The error concerns the options of the run, not the address of the source.
         source
             .begin(&run)
             .map_err(|cause| FlowError::Usage(open_error(this, cause).to_string()))?;

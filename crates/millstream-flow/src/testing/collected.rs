@@ -1,28 +1,28 @@
-//! A sink that is a list in memory. With recovery it is cut back to the commit, as a file is.
+//! A sink that is a list in memory. With recovery it is truncated to the last commit, as a file is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::batch::Data;
 use crate::connectors::files::{length_of, token_of};
-use crate::connectors::together::{Log, Together};
+use crate::connectors::shared_log::{Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
 use crate::sink::{Sink, Token, Transactional, Writer};
 
-/// What a flow wrote, for a test to look at.
+/// The items that a flow wrote, for a test.
 pub struct Collected<T> {
     list: Arc<Mutex<Vec<T>>>,
-    /// How many of the items the sink was told to be committed.
-    told: Arc<AtomicU64>,
+    /// The number of items of which the sink was notified that they are committed.
+    committed: Arc<AtomicU64>,
 }
 
 impl<T> Clone for Collected<T> {
     fn clone(&self) -> Self {
         Collected {
             list: Arc::clone(&self.list),
-            told: Arc::clone(&self.told),
+            committed: Arc::clone(&self.committed),
         }
     }
 }
@@ -31,18 +31,18 @@ impl<T> Default for Collected<T> {
     fn default() -> Self {
         Collected {
             list: Arc::default(),
-            told: Arc::default(),
+            committed: Arc::default(),
         }
     }
 }
 
 impl<T: Data> Collected<T> {
-    /// Nothing yet.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-    /// A sink that puts its items here. For items that are bytes it is one of frames, too.
+    /// Returns a sink that appends its items here. For items that are bytes it is also a sink of frames.
     #[must_use]
     pub fn sink(&self) -> CollectSink<T> {
         CollectSink {
@@ -50,26 +50,26 @@ impl<T: Data> Collected<T> {
             shared: Arc::default(),
         }
     }
-    /// Takes what is there.
+    /// Removes and returns the items.
     #[must_use]
     pub fn take(&self) -> Vec<T> {
-        self.told.store(0, Ordering::Relaxed);
+        self.committed.store(0, Ordering::Relaxed);
         std::mem::take(&mut *lock(&self.list))
     }
-    /// What `look` says of each item that would be there if the sink hid its items until it is told that they are committed.
-    pub(super) fn look<R>(&self, look: impl Fn(&T) -> R) -> Vec<R> {
-        let told = self.told.load(Ordering::Relaxed) as usize;
-        lock(&self.list).iter().take(told).map(look).collect()
+    /// Maps the items that would be visible if the sink hid its items until they are committed.
+    pub(super) fn map_committed<R>(&self, map: impl Fn(&T) -> R) -> Vec<R> {
+        let committed = self.committed.load(Ordering::Relaxed) as usize;
+        lock(&self.list).iter().take(committed).map(map).collect()
     }
 }
 
-type Shared<T> = Mutex<Together<Collected<T>>>;
+type Shared<T> = Mutex<SharedLog<Collected<T>>>;
 
 /// The sink of a [`Collected`].
 #[derive(Clone)]
 pub struct CollectSink<T: Data> {
     list: Collected<T>,
-    /// The list as the workers of the current run share it.
+    /// The list, which the workers of the current run share.
     shared: Arc<Mutex<Weak<Shared<T>>>>,
 }
 
@@ -77,7 +77,7 @@ impl<T: Data> CollectSink<T> {
     fn writer(&self, control: &Arc<Control>) -> CollectWriter<T> {
         let mut shared = lock(&self.shared);
         let list = shared.upgrade().unwrap_or_else(|| {
-            let list = Arc::new(Mutex::new(Together::new(self.list.clone(), control)));
+            let list = Arc::new(Mutex::new(SharedLog::new(self.list.clone(), control)));
             *shared = Arc::downgrade(&list);
             list
         });
@@ -87,7 +87,7 @@ impl<T: Data> CollectSink<T> {
 
     fn cut(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let mut list = lock(&self.list.list);
-        // What was there before the first run is none of the flow's.
+        // Items from before the first run do not belong to the flow.
         let length = match tokens {
             [] => list.len(),
             tokens => length_of(tokens)? as usize,
@@ -95,16 +95,18 @@ impl<T: Data> CollectSink<T> {
         if list.len() < length {
             let found = list.len();
             return Err(
-                format!("{found} items are there, fewer than the {length} committed").into(),
+                format!("{found} items are present, fewer than the {length} committed").into(),
             );
         }
         list.truncate(length);
-        self.list.told.store(length as u64, Ordering::Relaxed);
+        self.list.committed.store(length as u64, Ordering::Relaxed);
         Ok(Some(token_of(length as u64)))
     }
 
-    fn told(&self, tokens: &[Token]) -> Result<(), Cause> {
-        self.list.told.store(length_of(tokens)?, Ordering::Relaxed);
+    fn set_committed(&self, tokens: &[Token]) -> Result<(), Cause> {
+        self.list
+            .committed
+            .store(length_of(tokens)?, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -126,7 +128,7 @@ impl<T: Data> Transactional for CollectSink<T> {
         self.cut(tokens)
     }
     fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
-        self.told(tokens)
+        self.set_committed(tokens)
     }
 }
 
@@ -143,10 +145,10 @@ impl Sink<Frames> for CollectSink<Vec<u8>> {
 }
 
 impl<T: Data> Log for Collected<T> {
-    type Piece = Vec<T>;
+    type Batch = Vec<T>;
 
-    fn append(&mut self, piece: &mut Vec<T>) -> Result<(), Cause> {
-        lock(&self.list).append(piece);
+    fn append(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
+        lock(&self.list).append(batch);
         Ok(())
     }
     fn flush(&mut self) -> Result<u64, Cause> {

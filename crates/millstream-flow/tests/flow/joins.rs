@@ -1,4 +1,4 @@
-//! Joins, judged by a plain model that takes the items in the order of their times.
+//! Joins, compared with a plain model that processes the items in the order of their times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,13 +22,13 @@ fn items(seed: u64, step: i64) -> Vec<Item> {
         .filter_map(|number| {
             now += random.below(step);
             let (key, time) = (random.below(8) as u32, now - random.below(16));
-            // One item of a stream for a key and a time: among more their order is not defined by time.
+            // One item of a stream for a key and a time: the order of several is not defined by time.
             times.insert((key, time)).then_some((key, time, number))
         })
         .collect()
 }
 
-/// What is not late, in the order of time, and what is.
+/// Divides items into those that are not late, in the order of time, and late ones.
 fn split(items: &[Item]) -> (Vec<Item>, Vec<Item>) {
     let mut watermark = i64::MIN;
     let (mut kept, late): (Vec<Item>, Vec<Item>) = items.iter().partition(|item| {
@@ -71,7 +71,7 @@ fn lookup(left: &[(i64, i64)], right: &[(i64, i64)], how: How) -> Vec<Pair> {
 
 const WITHIN: i64 = 6;
 
-/// In any order: it is compared sorted.
+/// In any order: the comparison sorts them.
 fn within(left: &[(i64, i64)], right: &[(i64, i64)], how: How) -> Vec<Pair> {
     let near = |a: i64, b: i64| (a - b).abs() <= WITHIN;
     let mut out = Vec::new();
@@ -180,7 +180,7 @@ fn within_a_time() {
 }
 
 #[test]
-fn a_key_is_forgotten_after_its_time_to_live() {
+fn a_key_expires_after_its_time_to_live() {
     let (flow, out) = (Flow::new("ttl"), Collected::new());
     let stream = |name: &str, times: &[i64]| {
         let marks = times.iter().copied().map(Mark::Item).collect();

@@ -99,7 +99,7 @@ impl<S: Storage> Journal<S> {
         write(core, COPY, &[COPY_MAGIC])
     }
 
-    /// Take over the terms of the leader, whose records the copy is about to get. Others are forgotten.
+    /// Copy the terms of the leader, whose records the copy is about to get. Others are forgotten.
     ///
     /// # Errors
     /// As [`begin_term`](Self::begin_term).

@@ -2,7 +2,7 @@
 //!
 //! A journal begins in term 0. Promoting a copy begins a term with a greater number and notes the first sequence number that belongs to it,
 //! so that two histories can be compared. A journal that learns of a newer term than its own is *superseded*: it refuses appends, now and
-//! when it is opened again. A *copy* refuses appends of everybody but its follower.
+//! when it is opened again. A *copy* refuses appends of every process but its follower.
 //!
 //! The invariant: each file is complete and on the disk before it has its name, and is never changed. A greater number in a name wins, so
 //! that a process that dies between two of these steps leaves one of the two states.
@@ -93,7 +93,7 @@ pub(crate) fn check<S: Storage>(core: &Core<S>) -> Result<()> {
     Ok(())
 }
 
-/// Why an append finds that appending has stopped.
+/// The error of an append in a superseded journal or a copy.
 #[cold]
 pub(crate) fn stopped<S: Storage>(core: &Core<S>) -> Result<()> {
     if core.control()?.is_poisoned() {

@@ -1,4 +1,4 @@
-//! What a copy of a journal on another machine needs: an identity that it shares with the original, and a writer that nobody joins.
+//! Copies of a journal on another machine: an identity that they share with the original, and an exclusive writer.
 
 use millstream_journal::{Error, Host, Identity, Journal, Options, Share};
 

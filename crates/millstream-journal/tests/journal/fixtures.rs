@@ -1,4 +1,4 @@
-//! Journals of every version, sound and damaged, as they lie in the repository: each opens, or is refused, as it always did.
+//! Fixtures of every version, sound and damaged: each opens, or is refused, as in earlier versions.
 //!
 //! `MILLSTREAM_WRITE_FIXTURES=1 cargo test -p millstream-journal byte_for_byte` writes them. Those of a version that was released are never
 //! written again.
@@ -65,7 +65,7 @@ fn write_sound(path: &Path) {
     fs::remove_dir_all(path.join("writers")).unwrap();
 }
 
-/// What is changed in a copy of the sound journal, and how opening and reading it ends.
+/// A change of a copy of the sound journal, and the expected result of opening and reading it.
 struct Case {
     name: &'static str,
     file: &'static str,
@@ -225,7 +225,7 @@ fn every_fixture_opens_or_is_refused_as_it_always_did() {
 }
 
 #[test]
-fn the_identity_of_the_fixture_is_what_it_was_and_a_damaged_one_is_told() {
+fn the_identity_of_the_fixture_is_unchanged_and_a_damaged_one_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     copy(&fixtures().join("v1/sound"), &path);

@@ -1,5 +1,5 @@
-//! A forked child shares the locks of its parent until it runs another program: what the parent gives back is free at once all the same, and
-//! what the child drops stays the parent's.
+//! A forked child shares the locks of its parent until it runs another program: a lock that the parent releases is nevertheless free
+//! at once, and a handle that the child drops remains valid in the parent.
 
 #![expect(
     unsafe_code,
@@ -34,7 +34,7 @@ fn fork(before: impl FnOnce()) -> impl FnOnce() {
     from_child.read_exact(&mut [0]).unwrap();
     move || {
         drop((to_child, from_parent, to_parent));
-        // SAFETY: a child of this process that nobody else waits for.
+        // SAFETY: a child of this process that no other thread waits for.
         let ended = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         assert_eq!(ended, child);
     }

@@ -1,4 +1,4 @@
-//! A journal whose segments have grown, format 3, as it lies in the repository: it is read, appended to and read again, now and later.
+//! A fixture in the repository: a journal of format 3 whose segments have grown. It is read, appended to and read again.
 //!
 //! `MILLSTREAM_WRITE_FIXTURES=1 cargo test -p millstream-journal --test journal grown_journal` writes it. That of a version that was released
 //! is never written again.
@@ -30,7 +30,7 @@ fn options() -> Options {
     }
 }
 
-/// Make the journal anew, if that is asked for.
+/// Write the fixture, if the environment says so.
 fn write_if_wanted() {
     if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none() {
         return;

@@ -1,4 +1,4 @@
-//! What was pruned is known; every other file that is missing is damage. What a loss of power has torn is not.
+//! A missing file is damage, unless it was pruned. An end torn by a loss of power is no damage.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Who may open a journal together with whom, what is refused, and what is left alone.
+//! Which processes may open a journal at once, which openings are refused, and what a refused one leaves unchanged.
 
 use std::fs;
 use std::time::Duration;

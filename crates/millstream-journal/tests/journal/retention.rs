@@ -1,4 +1,4 @@
-//! Old segments go, by bytes, by age and as cursors allow; who stands in one of them is told.
+//! Old segments are removed by bytes, by age and as cursors allow; a reader whose position is removed gets an error.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ fn what_a_cursor_has_not_passed_stays() {
 }
 
 #[test]
-fn a_reader_that_was_overtaken_is_told() {
+fn a_reader_that_was_overtaken_gets_an_error() {
     let (_folder, journal) = filled(small());
     let mut late = journal.reader().unwrap();
     late.seek(10).unwrap();

@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// The records that are salvaged, and what is said to be lost, while `file` is as `change` makes it.
+    /// The salvaged records and the reported losses, while `file` is changed by `change`.
     fn salvaged(&self, file: &Path, change: impl FnOnce(&Path)) -> (Vec<u64>, Vec<String>) {
         let path = self.folder.path().join(file);
         change(&path);

@@ -44,7 +44,7 @@ fn a_newer_term_stops_all_who_append_at_once_and_for_good() {
     assert!(journal.is_superseded());
     superseded(appends(&path, small()));
     drop((writer, journal, leader));
-    // Nobody has it open, and the control page is made anew.
+    // No process has it open, and the control page is created again.
     std::fs::remove_file(path.join("control")).unwrap();
     superseded(appends(&path, small()));
     let again = Journal::open(&path, small()).unwrap();
@@ -75,7 +75,7 @@ fn only_the_sole_writer_appends_to_a_copy_until_it_begins_a_term() {
     follower.mark_as_copy().unwrap();
     follower.mark_as_copy().unwrap();
     follower.writer().unwrap().append(b"second").unwrap();
-    // While the follower is there, nobody makes it a leader.
+    // While the follower has it open, it cannot become a leader.
     let other = Journal::open(&path, sole()).unwrap();
     assert!(matches!(other.begin_term(1), Err(Error::Locked { .. })));
     drop((other, follower));

@@ -133,22 +133,11 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         Ok(Box::new(UnlockedPartition(
             self.0.open(partition, resume, io)?,
-        )))
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        Ok(Box::new(UnlockedPartition(
-            self.0.open_at(partition, resume, place, io)?,
         )))
     }
     fn over(
@@ -175,11 +164,8 @@ impl<B> Partition<B> for UnlockedPartition<B> {
     fn next_awake(&self) -> Option<u64> {
         self.0.next_awake()
     }
-    fn position(&self) -> Position {
+    fn position(&self) -> Result<Position, Cause> {
         self.0.position()
-    }
-    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
-        self.0.place()
     }
 }
 

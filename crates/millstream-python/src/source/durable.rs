@@ -45,7 +45,7 @@ impl DurableSource {
     }
 }
 
-/// What the sources of the native half are made durable with.
+/// The options that make the native sources durable.
 pub(crate) fn of<'py>(
     source: &Bound<'py, PyAny>,
     keep: Option<&Bound<'py, PyAny>>,

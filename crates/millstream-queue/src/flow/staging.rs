@@ -48,7 +48,7 @@ impl Staged {
         }
         Err(format!(
             "queue {} has {moved} items of this flow, and the state directory knows of {}: it is an older copy. Resume from the newest \
-             one, or forget the sink, which then adds to the queue what the flow gives from here on",
+             one, or drop the state of the sink (--drop-state), which then adds later output of the flow to the queue",
             queue.name(),
             self.length
         )

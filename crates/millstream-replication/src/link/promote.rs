@@ -24,7 +24,7 @@ pub struct Promoted {
 }
 
 /// Begin a new term in these journals: they may be appended to from now on, and all that they hold is durable. A directory that is no
-/// journal means the journals in it; what a service keeps beside its output belongs to the output.
+/// journal stands for the journals in it; the companions of a service's output belong to the output.
 ///
 /// The term is one more than the newest that any of them knows. A process that dies in the middle may have promoted some of them; the same
 /// call again promotes all to one term.
@@ -65,7 +65,7 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     Ok(promoted)
 }
 
-/// The journals that a directory means.
+/// The journals that a directory stands for.
 fn expand(dir: &Path) -> Result<Vec<PathBuf>, ReplicationError> {
     if is_journal(dir)? {
         let all = with_companions(&[(String::new(), dir.to_owned())]);

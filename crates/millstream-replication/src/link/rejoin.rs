@@ -1,4 +1,4 @@
-//! An old leader becomes a copy of the new one: what it has and the new leader has not is set aside, and then dropped.
+//! An old leader becomes a copy of the new one: records that the new leader lacks are set aside, and then dropped.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -24,18 +24,18 @@ pub struct RejoinOptions {
     pub leader: (String, u16),
     /// The journals, each by its name there and its directory; those upstream first.
     pub journals: Vec<(String, PathBuf)>,
-    /// What the leader shares.
+    /// The secret shared with the leader.
     pub secret: Option<Secret>,
     /// Speak TLS.
     pub tls: Option<FollowerTls>,
 }
 
-/// What rejoining does to each journal; nothing is changed until it is [carried out](Rejoin::carry_out).
+/// The plan for each journal; nothing is changed until it is [carried out](Rejoin::carry_out).
 pub struct Rejoin {
     parts: Vec<(Part, Journal, Offer)>,
 }
 
-/// What rejoining does to one journal.
+/// The plan for one journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its directory.
@@ -53,11 +53,11 @@ pub struct Part {
 }
 
 impl Rejoin {
-    /// Compare the journals with the leader's. They stay open, so that no process appends to them meanwhile. A journal that is not here is left
-    /// out: a follower makes it.
+    /// Compare the journals with the leader's. They stay open, so that no process appends to them meanwhile. A journal that does not exist here is left
+    /// out: a follower creates it.
     ///
     /// # Errors
-    /// A journal that somebody has open; a leader that cannot be reached, or is in an older term; what the two do not have in common.
+    /// A journal that a process has open; a leader that cannot be reached, or is in an older term; what the two do not have in common.
     pub fn plan(options: &RejoinOptions, stop: &AtomicBool) -> Result<Self, ReplicationError> {
         let tls = options.tls.as_ref();
         let connector = Connector::new(&options.leader, options.secret.clone(), tls)?;
@@ -103,14 +103,14 @@ impl Rejoin {
         Ok(Rejoin { parts })
     }
 
-    /// What it does to each journal.
+    /// The plan for each journal.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         self.parts.iter().map(|(part, ..)| part.clone()).collect()
     }
 
-    /// Set aside and drop what the leader does not have, and make the journals copies. A process that dies in the middle has lost nothing:
-    /// the same again does the rest.
+    /// Set aside and drop what the leader does not have, and make the journals copies. A process that dies in the middle loses nothing:
+    /// the same call again completes it.
     ///
     /// # Errors
     /// What the system says.
@@ -196,12 +196,12 @@ fn probe(
             terms: recent(journal.terms()?),
         }],
     };
-    let welcome = connector.ask(&follow, stop)?;
+    let welcome = connector.probe(&follow, stop)?;
     let offer = welcome.members.into_iter().next().flatten();
     offer.ok_or_else(|| ReplicationError::protocol("the answer does not mention the journal"))
 }
 
-/// Where to set aside: a directory that is not there.
+/// The directory for the dropped records: one that does not exist.
 fn beside(dir: &Path, term: u64, keep: u64) -> PathBuf {
     let mut path = dir.components().as_path().as_os_str().to_owned();
     path.push(format!(".dropped-term{term}-from{keep}"));

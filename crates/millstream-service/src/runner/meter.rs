@@ -8,7 +8,7 @@ use crate::error::ServiceError;
 use crate::inputs::inlet::Taken;
 use crate::settings::{Report, Stop};
 
-/// What a runner has done and which record of each input comes next. The runner's thread writes it, any other reads it.
+/// The counts of a runner and the next record of each input. The runner's thread writes it, any other reads it.
 ///
 /// ```
 /// let meter = millstream_service::Meter::default();
@@ -25,7 +25,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// What has been done when it was last written.
+    /// The counts when it was last written.
     #[must_use]
     pub fn report(&self) -> Report {
         Report {
@@ -36,7 +36,7 @@ impl Meter {
         }
     }
 
-    /// For each input, in the order in which they were added, the sequence number of the record that comes next; nothing before the start.
+    /// For each input, in the order in which they were added, the sequence number of the next record; empty before the start.
     #[must_use]
     pub fn positions(&self) -> Option<Vec<u64>> {
         let positions = self.positions.get()?.iter();

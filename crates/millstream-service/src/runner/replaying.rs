@@ -29,7 +29,7 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// Ends a replay where the recorded order ends: what comes after it in its inputs has not been taken yet.
+    /// Ends a replay where the recorded order ends: the service has not taken later records.
     pub(super) fn end_replay(&mut self, is_implicit: bool) {
         if self.replay.is_some() && self.schedule.is_some() && !is_implicit {
             self.inlets.clear();

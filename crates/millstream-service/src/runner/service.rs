@@ -42,7 +42,7 @@ impl Service {
         })
     }
 
-    /// A service whose outputs go nowhere or to a [`Recorder`](millstream_wire::Recorder): to replay inputs. It takes all that there are.
+    /// A service whose outputs go nowhere or to a [`Recorder`](millstream_wire::Recorder): to replay inputs. It takes all existing records.
     #[must_use]
     pub fn without_output() -> Self {
         Self {
@@ -80,10 +80,10 @@ impl Service {
         }
     }
 
-    /// A service that does again what another one did, without recording it: that one writes, or wrote, to the journal `output`. Without
+    /// A service that repeats the calls of another one without recording them: that one writes, or wrote, to the journal `output`. Without
     /// one, or without its schedule, inputs are merged by the times of their records, and timers fire by these times.
     ///
-    /// A runner of it takes what is recorded when it starts, and then what came after in the order of the only input.
+    /// Its runner takes the recorded calls when it starts, and then later records in the order of the only input.
     ///
     /// # Errors
     /// The schedule cannot be read.

@@ -1,4 +1,4 @@
-//! The loop of a runner: it takes the next input, calls the component, and now and then makes a snapshot or an announcement.
+//! The loop of a runner: it takes the next input, calls the component, and makes a snapshot or an announcement when one is due.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::recorded::snapshot::Position;
 use crate::settings::{Report, Stop};
 use crate::timers;
 
-/// How often a runner that spins finds nothing before it looks at the clock.
+/// How often a spinning runner finds no input before it reads the clock.
 const SPINS: u32 = 1 << 20;
 
 impl<C> Runner<C> {
@@ -89,7 +89,7 @@ impl<C> Runner<C> {
         // The last but one is needed when a loss of power has taken outputs away that the last one has seen.
         if let Some(before) = self.last_snapshot.replace(self.announced.clone()) {
             for (inlet, place) in self.inlets.iter().zip(before) {
-                inlet.hold(place.next)?;
+                inlet.protect_from(place.next)?;
             }
         }
         Ok(())

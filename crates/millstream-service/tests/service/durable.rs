@@ -1,4 +1,4 @@
-//! What survives a loss of power before what, and followers of the outputs.
+//! The order in which inputs, schedule and outputs become durable, and followers of the outputs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use millstream_wire::Cause;
 
 use crate::desk::{Desk, Folder, Limits, Orders, Replies};
 
-/// Looks, whenever it is called, at what is durable of its inputs and its schedule.
+/// Records at each call the durable ends of its inputs and its schedule.
 struct Looking {
     orders: Journal,
     /// The schedule of the service, once there is one.
@@ -163,7 +163,7 @@ fn a_service_does_not_run_away_from_its_followers() {
             }
             runner.run(&stopped).unwrap()
         });
-        // It stands behind 256 calls for as long as the follower does.
+        // It waits after 256 calls until the follower acknowledges.
         for expected in [256, 512] {
             while meter.report().calls < expected {
                 std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! How long messages took, hop by hop, judged by a plain look at the times of all records.
+//! Latencies hop by hop, compared with the times of all records.
 
 use std::time::Duration;
 

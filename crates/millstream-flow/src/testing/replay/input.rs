@@ -1,4 +1,4 @@
-//! One recorded input: its batches in the order in which they were recorded.
+//! One recorded input: its batches in the order of their recording.
 
 use std::path::PathBuf;
 
@@ -11,18 +11,18 @@ use crate::framing::Frames;
 
 /// The partition of a journal whose records are frames.
 const ONLY: &str = "0";
-/// A plain journal's records of one time are read together, up to so many.
+/// The largest number of records of a plain journal with the same time that are read together.
 const RECORDS_MAX: usize = 1024;
 
-/// An input that is being read.
+/// An input of a replay.
 pub(super) struct Input {
     source: String,
     path: PathBuf,
     from: From,
     kind: Kind,
     partitions: Vec<String>,
-    /// The last record of each partition that has items: an end before it was the end of a run only.
-    lasts: Vec<u64>,
+    /// The last record of each partition that has items: an earlier end was only the end of a run.
+    lasts: Vec<Option<u64>>,
     next: Option<Moment>,
 }
 
@@ -35,7 +35,7 @@ enum From {
 struct Plain {
     reader: Reader,
     end: u64,
-    end_ns: u64,
+    end_ns: Option<u64>,
 }
 
 impl Input {
@@ -49,8 +49,8 @@ impl Input {
             cause,
         };
         let (kind, partitions, lasts) = match of.plain {
-            true => (Kind::Bytes, vec![ONLY.to_owned()], vec![0]),
-            false => look_through(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
+            true => (Kind::Bytes, vec![ONLY.to_owned()], vec![None]),
+            false => inspect(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
         };
         let opened = match of.plain {
             true => plain(of, from, to).map(From::Plain),
@@ -73,7 +73,7 @@ impl Input {
         self.next.is_none()
     }
 
-    /// What the flow sees of it.
+    /// Returns the description of the input for the flow.
     pub(super) fn scene(&self) -> Scene {
         Scene {
             source: self.source.clone(),
@@ -83,7 +83,7 @@ impl Input {
         }
     }
 
-    /// When its next batch was recorded.
+    /// Returns the time at which its next batch was recorded.
     pub(super) fn time_ns(&self) -> Option<i64> {
         self.next.as_ref().map(|next| next.time_ns)
     }
@@ -122,37 +122,40 @@ fn recorded(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Recorded
     })
 }
 
-/// How the items are written, the partitions in the order in which they were met, and the last record with items of each.
-fn look_through(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<u64>), Cause> {
+/// Returns the encoding of the items, the partitions in the order of their first records, and the last record
+/// with items of each.
+#[allow(clippy::type_complexity)]
+fn inspect(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<Option<u64>>), Cause> {
     let mut kind = None;
-    let (mut partitions, mut lasts): (Vec<String>, Vec<u64>) = Default::default();
+    let (mut partitions, mut lasts): (Vec<String>, Vec<Option<u64>>) = Default::default();
     while let Some(batch) = recorded.next_batch()? {
         let known = partitions.iter().position(|known| known == batch.partition);
         let partition = known.unwrap_or(partitions.len());
         if known.is_none() {
             partitions.push(batch.partition.to_owned());
-            lasts.push(0);
+            lasts.push(None);
         }
         if batch.items().len() > 0 {
-            lasts[partition] = batch.sequence;
+            lasts[partition] = Some(batch.sequence);
         }
         if batch.items().len() > 0 && *kind.get_or_insert(batch.kind) != batch.kind {
             let sequence = batch.sequence;
-            return Err(format!("from record {sequence} on the source gave items of another form; replay what is before or behind it").into());
+            return Err(format!("from record {sequence} on the items of the source have another encoding; replay the records before or after it").into());
         }
     }
     Ok((kind.unwrap_or(Kind::Bytes), partitions, lasts))
 }
 
-/// The next batch that has items or ends its partition.
+/// Returns the next batch that has items or ends its partition.
 fn next_recorded(
     recorded: &mut Recorded,
     partitions: &[String],
-    lasts: &[u64],
+    lasts: &[Option<u64>],
 ) -> Result<Option<Moment>, Cause> {
     while let Some(batch) = recorded.next_batch()? {
         let partition = partitions.iter().position(|name| name == batch.partition);
-        let ended = |partition: usize| batch.ended && lasts.get(partition) <= Some(&batch.sequence);
+        let last = |partition: usize| lasts.get(partition).copied().flatten();
+        let ended = |partition: usize| batch.ended && last(partition) <= Some(batch.sequence);
         let told = |partition: &usize| ended(*partition) || batch.items().len() > 0;
         let Some(partition) = partition.filter(told) else {
             continue;
@@ -180,9 +183,9 @@ fn plain(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Box<Plain>,
     }
     let next = journal.next()?;
     let (end, end_ns) = match to {
-        Some(At::Sequence(sequence)) => (sequence.min(next), u64::MAX),
-        Some(At::Time(time)) => (next, time),
-        None => (next, u64::MAX),
+        Some(At::Sequence(sequence)) => (sequence.min(next), None),
+        Some(At::Time(time)) => (next, Some(time)),
+        None => (next, None),
     };
     Ok(Box::new(Plain {
         reader,
@@ -192,15 +195,16 @@ fn plain(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Box<Plain>,
 }
 
 impl Plain {
-    /// The next records that were appended at one time.
+    /// Returns the next records that were appended at one time.
     fn next(&mut self) -> Result<Option<Moment>, Cause> {
         let mut moment = Moment::default();
         moment.frames.offset = self.reader.position();
         let mut time = None;
         while self.reader.position() < self.end && moment.frames.spans.len() < RECORDS_MAX {
             let at = self.reader.peek_time()?;
-            let Some(at) = at.filter(|at| *at < self.end_ns && time.is_none_or(|time| time == *at))
-            else {
+            let Some(at) = at.filter(|at| {
+                self.end_ns.is_none_or(|end| *at < end) && time.is_none_or(|time| time == *at)
+            }) else {
                 break;
             };
             time = Some(at);

@@ -10,7 +10,7 @@ use crate::operators::keyed::KeyedStream;
 use crate::time::Timed;
 use crate::time::window::{Aggregate, Bounds, Outcome, Window, Windowed};
 
-/// What comes out of a join within windows.
+/// The outputs of a join within windows.
 pub type WindowPairs<K, L, R> = Outcome<K, Side<L, R>, Windowed<(Option<L>, Option<R>)>>;
 
 /// The items of a window, by their streams.
@@ -70,7 +70,7 @@ impl<L: Data, R: Data> Aggregate for PairUp<L, R> {
     }
 }
 
-/// Writes `[[left...], [right...]]`.
+/// The codec of `[[left...], [right...]]`.
 struct SidesCodec<L, R>(Codec<L>, Codec<R>);
 
 impl<L, R> StateCodec<Sides<L, R>> for SidesCodec<L, R> {
@@ -103,9 +103,10 @@ impl<L, R> StateCodec<Sides<L, R>> for SidesCodec<L, R> {
 }
 
 impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
-    /// Pairs each item with all items of `right` that are in the same window of their key, when the window closes: in the order
-    /// in which they came, or of their times with [`Window::ordered`]. `how` says which come out that find no partner. An item
-    /// that is late for the window goes to `late`. With recovery the types of both streams are announced.
+    /// Pairs each item with all items of `right` that are in the same window of their key, when the window
+    /// closes: in the order of arrival, or of their times with [`Window::ordered`]. `how` defines which items
+    /// without a partner are emitted. An item that is late for the window is emitted on `late`. With recovery
+    /// the types of both streams must be announced.
     ///
     /// ```
     /// use std::time::Duration;

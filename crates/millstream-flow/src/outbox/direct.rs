@@ -28,6 +28,9 @@ pub(super) struct Direct {
     control: Arc<Control>,
     /// The number of the next record.
     next: u64,
+    has_connected: bool,
+    /// The run was stopped with a batch that could not be delivered: nothing after it is delivered either.
+    has_dropped: bool,
 }
 
 impl Direct {
@@ -43,6 +46,8 @@ impl Direct {
             progress,
             control: Arc::clone(control),
             next: 0,
+            has_connected: false,
+            has_dropped: false,
         }
     }
 
@@ -54,7 +59,7 @@ impl Direct {
         }
         self.progress.appended(records, bytes);
         let mut stop_seen = None;
-        loop {
+        while !self.has_dropped {
             let tried = self.attempt(batch);
             let cause = match tried {
                 Ok(()) => break,
@@ -75,10 +80,10 @@ impl Direct {
                     sink,
                     "sink \"{sink}\": stopped with {records} records that the destination has not taken: they are dropped"
                 );
-                break;
+                self.has_dropped = true;
             }
         }
-        batch.clear();
+        batch.spans.clear();
         batch.data.clear();
         self.progress.left(records, bytes, None);
         Ok(())
@@ -86,16 +91,19 @@ impl Direct {
 
     fn attempt(&mut self, batch: &Frames) -> Result<(), DeliveryError> {
         let records = batch.spans.len() as u64;
-        if let Position::Next(next) = self.link.connect()? {
-            if next >= self.next + records && self.next > 0 {
-                // An attempt that seemed to fail did not.
+        let position = self.link.connect()?;
+        let last = match (position, self.has_connected) {
+            (Position::Next(next), false) => {
                 self.next = next;
-                return Ok(());
+                next + records - 1
             }
-            self.next = next.max(self.next);
+            _ => self.next + records - 1,
+        };
+        self.has_connected = true;
+        // An attempt that seemed to fail may have succeeded.
+        if position <= Position::Next(last) {
+            self.link.write(batch, self.next, last)?;
         }
-        let last = self.next + records - 1;
-        self.link.write(batch, self.next, last)?;
         self.next = last + 1;
         self.progress.delivered(records as usize);
         let failures = self.link.succeeded();
@@ -180,7 +188,8 @@ impl Writer<Frames> for DirectWriter {
             }
             self.pending.append(|out| out.extend_from_slice(frame))?;
         }
-        taken.clear();
+        taken.spans.clear();
+        taken.data.clear();
         *batch = taken;
         Ok(())
     }

@@ -81,11 +81,6 @@ impl Forwarder {
         })
     }
 
-    /// The number of the first record that is not acknowledged.
-    pub(super) fn position(&self) -> u64 {
-        self.first
-    }
-
     /// Works until all that is committed in this run is delivered, or the run stops or fails.
     pub(super) fn run(mut self) {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.work()));
@@ -217,7 +212,6 @@ impl Forwarder {
         if !self.batch.spans.is_empty() {
             return Ok(());
         }
-        self.batch.clear();
         let settings = &self.parts.settings;
         while self.reader.position() < committed
             && self.batch.spans.len() < settings.batch_records
@@ -232,12 +226,18 @@ impl Forwarder {
         Ok(())
     }
 
+    /// Empties the batch, and keeps its memory.
+    fn clear(&mut self) {
+        self.batch.spans.clear();
+        self.batch.data.clear();
+    }
+
     /// The destination has all records below `next`: notes that, and prunes the segments that are delivered.
     fn acknowledge(&mut self, next: u64, records: usize, bytes: usize) -> Result<(), Cause> {
         let before = self.parts.journal.first()?;
         self.cursor.set(next)?;
         self.first = next;
-        self.batch.clear();
+        self.clear();
         let oldest = self.reader.peek_time()?;
         self.parts.progress.left(records, bytes, oldest);
         if self.reader.segment_start()? > before {
@@ -293,7 +293,7 @@ impl Forwarder {
         if next <= self.first {
             return Ok(());
         }
-        self.batch.clear();
+        self.clear();
         self.reader.seek(self.first)?;
         let (mut records, mut bytes) = (0, 0);
         while self.reader.position() < next {

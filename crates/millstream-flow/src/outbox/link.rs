@@ -17,7 +17,7 @@ pub(super) struct Link {
 }
 
 /// Where a destination says that it is, just after a connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(super) enum Position {
     /// It remembers no position, or the connection is not a new one.
     Unknown,

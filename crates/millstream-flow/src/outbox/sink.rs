@@ -8,7 +8,7 @@ use millstream_journal::{Identity, Journal, Options};
 
 use crate::connectors::files::{length_of, token_of};
 use crate::connectors::journals::Appending;
-use crate::connectors::together::Together;
+use crate::connectors::shared_log::SharedLog;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::outbox::backoff::Backoff;
@@ -51,9 +51,17 @@ struct Kept {
     path: PathBuf,
     /// Records below this number are committed.
     committed: u64,
-    progress: Option<Arc<Progress>>,
+    open: Option<OpenOutbox>,
     /// The journal as the workers share it.
-    together: Weak<Mutex<Together<Appending>>>,
+    shared: Weak<Mutex<SharedLog<Appending>>>,
+}
+
+/// The outbox between the start of a run and its last commit.
+#[derive(Clone)]
+struct OpenOutbox {
+    /// One opening for writers and syncs, so that a sync covers all that was appended.
+    journal: Journal,
+    progress: Arc<Progress>,
 }
 
 impl Outbox {
@@ -199,22 +207,22 @@ impl Sink<Frames> for Outbox {
                 return Ok(Box::new(writer));
             }
         };
-        let progress = kept.progress.clone();
-        let progress = progress.ok_or("the run of this outbox has not begun to deliver")?;
-        let together = match kept.together.upgrade() {
+        let opened = kept.open.clone();
+        let opened = opened.ok_or("the run of this outbox has not begun to deliver")?;
+        let shared = match kept.shared.upgrade() {
             Some(open) => open,
             None => {
-                let appender = Journal::open(&kept.path, Self::options())?.writer()?;
-                let open = Arc::new(Mutex::new(Together::new(Appending(appender), control)));
-                kept.together = Arc::downgrade(&open);
+                let appender = opened.journal.writer()?;
+                let open = Arc::new(Mutex::new(SharedLog::new(Appending(appender), control)));
+                kept.shared = Arc::downgrade(&open);
                 open
             }
         };
-        let share = lock(&together).join();
+        let share = lock(&shared).join();
         Ok(Box::new(OutboxWriter {
-            together,
+            shared,
             share,
-            progress,
+            progress: opened.progress,
             limit,
             address: self.connector.describe(),
         }))
@@ -259,19 +267,15 @@ impl Transactional for Outbox {
         Ok(Some(token_of(committed)))
     }
     fn sync(&self) -> Result<(), Cause> {
-        let shared = self.kept(|kept| kept.together.upgrade()).flatten();
-        let Some(shared) = shared else {
-            return Ok(());
-        };
-        // Writers do not wait for the sync.
-        let journal = lock(&shared).log().0.journal().clone();
-        journal.sync()?;
+        // Outside of the lock: workers can append during the sync.
+        if let Some(open) = self.kept(|kept| kept.open.clone()).flatten() {
+            open.journal.sync()?;
+        }
         Ok(())
     }
     fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
-        let progress = self.kept(|kept| kept.progress.clone()).flatten();
-        if let Some(progress) = progress {
-            progress.commit(length_of(tokens)?);
+        if let Some(open) = self.kept(|kept| kept.open.clone()).flatten() {
+            open.progress.commit(length_of(tokens)?);
         }
         Ok(())
     }
@@ -290,8 +294,8 @@ impl Forwarding for Outbox {
             way: Way::Kept(Kept {
                 path: PathBuf::new(),
                 committed: 0,
-                progress: None,
-                together: Weak::new(),
+                open: None,
+                shared: Weak::new(),
             }),
         };
         match run.state_dir {
@@ -323,7 +327,7 @@ impl Forwarding for Outbox {
         let forwarder = Forwarder::new(Parts {
             sink: run.sink.clone(),
             address,
-            journal,
+            journal: journal.clone(),
             link: self.link(run, outbox),
             settings: self.settings,
             progress: Arc::clone(&progress),
@@ -333,7 +337,7 @@ impl Forwarding for Outbox {
         let thread = std::thread::Builder::new().name("millstream-outbox".to_owned());
         let started = thread.spawn(move || forwarder.run());
         if let Way::Kept(kept) = &mut run.way {
-            kept.progress = Some(progress);
+            kept.open = Some(OpenOutbox { journal, progress });
         }
         started.map(drop).map_err(|error| {
             control.forwarder_ended();
@@ -341,16 +345,15 @@ impl Forwarding for Outbox {
         })
     }
     fn finish(&self) {
-        let progress = self.kept(|kept| kept.progress.clone()).flatten();
-        if let Some(progress) = progress {
-            progress.finish();
+        if let Some(open) = self.kept(|kept| kept.open.take()).flatten() {
+            open.progress.finish();
         }
     }
 }
 
 /// A worker that appends to an outbox.
 struct OutboxWriter {
-    together: Arc<Mutex<Together<Appending>>>,
+    shared: Arc<Mutex<SharedLog<Appending>>>,
     share: usize,
     progress: Arc<Progress>,
     /// The largest record that the destination takes, and its name.
@@ -364,17 +367,17 @@ impl Writer<Frames> for OutboxWriter {
         let (records, bytes) = (batch.spans.len(), batch.iter().map(<[u8]>::len).sum());
         // Counted first: the forwarder must not deliver what is not counted.
         self.progress.appended(records, bytes);
-        lock(&self.together).write(self.share, batch)
+        lock(&self.shared).write(self.share, batch)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let next = lock(&self.together).prepare(self.share, epoch)?;
+        let next = lock(&self.shared).prepare(self.share, epoch)?;
         Ok(next.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.together).leave(self.share)?;
+        let end = lock(&self.shared).leave(self.share)?;
         Ok(end.map(token_of))
     }
 }

@@ -106,7 +106,7 @@ pub struct Control {
     peers: Vec<Peer>,
     built: AtomicUsize,
     ended: Mutex<Ended>,
-    /// So many outboxes are over their limits.
+    /// The number of outboxes over their limits.
     full_outboxes: AtomicUsize,
     outboxes: Mutex<Vec<WatchOutbox>>,
     all_ended: Condvar,
@@ -453,7 +453,7 @@ impl Control {
             .fetch_sub(processed.0, Ordering::SeqCst);
     }
 
-    /// An outbox is over its limit, or no longer: sources hold back while one is.
+    /// Counts an outbox that is over its limit, or no longer: sources pause while there is one.
     pub(crate) fn hold_sources(&self, hold: bool) {
         match hold {
             true => self.full_outboxes.fetch_add(1, Ordering::SeqCst),
@@ -461,12 +461,12 @@ impl Control {
         };
     }
 
-    /// True when sources hold back until an outbox has delivered, which may take long.
+    /// True if sources pause until an outbox has delivered, which may take long.
     pub(crate) fn waits_for_delivery(&self) -> bool {
         self.full_outboxes.load(Ordering::Relaxed) > 0
     }
 
-    /// Announces the metrics of an outbox.
+    /// Adds the metrics of an outbox to the run's.
     pub(crate) fn watch_outbox(&self, watch: WatchOutbox) {
         lock(&self.outboxes).push(watch);
     }
@@ -481,7 +481,8 @@ impl Control {
         self.waits_for_delivery() || self.workers_congested()
     }
 
-    fn workers_congested(&self) -> bool {
+    /// True if the load in flight to some worker is so large that sources must pause.
+    pub(crate) fn workers_congested(&self) -> bool {
         self.peers.iter().any(|peer| {
             let (weight, items) = parts(peer.in_flight.load(Ordering::Relaxed));
             weight > IN_FLIGHT_MAX || items > peer.in_flight_items_max.load(Ordering::Relaxed)
@@ -549,7 +550,7 @@ impl Control {
         self.all_ended.notify_all();
     }
 
-    /// One more thread delivers what the run has committed.
+    /// Counts a thread that delivers committed output.
     pub(crate) fn forwarder_begins(&self) {
         lock(&self.ended).forwarders += 1;
     }
@@ -560,7 +561,7 @@ impl Control {
         self.all_ended.notify_all();
     }
 
-    /// How many threads deliver, of which the run may have ended without them.
+    /// The number of threads that deliver committed output and have not ended.
     pub(crate) fn forwarders_left(&self) -> usize {
         lock(&self.ended).forwarders
     }

@@ -84,7 +84,7 @@ impl Running {
             }
         }
         drop(signals);
-        self.tell_of_forwarders();
+        self.report_forwarders();
         let threads = self.threads.take();
         self.report_unfinished();
         // A panic was caught inside the worker, and its error is in `control`.
@@ -119,14 +119,14 @@ impl Running {
         );
     }
 
-    /// Warns of deliveries that the run does not wait for.
-    fn tell_of_forwarders(&self) {
+    /// Warns of deliveries in progress that the run does not wait for.
+    fn report_forwarders(&self) {
         let left = self.control.forwarders_left();
         if left > 0 {
             let name = &self.name;
             tracing::warn!(
                 flow = name.as_str(),
-                "flow \"{name}\": stopped within a delivery of {left} of its sinks, which does not end: the next start finds its outcome"
+                "flow \"{name}\": stopped during a delivery of {left} of its sinks; the next start finds out whether it succeeded"
             );
         }
     }

@@ -198,7 +198,7 @@ const CONGESTED_NS: u64 = 50_000;
 /// The same for an outbox that is over its limit.
 const OUTBOX_FULL_NS: u64 = 5_000_000;
 
-/// When a source looks again that holds back.
+/// Returns the time at which a paused source checks again.
 fn congested_until(cx: &WorkerContext) -> u64 {
     let wait = match cx.control.waits_for_delivery() {
         true => OUTBOX_FULL_NS,
@@ -332,8 +332,9 @@ impl<B: Batch> Reader<B> {
 
     /// Passes on as much of the held batch as fits into a turn.
     fn pass_held(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
-        if cx.control.congested() {
-            self.wake_at(congested_until(cx));
+        // A full outbox does not stop it: no epoch ends within the batch, and nothing is delivered before that.
+        if cx.control.workers_congested() {
+            self.wake_at(now_ns() + CONGESTED_NS);
             return self.flush(cx);
         }
         self.activator.activate();

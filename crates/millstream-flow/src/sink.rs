@@ -35,7 +35,7 @@ pub trait Sink<B>: Send + Sync + 'static {
     fn transactional(&self) -> Option<&dyn Transactional> {
         None
     }
-    /// Its part in the beginning and end of a run, if it delivers in the background.
+    /// Its part in the begin and the end of a run, if it delivers in the background.
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         None
     }
@@ -102,7 +102,7 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     }
 }
 
-/// What a sink that delivers in the background learns of the run that begins.
+/// The run that begins, for a sink that delivers in the background.
 pub struct OutputRun<'a> {
     /// The name of the flow.
     pub flow: &'a str,
@@ -110,18 +110,18 @@ pub struct OutputRun<'a> {
     pub names: &'a [String],
     /// The state directory, in a run with recovery.
     pub state_dir: Option<&'a Path>,
-    /// What the workers of the run share.
+    /// The state that the workers of the run share.
     pub control: &'a Arc<Control>,
 }
 
-/// A sink that delivers in the background what is committed: an [outbox](crate::outbox).
+/// A sink that delivers committed output in the background: an [outbox](crate::outbox).
 pub trait Forwarding: Send + Sync {
     /// A run begins, with a state directory or without, before anything is opened or rolled back.
     ///
     /// # Errors
     /// As for [`Sink::open`].
     fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause>;
-    /// All sinks of a run with a state directory are rolled back to the last commit: begins to deliver what is committed.
+    /// All sinks of a run with a state directory are rolled back to the last commit: starts the delivery of committed output.
     ///
     /// # Errors
     /// As for [`Sink::open`].

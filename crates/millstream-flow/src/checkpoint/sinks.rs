@@ -103,7 +103,7 @@ impl Sinks {
         Ok(())
     }
 
-    /// Lets the sinks that deliver in the background begin with that.
+    /// Starts the delivery of the sinks that deliver in the background.
     pub(crate) fn start(&self, nodes: &[Node]) -> Result<(), FlowError> {
         for (sink, _) in self.each(nodes) {
             let started = sink.sink.start();
@@ -112,7 +112,7 @@ impl Sinks {
         Ok(())
     }
 
-    /// Nothing more is committed in this run.
+    /// Notifies the sinks that nothing more is committed in this run.
     pub(crate) fn finish(&self) {
         for sink in &self.0 {
             sink.sink.finish();

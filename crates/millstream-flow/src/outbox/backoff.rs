@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// How long to wait after each failed attempt, and how many attempts there are. Without a random part: the same failures have the
-/// same delays.
+/// The delay after each failed attempt, and the number of attempts. There is no random part: the same failures have the same
+/// delays.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Backoff {
     pub first: Duration,
     /// The longest delay.
     pub most: Duration,
-    /// What each delay is multiplied by to get the next, at least 1.
+    /// The factor from each delay to the next, at least 1.
     pub factor: f64,
     /// The number of attempts in a row before giving up; `None` never gives up.
     pub tries: Option<u64>,
@@ -39,7 +39,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// How long to wait after `attempt` attempts failed in a row; they are counted from 1.
+    /// Returns the delay after `attempt` attempts have failed in a row; they are counted from 1.
     #[must_use]
     pub fn delay(&self, attempt: u64) -> Duration {
         let steps = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -51,7 +51,7 @@ impl Backoff {
         }
     }
 
-    /// Whether so many failed attempts in a row are the last.
+    /// Returns true if the last of `attempt` failed attempts in a row is the last one of all.
     #[must_use]
     pub fn gives_up(&self, attempt: u64) -> bool {
         self.tries.is_some_and(|tries| attempt >= tries)

@@ -1,12 +1,12 @@
-//! What an outbox delivers to.
+//! The external system to which an outbox delivers: its verbs, its errors, and how a connection is made.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::error::Cause;
+use crate::error::{Cause, Failure};
 use crate::framing::Frames;
 
-/// One live connection to an external system that takes batches of records.
+/// A live connection to an external system that takes batches of records.
 pub trait Destination: Send {
     /// Writes the records `first` to `last`, which `batch` holds in order, as one unit: all of them or none.
     ///
@@ -16,11 +16,11 @@ pub trait Destination: Send {
     /// [`DeliveryError::Fatal`].
     ///
     /// # Errors
-    /// [`DeliveryError::Retry`] when it may succeed later: the connection is closed and made anew. [`DeliveryError::Fatal`] when
-    /// it never will.
+    /// [`DeliveryError::Retry`] if it may succeed later: the connection is closed and opened again. [`DeliveryError::Fatal`] if it
+    /// cannot succeed.
     fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError>;
-    /// The number of the last record that it has for certain; `None` when it remembers nothing yet. Called after each connect, and
-    /// only where the connector [remembers](Connector::remembers).
+    /// Returns the number of the last record that it has for certain; `None` if it remembers nothing yet. Called after each connect,
+    /// and only where the connector [remembers](Connector::remembers).
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -29,58 +29,58 @@ pub trait Destination: Send {
     }
 }
 
-/// Makes connections to a destination.
+/// Opens connections to a destination.
 pub trait Connector: Send + Sync + 'static {
-    /// The kind and the address, for people: `http post https://example.com/orders`.
+    /// Returns the kind and the address, for people: `http post https://example.com/orders`.
     fn describe(&self) -> String;
-    /// Connects. Called by the thread that delivers, once at the start and again after each error.
+    /// Opens a connection. Called by the thread that delivers, once at the start and again after each error.
     ///
     /// # Errors
     /// As for [`Destination::write`].
     fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError>;
-    /// Whether the destination remembers its position: with that each record is delivered exactly once.
+    /// Whether the destination remembers its position. If so, each record is delivered exactly once.
     fn remembers(&self) -> bool;
-    /// The size of the largest record that it takes, in bytes. A larger one fails the flow when it is produced.
+    /// Returns the size of the largest record that it takes, in bytes. A larger one fails the flow when it is produced.
     fn record_bytes_max(&self) -> Option<usize> {
         None
     }
 }
 
-/// What distinguishes an outbox from all others. Copies of a state directory share it: a destination that stores its position
-/// under it notices when two of them deliver.
+/// The identity of an outbox. Copies of a state directory share it: a destination that stores its position under it detects that
+/// two of them deliver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OutboxIdentity {
     /// The name of the flow.
     pub flow: String,
     /// The name of the sink.
     pub sink: String,
-    /// The identity of the journal: made when the outbox is, and never again.
+    /// The identity of the journal, which is set when the outbox is created and never changes.
     pub outbox: u128,
 }
 
 impl OutboxIdentity {
-    /// The identity of the journal as 32 hexadecimal digits.
+    /// Returns the identity of the journal as 32 hexadecimal digits.
     #[must_use]
     pub fn id(&self) -> String {
         format!("{:032x}", self.outbox)
     }
 }
 
-/// Why a delivery failed.
+/// The reason why a delivery failed.
 #[derive(Debug)]
 pub enum DeliveryError {
-    /// The destination is away or slow: the delivery is tried again.
+    /// The destination is unreachable or slow: the delivery is repeated.
     Retry(Cause),
-    /// The destination refuses the records, or a newer writer has taken over: the flow fails.
+    /// The destination refuses the records, or another writer has taken over: the flow fails.
     Fatal(Cause),
 }
 
 impl DeliveryError {
-    /// An error after which the delivery is tried again.
+    /// Returns an error after which the delivery is repeated.
     pub fn retry(cause: impl Into<Cause>) -> Self {
         DeliveryError::Retry(cause.into())
     }
-    /// An error that fails the flow.
+    /// Returns an error that fails the flow.
     pub fn fatal(cause: impl Into<Cause>) -> Self {
         DeliveryError::Fatal(cause.into())
     }
@@ -102,7 +102,7 @@ impl StdError for DeliveryError {
     }
 }
 
-/// A connector of a closure that connects.
+/// Returns a connector for a closure that opens a connection.
 pub fn connector<D: Destination + 'static>(
     address: &str,
     remembers: bool,
@@ -137,7 +137,42 @@ where
     }
 }
 
-/// Refuses a batch with a record that is larger than `limit` bytes, which the destination `address` never takes.
+/// The error of a destination with its address.
+#[derive(Debug)]
+struct AtDestination {
+    address: String,
+    cause: Cause,
+}
+
+impl fmt::Display for AtDestination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+impl StdError for AtDestination {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(self.cause.as_ref())
+    }
+}
+
+/// Returns the failure of a sink whose destination does not take `records`, if any are concerned.
+pub(super) fn refused(
+    sink: &str,
+    address: &str,
+    records: Option<(u64, u64)>,
+    cause: Cause,
+) -> Failure {
+    let address = address.to_owned();
+    Failure {
+        step: sink.to_owned(),
+        key: None,
+        item: records.map(|(first, last)| format!("records {first} to {last}")),
+        cause: Box::new(AtDestination { address, cause }),
+    }
+}
+
+/// Checks that no record is larger than `limit` bytes, the most that the destination `address` takes.
 pub(super) fn check_sizes(
     batch: &Frames,
     limit: Option<usize>,

@@ -1,26 +1,26 @@
-//! An outbox of a run without a state directory: each flush waits until everything is delivered.
+//! The outbox of a run without a state directory: each flush waits until everything is delivered.
 //!
-//! Nothing outlives the run: its records are numbered from 0, or after those that the destination has under this outbox.
+//! It is in memory and ends with the run. Its records have numbers from 0.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::now_ns;
-use crate::error::{Cause, Failure};
+use crate::error::Cause;
 use crate::framing::Frames;
-use crate::outbox::destination::{DeliveryError, check_sizes};
+use crate::outbox::destination::{DeliveryError, check_sizes, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::Progress;
 use crate::outbox::settings::Settings;
 use crate::run::control::{Control, lock};
 use crate::sink::Writer;
 
-/// How often a wait for the next attempt looks whether the run stops.
+/// The interval at which a wait for the next attempt checks whether the run stops.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a run that was asked to stop goes on with attempts.
+/// The time for which a run that was asked to stop continues with attempts.
 const STOP_NS: u64 = 1_000_000_000;
 
-/// What the workers of a run deliver with.
+/// The part that the workers of a run share.
 pub(super) struct Direct {
     sink: String,
     link: Link,
@@ -51,7 +51,7 @@ impl Direct {
         }
     }
 
-    /// Delivers a batch, which is empty afterwards, however long that takes.
+    /// Delivers a batch and leaves it empty, however long that takes.
     fn deliver(&mut self, batch: &mut Frames) -> Result<(), Cause> {
         let (records, bytes) = (batch.spans.len(), batch.iter().map(<[u8]>::len).sum());
         if records == 0 {
@@ -69,7 +69,7 @@ impl Direct {
             self.progress.failed();
             if self.link.failures() == 0 {
                 let sink = self.sink.as_str();
-                tracing::warn!(sink, "sink \"{sink}\": {cause}; delivery is tried again");
+                tracing::warn!(sink, "sink \"{sink}\": {cause}; the delivery is repeated");
             }
             if self.link.failed() {
                 return Err(self.failure(records, cause));
@@ -117,7 +117,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Waits for the next attempt; false when the run stops before.
+    /// Waits for the next attempt; false if the run stops before.
     fn pause(&self, stop_seen: &mut Option<u64>) -> bool {
         let until = now_ns() + self.link.delay().as_nanos() as u64;
         while now_ns() < until {
@@ -138,13 +138,8 @@ impl Direct {
 
     fn failure(&self, records: usize, cause: Cause) -> Cause {
         let last = self.next + records as u64 - 1;
-        Failure {
-            step: self.sink.clone(),
-            key: None,
-            item: Some(format!("records {} to {last}", self.next)),
-            cause,
-        }
-        .into()
+        let address = self.link.address();
+        refused(&self.sink, &address, Some((self.next, last)), cause).into()
     }
 }
 

@@ -1,7 +1,8 @@
-//! The thread that delivers what an outbox holds.
+//! The thread that delivers the records of an outbox.
 //!
-//! It reads committed records only. The cursor `delivered` of the journal holds its position; a destination that remembers its
-//! own is asked after each connect, and the greater of the two counts.
+//! Invariant: it delivers committed records only, in their order, each batch until it is acknowledged. Its position is the cursor
+//! `delivered` of the journal. A destination that remembers its own position is asked for it after each connect, and the greater
+//! of the two counts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,22 +11,22 @@ use std::time::Duration;
 use millstream_journal::{Cursor, Journal, Reader, Retention, Share};
 
 use crate::clock::now_ns;
-use crate::error::{Cause, Failure, FlowError};
+use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
-use crate::outbox::destination::DeliveryError;
+use crate::outbox::destination::{DeliveryError, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::{Progress, Situation};
 use crate::outbox::settings::Settings;
 use crate::run::control::Control;
 
-/// The cursor that stands at the first record that is not acknowledged.
+/// The cursor at the first record that is not acknowledged.
 const DELIVERED: &str = "delivered";
-/// How often a forwarder with nothing to do looks whether the run stops.
+/// The interval at which a waiting forwarder checks whether the run stops.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a run that was asked to stop goes on to deliver what it has committed.
+/// The time for which a run that was asked to stop continues to deliver committed records.
 const STOP_NS: u64 = 1_000_000_000;
 
-/// What a forwarder is made of.
+/// The parts of a forwarder.
 pub(super) struct Parts {
     pub(super) sink: String,
     pub(super) address: String,
@@ -44,22 +45,22 @@ pub(super) struct Forwarder {
     /// The records that are delivered next, from number `first` on.
     batch: Frames,
     first: u64,
-    /// No record from this number on has been given to the destination by this run.
+    /// This run has written no record from this number on to the destination.
     attempted: u64,
     /// Whether the destination has been reached in this run.
     has_connected: bool,
     /// No attempt is made before.
     not_before: u64,
-    /// When something was delivered last, or the end of the flow was seen.
+    /// The time of the last delivery, or of the end of the flow.
     moved_at: Option<u64>,
-    /// When the wish to stop was seen.
+    /// The time at which the request to stop was seen.
     stop_seen: Option<u64>,
     /// The last failure of the destination.
-    said: String,
+    last_error: String,
 }
 
 impl Forwarder {
-    /// A forwarder that stands where the last one did.
+    /// Creates a forwarder that resumes from the position of the last one.
     pub(super) fn new(parts: Parts) -> Result<Self, Cause> {
         let cursor = parts.journal.cursor(DELIVERED, Share::Exclusive)?;
         // What is pruned was acknowledged; a loss of power may have taken that from the cursor.
@@ -76,12 +77,12 @@ impl Forwarder {
             not_before: 0,
             moved_at: None,
             stop_seen: None,
-            said: String::new(),
+            last_error: String::new(),
             parts,
         })
     }
 
-    /// Works until all that is committed in this run is delivered, or the run stops or fails.
+    /// Runs until everything that is committed in this run is delivered, or the run stops or fails.
     pub(super) fn run(mut self) {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.work()));
         let outcome = outcome
@@ -111,11 +112,11 @@ impl Forwarder {
                 self.parts.progress.wait(self.first, LOOK);
             }
         }
-        self.say_what_waits();
+        self.log_remaining();
         Ok(())
     }
 
-    /// Counts what an earlier run has left.
+    /// Counts the records that an earlier run has left.
     fn count(&mut self) -> Result<(), Cause> {
         let (end, mut records, mut bytes) = (self.parts.progress.situation().committed, 0, 0);
         let oldest = match self.first < end {
@@ -133,7 +134,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Whether nothing more is delivered in this run.
+    /// True if nothing more is delivered in this run.
     fn is_over(&mut self, now: Situation) -> Result<bool, FlowError> {
         let control = &self.parts.control;
         if control.aborted() || (now.finished && self.first >= now.committed) {
@@ -153,16 +154,18 @@ impl Forwarder {
             return Ok(false);
         }
         let cause = format!(
-            "{} records wait in {} for {}: {}; start the flow again to deliver them",
+            "{} records wait in {}: {}; start the flow again to deliver them",
             now.committed - self.first,
             self.parts.journal.path().display(),
-            self.parts.address,
-            self.said
+            self.last_error
         );
-        Err(self.failure(self.first, now.committed - 1, cause.into()))
+        let (sink, address) = (&self.parts.sink, &self.parts.address);
+        let records = (self.first, now.committed - 1);
+        let failure = refused(sink, address, Some(records), cause.into());
+        Err(FlowError::Failed(failure))
     }
 
-    /// One attempt: connects if need be, and delivers a batch if there is one.
+    /// Makes one attempt: connects if necessary, and delivers a batch if there is one.
     fn attempt(&mut self, now: Situation) -> Result<(), FlowError> {
         let tried = match self.parts.link.connect() {
             Ok(position) => {
@@ -172,17 +175,17 @@ impl Forwarder {
             Err(error) => Err(error),
         };
         match tried {
-            Ok(()) => self.say_success(),
+            Ok(()) => self.log_success(),
             Err(DeliveryError::Fatal(cause)) => return Err(self.refused(cause)),
             Err(DeliveryError::Retry(cause)) => {
                 self.parts.progress.failed();
                 let first = self.parts.link.failures() == 0;
-                self.said = cause.to_string();
+                self.last_error = cause.to_string();
                 if self.parts.link.failed() {
                     return Err(self.refused(cause));
                 }
                 if first {
-                    self.say_failure();
+                    self.log_failure();
                 }
                 self.not_before = now_ns() + self.parts.link.delay().as_nanos() as u64;
             }
@@ -232,7 +235,7 @@ impl Forwarder {
         self.batch.data.clear();
     }
 
-    /// The destination has all records below `next`: notes that, and prunes the segments that are delivered.
+    /// Stores that the destination has all records below `next`, and prunes delivered segments.
     fn acknowledge(&mut self, next: u64, records: usize, bytes: usize) -> Result<(), Cause> {
         let before = self.parts.journal.first()?;
         self.cursor.set(next)?;
@@ -249,17 +252,17 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Takes up the position of a destination that remembers it.
+    /// Adopts the position of a destination that remembers it.
     fn take_position(&mut self, position: Position, now: Situation) -> Result<(), FlowError> {
         let known = self.has_connected;
         let Position::Next(next) = position else {
             if !known && self.parts.link.is_connected() {
-                self.say_start(None);
+                self.log_start(None);
                 self.has_connected = true;
             }
             return Ok(());
         };
-        // What this run has not tried to write, another one has written.
+        // A record that this run has not tried to write was written by another one.
         let most = if known { self.attempted } else { now.committed };
         if next > most {
             return Err(self.refused(self.too_far(next - 1, most, known).into()));
@@ -276,19 +279,19 @@ impl Forwarder {
             let sink = self.parts.sink.as_str();
             tracing::warn!(
                 sink,
-                "sink \"{sink}\" ({}): it reports the records before {next}, and has acknowledged those before {}: the latter counts",
+                "sink \"{sink}\" ({}): it reports the records before {next} only, and has acknowledged those before {}: the greater position counts",
                 self.parts.address,
                 self.first
             );
         }
         if !known {
-            self.say_start(Some(next));
+            self.log_start(Some(next));
             self.has_connected = true;
         }
         self.skip_to(next).map_err(|cause| self.broken(cause))
     }
 
-    /// Acknowledges what the destination has already.
+    /// Acknowledges the records below `next`, which the destination has already.
     fn skip_to(&mut self, next: u64) -> Result<(), Cause> {
         if next <= self.first {
             return Ok(());
@@ -317,7 +320,7 @@ impl Forwarder {
         }
         format!(
             "it has record {last} of the outbox {}, which holds committed records before {most} only: another copy of the state \
-             directory has delivered, or a loss of power has taken records; start with the newest copy, or begin anew with \
+             directory has delivered, or a loss of power has taken records; start with the newest copy, or start the sink again with \
              --drop-state \"{}\" and what is then produced again",
             path.display(),
             self.parts.sink
@@ -327,14 +330,14 @@ impl Forwarder {
     fn too_early(&self, next: u64, pruned: u64) -> String {
         format!(
             "it has the records before {next} only, and those before {pruned} are delivered and removed from the outbox {}: it has \
-             lost what it had acknowledged; restore it, set its position to {}, or begin anew with --drop-state \"{}\"",
+             lost what it had acknowledged; restore it, set its position to {}, or start the sink again with --drop-state \"{}\"",
             self.parts.journal.path().display(),
             pruned - 1,
             self.parts.sink
         )
     }
 
-    fn say_start(&self, next: Option<u64>) {
+    fn log_start(&self, next: Option<u64>) {
         let (sink, address, own) = (self.parts.sink.as_str(), &self.parts.address, self.first);
         match next {
             Some(next) if next >= own => tracing::info!(
@@ -348,8 +351,12 @@ impl Forwarder {
         }
     }
 
-    fn say_failure(&self) {
-        let (sink, address, said) = (self.parts.sink.as_str(), &self.parts.address, &self.said);
+    fn log_failure(&self) {
+        let (sink, address, said) = (
+            self.parts.sink.as_str(),
+            &self.parts.address,
+            &self.last_error,
+        );
         let waiting = self.parts.progress.metrics().waiting_records;
         tracing::warn!(
             sink,
@@ -357,7 +364,7 @@ impl Forwarder {
         );
     }
 
-    fn say_success(&mut self) {
+    fn log_success(&mut self) {
         let failures = self.parts.link.succeeded();
         if failures > 0 {
             let (sink, address) = (self.parts.sink.as_str(), &self.parts.address);
@@ -368,7 +375,7 @@ impl Forwarder {
         }
     }
 
-    fn say_what_waits(&self) {
+    fn log_remaining(&self) {
         let waiting = self
             .parts
             .progress
@@ -384,30 +391,15 @@ impl Forwarder {
         }
     }
 
-    /// The destination has refused the batch, or could not be reached.
+    /// Returns the failure of a destination that has refused the batch, or could not be reached.
     fn refused(&self, cause: Cause) -> FlowError {
         let records = self.batch.spans.len() as u64;
-        match records {
-            0 => FlowError::Failed(Failure {
-                step: self.parts.sink.clone(),
-                key: None,
-                item: None,
-                cause,
-            }),
-            _ => self.failure(self.first, self.first + records - 1, cause),
-        }
+        let records = (records > 0).then(|| (self.first, self.first + records - 1));
+        let (sink, address) = (&self.parts.sink, &self.parts.address);
+        FlowError::Failed(refused(sink, address, records, cause))
     }
 
-    fn failure(&self, first: u64, last: u64, cause: Cause) -> FlowError {
-        FlowError::Failed(Failure {
-            step: self.parts.sink.clone(),
-            key: None,
-            item: Some(format!("records {first} to {last}")),
-            cause,
-        })
-    }
-
-    /// The outbox itself cannot be read or moved.
+    /// Returns the failure of an outbox that cannot be read or moved.
     fn broken(&self, cause: Cause) -> FlowError {
         FlowError::State {
             path: self.parts.journal.path(),

@@ -1,4 +1,4 @@
-//! The connection to a destination: made when it is needed, closed after an error.
+//! The connection to a destination: opened when it is needed, closed after an error.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use crate::framing::Frames;
 use crate::outbox::backoff::Backoff;
 use crate::outbox::destination::{Connector, DeliveryError, Destination, OutboxIdentity};
 
-/// A connection with its failures in a row.
+/// A connection, with the number of failures in a row.
 pub(super) struct Link {
     connector: Arc<dyn Connector>,
     identity: OutboxIdentity,
     connection: Option<Box<dyn Destination>>,
     backoff: Backoff,
-    /// Attempts that failed since one succeeded.
+    /// The number of attempts that failed since one succeeded.
     failures: u64,
 }
 
-/// Where a destination says that it is, just after a connect.
+/// The position that a destination reports after a connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(super) enum Position {
-    /// It remembers no position, or the connection is not a new one.
+    /// It remembers no position, or the connection is not new.
     Unknown,
     /// It has the records below this number.
     Next(u64),
@@ -38,6 +38,11 @@ impl Link {
             backoff,
             failures: 0,
         }
+    }
+
+    /// Returns the address, for people.
+    pub(super) fn address(&self) -> String {
+        self.connector.describe()
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -73,24 +78,24 @@ impl Link {
         }
     }
 
-    /// Notes a success; returns how many attempts had failed before it.
+    /// Resets the failures after a success; returns how many there were.
     pub(super) fn succeeded(&mut self) -> u64 {
         std::mem::take(&mut self.failures)
     }
 
-    /// Closes the connection after a failure; returns whether that was the last attempt.
+    /// Closes the connection after a failure; returns true if that was the last attempt.
     pub(super) fn failed(&mut self) -> bool {
         self.connection = None;
         self.failures += 1;
         self.backoff.gives_up(self.failures)
     }
 
-    /// How many attempts have failed in a row.
+    /// Returns how many attempts have failed in a row.
     pub(super) fn failures(&self) -> u64 {
         self.failures
     }
 
-    /// How long to wait before the next attempt.
+    /// Returns the delay before the next attempt.
     pub(super) fn delay(&self) -> std::time::Duration {
         self.backoff.delay(self.failures)
     }

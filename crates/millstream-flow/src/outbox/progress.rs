@@ -1,4 +1,4 @@
-//! How much an outbox holds and how much of it is delivered: what its writers, the thread that commits and the forwarder share.
+//! The progress of an outbox: what is appended, committed and delivered. Its writers, the committer and the forwarder share it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -22,17 +22,17 @@ struct State {
     metrics: OutboxMetrics,
     /// Records below this number are committed.
     committed: u64,
-    /// When the oldest record that is not delivered was appended, in nanoseconds since 1970.
+    /// The time at which the oldest undelivered record was appended, in nanoseconds since 1970.
     oldest_ns: Option<u64>,
-    /// When something was delivered last.
+    /// The time of the last delivery, in nanoseconds since 1970.
     delivered_ns: Option<u64>,
     /// Nothing more is committed in this run.
     finished: bool,
-    /// Sources are held back.
+    /// Whether it makes the sources pause.
     holds: bool,
 }
 
-/// What a forwarder has to go by.
+/// What is committed at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation {
     pub(super) committed: u64,
@@ -40,7 +40,7 @@ pub(super) struct Situation {
 }
 
 impl Progress {
-    /// Nothing is in the outbox of `sink` but what is committed, up to `committed`.
+    /// Creates the progress of an outbox whose records, all below `committed`, are committed.
     pub(super) fn new(
         sink: &str,
         address: &str,
@@ -66,7 +66,7 @@ impl Progress {
         progress
     }
 
-    /// So many records have been appended.
+    /// Counts appended records.
     pub(super) fn appended(&self, records: usize, bytes: usize) {
         let mut state = lock(&self.state);
         state.metrics.waiting_records += records as u64;
@@ -77,7 +77,7 @@ impl Progress {
         self.hold_back(&mut state);
     }
 
-    /// So many records are there from an earlier run; the first was appended at `oldest_ns`.
+    /// Counts the records of an earlier run; the first was appended at `oldest_ns`.
     pub(super) fn found(&self, records: usize, bytes: usize, oldest_ns: Option<u64>) {
         let mut state = lock(&self.state);
         state.metrics.waiting_records += records as u64;
@@ -86,7 +86,7 @@ impl Progress {
         self.hold_back(&mut state);
     }
 
-    /// So many records have left, in one delivery or because the destination had them; the next one was appended at `oldest_ns`.
+    /// Subtracts records that the destination has; the next one was appended at `oldest_ns`.
     pub(super) fn left(&self, records: usize, bytes: usize, oldest_ns: Option<u64>) {
         let mut state = lock(&self.state);
         let metrics = &mut state.metrics;
@@ -98,7 +98,7 @@ impl Progress {
         self.hold_back(&mut state);
     }
 
-    /// A delivery has succeeded.
+    /// Counts a delivery that has succeeded.
     pub(super) fn delivered(&self, records: usize) {
         let mut state = lock(&self.state);
         state.metrics.delivered_records += records as u64;
@@ -106,12 +106,12 @@ impl Progress {
         state.delivered_ns = Some(wall_ns());
     }
 
-    /// An attempt has failed.
+    /// Counts an attempt that has failed.
     pub(super) fn failed(&self) {
         lock(&self.state).metrics.retries += 1;
     }
 
-    /// The records below this number are committed.
+    /// Stores that the records below this number are committed.
     pub(super) fn commit(&self, committed: u64) {
         let mut state = lock(&self.state);
         state.committed = state.committed.max(committed);
@@ -132,7 +132,7 @@ impl Progress {
         }
     }
 
-    /// Waits until more is committed than `than`, or nothing more will be, so long at most.
+    /// Waits until more than `than` records are committed or nothing more will be, at most for `limit`.
     pub(super) fn wait(&self, than: u64, limit: Duration) {
         let mut state = lock(&self.state);
         self.hold_back(&mut state);
@@ -141,7 +141,7 @@ impl Progress {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Waits so long.
+    /// Waits for `limit`.
     pub(super) fn pause(&self, limit: Duration) {
         let waited = self
             .changed
@@ -149,7 +149,7 @@ impl Progress {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Holds the sources of the run back while too much waits or something waits for too long.
+    /// Makes the sources of the run pause while too much waits, or a record waits for too long.
     fn hold_back(&self, state: &mut State) {
         let age = |oldest: u64| Duration::from_nanos(wall_ns().saturating_sub(oldest));
         let is_old = |most| state.oldest_ns.is_some_and(|oldest| age(oldest) > most);
@@ -169,16 +169,16 @@ impl Progress {
         match is_full {
             true => tracing::warn!(
                 sink = sink.as_str(),
-                "sink \"{sink}\": {records} records ({bytes} bytes) wait for delivery: its sources are held back"
+                "sink \"{sink}\": {records} records ({bytes} bytes) wait for delivery: the sources of the flow pause"
             ),
             false => tracing::info!(
                 sink = sink.as_str(),
-                "sink \"{sink}\": the sources are read again"
+                "sink \"{sink}\": the sources of the flow resume"
             ),
         }
     }
 
-    /// The run has ended: sources of others are not held back any more.
+    /// Lets the sources resume, at the end of the forwarder.
     pub(super) fn release(&self) {
         let mut state = lock(&self.state);
         if std::mem::replace(&mut state.holds, false) {

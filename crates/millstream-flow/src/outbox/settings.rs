@@ -1,4 +1,4 @@
-//! The limits of an outbox, and where it is.
+//! The limits of an outbox, and its directory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::checkpoint::durable::escape;
 use crate::outbox::backoff::Backoff;
 
-/// The directory of the outbox of sink `name` of a flow that keeps its state in `state`.
+/// Returns the directory of the outbox of sink `name` of a flow that keeps its state in `state`.
 #[must_use]
 pub fn place(state: impl AsRef<Path>, name: &str) -> PathBuf {
     state.as_ref().join("outputs").join(escape(name))
@@ -15,16 +15,16 @@ pub fn place(state: impl AsRef<Path>, name: &str) -> PathBuf {
 /// The limits of an outbox.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    /// Sources are held back while so many bytes wait.
+    /// Sources pause while more bytes wait.
     pub(super) bytes_max: u64,
-    /// Sources are held back while a record waits that is so old.
+    /// Sources pause while an older record waits.
     pub(super) age_max: Option<Duration>,
-    /// The most records of a delivery, at least 1.
+    /// The largest number of records in a delivery, at least 1.
     pub(super) batch_records: usize,
-    /// A delivery has no more records once it has so many bytes.
+    /// A delivery ends at the record with which it has this many bytes.
     pub(super) batch_bytes: usize,
     pub(super) backoff: Backoff,
-    /// At the end of a flow the run fails when nothing was delivered for so long.
+    /// At the end of a flow the run fails if nothing was delivered for this time.
     pub(super) end_wait: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The sink: a journal that the workers append to, and what the run learns of it.
+//! The sink: a journal to which the workers append, and its part in the begin, the commits and the end of a run.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
@@ -65,7 +65,7 @@ struct OpenOutbox {
 }
 
 impl Outbox {
-    /// Delivers to what `connector` connects to.
+    /// Creates a sink that delivers to the destination of `connector`.
     #[must_use]
     pub fn new(connector: impl Connector) -> Self {
         Outbox {
@@ -75,22 +75,22 @@ impl Outbox {
         }
     }
 
-    /// Holds the sources of the flow back while more than `bytes` wait for delivery; 1 GiB by default. What the flow has read by
-    /// then is appended all the same.
+    /// Makes the sources of the flow pause while more than `bytes` wait for delivery; 1 GiB by default. The output of the input that
+    /// is already read is appended all the same.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.settings.bytes_max = bytes;
         self
     }
 
-    /// Holds the sources of the flow back while a record waits that is older than `age`; by default none is too old.
+    /// Makes the sources of the flow pause while a record older than `age` waits; there is no limit by default.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.settings.age_max = Some(age);
         self
     }
 
-    /// Delivers at most `records` records at once; 1000 by default, 0 counts as 1.
+    /// Sets the largest number of records in a delivery: 1000 by default, at least 1.
     #[must_use]
     pub fn batch(mut self, records: usize) -> Self {
         self.settings.batch_records = records.max(1);
@@ -104,15 +104,15 @@ impl Outbox {
         self
     }
 
-    /// How long to wait after a failed attempt.
+    /// Sets the delays after failed attempts.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
     }
 
-    /// How long a flow whose sources have ended waits for a destination that takes nothing, before the run fails; a minute by
-    /// default. The records stay for the next start.
+    /// Sets how long a flow whose sources have ended waits for a destination that fails, until the run fails; a minute by default.
+    /// The records stay in the outbox, and the next start delivers them.
     #[must_use]
     pub fn wait_at_end(mut self, limit: Duration) -> Self {
         self.settings.end_wait = limit;
@@ -135,7 +135,7 @@ impl Outbox {
         Link::new(Arc::clone(&self.connector), identity, self.settings.backoff)
     }
 
-    /// Without a state directory: an outbox in memory, of this run only.
+    /// Creates the outbox of a run without a state directory, in memory.
     fn begin_direct(&self, run: &Run) -> Arc<Mutex<Direct>> {
         let outbox = Identity::new(None, &Options::default().host).lineage;
         let (sink, address) = (run.sink.as_str(), self.connector.describe());
@@ -148,7 +148,7 @@ impl Outbox {
         Arc::new(Mutex::new(Direct::new(sink, link, progress, &run.control)))
     }
 
-    /// The outbox of the run, if it has a state directory.
+    /// Calls `look` with the outbox of the run, if the run has a state directory.
     fn kept<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> Option<T> {
         match &mut *lock(&self.run) {
             Some(Run {
@@ -159,14 +159,14 @@ impl Outbox {
         }
     }
 
-    /// The name of the sink in the run.
+    /// Returns the name of the sink in the run.
     fn name(&self) -> String {
         let run = lock(&self.run);
         run.as_ref().map(|run| run.sink.clone()).unwrap_or_default()
     }
 }
 
-/// The directory of an outbox: one that is there under any of the names of the sink, or the first.
+/// Returns the directory of an outbox: the existing one under any of the names of the sink, or that of the first name.
 fn directory(state: &Path, names: &[String]) -> PathBuf {
     let mut places = names.iter().map(|name| place(state, name));
     let first = names
@@ -175,14 +175,14 @@ fn directory(state: &Path, names: &[String]) -> PathBuf {
     places.find(|path| path.exists()).unwrap_or(first)
 }
 
-/// Removes an outbox of which nothing counts.
+/// Removes an outbox that no commit knows.
 fn remove(path: &Path, sink: &str) -> Result<(), Cause> {
     if !path.exists() {
         return Ok(());
     }
     tracing::warn!(
         sink,
-        "sink \"{sink}\": begins anew, and the outbox {} is removed with what it holds",
+        "sink \"{sink}\": starts again without state; the outbox {} is removed with its records",
         path.display()
     );
     std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()).into())
@@ -208,7 +208,7 @@ impl Sink<Frames> for Outbox {
             }
         };
         let opened = kept.open.clone();
-        let opened = opened.ok_or("the run of this outbox has not begun to deliver")?;
+        let opened = opened.ok_or("the run of this outbox has not started")?;
         let shared = match kept.shared.upgrade() {
             Some(open) => open,
             None => {
@@ -244,7 +244,7 @@ impl Transactional for Outbox {
         });
         let path = resumed.ok_or("the run of this outbox has not begun")?;
         if tokens.is_empty() {
-            // No commit knows of it: it is of a flow that has forgotten it.
+            // No commit knows it: its state was dropped, or the flow was killed before its first commit.
             remove(&path, &self.name())?;
         }
         std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -257,7 +257,7 @@ impl Transactional for Outbox {
         if next < committed {
             return Err(format!(
                 "the outbox {} ends before record {next}, and the records before {committed} were committed: it was removed, or a \
-                 loss of power has taken its end; begin anew with --drop-state \"{}\"",
+                 loss of power has taken its end; or start the sink again with --drop-state \"{}\"",
                 path.display(),
                 self.name()
             )

@@ -88,26 +88,26 @@ impl StepMetrics {
     }
 }
 
-/// What an [outbox](crate::outbox) holds and has delivered.
+/// The metrics of an [outbox](crate::outbox).
 #[derive(Clone, Debug)]
 pub struct OutboxMetrics {
     /// The name of the sink.
     pub sink: String,
     /// The destination, for people.
     pub address: String,
-    /// Records that are not delivered, committed or not.
+    /// The number of records that are not delivered, committed or not.
     pub waiting_records: u64,
     /// Their bytes.
     pub waiting_bytes: u64,
     /// The age of the oldest of them.
     pub waiting: Duration,
-    /// Records that this run has delivered.
+    /// The number of records that this run has delivered.
     pub delivered_records: u64,
-    /// Deliveries of this run that succeeded.
+    /// The number of deliveries of this run that succeeded.
     pub deliveries: u64,
-    /// Attempts of this run that failed and were repeated.
+    /// The number of attempts of this run that failed.
     pub retries: u64,
-    /// Time since the last delivery of this run.
+    /// The time since the last delivery of this run.
     pub since_delivery: Option<Duration>,
 }
 
@@ -152,7 +152,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The outbox of the sink of this name.
+    /// Returns the metrics of the outbox of the sink of this name.
     #[must_use]
     pub fn outbox(&self, sink: &str) -> Option<&OutboxMetrics> {
         self.outboxes.iter().find(|outbox| outbox.sink == sink)

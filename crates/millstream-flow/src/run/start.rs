@@ -105,7 +105,7 @@ fn prepare(
         options,
     };
     let begun = begin_checkpoints(&running, &plan, &clock, replaying);
-    // What delivers already must not go on.
+    // Forwarders that have started must not continue.
     let (checkpoints, committer) = begun.inspect_err(|_| shared.abandon())?;
     if checkpoints
         .as_ref()

@@ -39,6 +39,7 @@ mod metrics;
 mod outbox;
 mod outbox_crashes;
 mod outbox_faults;
+mod outbox_kills;
 mod packets;
 mod panics;
 mod policies;

@@ -209,3 +209,22 @@ fn an_old_record_pauses_the_sources() {
     run(&flow, 1, recovery(state.path())).expect("it ends");
     assert_eq!(table.sorted(), numbers(3000));
 }
+
+#[test]
+fn a_read_that_takes_many_turns_passes_a_full_outbox() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in");
+    let lines: Vec<String> = (0..400u32).map(|n| n.to_string()).collect();
+    std::fs::write(&input, lines.join("\n") + "\n").expect("it is written");
+    let table = Table::new(true);
+    let flow = Flow::new("slow");
+    // One read has all lines; no epoch ends within it, and a turn has one item.
+    flow.source("numbers", files::lines(&input))
+        .inspect(|_| support::wait(2))
+        .sink(
+            "out",
+            codec::encode(table.outbox().max_bytes(1), codec::display),
+        );
+    run(&flow, 1, recovery(&folder.path().join("state"))).expect("it ends");
+    assert_eq!(table.sorted(), numbers(400));
+}

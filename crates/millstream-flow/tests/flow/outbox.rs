@@ -7,6 +7,7 @@ use millstream_flow::{DeadLetter, Flow, OnError, Options, codec, files, testing}
 use millstream_journal::{Journal, Options as Opening};
 
 use crate::destination::{Point, Table, copy, numbers, options, recovery, run};
+use crate::slow_steps::{Greedy, LINES};
 use crate::support::{self, finish};
 
 #[test]
@@ -213,18 +214,15 @@ fn an_old_record_pauses_the_sources() {
 #[test]
 fn a_read_that_takes_many_turns_passes_a_full_outbox() {
     let folder = tempfile::tempdir().expect("a folder");
-    let input = folder.path().join("in");
-    let lines: Vec<String> = (0..400u32).map(|n| n.to_string()).collect();
-    std::fs::write(&input, lines.join("\n") + "\n").expect("it is written");
     let table = Table::new(true);
     let flow = Flow::new("slow");
-    // One read has all lines; no epoch ends within it, and a turn has one item.
-    flow.source("numbers", files::lines(&input))
-        .inspect(|_| support::wait(2))
+    // One batch has all items; no epoch ends within it, and a turn has one item.
+    flow.source("numbers", Greedy)
+        .inspect(|_| support::wait(1))
         .sink(
             "out",
             codec::encode(table.outbox().max_bytes(1), codec::display),
         );
     run(&flow, 1, recovery(&folder.path().join("state"))).expect("it ends");
-    assert_eq!(table.sorted(), numbers(400));
+    assert_eq!(table.sorted(), numbers(LINES as u32));
 }

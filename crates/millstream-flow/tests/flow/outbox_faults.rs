@@ -286,6 +286,19 @@ fn an_outbox_that_was_removed_is_an_error() {
     assert_eq!(again.lock().rows[0], (0, "50".to_owned()));
 }
 
+#[test]
+fn a_fresh_start_removes_the_outbox_with_the_records_that_wait() {
+    let state = tempfile::tempdir().expect("a folder");
+    let table = Table::new(true);
+    table.fails(away);
+    let flow = copy(40, table.outbox().wait_at_end(Duration::from_millis(20)));
+    failed(&flow, state.path());
+    table.heals();
+    let short = copy(5, table.outbox());
+    run(&short, 1, recovery(state.path()).fresh()).expect("it starts again");
+    assert_eq!(table.sorted(), numbers(5));
+}
+
 fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir(to).expect("it is new");
     for entry in std::fs::read_dir(from).expect("it is there") {

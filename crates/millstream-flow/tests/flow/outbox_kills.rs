@@ -1,19 +1,19 @@
 //! Processes that are killed while they deliver: an independent reader of the destination finds each record once.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use millstream_flow::outbox::{Connector, DeliveryError, Destination, Outbox, OutboxIdentity};
 use millstream_flow::{Emit, Flow, Frames, codec, testing};
 use millstream_journal::{Journal, Options as Opening, Writer};
 
 use crate::destination::{recovery, run};
-use crate::support::{Random, wait};
+use crate::support::{Random, start_own_process, wait};
 
 const COUNT: u32 = 200_000;
 const KEYS: u32 = 100;
 
-/// A journal on its own disk: it has the numbers of the records of the outbox, so that its end is the position.
+/// A journal whose records have the numbers of those of the outbox: its end is the position.
 struct Remote {
     path: std::path::PathBuf,
     remembers: bool,
@@ -93,16 +93,14 @@ fn the_process_that_delivers() {
 }
 
 fn start(dir: &Path, workers: i64, remembers: bool) -> Child {
-    let test = "outbox_kills::the_process_that_delivers";
-    let mut command = Command::new(std::env::current_exe().expect("it runs"));
-    command
-        .args([test, "--exact", "--ignored", "--nocapture"])
-        .env("OUTBOX_DIR", dir)
-        .env("OUTBOX_WORKERS", workers.to_string())
-        .env("OUTBOX_REMEMBERS", remembers.to_string())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    command.spawn().expect("it starts")
+    start_own_process("outbox_kills::the_process_that_delivers", |command| {
+        command
+            .env("OUTBOX_DIR", dir)
+            .env("OUTBOX_WORKERS", workers.to_string())
+            .env("OUTBOX_REMEMBERS", remembers.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+    })
 }
 
 /// Kills processes until one ends by itself; returns the number of kills.
@@ -148,7 +146,8 @@ fn judge(dir: &Path, remembers: bool, seed: u64) {
     let mut expected: Vec<String> = (0..COUNT)
         .map(|n| format!("{} {}", n % KEYS, n / KEYS + 1))
         .collect();
-    (rows.sort(), expected.sort());
+    rows.sort();
+    expected.sort();
     assert!(rows == expected, "seed {seed}: rows differ");
 }
 

@@ -73,6 +73,10 @@ pub trait Transactional: Send + Sync {
     fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
         Ok(())
     }
+    /// Nothing more is committed in this run: closes what only commits needed, and lets a sink that delivers committed output in the
+    /// background end once all of it is delivered. Called after [`resume`](Self::resume), however the run ends, and once for each
+    /// writer: a second call has no effect.
+    fn finish(&self) {}
     /// What distinguishes this sink from others, if several steps may write to it: they are one sink then, which is notified
     /// of each epoch once.
     fn identity(&self) -> Option<usize> {
@@ -115,6 +119,8 @@ pub struct OutputRun<'a> {
 }
 
 /// A sink that delivers committed output in the background: an [outbox](crate::outbox).
+///
+/// It is notified of commits, and of the last one, as a [`Transactional`] sink.
 pub trait Forwarding: Send + Sync {
     /// A run begins, with a state directory or without, before anything is opened or rolled back.
     ///
@@ -126,8 +132,6 @@ pub trait Forwarding: Send + Sync {
     /// # Errors
     /// As for [`Sink::open`].
     fn start(&self) -> Result<(), Cause>;
-    /// Nothing more is committed in this run.
-    fn finish(&self);
 }
 
 /// What a writer has prepared, in the sink's own format: a length, the name of a transaction.

@@ -112,13 +112,6 @@ impl Sinks {
         Ok(())
     }
 
-    /// Notifies the sinks that nothing more is committed in this run.
-    pub(crate) fn finish(&self) {
-        for sink in &self.0 {
-            sink.sink.finish();
-        }
-    }
-
     /// Rolls the sinks back to the last commit; returns the token of each, under the name of its first writer.
     pub(crate) fn resume(
         &self,
@@ -146,6 +139,13 @@ impl Sinks {
             synced.map_err(|cause| failed(sink, nodes, cause))?;
         }
         Ok(())
+    }
+
+    /// Notifies the sinks that nothing more is committed in this run.
+    pub(crate) fn finish(&self) {
+        for sink in &self.0 {
+            sink.sink.finish();
+        }
     }
 
     /// Notifies the sinks that an epoch is committed.
@@ -180,10 +180,10 @@ fn failed(sink: &SinkOf, nodes: &[Node], cause: Cause) -> FlowError {
 pub(crate) trait ErasedSink: Send + Sync {
     fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause>;
     fn start(&self) -> Result<(), Cause>;
-    fn finish(&self);
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
     fn sync(&self) -> Result<(), Cause>;
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
+    fn finish(&self);
 }
 
 /// A sink without its type.
@@ -195,11 +195,6 @@ impl<B: 'static> ErasedSink for Erased<B> {
     }
     fn start(&self) -> Result<(), Cause> {
         self.0.forwarding().map_or(Ok(()), |sink| sink.start())
-    }
-    fn finish(&self) {
-        if let Some(sink) = self.0.forwarding() {
-            sink.finish();
-        }
     }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match self.0.transactional() {
@@ -217,6 +212,11 @@ impl<B: 'static> ErasedSink for Erased<B> {
         match self.0.transactional() {
             Some(sink) => sink.commit(epoch, tokens),
             None => Ok(()),
+        }
+    }
+    fn finish(&self) {
+        if let Some(sink) = self.0.transactional() {
+            sink.finish();
         }
     }
 }

@@ -279,6 +279,11 @@ impl Transactional for Outbox {
         }
         Ok(())
     }
+    fn finish(&self) {
+        if let Some(open) = self.kept(|kept| kept.open.take()).flatten() {
+            open.progress.finish();
+        }
+    }
     fn identity(&self) -> Option<usize> {
         Some(std::ptr::from_ref(self).addr())
     }
@@ -343,11 +348,6 @@ impl Forwarding for Outbox {
             control.forwarder_ended();
             error.into()
         })
-    }
-    fn finish(&self) {
-        if let Some(open) = self.kept(|kept| kept.open.take()).flatten() {
-            open.progress.finish();
-        }
     }
 }
 

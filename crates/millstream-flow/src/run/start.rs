@@ -164,10 +164,12 @@ fn begin_checkpoints(
     let (name, control) = (&running.name, &running.control);
     plan.sinks
         .begin(name, &plan.nodes, Some(recovery), control)?;
-    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns)?;
+    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns);
+    let resumed = resumed.inspect_err(|_| plan.sinks.finish())?;
     let ResumedRun { resume, commit, .. } = resumed;
     let (sender, notices) = channel();
-    plan.sinks.start(&plan.nodes)?;
+    let started = plan.sinks.start(&plan.nodes);
+    started.inspect_err(|_| plan.sinks.finish())?;
     if resume.ends_here {
         plan.sinks.finish();
         return Ok((Some((Arc::new(resume), Mutex::new(sender))), None));
@@ -189,6 +191,7 @@ fn begin_checkpoints(
     let thread = std::thread::Builder::new()
         .name("millstream-epochs".to_owned())
         .spawn(move || committer.run(&notices))
+        .inspect_err(|_| plan.sinks.finish())
         .map_err(|cause| FlowError::State {
             path: recovery.dir.clone(),
             cause: cause.into(),

@@ -20,6 +20,7 @@ from ._errors import (
     DeadLetter,
     FlowError,
     FlowUsageError,
+    RetryLater,
     ServiceError,
     SimulatedCrash,
     StepError,
@@ -59,6 +60,7 @@ from ._millstream import (
     Report,
     SourceIo,
 )
+from ._outbox import OutboxIdentity, OutboxSink, sink
 from ._queue_errors import (
     QueueDamageError,
     QueueError,
@@ -109,6 +111,8 @@ __all__ = [
     "LateStream",
     "NotAJournalError",
     "OpenItem",
+    "OutboxIdentity",
+    "OutboxSink",
     "Queue",
     "QueueDamageError",
     "QueueError",
@@ -126,6 +130,7 @@ __all__ = [
     "RecordPrunedError",
     "RecordTooLargeError",
     "Report",
+    "RetryLater",
     "ServiceError",
     "SimulatedCrash",
     "Sink",
@@ -143,6 +148,7 @@ __all__ = [
     "run",
     "serve",
     "service",
+    "sink",
     "stdout",
     "tcp",
     "testing",

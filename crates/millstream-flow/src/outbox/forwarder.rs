@@ -45,6 +45,8 @@ pub(super) struct Forwarder {
     /// The records that are delivered next, from number `first` on.
     batch: Frames,
     first: u64,
+    /// Earlier runs have left the records below this number.
+    left_end: u64,
     /// This run has written no record from this number on to the destination.
     attempted: u64,
     /// Whether the destination has been reached in this run.
@@ -72,6 +74,7 @@ impl Forwarder {
             reader,
             batch: Frames::default(),
             first,
+            left_end: parts.progress.situation().committed,
             attempted: first,
             has_connected: false,
             not_before: 0,
@@ -118,7 +121,8 @@ impl Forwarder {
 
     /// Counts the records that an earlier run has left.
     fn count(&mut self) -> Result<(), Cause> {
-        let (end, mut records, mut bytes) = (self.parts.progress.situation().committed, 0, 0);
+        // What this run has committed by now is counted where it is appended.
+        let (end, mut records, mut bytes) = (self.left_end, 0, 0);
         let oldest = match self.first < end {
             true => self.reader.peek_time()?,
             false => None,
@@ -405,5 +409,62 @@ impl Forwarder {
             path: self.parts.journal.path(),
             cause,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::outbox::destination::{Destination, OutboxIdentity, connector};
+
+    struct Taking(Arc<Mutex<usize>>);
+
+    impl Destination for Taking {
+        fn write(&mut self, batch: &Frames, _: u64, _: u64) -> Result<(), DeliveryError> {
+            *self.0.lock().unwrap() += batch.spans.len();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_thread_that_starts_late_counts_the_records_of_this_run_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path(), millstream_journal::Options::default()).unwrap();
+        let writer = journal.writer().unwrap();
+        writer.append(b"of an earlier run").unwrap();
+        let control = Arc::new(Control::new(1, None));
+        let settings = Settings::default();
+        let progress = Progress::new("out", "a table", 1, settings, &control);
+        let taken = Arc::new(Mutex::new(0));
+        let taking = Arc::clone(&taken);
+        let connector = connector("a table", false, move |_: &OutboxIdentity| {
+            Ok(Taking(Arc::clone(&taking)))
+        });
+        let identity = OutboxIdentity {
+            flow: "flow".to_owned(),
+            sink: "out".to_owned(),
+            outbox: 1,
+        };
+        let forwarder = Forwarder::new(Parts {
+            sink: "out".to_owned(),
+            address: "a table".to_owned(),
+            journal,
+            link: Link::new(Arc::new(connector), identity, settings.backoff),
+            settings,
+            progress: Arc::clone(&progress),
+            control: Arc::clone(&control),
+        })
+        .unwrap();
+        control.forwarder_begins();
+        progress.appended(1, 11);
+        writer.append(b"of this run").unwrap();
+        progress.commit(2);
+        progress.finish();
+        forwarder.run();
+        assert_eq!(*taken.lock().unwrap(), 2);
+        let metrics = progress.metrics();
+        assert_eq!((metrics.waiting_records, metrics.waiting_bytes), (0, 0));
     }
 }

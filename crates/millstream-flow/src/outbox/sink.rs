@@ -292,6 +292,9 @@ impl Transactional for Outbox {
 impl Forwarding for Outbox {
     fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause> {
         let sink = run.names.first().cloned().unwrap_or_default();
+        if self.kept(|kept| kept.open.is_some()) == Some(true) {
+            return Err("the sink is in use by another run; create one for each".into());
+        }
         let mut begun = Run {
             flow: run.flow.to_owned(),
             sink,

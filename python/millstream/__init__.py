@@ -14,11 +14,13 @@
 """
 
 from . import files, journals, queues, service, tcp, testing, windows
+from ._backoff import Backoff
 from ._clocks import Clock
 from ._errors import (
     DeadLetter,
     FlowError,
     FlowUsageError,
+    RetryLater,
     ServiceError,
     SimulatedCrash,
     StepError,
@@ -58,6 +60,7 @@ from ._millstream import (
     Report,
     SourceIo,
 )
+from ._outbox import OutboxIdentity, OutboxSink, sink
 from ._queue_errors import (
     QueueDamageError,
     QueueError,
@@ -77,6 +80,7 @@ from ._streams.streams import KeyedStream, LateStream, Stream, Windows
 from .service import publisher, serve
 
 __all__ = [
+    "Backoff",
     "Clock",
     "DeadLetter",
     "Flow",
@@ -107,6 +111,8 @@ __all__ = [
     "LateStream",
     "NotAJournalError",
     "OpenItem",
+    "OutboxIdentity",
+    "OutboxSink",
     "Queue",
     "QueueDamageError",
     "QueueError",
@@ -124,6 +130,7 @@ __all__ = [
     "RecordPrunedError",
     "RecordTooLargeError",
     "Report",
+    "RetryLater",
     "ServiceError",
     "SimulatedCrash",
     "Sink",
@@ -141,6 +148,7 @@ __all__ = [
     "run",
     "serve",
     "service",
+    "sink",
     "stdout",
     "tcp",
     "testing",

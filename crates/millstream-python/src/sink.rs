@@ -5,12 +5,14 @@ mod bytes;
 mod encode;
 mod list;
 mod object;
+mod outbox;
 
 use std::sync::Arc;
 
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::sink::{Output, Sink, Token, Transactional, Writer};
+use millstream_flow::sink::{Forwarding, Output, Sink, Token, Transactional, Writer};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -18,6 +20,7 @@ pub(crate) use by_key::{KeyedSink, file_write_by_key};
 pub(crate) use bytes::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
 pub(crate) use encode::append_frame;
 pub(crate) use list::ListSink;
+pub(crate) use outbox::outbox_sink;
 
 use crate::batch::PyBatch;
 use crate::error::usage;
@@ -48,7 +51,12 @@ impl AnySink {
         if let Ok(list) = sink.cast::<PyList>() {
             return Ok(AnySink::List(ListSink::of(list)));
         }
+        // A sink of `ms.sink`.
+        if let Some(outbox) = sink.getattr_opt(intern!(sink.py(), "_outbox"))? {
+            return Self::read(&outbox);
+        }
         if sink.getattr("open").is_ok_and(|open| open.is_callable()) {
+            object::check_phases(sink, &["commit", "resume"])?;
             return Ok(AnySink::Object(Arc::new(sink.clone().unbind())));
         }
         Err(usage(
@@ -127,6 +135,12 @@ impl Sink<PyBatch> for NamedSink {
     fn transactional(&self) -> Option<&dyn Transactional> {
         Some(self)
     }
+    fn forwarding(&self) -> Option<&dyn Forwarding> {
+        match &self.sink {
+            AnySink::Bytes(sink) => sink.engine().forwarding(),
+            AnySink::Keyed(_) | AnySink::List(_) | AnySink::Object(_) => None,
+        }
+    }
 }
 
 impl NamedSink {
@@ -144,7 +158,7 @@ impl Transactional for NamedSink {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match &self.sink {
             AnySink::List(list) => list.resume(tokens),
-            AnySink::Object(object) => object::resume(object, tokens),
+            AnySink::Object(_) => Ok(None),
             AnySink::Bytes(_) | AnySink::Keyed(_) => self
                 .of_engine()
                 .map_or(Ok(None), |sink| sink.resume(tokens)),
@@ -156,7 +170,7 @@ impl Transactional for NamedSink {
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
         match &self.sink {
             AnySink::List(list) => list.commit(tokens),
-            AnySink::Object(object) => object::commit(object, epoch, tokens),
+            AnySink::Object(_) => Ok(()),
             AnySink::Bytes(_) | AnySink::Keyed(_) => self
                 .of_engine()
                 .map_or(Ok(()), |sink| sink.commit(epoch, tokens)),

@@ -14,6 +14,7 @@
 """
 
 from . import files, journals, queues, service, tcp, testing, windows
+from ._adapter import At, SourceFunction, source
 from ._backoff import Backoff
 from ._clocks import Clock
 from ._errors import (
@@ -78,6 +79,7 @@ from ._streams.streams import KeyedStream, LateStream, Stream, Windows
 from .service import publisher, serve
 
 __all__ = [
+    "At",
     "Backoff",
     "Clock",
     "DeadLetter",
@@ -130,6 +132,7 @@ __all__ = [
     "SimulatedCrash",
     "Sink",
     "Source",
+    "SourceFunction",
     "SourceIo",
     "StepError",
     "Stream",
@@ -143,6 +146,7 @@ __all__ = [
     "run",
     "serve",
     "service",
+    "source",
     "stdout",
     "tcp",
     "testing",

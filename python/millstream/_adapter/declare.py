@@ -144,7 +144,7 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
             [1]
         """
         reader = Reader(
-            partial(self.begin, partition),
+            partial(self._call, partition),
             self.options,
             position,
             io,
@@ -155,7 +155,7 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
             self.notified[partition] = reader
         return reader
 
-    def begin(self, partition: str, position: Any) -> Any:
+    def _call(self, partition: str, position: Any) -> Any:
         """Calls the function, which starts it at a position."""
         given = dict(self.kwargs)
         if self.options.resume:
@@ -184,20 +184,20 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
             >>> one.durable()
             <durable <source one>>
         """
-        return Source.durable(self.for_flow(), keep)
+        return Source.durable(self._for_flow(), keep)
 
-    def for_flow(self) -> SourceFunction[P, T_co]:
+    def _for_flow(self) -> SourceFunction[P, T_co]:
         """A copy for one flow, whose generators run in the context of the caller."""
-        self.check_arguments()
+        self._check_arguments()
         copy: SourceFunction[P, T_co] = SourceFunction(self.function, self.options, self.args, self.kwargs)
         copy.context = copy_context()
         return copy
 
-    def added(self) -> SourceFunction[P, T_co] | DurableSource[T_co]:
+    def _added(self) -> SourceFunction[P, T_co] | DurableSource[T_co]:
         """What ``Flow.source`` adds."""
-        return self.durable(self.options.keep) if self.options.durable else self.for_flow()
+        return self.durable(self.options.keep) if self.options.durable else self._for_flow()
 
-    def check_arguments(self) -> None:
+    def _check_arguments(self) -> None:
         """Raises TypeError if a call of the function would."""
         try:
             given = dict(self.kwargs)

@@ -84,7 +84,7 @@ class Flow(Verbs):
         if not name:
             raise FlowUsageError(f'flow "{self.name}": a source needs a name')
         if isinstance(source, SourceFunction):
-            source = source.added()
+            source = source._added()
         return Stream(self._flow.source(name, source, on_error, batch_size))
 
     def start(

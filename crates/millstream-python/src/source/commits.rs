@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::object::{ObjectSource, load};
+use super::object::{ObjectSource, call_if_present, load};
 use crate::error::cause;
 use crate::gil::locked;
 
@@ -52,18 +52,4 @@ impl Drop for Commits {
     fn drop(&mut self) {
         call_if_present(&self.0, "_end");
     }
-}
-
-/// Calls a method without arguments, if the object has it. There is no caller that could raise its exception: Python reports it.
-pub(super) fn call_if_present(object: &Py<PyAny>, method: &str) {
-    locked(|py| {
-        let object = object.bind(py);
-        let called = object.getattr_opt(method).and_then(|method| match method {
-            Some(method) => method.call0().map(|_| ()),
-            None => Ok(()),
-        });
-        if let Err(error) = called {
-            error.write_unraisable(py, Some(object));
-        }
-    });
 }

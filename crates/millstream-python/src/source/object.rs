@@ -15,7 +15,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList};
 
-use super::commits::call_if_present;
 use super::io::{SourceIo, Wakeups};
 use super::reading;
 use crate::batch::PyBatch;
@@ -245,4 +244,18 @@ pub(super) fn load(position: &Position) -> Result<Py<PyAny>, Cause> {
     }
     let (_, mut bytes) = position.require_bytes(VERSION)?;
     (objects().load)(&mut bytes)
+}
+
+/// Calls a method without arguments, if the object has it. There is no caller that could raise its exception: Python reports it.
+pub(super) fn call_if_present(object: &Py<PyAny>, method: &str) {
+    locked(|py| {
+        let object = object.bind(py);
+        let called = object.getattr_opt(method).and_then(|method| match method {
+            Some(method) => method.call0().map(|_| ()),
+            None => Ok(()),
+        });
+        if let Err(error) = called {
+            error.write_unraisable(py, Some(object));
+        }
+    });
 }

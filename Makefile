@@ -47,12 +47,21 @@ checked: $(READY)
 # The crate millstream-python links only inside an interpreter, so its tests are those of pytest. The simulation has a journal with
 # planted bugs; tested apart from the others, it does not make cargo build them on that journal.
 APART := millstream-journal millstream-sim
+# Most tests of Python wait for processes and disks, so more run at once than there are cores. A server that gives way to others is
+# tested with the machine to itself. Tests of flows run a second time with all exchanges between steps as bytes, as between processes.
+SEVERAL := -n 3 --dist loadfile
+FLOWS   := $(addprefix tests/api/test_,$(addsuffix .py,batches_of_keys batching connectors datetimes dead_letters durable failing_steps \
+	files_of_many finished_flows joins joins_of_many lookups own_sources records recovery recovery_of_time replay saved_objects states \
+	time trials types verbs window_choices windows windows_of_datetimes))
 test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing
 	cargo test --profile $(PROFILE) --workspace --exclude millstream-python $(APART:%=--exclude %)
 	cargo test --profile $(PROFILE) $(APART:%=-p %)
+	MILLSTREAM_PACKETS=bytes cargo test --profile $(PROFILE) -p millstream-flow --test flow
 	$(BIN)/python -m mypy.stubtest millstream._millstream
 	$(BIN)/pytest --doctest-modules python/millstream
-	$(BIN)/pytest tests
+	$(BIN)/pytest $(SEVERAL) tests --ignore tests/process/test_queue_awake.py
+	$(BIN)/pytest tests/process/test_queue_awake.py
+	MILLSTREAM_PACKETS=bytes $(BIN)/pytest $(SEVERAL) $(FLOWS)
 	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim crash --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
 	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim queues --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
 	fuzz/run $(SECONDS)

@@ -26,7 +26,6 @@ CHECKED = [
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
-    "contrib",
     "crates",
     "docs",
     "examples",

@@ -66,7 +66,7 @@ def process(command: Command, **settings: str) -> Iterator[subprocess.Popen[str]
 
 @contextmanager
 def receiver(millstream_bin: Path, out: Path, framing: str, connections: int) -> Iterator[str]:
-    """`millstream receive` on a free port; yields its address. At the end of the block it has received all."""
+    """`millstream receive` on a free port; yields its address. After the block it has received all."""
     command = [millstream_bin, "receive", "--listen", ":0", "--framing", framing, "--out", out]
     with process([*map(str, command), "--connections", str(connections)]) as running:
         assert running.stderr is not None

@@ -116,7 +116,7 @@ class JournalDamageError(JournalError, OSError):
 
 
 class JournalPoisonedError(JournalError, OSError):
-    """A sync has failed: no append is acknowledged until all processes have closed and reopened the journal."""
+    """A sync has failed: no append is acknowledged until all processes have reopened the journal."""
 
 
 class JournalSupersededError(JournalError, RuntimeError):

@@ -153,7 +153,7 @@ def _calm_collector() -> Callable[[], None]:
     """Makes the collector of reference cycles run less often; returns the function that undoes that.
 
     A flow keeps a state for each key and makes few cycles. With the default thresholds the collector
-    traverses all states repeatedly: at a million keys that is half of the time, and pauses of many milliseconds.
+    traverses all states repeatedly: at a million keys that takes half of the time, in pauses of milliseconds.
     """
     import gc
 

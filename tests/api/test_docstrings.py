@@ -113,6 +113,20 @@ def faults(name: str, docstring: str | None, function: ast.FunctionDef | None) -
 
 
 PUBLIC = unique(public(ms, "ms"))
+NEVER_RAISE = {
+    "ms.Journal.close",
+    "ms.JournalCursor.close",
+    "ms.JournalReader.close",
+    "ms.KeyContext.discard",
+    "ms.OpenItem.abort",
+    "ms.Queues.close",
+    "ms.Record.to_dict",
+    "ms.Report.to_json",
+    "ms.SourceIo.wake",
+    "ms.service.Clock.now_ns",
+    "ms.service.Clock.record",
+}
+"""The functions of native code without an error."""
 
 
 def test_public_functions_have_the_sections_that_apply() -> None:
@@ -124,6 +138,15 @@ def test_public_functions_have_the_sections_that_apply() -> None:
         for fault in faults(name, it.__doc__, None if inspect.isclass(it) else definition(it, stub))
     ]
     assert not found, "\n" + "\n".join(found)
+
+
+def test_native_functions_state_what_they_raise() -> None:
+    found = {
+        name
+        for name, it in PUBLIC.items()
+        if isinstance(it, NATIVE) and "Raises" not in sections(it.__doc__ or "")
+    }
+    assert found == NEVER_RAISE
 
 
 GOOD = '''

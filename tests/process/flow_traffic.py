@@ -1,4 +1,4 @@
-"""Shared parts of tests that kill flows: a sender that reconnects, recorded input, kills at random moments."""
+"""Shared parts of tests that kill flows: a sender that reconnects, recorded input, random kills."""
 
 from __future__ import annotations
 

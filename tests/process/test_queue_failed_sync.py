@@ -3,23 +3,10 @@
 The calls of the system fail by a library that is loaded before the server's own code, see `failing_sync.c`.
 """
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from queue_server import Line, QueueServer, Serve
-
-
-@pytest.fixture
-def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """While the file of this path exists, each sync of a process started by the test fails."""
-    source, library = Path(__file__).with_name("failing_sync.c"), tmp_path / "failing_sync.so"
-    options = ["-shared", "-fPIC", "-Wall", "-Werror", "-pthread"]
-    subprocess.run(["cc", *options, "-o", library, source], check=True)
-    switch = tmp_path / "fail"
-    monkeypatch.setenv("LD_PRELOAD", str(library))
-    monkeypatch.setenv("FAIL_SYNC_WHILE", str(switch))
-    return switch
 
 
 def drain(line: Line, queue: str) -> list[bytes]:

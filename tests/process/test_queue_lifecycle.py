@@ -117,7 +117,7 @@ def test_a_full_queue_refuses_or_drops(settings: str, full: list[bytes], serve: 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_under_load_loses_nothing(number: signal.Signals, serve: Serve, tmp_path: Path) -> None:
-    """It ends with code 0 within its 5 seconds, also with clients that send half a request, wait or never read."""
+    """It ends with code 0 within its 5 seconds, whatever its clients do: half a request, a wait, no read."""
     print(f"MILLSTREAM_SEED={SEED}")
     server = serve("--sync=10ms")
     half, waiting, mute, opener = (server.connect() for _ in range(4))

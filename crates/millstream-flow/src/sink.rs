@@ -69,6 +69,8 @@ pub trait Transactional: Send + Sync {
     fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
         Ok(())
     }
+    /// Nothing more is committed in this run. Called in the background after [`resume`](Self::resume), however the run ends.
+    fn finish(&self) {}
     /// What distinguishes this sink from others, if several steps may write to it: they are one sink then, which is notified
     /// of each epoch once.
     fn identity(&self) -> Option<usize> {

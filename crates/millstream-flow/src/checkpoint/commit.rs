@@ -69,6 +69,7 @@ impl Committer {
         if let Err(error) = outcome {
             self.control.fail(error);
         }
+        self.sinks.finish();
     }
 
     fn work(&mut self, notices: &Receiver<CommitNotice>) -> Result<(), FlowError> {

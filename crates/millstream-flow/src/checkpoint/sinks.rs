@@ -110,6 +110,13 @@ impl Sinks {
         Ok(())
     }
 
+    /// Notifies the sinks that nothing more is committed in this run.
+    pub(crate) fn finish(&self) {
+        for sink in &self.0 {
+            sink.sink.finish();
+        }
+    }
+
     /// Notifies the sinks that an epoch is committed.
     pub(crate) fn commit(&self, nodes: &[Node], commit: &Commit) -> Result<(), FlowError> {
         for (sink, names) in self.each(nodes) {
@@ -143,6 +150,7 @@ pub(crate) trait ErasedSink: Send + Sync {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
     fn sync(&self) -> Result<(), Cause>;
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
+    fn finish(&self);
 }
 
 /// A sink without its type.
@@ -165,6 +173,11 @@ impl<B: 'static> ErasedSink for Erased<B> {
         match self.0.transactional() {
             Some(sink) => sink.commit(epoch, tokens),
             None => Ok(()),
+        }
+    }
+    fn finish(&self) {
+        if let Some(sink) = self.0.transactional() {
+            sink.finish();
         }
     }
 }

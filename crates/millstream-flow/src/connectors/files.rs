@@ -8,11 +8,11 @@ mod key_name;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use crate::connectors::codec::{self, Decoded};
 use crate::connectors::format::Format;
-use crate::connectors::shared_log::{Log, SharedLog};
+use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::run::control::{Control, lock};
@@ -107,12 +107,9 @@ impl Source<Frames> for ReadFiles {
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let path = &self.paths[partition];
-        let start = match resume {
-            Some(position) => match position.require_number()? {
-                position if position == self.from => position,
-                position => self.resumes_at(path, position)?,
-            },
-            None => self.from,
+        let start = match resume.map(Position::require_number).transpose()? {
+            Some(position) if position != self.from => self.resumes_at(path, position)?,
+            _ => self.from,
         };
         self.open_file(path, start)
     }
@@ -272,7 +269,7 @@ pub struct WriteFile {
     /// The bytes at the beginning of the file.
     preamble: Vec<u8>,
     /// The file, which the workers of the current run share.
-    file: Mutex<Weak<Mutex<SharedLog<Written>>>>,
+    file: CurrentLog<Written>,
     /// The length at which a run resumes.
     resume: Mutex<Option<u64>>,
 }
@@ -285,7 +282,7 @@ pub fn write(path: impl AsRef<Path>) -> WriteFile {
         path: path.as_ref().to_owned(),
         framing: Some(Framing::Lines),
         preamble: Vec::new(),
-        file: Mutex::default(),
+        file: CurrentLog::default(),
         resume: Mutex::default(),
     }
 }
@@ -314,6 +311,25 @@ impl WriteFile {
         format!("{}: {error}", self.path.display()).into()
     }
 
+    /// Opens the file where the run begins: at its committed length, or empty.
+    fn open_file(&self) -> Result<Written, Cause> {
+        let resume = lock(&self.resume).take();
+        let file = match resume {
+            Some(length) => self.cut(length),
+            None => File::create(&self.path),
+        };
+        let file = file.map_err(|error| self.named(&error))?;
+        let mut written = Written {
+            file: BufWriter::with_capacity(READ_BYTES, file),
+            length: resume.unwrap_or(0),
+            path: self.path.clone(),
+        };
+        if written.length == 0 {
+            written.append(&mut self.preamble.clone())?;
+        }
+        Ok(written)
+    }
+
     /// Opens the file, truncated to `length`.
     fn cut(&self, length: u64) -> std::io::Result<File> {
         let mut file = OpenOptions::new().write(true).open(&self.path)?;
@@ -332,35 +348,10 @@ impl Sink<Frames> for WriteFile {
         }
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
-        let mut shared = lock(&self.file);
-        let file = match shared.upgrade() {
-            Some(open) => open,
-            None => {
-                let resume = lock(&self.resume).take();
-                let file = match resume {
-                    Some(length) => self.cut(length),
-                    None => File::create(&self.path),
-                };
-                let mut written = Written {
-                    file: BufWriter::with_capacity(
-                        READ_BYTES,
-                        file.map_err(|error| self.named(&error))?,
-                    ),
-                    length: resume.unwrap_or(0),
-                    path: self.path.clone(),
-                };
-                if written.length == 0 {
-                    written.append(&mut self.preamble.clone())?;
-                }
-                let open = Arc::new(Mutex::new(SharedLog::new(written, control)));
-                *shared = Arc::downgrade(&open);
-                open
-            }
-        };
-        let share = lock(&file).join();
+        let (file, writer) = self.file.join(control, || self.open_file())?;
         Ok(Box::new(FileWriter {
             file,
-            share,
+            writer,
             framing: self.framing.clone(),
             buffer: Vec::new(),
         }))
@@ -389,23 +380,27 @@ impl Transactional for WriteFile {
         if file.len() < length {
             return Err(format!(
                 "{}: it has {} bytes, fewer than the {length} that were committed; put it back, or \
-                 begin it anew by forgetting the sink",
+                 drop the state of the sink (--drop-state) to start again",
                 self.path.display(),
                 file.len()
             )
             .into());
         }
         *lock(&self.resume) = Some(length);
+        self.file.begin_commits();
         Ok(Some(token_of(length)))
     }
     fn sync(&self) -> Result<(), Cause> {
-        let Some(file) = lock(&self.file).upgrade() else {
+        let Some(file) = self.file.get() else {
             return Ok(());
         };
         // The file is synced after the lock is released, so that writers do not wait.
         let handle = lock(&file).log().file.get_ref().try_clone();
         let synced = handle.and_then(|handle| handle.sync_data());
         synced.map_err(|error| self.named(&error))
+    }
+    fn finish(&self) {
+        self.file.end_commits();
     }
 }
 
@@ -462,7 +457,7 @@ impl Log for Written {
 
 struct FileWriter {
     file: Arc<Mutex<SharedLog<Written>>>,
-    share: usize,
+    writer: usize,
     framing: Option<Framing>,
     buffer: Vec<u8>,
 }
@@ -476,18 +471,18 @@ impl Writer<Frames> for FileWriter {
                 None => self.buffer.extend_from_slice(frame),
             }
         }
-        lock(&self.file).write(self.share, &mut self.buffer)
+        lock(&self.file).write(self.writer, &mut self.buffer)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         lock(&self.file).flush()?;
         Ok(())
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let length = lock(&self.file).prepare(self.share, epoch)?;
+        let length = lock(&self.file).prepare(self.writer, epoch)?;
         Ok(length.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.file).leave(self.share)?;
+        let end = lock(&self.file).leave(self.writer)?;
         Ok(end.map(token_of))
     }
 }

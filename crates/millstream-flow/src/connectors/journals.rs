@@ -26,7 +26,7 @@ use millstream_journal::{Cursor, Journal, Options, Reader, Share, Sync, Writer a
 
 use crate::clock::now_ns;
 use crate::connectors::files::{length_of, token_of};
-use crate::connectors::shared_log::{Log, SharedLog};
+use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
@@ -251,7 +251,7 @@ pub struct AppendJournal {
     path: PathBuf,
     sync: Sync,
     /// The journal that the workers of the current run share.
-    journal: Mutex<Weak<Mutex<SharedLog<Appending>>>>,
+    journal: CurrentLog<Appending>,
 }
 
 /// Appends each frame as a record. With recovery no other process may write to the journal while the flow runs,
@@ -260,7 +260,7 @@ pub fn append(path: impl AsRef<Path>) -> AppendJournal {
     AppendJournal {
         path: path.as_ref().to_owned(),
         sync: Sync::Never,
-        journal: Mutex::default(),
+        journal: CurrentLog::default(),
     }
 }
 
@@ -282,18 +282,12 @@ impl Sink<Frames> for AppendJournal {
         format!("journal {}", self.path.display())
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
-        let mut shared = lock(&self.journal);
-        let journal = match shared.upgrade() {
-            Some(open) => open,
-            None => {
-                let appender = Journal::open(&self.path, self.options())?.writer()?;
-                let open = Arc::new(Mutex::new(SharedLog::new(Appending(appender), control)));
-                *shared = Arc::downgrade(&open);
-                open
-            }
-        };
-        let share = lock(&journal).join();
-        Ok(Box::new(JournalWriter { journal, share }))
+        let (journal, writer) = self.journal.join(control, || {
+            Ok(Appending(
+                Journal::open(&self.path, self.options())?.writer()?,
+            ))
+        })?;
+        Ok(Box::new(JournalWriter { journal, writer }))
     }
     fn output(&self, recovery: bool) -> Option<Output> {
         // A run with recovery cuts it, and several may append in one without.
@@ -318,16 +312,20 @@ impl Transactional for AppendJournal {
         if !tokens.is_empty() {
             journal.cut(length_of(tokens)?)?;
         }
+        self.journal.begin_commits();
         Ok(Some(token_of(journal.next()?)))
     }
     fn sync(&self) -> Result<(), Cause> {
-        let Some(shared) = lock(&self.journal).upgrade() else {
+        let Some(shared) = self.journal.get() else {
             return Ok(());
         };
         // Outside of the lock: workers can append during the sync.
         let journal = lock(&shared).log().0.journal().clone();
         journal.sync()?;
         Ok(())
+    }
+    fn finish(&self) {
+        self.journal.end_commits();
     }
 }
 
@@ -350,22 +348,22 @@ impl Log for Appending {
 
 struct JournalWriter {
     journal: Arc<Mutex<SharedLog<Appending>>>,
-    share: usize,
+    writer: usize,
 }
 
 impl Writer<Frames> for JournalWriter {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
-        lock(&self.journal).write(self.share, batch)
+        lock(&self.journal).write(self.writer, batch)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let next = lock(&self.journal).prepare(self.share, epoch)?;
+        let next = lock(&self.journal).prepare(self.writer, epoch)?;
         Ok(next.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.journal).leave(self.share)?;
+        let end = lock(&self.journal).leave(self.writer)?;
         Ok(end.map(token_of))
     }
 }

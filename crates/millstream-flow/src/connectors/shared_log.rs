@@ -4,10 +4,10 @@
 //! an epoch one after the other. Output of a later epoch is buffered until the last worker has ended the earlier one. Buffered
 //! batches count as in flight, so that sources slow down when there are many.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::error::Cause;
-use crate::run::control::Control;
+use crate::run::control::{Control, lock};
 
 /// A log that only grows.
 pub trait Log: Send {
@@ -150,6 +150,78 @@ impl<L: Log> SharedLog<L> {
     }
 }
 
+/// The shared log of a sink in the current run.
+///
+/// The first writer opens it. It stays open until the last writer has closed and, in a run that commits, until the last commit:
+/// the last epochs are synced and committed when their writers may have closed.
+pub struct CurrentLog<L: Log>(Mutex<Current<L>>);
+
+struct Current<L: Log> {
+    log: Weak<Mutex<SharedLog<L>>>,
+    commits: bool,
+    /// The same log, in a run that commits.
+    kept: Option<Arc<Mutex<SharedLog<L>>>>,
+}
+
+impl<L: Log> Default for CurrentLog<L> {
+    fn default() -> Self {
+        CurrentLog(Mutex::new(Current {
+            log: Weak::new(),
+            commits: false,
+            kept: None,
+        }))
+    }
+}
+
+impl<L: Log> CurrentLog<L> {
+    /// Begins a run that commits, before a writer is open.
+    pub fn begin_commits(&self) {
+        lock(&self.0).commits = true;
+    }
+
+    /// Adds a writer; `open` opens the log if this is the first one. Returns the log and the number of the writer.
+    ///
+    /// # Errors
+    /// The error of `open`.
+    #[expect(clippy::type_complexity, reason = "the log as its writers share it")]
+    pub fn join(
+        &self,
+        control: &Arc<Control>,
+        open: impl FnOnce() -> Result<L, Cause>,
+    ) -> Result<(Arc<Mutex<SharedLog<L>>>, usize), Cause> {
+        let mut current = lock(&self.0);
+        let log = match current.log.upgrade() {
+            Some(log) => log,
+            None => {
+                let log = Arc::new(Mutex::new(SharedLog::new(open()?, control)));
+                current.log = Arc::downgrade(&log);
+                current.kept = current.commits.then(|| Arc::clone(&log));
+                log
+            }
+        };
+        drop(current);
+        let writer = lock(&log).join();
+        Ok((log, writer))
+    }
+
+    /// Returns the log, if it is open.
+    #[must_use]
+    pub fn get(&self) -> Option<Arc<Mutex<SharedLog<L>>>> {
+        lock(&self.0).log.upgrade()
+    }
+
+    /// Ends the commits of the run.
+    pub fn end_commits(&self) {
+        let kept = {
+            let mut current = lock(&self.0);
+            current.commits = false;
+            current.kept.take()
+        };
+        // Outside of the lock, as the log may close here.
+        drop(kept);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,15 +239,21 @@ mod tests {
         }
     }
 
-    #[test]
-    fn output_of_a_later_epoch_waits_for_writers_of_the_earlier_one() {
+    fn of_two_writers() -> (SharedLog<Text>, usize, usize) {
         let control = Arc::new(Control::new(2, None));
         let mut log = SharedLog::new(Text(String::new()), &control);
         let (a, b) = (log.join(), log.join());
-        let write = |log: &mut SharedLog<Text>, writer, text: &str| {
-            log.write(writer, &mut text.to_owned())
-                .expect("it is memory");
-        };
+        (log, a, b)
+    }
+
+    fn write(log: &mut SharedLog<Text>, writer: usize, text: &str) {
+        let written = log.write(writer, &mut text.to_owned());
+        written.expect("it is memory");
+    }
+
+    #[test]
+    fn output_of_a_later_epoch_waits_for_writers_of_the_earlier_one() {
+        let (mut log, a, b) = of_two_writers();
         write(&mut log, a, "a1 ");
         assert_eq!(log.prepare(a, 1).expect("memory"), None);
         write(&mut log, a, "a2 ");
@@ -192,13 +270,7 @@ mod tests {
 
     #[test]
     fn the_last_writer_returns_the_length_with_the_epochs_of_the_others() {
-        let control = Arc::new(Control::new(2, None));
-        let mut log = SharedLog::new(Text(String::new()), &control);
-        let (a, b) = (log.join(), log.join());
-        let write = |log: &mut SharedLog<Text>, writer, text: &str| {
-            log.write(writer, &mut text.to_owned())
-                .expect("it is memory");
-        };
+        let (mut log, a, b) = of_two_writers();
         for epoch in 1..=3 {
             write(&mut log, b, &format!("b{epoch} "));
             assert_eq!(log.prepare(b, epoch).expect("memory"), None);
@@ -210,5 +282,24 @@ mod tests {
         assert_eq!(log.prepare(a, 1).expect("memory"), Some(6));
         assert_eq!(log.leave(a).expect("memory"), Some(15));
         assert_eq!(log.log().0, "b1 a1 b2 b3 b4 ");
+    }
+
+    #[test]
+    fn a_log_is_open_until_its_last_writer_and_the_last_commit() {
+        let control = Arc::new(Control::new(2, None));
+        let current = CurrentLog::default();
+        for commits in [false, true, false] {
+            if commits {
+                current.begin_commits();
+            }
+            let open = || Ok(Text(String::new()));
+            let (first, _) = current.join(&control, open).expect("memory");
+            let (second, number) = current.join(&control, open).expect("memory");
+            assert!(Arc::ptr_eq(&first, &second) && number == 1);
+            drop((first, second));
+            assert_eq!(current.get().is_some(), commits);
+            current.end_commits();
+            assert!(current.get().is_none());
+        }
     }
 }

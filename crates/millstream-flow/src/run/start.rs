@@ -153,10 +153,12 @@ fn begin_checkpoints(
         codecs: &plan.codecs,
     };
     let time_ns = clock.time_ns();
-    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns)?;
+    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns);
+    let resumed = resumed.inspect_err(|_| plan.sinks.finish())?;
     let ResumedRun { resume, commit, .. } = resumed;
     let (sender, notices) = channel();
     if resume.ends_here {
+        plan.sinks.finish();
         return Ok((Some((Arc::new(resume), Mutex::new(sender))), None));
     }
     let committer = Committer {
@@ -176,6 +178,7 @@ fn begin_checkpoints(
     let thread = std::thread::Builder::new()
         .name("millstream-epochs".to_owned())
         .spawn(move || committer.run(&notices))
+        .inspect_err(|_| plan.sinks.finish())
         .map_err(|cause| FlowError::State {
             path: recovery.dir.clone(),
             cause: cause.into(),

@@ -1,11 +1,11 @@
 //! A sink that is a list in memory. With recovery it is truncated to the last commit, as a file is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use crate::batch::Data;
 use crate::connectors::files::{length_of, token_of};
-use crate::connectors::shared_log::{Log, SharedLog};
+use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
@@ -70,19 +70,13 @@ type Shared<T> = Mutex<SharedLog<Collected<T>>>;
 pub struct CollectSink<T: Data> {
     list: Collected<T>,
     /// The list, which the workers of the current run share.
-    shared: Arc<Mutex<Weak<Shared<T>>>>,
+    shared: Arc<CurrentLog<Collected<T>>>,
 }
 
 impl<T: Data> CollectSink<T> {
-    fn writer(&self, control: &Arc<Control>) -> CollectWriter<T> {
-        let mut shared = lock(&self.shared);
-        let list = shared.upgrade().unwrap_or_else(|| {
-            let list = Arc::new(Mutex::new(SharedLog::new(self.list.clone(), control)));
-            *shared = Arc::downgrade(&list);
-            list
-        });
-        let share = lock(&list).join();
-        CollectWriter { list, share }
+    fn writer(&self, control: &Arc<Control>) -> Result<CollectWriter<T>, Cause> {
+        let (list, writer) = self.shared.join(control, || Ok(self.list.clone()))?;
+        Ok(CollectWriter { list, writer })
     }
 
     fn cut(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
@@ -116,7 +110,7 @@ impl<T: Data> Sink<Vec<T>> for CollectSink<T> {
         "collected in memory".to_owned()
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Vec<T>>>, Cause> {
-        Ok(Box::new(self.writer(control)))
+        Ok(Box::new(self.writer(control)?))
     }
     fn transactional(&self) -> Option<&dyn Transactional> {
         Some(self)
@@ -137,7 +131,7 @@ impl Sink<Frames> for CollectSink<Vec<u8>> {
         "collected in memory".to_owned()
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
-        Ok(Box::new(self.writer(control)))
+        Ok(Box::new(self.writer(control)?))
     }
     fn transactional(&self) -> Option<&dyn Transactional> {
         Some(self)
@@ -158,19 +152,19 @@ impl<T: Data> Log for Collected<T> {
 
 struct CollectWriter<T: Data> {
     list: Arc<Shared<T>>,
-    share: usize,
+    writer: usize,
 }
 
 impl<T: Data> CollectWriter<T> {
     fn prepared(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let length = lock(&self.list).prepare(self.share, epoch)?;
+        let length = lock(&self.list).prepare(self.writer, epoch)?;
         Ok(length.map(token_of))
     }
 }
 
 impl<T: Data> Writer<Vec<T>> for CollectWriter<T> {
     fn write_batch(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
-        lock(&self.list).write(self.share, batch)
+        lock(&self.list).write(self.writer, batch)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
@@ -179,7 +173,7 @@ impl<T: Data> Writer<Vec<T>> for CollectWriter<T> {
         self.prepared(epoch)
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.list).leave(self.share)?;
+        let end = lock(&self.list).leave(self.writer)?;
         Ok(end.map(token_of))
     }
 }
@@ -187,7 +181,7 @@ impl<T: Data> Writer<Vec<T>> for CollectWriter<T> {
 impl Writer<Frames> for CollectWriter<Vec<u8>> {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
         let mut frames: Vec<Vec<u8>> = batch.iter().map(<[u8]>::to_vec).collect();
-        lock(&self.list).write(self.share, &mut frames)
+        lock(&self.list).write(self.writer, &mut frames)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
@@ -196,7 +190,7 @@ impl Writer<Frames> for CollectWriter<Vec<u8>> {
         self.prepared(epoch)
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.list).leave(self.share)?;
+        let end = lock(&self.list).leave(self.writer)?;
         Ok(end.map(token_of))
     }
 }

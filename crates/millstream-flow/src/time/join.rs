@@ -43,7 +43,7 @@ use crate::time::{NEVER, Timed, nanos};
 pub use all::{Insert, JoinAll, Others, Row};
 use saved::JoinStateCodec;
 use side::Retained;
-pub use side::{How, JoinState, Side};
+pub use side::{JoinKind, JoinState, Side};
 use side_codec::both_sides;
 pub use windowed::{Sides, WindowPairs};
 
@@ -61,13 +61,13 @@ enum Partners {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Join {
     partners: Partners,
-    how: How,
+    how: JoinKind,
     ttl: Option<i64>,
     per_key: Option<PerKey>,
 }
 
 impl Join {
-    fn of(partners: Partners, how: How) -> Self {
+    fn of(partners: Partners, how: JoinKind) -> Self {
         Join {
             partners,
             how,
@@ -79,25 +79,25 @@ impl Join {
     /// Joins each item, of either stream, with the latest one of the other.
     #[must_use]
     pub fn latest() -> Self {
-        Join::of(Partners::Latest, How::Inner)
+        Join::of(Partners::Latest, JoinKind::Inner)
     }
 
     /// Joins each item of the left stream with the latest one of the right, or with nothing. The right stream
     /// is a table that changes slowly.
     #[must_use]
     pub fn lookup() -> Self {
-        Join::of(Partners::Lookup, How::Left)
+        Join::of(Partners::Lookup, JoinKind::Left)
     }
 
     /// Joins each item with all items of the other stream that are at most `time` earlier or later.
     #[must_use]
     pub fn within(time: Duration) -> Self {
-        Join::of(Partners::Within(nanos(time)), How::Inner)
+        Join::of(Partners::Within(nanos(time)), JoinKind::Inner)
     }
 
     /// Sets which items without a partner are emitted.
     #[must_use]
-    pub fn how(mut self, how: How) -> Self {
+    pub fn how(mut self, how: JoinKind) -> Self {
         self.how = how;
         self
     }
@@ -227,7 +227,7 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
                         out,
                     );
                 }
-                if alone && single && self.join.how != How::Inner {
+                if alone && single && self.join.how != JoinKind::Inner {
                     emit(key, stamp, self.pair.pair(Some(&value), None)?, out);
                 }
                 if !lookup {
@@ -245,7 +245,7 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
                         out,
                     );
                 }
-                if alone && single && self.join.how == How::Full && !lookup {
+                if alone && single && self.join.how == JoinKind::Full && !lookup {
                     emit(key, stamp, self.pair.pair(None, Some(&value))?, out);
                 }
                 keep(&mut held.right, Retained { time, alone, value }, single);
@@ -279,11 +279,11 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
     ) -> Result<(), P::Error> {
         let alone = if left {
             let kept = held.left.pop_front().filter(|kept| kept.alone);
-            kept.filter(|_| self.join.how != How::Inner)
+            kept.filter(|_| self.join.how != JoinKind::Inner)
                 .map(|kept| self.pair.pair(Some(&kept.value), None))
         } else {
             let kept = held.right.pop_front().filter(|kept| kept.alone);
-            kept.filter(|_| self.join.how == How::Full)
+            kept.filter(|_| self.join.how == JoinKind::Full)
                 .map(|kept| self.pair.pair(None, Some(&kept.value)))
         };
         if let Some(output) = alone.transpose()? {

@@ -38,12 +38,10 @@ fn number(item: &[u8]) -> u64 {
     u64::from_be_bytes(item[..8].try_into().unwrap())
 }
 
-/// Sends numbered frames until `stream` accepts no more for half a second; returns their count, and the rest of
-/// the last one.
-fn push_until_stuck(stream: &mut TcpStream, size: usize) -> (u64, Vec<u8>) {
-    stream
-        .set_write_timeout(Some(Duration::from_millis(500)))
-        .unwrap();
+/// Sends numbered frames until `stream` accepts no more for so long; returns their count, and the rest of the last
+/// one. A flow that is only slow accepts more within `patience`.
+fn push_until_stuck(stream: &mut TcpStream, size: usize, patience: Duration) -> (u64, Vec<u8>) {
+    stream.set_write_timeout(Some(patience)).unwrap();
     let mut pushed = 0;
     for n in 0.. {
         let mut frame = (size as u32).to_be_bytes().to_vec();
@@ -96,7 +94,7 @@ fn stuck(workers: usize, reading: usize, size: usize) {
     let mut outs: Vec<TcpStream> = (0..workers).map(|_| server.accept().unwrap().0).collect();
     let mut readers: Vec<_> = outs.drain(..reading).map(read_all).collect();
     let mut client = TcpStream::connect(to).unwrap();
-    let (count, rest) = push_until_stuck(&mut client, size);
+    let (count, rest) = push_until_stuck(&mut client, size, Duration::from_millis(500));
     readers.extend(outs.into_iter().map(read_all));
     client.set_write_timeout(Some(WATCHDOG)).unwrap();
     client.write_all(&rest).unwrap();
@@ -138,7 +136,7 @@ fn a_stop_ends_a_stuck_flow_with_an_error() {
         let (running, to) = flow_to(at, workers);
         let _outs: Vec<TcpStream> = (0..workers).map(|_| server.accept().unwrap().0).collect();
         let mut client = TcpStream::connect(to).unwrap();
-        push_until_stuck(&mut client, 100);
+        push_until_stuck(&mut client, 100, Duration::from_secs(5));
         running.stop();
         let text = finish(running).unwrap_err().to_string();
         let due = format!(

@@ -1,6 +1,5 @@
 //! The form of packets: unchanged in memory, or as bytes.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -11,6 +10,8 @@ use millstream_flow::{Flow, FlowError, Options};
 use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::support::in_own_process_with;
 
 /// How many items were encoded and decoded, in the whole process: tests that look at them have types of their own.
 static ENCODED: AtomicUsize = AtomicUsize::new(0);
@@ -126,17 +127,10 @@ fn by_the_environment() {
 #[test]
 fn the_environment_chooses_the_form() {
     let output = |value: Option<&str>| {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([
-            "packets::by_the_environment",
-            "--exact",
-            "--ignored",
-            "--nocapture",
-        ]);
-        command.env_remove("MILLSTREAM_PACKETS");
-        command.envs(value.map(|value| ("MILLSTREAM_PACKETS", value)));
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+        let output = in_own_process_with("packets::by_the_environment", |command| {
+            command.env_remove("MILLSTREAM_PACKETS");
+            command.envs(value.map(|value| ("MILLSTREAM_PACKETS", value)));
+        });
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(output(None).contains("2 items, 0 encoded"));

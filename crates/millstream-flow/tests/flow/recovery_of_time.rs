@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millstream_flow::assign::EventClock;
 use millstream_flow::checkpoint::Saved;
-use millstream_flow::join::{How, Join};
+use millstream_flow::join::{Join, JoinKind};
 use millstream_flow::run::Packets;
 use millstream_flow::testing::{Mark, script};
 use millstream_flow::window::{Outcome, Windowed, Windower};
@@ -203,7 +203,12 @@ const STEPS: [(&str, Build); 18] = [
     }),
     ("join within windows", |flow| {
         let (left, right) = (timed(flow, "left", 4, 1), timed(flow, "right", 5, 1));
-        let outcome = left.join_windows("step", &right, Window::sliding(ns(20), ns(10)), How::Full);
+        let outcome = left.join_windows(
+            "step",
+            &right,
+            Window::sliding(ns(20), ns(10)),
+            JoinKind::Full,
+        );
         let number = |event: &Option<Event>| event.as_ref().map(|event| event.number);
         let pairs = outcome.results.map(move |pair| {
             let Windowed { start, value, .. } = &pair.value;
@@ -229,10 +234,10 @@ const STEPS: [(&str, Build); 18] = [
             .items()
     }),
     ("join of the latest", |flow| {
-        joined(flow, Join::latest().how(How::Full).ttl(ns(40)))
+        joined(flow, Join::latest().how(JoinKind::Full).ttl(ns(40)))
     }),
     ("join within a time", |flow| {
-        joined(flow, Join::within(ns(6)).how(How::Full))
+        joined(flow, Join::within(ns(6)).how(JoinKind::Full))
     }),
     ("lookup", |flow| joined(flow, Join::lookup())),
     ("lists of keys", |flow| {

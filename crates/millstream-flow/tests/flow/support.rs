@@ -120,10 +120,15 @@ pub fn cut(framing: Framing, bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// Runs an ignored test of this program as a separate process.
 pub fn in_own_process(test: &str) -> Output {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--ignored", "--nocapture"])
-        .output()
-        .unwrap();
+    in_own_process_with(test, |_| {})
+}
+
+/// The same, after `configure` has changed the command.
+pub fn in_own_process_with(test: &str, configure: impl FnOnce(&mut Command)) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--ignored", "--nocapture"]);
+    configure(&mut command);
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("1 passed"),

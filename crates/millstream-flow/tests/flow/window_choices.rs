@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millstream_flow::assign::EventClock;
-use millstream_flow::join::{How, Side};
+use millstream_flow::join::{JoinKind, Side};
 use millstream_flow::testing::{Collected, Mark, VirtualClock, script};
 use millstream_flow::window::{Windowed, Windower};
 use millstream_flow::{EventTime, Flow, KeyedStream, Options, Timed, Window};
@@ -244,7 +244,7 @@ fn a_window_that_does_not_contain_its_item_ends_the_flow() {
 }
 
 /// Pairs by a loop over both sides of each window.
-fn pairs(left: &Held, right: &Held, how: How) -> Vec<(u32, i64, Option<i64>, Option<i64>)> {
+fn pairs(left: &Held, right: &Held, how: JoinKind) -> Vec<(u32, i64, Option<i64>, Option<i64>)> {
     let mut windows: BTreeMap<(u32, i64), [Vec<i64>; 2]> = BTreeMap::new();
     for (side, held) in [left, right].into_iter().enumerate() {
         for (key, start, _, numbers) in held {
@@ -257,11 +257,11 @@ fn pairs(left: &Held, right: &Held, how: How) -> Vec<(u32, i64, Option<i64>, Opt
             for r in &right {
                 out.push((key, start, Some(*l), Some(*r)));
             }
-            if right.is_empty() && how != How::Inner {
+            if right.is_empty() && how != JoinKind::Inner {
                 out.push((key, start, Some(*l), None));
             }
         }
-        if left.is_empty() && how == How::Full {
+        if left.is_empty() && how == JoinKind::Full {
             out.extend(right.iter().map(|r| (key, start, None, Some(*r))));
         }
     }
@@ -279,7 +279,7 @@ fn a_join_within_windows_pairs_the_items_of_one_window() {
         ] {
             let held = |items: &[Item]| model(items, &limits(items, None), choose);
             let (left, right) = (held(&lefts), held(&rights));
-            for how in [How::Inner, How::Left, How::Full] {
+            for how in [JoinKind::Inner, JoinKind::Left, JoinKind::Full] {
                 let (flow, out, late) = (Flow::new("join"), Collected::new(), Collected::new());
                 flow.saves::<(u32, i64, i64)>();
                 let outcome = timed(&flow, "left", &lefts, 20).join_windows(

@@ -133,6 +133,9 @@ impl SourceIo {
     /// Args:
     ///     fd: the object or number that was registered.
     ///
+    /// Raises:
+    ///     ValueError: ``fd`` is no file descriptor.
+    ///
     /// Example:
     ///     >>> import socket
     ///     >>> import millstream as ms

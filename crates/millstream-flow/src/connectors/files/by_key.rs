@@ -8,13 +8,13 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use super::index::{self, Index, named};
 use super::key_name::key_name;
 use super::{length_of, token_of};
 use crate::batch::{Batch, Data};
-use crate::connectors::shared_log::{Log, SharedLog};
+use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
 use crate::run::control::{Control, lock};
@@ -55,7 +55,7 @@ impl Batch for KeyedFrames {
 pub struct WriteByKey {
     layout: Arc<Layout>,
     /// The directory, which the workers of the current run share.
-    shared: Mutex<Weak<Shared>>,
+    shared: CurrentLog<Files>,
     /// The files with which a run resumes.
     resume: Mutex<Option<Files>>,
 }
@@ -101,7 +101,7 @@ pub fn write_by_key(dir: impl AsRef<Path>) -> WriteByKey {
             preamble: Vec::new(),
             max_open: MAX_OPEN,
         }),
-        shared: Mutex::default(),
+        shared: CurrentLog::default(),
         resume: Mutex::default(),
     }
 }
@@ -150,21 +150,13 @@ impl Sink<KeyedFrames> for WriteByKey {
         _: usize,
         control: &Arc<Control>,
     ) -> Result<Box<dyn Writer<KeyedFrames>>, Cause> {
-        let mut shared = lock(&self.shared);
-        let files = match shared.upgrade() {
-            Some(open) => open,
-            None => {
-                let files = match lock(&self.resume).take() {
-                    Some(files) => files,
-                    None => Files::begin(&self.layout, false)?,
-                };
-                let open = Arc::new(Mutex::new(SharedLog::new(files, control)));
-                *shared = Arc::downgrade(&open);
-                open
-            }
-        };
-        let share = lock(&files).join();
-        Ok(Box::new(FilesWriter { files, share }))
+        let (files, writer) = self
+            .shared
+            .join(control, || match lock(&self.resume).take() {
+                Some(files) => Ok(files),
+                None => Files::begin(&self.layout, false),
+            })?;
+        Ok(Box::new(FilesWriter { files, writer }))
     }
     fn output(&self, _: bool) -> Option<Output> {
         Some(Output {
@@ -185,10 +177,11 @@ impl Transactional for WriteByKey {
         };
         let position = files.index.position();
         *lock(&self.resume) = Some(files);
+        self.shared.begin_commits();
         Ok(Some(token_of(position)))
     }
     fn sync(&self) -> Result<(), Cause> {
-        let Some(files) = lock(&self.shared).upgrade() else {
+        let Some(files) = self.shared.get() else {
             return Ok(());
         };
         let dir = &self.layout.dir;
@@ -213,13 +206,16 @@ impl Transactional for WriteByKey {
         dir_synced.map_err(named(dir))
     }
     fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
-        match (lock(&self.shared).upgrade(), tokens) {
+        match (self.shared.get(), tokens) {
             (None, _) | (_, []) => Ok(()),
             (Some(files), tokens) => {
                 let position = length_of(tokens)?;
                 lock(&files).log_mut().index.committed(position)
             }
         }
+    }
+    fn finish(&self) {
+        self.shared.end_commits();
     }
 }
 
@@ -514,23 +510,23 @@ impl Log for Files {
 
 struct FilesWriter {
     files: Arc<Shared>,
-    share: usize,
+    writer: usize,
 }
 
 impl Writer<KeyedFrames> for FilesWriter {
     fn write_batch(&mut self, batch: &mut KeyedFrames) -> Result<(), Cause> {
-        lock(&self.files).write(self.share, batch)
+        lock(&self.files).write(self.writer, batch)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         lock(&self.files).flush()?;
         Ok(())
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let position = lock(&self.files).prepare(self.share, epoch)?;
+        let position = lock(&self.files).prepare(self.writer, epoch)?;
         Ok(position.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.files).leave(self.share)?;
+        let end = lock(&self.files).leave(self.writer)?;
         Ok(end.map(token_of))
     }
 }

@@ -15,7 +15,7 @@ pub enum Side<L, R> {
 
 /// Which items without a partner are emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum JoinKind {
     /// None.
     Inner,
     /// Those of the left stream.

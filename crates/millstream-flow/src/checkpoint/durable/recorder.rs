@@ -337,14 +337,13 @@ impl Recording for Recorder {
     }
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
         let next = self.next()?;
-        let mut needed: Option<u64> = None;
-        for (name, at) in input_positions(positions)? {
-            if let InputPosition::Record(sequence) = at
-                && self.partitions.iter().any(|ours| ours == name)
-            {
-                needed = Some(needed.map_or(sequence, |needed| needed.min(sequence)));
-            }
-        }
+        let positions = input_positions(positions)?.into_iter();
+        let ours = positions.filter(|(name, _)| self.partitions.iter().any(|ours| ours == name));
+        let needed = ours.filter_map(|(_, at)| match at {
+            InputPosition::Record(sequence) => Some(sequence),
+            InputPosition::End(_) => None,
+        });
+        let needed = needed.min();
         let needed = needed.map_or(next, |needed| needed.min(next));
         let needed = self.oldest_end()?.map_or(needed, |end| needed.min(end));
         if needed > self.needed.position()? {

@@ -67,7 +67,7 @@ impl Index {
         let base = bases.iter().copied().filter(|base| *base < position).max();
         let Some(base) = base else {
             return Err(format!(
-                "{}: the index of its files is missing; put the directory back, or begin it anew by forgetting the sink",
+                "{}: the index of its files is missing; put the directory back, or drop the state of the sink (--drop-state) to start again",
                 dir.display()
             )
             .into());
@@ -78,7 +78,7 @@ impl Index {
         let Some(committed) = bytes.get(..length as usize) else {
             let found = bytes.len();
             return Err(format!(
-                "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or begin it anew by forgetting the sink",
+                "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or drop the state of the sink (--drop-state) to start again",
                 path.display()
             )
             .into());

@@ -14,7 +14,7 @@
 """
 
 from . import files, journals, queues, service, tcp, testing, windows
-from ._adapter import At, SourceFunction, source
+from ._adapter import At, Dedupe, SourceFunction, source
 from ._backoff import Backoff
 from ._clocks import Clock
 from ._errors import (
@@ -83,6 +83,7 @@ __all__ = [
     "Backoff",
     "Clock",
     "DeadLetter",
+    "Dedupe",
     "Flow",
     "FlowError",
     "FlowUsageError",

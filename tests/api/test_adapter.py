@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextvars
+import datetime
 import logging
 import socketserver
 import threading
@@ -251,7 +253,7 @@ def test_stops_close_generators() -> None:
 def test_a_generator_that_ignores_its_cancellation_is_a_warning(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream._adapter.pumps.CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("millstream._adapter.declare.CLOSE_SECONDS", 0.1)
     free = asyncio.Event()
 
     @ms.source
@@ -278,6 +280,77 @@ def test_a_source_that_forgets_says_so(caplog: pytest.LogCaptureFixture, tmp_pat
     with caplog.at_level(logging.WARNING):
         run(lines(port), state=tmp_path / "state")
     assert 'source "in": it neither resumes nor is durable' in caplog.text
+
+
+def run_with_state(source: Any, folder: Path) -> None:
+    flow = ms.Flow("adapter")
+    flow.source("in", source).sink("out", ms.testing.discard())
+    ms.run(flow, state=folder)
+
+
+def test_positions_are_values_of_any_kind(tmp_path: Path) -> None:
+    given: list[Any] = []
+    moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+
+    @ms.source(resume=True)
+    async def one(resume: Any = None) -> AsyncIterator[ms.At[int]]:
+        given.append(resume)
+        yield ms.At({"shard": ("a", moment)}, 1)
+
+    for _ in range(2):
+        run_with_state(one, tmp_path)
+    assert given == [None, {"shard": ("a", moment)}]
+
+
+def test_the_position_of_another_kind_of_source_is_an_error(tmp_path: Path) -> None:
+    run_with_state(ms.generate(lambda: range(3)), tmp_path)
+
+    @ms.source(resume=True)
+    async def one(resume: Any = None) -> AsyncIterator[ms.At[int]]:
+        yield ms.At(1, 1)
+
+    with pytest.raises(ms.FlowError, match=r"in.*the saved position 3 is that of another kind"):
+        run_with_state(one, tmp_path)
+
+
+def test_an_ack_that_hangs_is_a_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream._adapter.declare.CLOSE_SECONDS", 0.1)
+    cancelled: list[bool] = []
+
+    async def hangs() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    @ms.source(ack=True)
+    async def one() -> AsyncIterator[ms.At[int]]:
+        yield ms.At(None, 1, ack=hangs)
+
+    assert run(one) == [1]
+    assert "acknowledgements of one have not finished within 0.1 s" in caplog.text
+    while not cancelled:
+        threading.Event().wait(0.01)
+
+
+class Group(Exception):
+    """A group of exceptions in Python 3.10, which has none."""
+
+
+def test_a_group_of_exceptions_ends_the_flow() -> None:
+    group = getattr(builtins, "ExceptionGroup", Group)("both", [OSError("one"), OSError("two")])
+
+    @ms.source
+    async def fails() -> AsyncIterator[int]:
+        yield 1
+        raise group
+
+    with pytest.raises(ms.FlowError) as caught:
+        run(fails)
+    assert caught.value.__cause__ is group
 
 
 def test_generators_run_in_the_context_of_the_caller() -> None:
@@ -326,3 +399,5 @@ def test_wrong_functions_and_options() -> None:
         ms.source(keep="7d")
     with pytest.raises(TypeError, match=r"ms\.Backoff"):
         ms.source(retry=3)  # type: ignore[call-overload]
+    with pytest.raises(ms.FlowUsageError, match="keep is a time"):
+        ms.source(durable=True, keep="soon")

@@ -1,7 +1,8 @@
 """Generator sources that read a server over TCP, killed with -9 at random.
 
 With ``resume`` each item is in the output once. With acknowledgements, durable or not, each acknowledged
-item is in the output, and no item is missing between others. A failure prints the seed.
+item is in the output, and no item is missing between others; with ``dedupe`` each is there once. A failure
+prints the seed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ async def resuming(resume=None):
         yield ms.At(int(line) + 1, line.strip())
 
 
-@ms.source(ack=True, durable=MODE == "durable")
+dedupe = ms.Dedupe(lambda line: line) if "dedupe" in MODE else None
+
+
+@ms.source(ack=True, durable="durable" in MODE, dedupe=dedupe)
 async def delivered():
     reader, writer = await connect(b"unacknowledged")
     async for line in reader:
@@ -91,7 +95,7 @@ class Client(socketserver.StreamRequestHandler):
             return
 
 
-@pytest.mark.parametrize("mode", ["resume", "ack", "durable"])
+@pytest.mark.parametrize("mode", ["resume", "ack", "durable", "dedupe", "durable dedupe"])
 def test_numbers_of_a_server(tmp_path: Path, mode: str) -> None:
     print(f"seed {SEED}")
     flow, state, out = (tmp_path / name for name in ("flow.py", "state", "out"))
@@ -111,8 +115,9 @@ def test_numbers_of_a_server(tmp_path: Path, mode: str) -> None:
     assert last.returncode == 0, told
     found = [int(body) for body in journal_items(out)]
     print(json.dumps({"mode": mode, "items": len(found), "acks": len(acknowledged)} | killed.figures()))
-    if mode == "resume":
+    if mode == "resume" or "dedupe" in mode:
         assert found == list(range(len(found)))
+    if mode == "resume":
         return
     assert acknowledged
     assert not acknowledged - set(found)

@@ -45,28 +45,28 @@ class Buffer:
         self.error: BaseException | None = None
         self.ended = False
 
-    def put(self, thing: Any) -> bool:
-        """Adds what the generator has yielded; returns whether it must wait for room."""
+    def put(self, item: Any) -> bool:
+        """Adds what the generator has yielded; returns whether the generator must wait for room."""
         options = self.options
         at: At[Any] | None = None
-        if type(thing) is At:
-            at = thing
+        if type(item) is At:
+            at = item
             self.check_at(at)
-            thing = at.item
+            item = at.item
         elif options.resume or options.ack:
             asked = "resume=True" if options.resume else "ack=True"
             raise WrongItem(
-                f"{options.name} has {asked}, so that it yields ms.At(position, item), not {show(thing)}"
+                f"{options.name} has {asked}, so that it yields ms.At(position, item), not {show(item)}"
             )
-        if options.batches and not isinstance(thing, list):
-            raise WrongItem(f"{options.name} has batches=True, so that it yields lists, not {show(thing)}")
+        if options.batches and not isinstance(item, list):
+            raise WrongItem(f"{options.name} has batches=True, so that it yields lists, not {show(item)}")
         with self.lock:
             if options.batches:
-                self.items += thing
-                self.size += sum(map(getsizeof, thing))
+                self.items += item
+                self.size += sum(map(getsizeof, item))
             else:
-                self.items.append(thing)
-                self.size += getsizeof(thing)
+                self.items.append(item)
+                self.size += getsizeof(item)
             if at is not None:
                 self.position = at.position
                 if at.ack is not None:

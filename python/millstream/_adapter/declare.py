@@ -5,24 +5,29 @@ from __future__ import annotations
 import inspect
 import logging
 from contextvars import Context, copy_context
+from dataclasses import replace
 from functools import partial
 from typing import Generic, ParamSpec
 
 from .._backoff import Backoff
+from .._durable import durable as recorded
+from .._durable import retention_of
 from .._errors import FlowUsageError, show
 from .._io import Source
 from .._types import T_co
+from .dedupe import Dedupe, deduplicated
 from .options import BUFFER_BYTES, BUFFER_ITEMS, Options
-from .reader import Reader
+from .reader import Reader, close_readers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
     from typing import Any, Literal, Protocol, overload
 
     from .._durable import Keep
-    from .._millstream import DurableSource, SourceIo
-    from .._types import U
+    from .._millstream import SourceIo
+    from .._streams.streams import Stream
+    from .._types import AnySource, U
     from .item import At
 
     class Items(Protocol):
@@ -54,6 +59,12 @@ __all__ = ["SourceFunction", "source"]
 
 P = ParamSpec("P")
 log = logging.getLogger("millstream.flow.source")
+
+CLOSE_SECONDS = 5.0
+"""How long the end of a flow waits for acknowledgements, and then for generators to end."""
+
+LATE_SECONDS = 0.1
+"""The same after a generator of the source that did not end in that time."""
 
 
 class SourceFunction(Source[T_co], Generic[P, T_co]):
@@ -88,18 +99,21 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
         kwargs: dict[str, Any] | None = None,
     ) -> None:
         self.function = function
-        self.options = options
-        self.args = args
-        self.kwargs = kwargs or {}
-        self.context = Context()
+        self._options = options
+        self._args = args
+        self._kwargs = kwargs or {}
+        # What follows belongs to one flow, for which `_for_flow` makes a copy.
+        self._context = Context()
         # The readers of the current run, if commits notify them.
-        self.notified: dict[str, Reader] | None = None
+        self._notified: dict[str, Reader] | None = None
+        self._close_seconds = CLOSE_SECONDS
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> SourceFunction[P, T_co]:
-        return SourceFunction(self.function, self.options, args, dict(kwargs))
+        return SourceFunction(self.function, self._options, args, dict(kwargs))
 
     def __repr__(self) -> str:
-        return f"<source {self.options.name}>"
+        name = f"<source {self._options.name}>"
+        return f"<durable {name}>" if self._options.durable else name
 
     def partitions(self, *args: Any, **kwargs: Any) -> list[str]:
         """Returns the names of the partitions.
@@ -119,7 +133,7 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
             >>> pages.partitions()
             ['a', 'b']
         """
-        return ["0"] if self.options.partitions is None else list(self.options.partitions)
+        return ["0"] if self._options.partitions is None else list(self._options.partitions)
 
     def open(self, partition: str, position: Any, io: SourceIo) -> Reader:
         """Starts the generator of a partition; the engine calls this.
@@ -145,26 +159,28 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
         """
         reader = Reader(
             partial(self._call, partition),
-            self.options,
+            self._options,
             position,
             io,
-            self.context,
-            self.notified is not None,
+            self._context,
+            self._notified is not None,
+            self._closed,
         )
-        if self.notified is not None:
-            self.notified[partition] = reader
+        self._close_seconds = CLOSE_SECONDS
+        if self._notified is not None:
+            self._notified[partition] = reader
         return reader
 
     def _call(self, partition: str, position: Any) -> Any:
         """Calls the function, which starts it at a position."""
-        given = dict(self.kwargs)
-        if self.options.resume:
+        given = dict(self._kwargs)
+        if self._options.resume:
             given["resume"] = position
-        if self.options.partitions is not None:
+        if self._options.partitions is not None:
             given["partition"] = partition
-        return self.function(*self.args, **given)
+        return self.function(*self._args, **given)
 
-    def durable(self, keep: Keep = None) -> DurableSource[T_co]:
+    def durable(self, keep: Keep = None) -> SourceFunction[P, T_co]:  # type: ignore[override]
         """Returns this source with its input recorded before it is processed, as ``durable=True`` does.
 
         Args:
@@ -181,36 +197,40 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
             >>> @ms.source
             ... def one():
             ...     yield 1
-            >>> one.durable()
+            >>> one.durable(keep="7d")
             <durable <source one>>
         """
-        return Source.durable(self._for_flow(), keep)
+        retention_of(keep)
+        options = replace(self._options, durable=True, keep=keep)
+        return SourceFunction(self.function, options, self._args, self._kwargs)
 
     def _for_flow(self) -> SourceFunction[P, T_co]:
         """A copy for one flow, whose generators run in the context of the caller."""
         self._check_arguments()
-        copy: SourceFunction[P, T_co] = SourceFunction(self.function, self.options, self.args, self.kwargs)
-        copy.context = copy_context()
+        copy: SourceFunction[P, T_co] = SourceFunction(self.function, self._options, self._args, self._kwargs)
+        copy._context = copy_context()
         return copy
 
-    def _added(self) -> SourceFunction[P, T_co] | DurableSource[T_co]:
-        """What ``Flow.source`` adds."""
-        return self.durable(self.options.keep) if self.options.durable else self._for_flow()
+    def _add(self, name: str, add: Callable[[AnySource[T_co]], Stream[T_co]]) -> Stream[T_co]:
+        """Adds this source to a flow, as ``Flow.source`` does; ``add`` adds it to the engine's."""
+        source, options = self._for_flow(), self._options
+        stream = add(recorded(source, options.keep) if options.durable else source)
+        return stream if options.dedupe is None else deduplicated(stream, name, options.dedupe)
 
     def _check_arguments(self) -> None:
         """Raises TypeError if a call of the function would."""
         try:
-            given = dict(self.kwargs)
-            given |= {"resume": None} if self.options.resume else {}
-            given |= {"partition": ""} if self.options.partitions is not None else {}
-            inspect.signature(self.function).bind(*self.args, **given)
+            given = dict(self._kwargs)
+            given |= {"resume": None} if self._options.resume else {}
+            given |= {"partition": ""} if self._options.partitions is not None else {}
+            inspect.signature(self.function).bind(*self._args, **given)
         except TypeError as error:
-            raise TypeError(f"source function {self.options.name}: {error}") from None
+            raise TypeError(f"source function {self._options.name}: {error}") from None
 
     def _begin(self, name: str) -> None:
         """A run with a state directory begins, in which the source is not durable."""
-        self.notified = {}
-        if not self.options.resume and not self.options.ack:
+        self._notified = {}
+        if not self._options.resume and not self._options.ack:
             log.warning(
                 'source "%s": it neither resumes nor is durable, so that items that are not committed are '
                 "lost if the flow is killed",
@@ -232,15 +252,24 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
             >>> one.commit({})
         """
         for partition, (number, _) in positions.items():
-            reader = (self.notified or {}).get(partition)
+            reader = (self._notified or {}).get(partition)
             if reader is not None:
                 reader.release(number)
 
+    def _closed(self, reader: Reader) -> None:
+        """A worker has closed a partition. In a run that notifies of commits the last one follows, and its
+        acknowledgements need the generator."""
+        if self._notified is None:
+            self._close([reader])
+
     def _end(self) -> None:
         """The run has made its last commit."""
-        readers, self.notified = self.notified or {}, None
-        for reader in readers.values():
-            reader.close()
+        readers, self._notified = self._notified or {}, None
+        self._close(readers.values())
+
+    def _close(self, readers: Collection[Reader]) -> None:
+        if not close_readers(readers, self._close_seconds):
+            self._close_seconds = LATE_SECONDS
 
 
 if TYPE_CHECKING:
@@ -263,6 +292,7 @@ if TYPE_CHECKING:
         partitions: Sequence[str] | None = None,
         retry: Backoff | None = None,
         ack: bool = False,
+        dedupe: Dedupe | None = None,
         buffer: int = BUFFER_ITEMS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> Batches: ...
@@ -276,6 +306,7 @@ if TYPE_CHECKING:
         partitions: Sequence[str] | None = None,
         retry: Backoff | None = None,
         ack: bool = False,
+        dedupe: Dedupe | None = None,
         buffer: int = BUFFER_ITEMS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> Items: ...
@@ -291,6 +322,7 @@ def source(
     partitions: Sequence[str] | None = None,
     retry: Backoff | None = None,
     ack: bool = False,
+    dedupe: Dedupe | None = None,
     batches: bool = False,
     buffer: int = BUFFER_ITEMS,
     buffer_bytes: int = BUFFER_BYTES,
@@ -310,6 +342,8 @@ def source(
         retry: the delays after which a function that fails is called again. None: its failure ends the flow.
         ack: whether the function yields ``ms.At(position, item, ack)``. An ``ack`` is called when the item is
             recorded (durable), or its epoch committed (with a state directory), or passed on (without).
+        dedupe: a :class:`Dedupe`, by which items are dropped that came before. With a state directory it
+            remembers keys over restarts. All items pass through one worker.
         batches: whether the function yields lists, and steps receive their items.
         buffer: how many items are buffered for a partition before the generator waits.
         buffer_bytes: the same in bytes, as ``sys.getsizeof`` counts those of each item.
@@ -344,8 +378,11 @@ def source(
         raise FlowUsageError(f"partitions is a list of different names, at least one, not {partitions!r}")
     if retry is not None and not isinstance(retry, Backoff):
         raise TypeError(f"retry is a ms.Backoff, not {show(retry)}")
+    if dedupe is not None and not isinstance(dedupe, Dedupe):
+        raise TypeError(f"dedupe is a ms.Dedupe, not {show(dedupe)}")
     if keep is not None and not durable:
         raise FlowUsageError("keep applies to durable=True only")
+    retention_of(keep)
 
     def decorate(function: Callable[..., Any]) -> SourceFunction[..., Any]:
         asynchronous = inspect.isasyncgenfunction(function)
@@ -354,7 +391,18 @@ def source(
         name = getattr(function, "__name__", type(function).__name__)
         names = None if partitions is None else tuple(partitions)
         options = Options(
-            name, asynchronous, durable, keep, resume, names, retry, ack, batches, buffer, buffer_bytes
+            name,
+            asynchronous,
+            durable,
+            keep,
+            resume,
+            names,
+            retry,
+            ack,
+            dedupe,
+            batches,
+            buffer,
+            buffer_bytes,
         )
         return SourceFunction(function, options)
 

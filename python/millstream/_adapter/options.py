@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._backoff import Backoff
     from .._durable import Keep
+    from .dedupe import Dedupe
 
 __all__ = ["BUFFER_BYTES", "BUFFER_ITEMS", "Options"]
 
@@ -27,6 +28,7 @@ class Options:
     partitions: tuple[str, ...] | None = None
     retry: Backoff | None = None
     ack: bool = False
+    dedupe: Dedupe | None = None
     batches: bool = False
     buffer: int = BUFFER_ITEMS
     buffer_bytes: int = BUFFER_BYTES

@@ -1,12 +1,14 @@
-"""What moves the items of a generator into its buffer: a task of the event loop, or a thread."""
+"""What moves the items of a generator into its buffer: a task of the event loop, or a thread.
+
+A pump calls its function again after a failure, if the source retries. ``stop`` asks the generator to end,
+and does not wait; ``ended`` is set once it has.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-from concurrent.futures import CancelledError
-from concurrent.futures import TimeoutError as FutureTimeout
 
 from .buffer import Buffer, WrongItem
 from .loop import event_loop
@@ -17,30 +19,33 @@ if TYPE_CHECKING:
     from contextvars import Context
     from typing import Any
 
-__all__ = ["CLOSE_SECONDS", "AsyncPump", "ThreadPump"]
-
-CLOSE_SECONDS = 5.0
-"""How long the end of a flow waits for a generator to finish."""
+__all__ = ["AsyncPump", "ThreadPump"]
 
 log = logging.getLogger("millstream.flow.source")
 
 
-def retry_delay(buffer: Buffer, error: Exception, attempt: int) -> float | None:
-    """How long to wait after the failed attempt, in seconds; None: the failure ends the flow."""
-    retry = buffer.options.retry
-    if retry is None or isinstance(error, WrongItem) or retry.gives_up(attempt):
-        return None
-    delay = retry.delay(attempt)
-    buffer.fault(f"attempt {attempt} failed, the next is in {delay:g} s: {type(error).__name__}: {error}")
-    log.info("%s failed", buffer.options.name, exc_info=error)
-    return delay
+class Attempts:
+    """Counts the attempts that failed in a row: without an item between them."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.failed = 0
+
+    def next_delay(self, error: Exception, yielded: bool) -> float | None:
+        """Returns the delay before the next attempt, in seconds; None: the failure ends the flow."""
+        self.failed = 1 if yielded else self.failed + 1
+        options = self.buffer.options
+        if options.retry is None or isinstance(error, WrongItem) or options.retry.gives_up(self.failed):
+            return None
+        delay = options.retry.delay(self.failed)
+        cause = f"{type(error).__name__}: {error}"
+        self.buffer.fault(f"attempt {self.failed} failed, the next is in {delay:g} s: {cause}")
+        log.info("%s failed", options.name, exc_info=error)
+        return delay
 
 
-def not_ended(name: str) -> None:
-    log.warning("%s has not finished within %g s of the end of its flow", name, CLOSE_SECONDS)
-
-
-def failed_at_end(name: str, error: BaseException) -> None:
+def warn_of_failure(name: str, error: BaseException) -> None:
+    """Logs a failure after which there is no flow that could raise it."""
     log.warning("%s failed at the end of its flow: %s: %s", name, type(error).__name__, error, exc_info=error)
 
 
@@ -52,151 +57,133 @@ class AsyncPump:
     ) -> None:
         self.make = make
         self.buffer = buffer
-        self.closed = False
+        self.ended = threading.Event()
+        self.stopped = False
+        self.yielded = False
         self.loop = event_loop()
         self.room = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         buffer.make_room = self.make_room
-        context = context.copy()
-        self.loop.call_soon_threadsafe(lambda: context.run(self.start))
+        self.loop.call_soon_threadsafe(context.copy().run, self.start)
 
     def start(self) -> None:
-        if not self.closed:
-            self.task = self.loop.create_task(self.run(), name=f"source {self.buffer.options.name}")
+        self.task = self.loop.create_task(self.run(), name=f"source {self.buffer.options.name}")
+        # Also where the task is cancelled before it has begun.
+        self.task.add_done_callback(lambda _: self.ended.set())
 
     def make_room(self) -> None:
         self.loop.call_soon_threadsafe(self.room.set)
 
     async def run(self) -> None:
+        attempts = Attempts(self.buffer)
         try:
-            attempt = 0
-            while not self.closed:
+            while not self.stopped:
                 try:
                     await self.read()
                     break
                 except Exception as error:
-                    if self.closed:
-                        raise
-                    attempt = 1 if self.put_any else attempt + 1
-                    delay = retry_delay(self.buffer, error, attempt)
+                    delay = None if self.stopped else attempts.next_delay(error, self.yielded)
                     if delay is None:
                         raise
                 await asyncio.sleep(delay)
         except BaseException as error:
             # Also KeyboardInterrupt and SystemExit, which would end the event loop: the flow raises them.
-            if self.closed and not isinstance(error, asyncio.CancelledError):
-                failed_at_end(self.buffer.options.name, error)
+            if self.stopped and not isinstance(error, asyncio.CancelledError):
+                warn_of_failure(self.buffer.options.name, error)
             self.buffer.end(error)
         else:
             self.buffer.end()
 
     async def read(self) -> None:
         """One attempt."""
-        self.put_any = False
+        self.yielded = False
         put = self.buffer.put
         generator = self.make(self.buffer.position)
         try:
-            async for thing in generator:
-                if self.closed:
+            async for item in generator:
+                if self.stopped:
                     return
-                self.put_any = True
-                if put(thing):
+                self.yielded = True
+                if put(item):
                     await self.wait_for_room()
         finally:
             await generator.aclose()
 
     async def wait_for_room(self) -> None:
-        while self.buffer.full and not self.closed:
+        # The worker clears `full` before it sets `room`.
+        while self.buffer.full:
             self.room.clear()
             if self.buffer.full:
                 await self.room.wait()
 
-    def close(self, before: Callable[[], Any]) -> None:
-        """Ends the generator and waits for it; ``before`` is awaited on the loop first."""
-        future = asyncio.run_coroutine_threadsafe(self.shut_down(before), self.loop)
-        try:
-            finished = future.result(3 * CLOSE_SECONDS)
-        except (FutureTimeout, CancelledError):
-            finished = False
-        if not finished:
-            not_ended(self.buffer.options.name)
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.cancel)
 
-    async def shut_down(self, before: Callable[[], Any]) -> bool:
-        await before()
-        self.closed = True
-        if self.task is None or self.task.done():
-            return True
-        self.task.cancel()
-        done, _ = await asyncio.wait({self.task}, timeout=CLOSE_SECONDS)
-        return bool(done)
+    def cancel(self) -> None:
+        self.stopped = True
+        if self.task is not None:
+            self.task.cancel()
 
 
 class ThreadPump:
     """A generator on a thread of its own; ``make`` calls the function with a position."""
 
-    def __init__(self, make: Callable[[Any], Generator[Any, None, None]], buffer: Buffer, context: Context):
+    def __init__(
+        self, make: Callable[[Any], Generator[Any, None, None]], buffer: Buffer, context: Context
+    ) -> None:
         self.make = make
         self.buffer = buffer
-        self.closing = threading.Event()
+        self.ended = threading.Event()
+        self.stopped = threading.Event()
+        self.yielded = False
         self.room = threading.Event()
         buffer.make_room = self.room.set
         name = f"millstream source {buffer.options.name}"
-        run = context.copy().run
-        self.thread = threading.Thread(target=run, args=(self.run,), name=name, daemon=True)
-        self.thread.start()
+        thread = threading.Thread(target=context.copy().run, args=(self.run,), name=name, daemon=True)
+        thread.start()
 
     def run(self) -> None:
+        attempts = Attempts(self.buffer)
         try:
-            attempt = 0
-            while not self.closing.is_set():
+            while not self.stopped.is_set():
                 try:
                     self.read()
                     break
                 except Exception as error:
-                    if self.closing.is_set():
-                        raise
-                    attempt = 1 if self.put_any else attempt + 1
-                    delay = retry_delay(self.buffer, error, attempt)
+                    delay = None if self.stopped.is_set() else attempts.next_delay(error, self.yielded)
                     if delay is None:
                         raise
-                self.closing.wait(delay)
+                self.stopped.wait(delay)
         except BaseException as error:
-            if self.closing.is_set():
-                failed_at_end(self.buffer.options.name, error)
+            if self.stopped.is_set():
+                warn_of_failure(self.buffer.options.name, error)
             self.buffer.end(error)
         else:
             self.buffer.end()
+        self.ended.set()
 
     def read(self) -> None:
         """One attempt."""
-        self.put_any = False
+        self.yielded = False
         put = self.buffer.put
         generator = self.make(self.buffer.position)
         try:
-            for thing in generator:
-                if self.closing.is_set():
+            for item in generator:
+                if self.stopped.is_set():
                     return
-                self.put_any = True
-                if put(thing):
+                self.yielded = True
+                if put(item):
                     self.wait_for_room()
         finally:
             generator.close()
 
     def wait_for_room(self) -> None:
-        while self.buffer.full and not self.closing.is_set():
+        # `stop` sets `stopped` before `room`, the worker clears `full` before it does.
+        while self.buffer.full and not self.stopped.is_set():
             self.room.clear()
-            if self.buffer.full and not self.closing.is_set():
+            if self.buffer.full and not self.stopped.is_set():
                 self.room.wait()
 
-    def close(self, before: Callable[[], Any]) -> None:
-        """Ends the generator and waits for it; ``before`` is awaited on the event loop first."""
-        if self.buffer.options.ack:
-            try:
-                asyncio.run_coroutine_threadsafe(before(), event_loop()).result(2 * CLOSE_SECONDS)
-            except (FutureTimeout, CancelledError):
-                pass
-        self.closing.set()
+    def stop(self) -> None:
+        self.stopped.set()
         self.room.set()
-        self.thread.join(CLOSE_SECONDS)
-        if self.thread.is_alive():
-            not_ended(self.buffer.options.name)

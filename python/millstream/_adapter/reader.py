@@ -1,27 +1,29 @@
-"""One partition of a generator source, as the worker reads it."""
+"""The partitions of a generator source, as the workers read them."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
+import logging
 from collections import deque
+from time import monotonic
 
+from .._errors import show
+from .acks import Acks
 from .buffer import Buffer
-from .loop import event_loop
-from .pumps import CLOSE_SECONDS, AsyncPump, ThreadPump
+from .pumps import AsyncPump, ThreadPump
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from contextvars import Context
     from typing import Any
 
     from .._millstream import SourceIo
+    from .acks import Ack
     from .options import Options
 
-    Ack = Callable[[], object]
+__all__ = ["Reader", "close_readers"]
 
-__all__ = ["Reader"]
+log = logging.getLogger("millstream.flow.source")
 
 
 class Reader:
@@ -29,34 +31,33 @@ class Reader:
 
     Batches are numbered over all runs; the position of the partition is the number of the last batch with the
     position of the generator. A commit of that position releases the acknowledgements up to that number. In
-    runs without commits of the source's own, the next call of ``next_batch`` releases them: the batch before
-    is recorded then, if the source is durable.
+    runs in which commits do not notify the source, the next call of ``next_batch`` releases them: the batch
+    before is recorded then, if the source is durable.
     """
 
     def __init__(
         self,
         make: Callable[[Any], Any],
         options: Options,
-        position: tuple[int, Any] | None,
+        position: Any,
         io: SourceIo,
         context: Context,
         commits: bool,
+        closed: Callable[[Reader], None],
     ) -> None:
-        self.number, at = position or (0, None)
-        self.at = at
+        self.number, self.at = read_position(options, position)
         self.commits = commits
-        self.buffer = Buffer(options, at, io.wake)
+        self.closed = closed
+        self.buffer = Buffer(options, self.at, io.wake)
         self.unreleased: deque[tuple[int, list[Ack]]] = deque()
-        self.acks: deque[Ack] = deque()
-        self.acking: asyncio.Task[None] | None = None
+        self.acks = Acks(self.buffer.fault)
         pump = AsyncPump if options.asynchronous else ThreadPump
         self.pump: AsyncPump | ThreadPump = pump(make, self.buffer, context)
 
     def next_batch(self) -> list[Any] | None:
         if not self.commits and self.unreleased:
             self.release(self.number)
-        items, at, acks = self.buffer.take()
-        self.at = at
+        items, self.at, acks = self.buffer.take()
         if items or acks:
             self.number += 1
             if acks:
@@ -77,39 +78,47 @@ class Reader:
         return self.number, self.at
 
     def release(self, number: int) -> None:
-        """Calls the acknowledgements of the batches up to ``number``, on the event loop, in their order."""
+        """Calls the acknowledgements of the batches up to ``number``, in their order."""
         released: list[Ack] = []
         while self.unreleased and self.unreleased[0][0] <= number:
             released += self.unreleased.popleft()[1]
         if released:
-            event_loop().call_soon_threadsafe(self.begin_acks, released)
-
-    def begin_acks(self, acks: list[Ack]) -> None:
-        self.acks += acks
-        if self.acking is None or self.acking.done():
-            self.acking = event_loop().create_task(self.call_acks())
-
-    async def call_acks(self) -> None:
-        while self.acks:
-            ack = self.acks.popleft()
-            try:
-                called = ack()
-                if inspect.isawaitable(called):
-                    await called
-            except Exception as error:
-                self.buffer.fault(f"an acknowledgement failed: {type(error).__name__}: {error}")
-
-    async def wait_for_acks(self) -> None:
-        if self.acking is not None:
-            await asyncio.wait({self.acking}, timeout=CLOSE_SECONDS)
+            self.acks.call(released)
 
     def _faults(self) -> list[str]:
         return self.buffer.take_faults()
 
     def _close(self) -> None:
-        """The worker reads no more. Acknowledgements may follow the last commit, and need the generator."""
-        if not self.commits:
-            self.close()
+        self.closed(self)
 
-    def close(self) -> None:
-        self.pump.close(self.wait_for_acks)
+
+def read_position(options: Options, position: Any) -> tuple[int, Any]:
+    """The number of the last batch and the position of the generator in a saved position."""
+    if position is None:
+        return 0, None
+    if not (isinstance(position, tuple) and len(position) == 2 and isinstance(position[0], int)):
+        raise ValueError(
+            f"the saved position {show(position)} is that of another kind of source; forget it with --drop-state "
+            "NAME (drop_state=), where NAME is that of the source in the flow"
+        )
+    number, at = position
+    return number, at if options.resume else None
+
+
+def close_readers(readers: Collection[Reader], seconds: float) -> bool:
+    """Waits until released acknowledgements have been called, then ends the generators; returns whether all
+    that took at most ``seconds`` each."""
+    late = []
+    until = monotonic() + seconds
+    for reader in readers:
+        if not reader.acks.wait(until - monotonic()):
+            late.append(f"acknowledgements of {reader.buffer.options.name} have")
+    for reader in readers:
+        reader.pump.stop()
+    until = monotonic() + seconds
+    for reader in readers:
+        if not reader.pump.ended.wait(max(0.0, until - monotonic())):
+            late.append(f"{reader.buffer.options.name} has")
+    for name in late:
+        log.warning("%s not finished within %g s of the end of the flow", name, seconds)
+    return not late

@@ -83,9 +83,11 @@ class Flow(Verbs):
         """
         if not name:
             raise FlowUsageError(f'flow "{self.name}": a source needs a name')
-        if isinstance(source, SourceFunction):
-            source = source._added()
-        return Stream(self._flow.source(name, source, on_error, batch_size))
+
+        def add(source: AnySource[U]) -> Stream[U]:
+            return Stream(self._flow.source(name, source, on_error, batch_size))
+
+        return source._add(name, add) if isinstance(source, SourceFunction) else add(source)
 
     def start(
         self,

@@ -98,8 +98,8 @@ def read_position(options: Options, position: Any) -> tuple[int, Any]:
         return 0, None
     if not (isinstance(position, tuple) and len(position) == 2 and isinstance(position[0], int)):
         raise ValueError(
-            f"the saved position {show(position)} is that of another kind of source; forget it with --drop-state "
-            "NAME (drop_state=), where NAME is that of the source in the flow"
+            f"the saved position {show(position)} is that of another kind of source; forget it with "
+            "--drop-state NAME (drop_state=), where NAME is that of the source in the flow"
         )
     number, at = position
     return number, at if options.resume else None

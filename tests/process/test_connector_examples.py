@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,8 +20,9 @@ from urllib.parse import parse_qs, urlsplit
 import paho.mqtt.client as paho
 import pytest
 import servers
-from flow_traffic import PATIENCE
 
+PATIENCE = 60.0
+"""Seconds after which something that does not happen has failed."""
 EXAMPLES = Path(__file__).parents[2] / "examples" / "connectors"
 COUNT = 200
 T = TypeVar("T")
@@ -158,37 +160,46 @@ def test_websocket(tmp_path: Path) -> None:
 
     sent: list[int] = []
     connected: list[ServerConnection] = []
+    failed: list[bool] = []
     may_send = threading.Semaphore(0)
 
-    def handle(socket: ServerConnection) -> None:
+    def handle(client: ServerConnection) -> None:
         """Sends each number once, to the first connection that is there for it."""
-        connected.append(socket)
+        connected.append(client)
         here = len(connected)
-        while len(connected) == here and len(sent) < COUNT:
-            if may_send.acquire(timeout=0.05):
-                socket.send(str(len(sent)))
-                sent.append(len(sent))
+        while len(connected) == here and len(sent) < COUNT and not failed:
+            if not may_send.acquire(timeout=0.05):
+                continue
+            if len(connected) > here:
+                may_send.release()
+                return
+            client.send(str(len(sent)))
+            sent.append(len(sent))
 
     with serve(handle, "127.0.0.1", 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        example = Example("websocket", tmp_path, URL=f"ws://127.0.0.1:{server.socket.getsockname()[1]}")
-        example.start()
-        may_send.release(50)
-        example.wait(lambda lines: len(lines) == 50)
-        # A connection that breaks is an attempt that failed.
-        connected[-1].socket.close()
-        wait_for(lambda: len(connected) == 2)
-        may_send.release(50)
-        example.wait(lambda lines: len(lines) == 100)
-        example.kill()
-        example.start()
-        wait_for(lambda: len(connected) == 3)
-        may_send.release(COUNT)
-        assert example.process is not None
-        # A server that closes the connection as the protocol says ends the source.
-        _, errors = example.process.communicate(timeout=PATIENCE)
-        assert example.process.returncode == 0, errors
-        server.shutdown()
+        try:
+            example = Example("websocket", tmp_path, URL=f"ws://127.0.0.1:{server.socket.getsockname()[1]}")
+            example.start()
+            may_send.release(50)
+            example.wait(lambda lines: len(lines) == 50)
+            # A connection that breaks is an attempt that failed.
+            connected[-1].socket.shutdown(socket.SHUT_RDWR)
+            wait_for(lambda: len(connected) == 2)
+            may_send.release(50)
+            example.wait(lambda lines: len(lines) == 100)
+            example.kill()
+            example.start()
+            wait_for(lambda: len(connected) == 3)
+            may_send.release(COUNT)
+            assert example.process is not None
+            # A server that closes the connection as the protocol says ends the source.
+            _, errors = example.process.communicate(timeout=PATIENCE)
+            assert example.process.returncode == 0, errors
+        except BaseException:
+            # The server waits for its connections.
+            failed.append(True)
+            raise
     assert [int(line) for line in example.lines()] == list(range(COUNT))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from contextvars import Context, copy_context
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,6 @@ from .._io import Source
 from .._types import T_co
 from .dedupe import Dedupe, deduplicated
 from .options import BUFFER_BYTES, BUFFER_ITEMS, Options
-from .reader import Reader, close_readers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from .._streams.streams import Stream
     from .._types import AnySource, U
     from .item import At
+    from .reader import Reader
 
     class Items(Protocol):
         """The decorator of functions that yield items."""
@@ -58,8 +57,6 @@ if TYPE_CHECKING:
 __all__ = ["SourceFunction", "source"]
 
 P = ParamSpec("P")
-log = logging.getLogger("millstream.flow.source")
-
 CLOSE_SECONDS = 5.0
 """How long the end of a flow waits for acknowledgements, and then for generators to end."""
 
@@ -157,6 +154,9 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
             >>> out
             [1]
         """
+        # Asyncio is imported when a flow needs it.
+        from .reader import Reader
+
         reader = Reader(
             partial(self._call, partition),
             self._options,
@@ -231,7 +231,9 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
         """A run with a state directory begins, in which the source is not durable."""
         self._notified = {}
         if not self._options.resume and not self._options.ack:
-            log.warning(
+            import logging
+
+            logging.getLogger("millstream.flow.source").warning(
                 'source "%s": it neither resumes nor is durable, so that items that are not committed are '
                 "lost if the flow is killed",
                 name,
@@ -268,6 +270,8 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
         self._close(readers.values())
 
     def _close(self, readers: Collection[Reader]) -> None:
+        from .reader import close_readers
+
         if not close_readers(readers, self._close_seconds):
             self._close_seconds = LATE_SECONDS
 

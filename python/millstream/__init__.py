@@ -14,6 +14,7 @@
 """
 
 from . import files, journals, queues, service, tcp, testing, windows
+from ._adapter import At, Dedupe, SourceFunction, source
 from ._backoff import Backoff
 from ._clocks import Clock
 from ._errors import (
@@ -80,9 +81,11 @@ from ._streams.streams import KeyedStream, LateStream, Stream, Windows
 from .service import publisher, serve
 
 __all__ = [
+    "At",
     "Backoff",
     "Clock",
     "DeadLetter",
+    "Dedupe",
     "Flow",
     "FlowError",
     "FlowUsageError",
@@ -135,6 +138,7 @@ __all__ = [
     "SimulatedCrash",
     "Sink",
     "Source",
+    "SourceFunction",
     "SourceIo",
     "StepError",
     "Stream",
@@ -149,6 +153,7 @@ __all__ = [
     "serve",
     "service",
     "sink",
+    "source",
     "stdout",
     "tcp",
     "testing",

@@ -1,14 +1,14 @@
 //! The thread that delivers the records of an outbox.
 //!
 //! Invariant: it delivers committed records only, in their order, each batch until it is acknowledged. Its position is the cursor
-//! `delivered` of the journal. A destination that remembers its own position is asked for it after each connect, and the greater
-//! of the two counts.
+//! `delivered` of the journal. A destination that remembers its own position is asked for it after each connect, and that position
+//! counts: records that it has are skipped, and records that it has lost are delivered again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_journal::{Cursor, Journal, Reader, Retention, Share};
+use millstream_journal::{Cursor, CursorMode, Journal, Reader, Retention};
 
 use crate::clock::now_ns;
 use crate::error::{Cause, FlowError};
@@ -22,7 +22,7 @@ use crate::run::control::Control;
 /// The cursor at the first record that is not acknowledged.
 const DELIVERED: &str = "delivered";
 /// The interval at which a waiting forwarder checks whether the run stops.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time for which a run that was asked to stop continues to deliver committed records.
 const STOP_NS: u64 = 1_000_000_000;
 
@@ -64,7 +64,7 @@ pub(super) struct Forwarder {
 impl Forwarder {
     /// Creates a forwarder that resumes from the position of the last one.
     pub(super) fn new(parts: Parts) -> Result<Self, Cause> {
-        let cursor = parts.journal.cursor(DELIVERED, Share::Exclusive)?;
+        let cursor = parts.journal.cursor(DELIVERED, CursorMode::Exclusive)?;
         // What is pruned was acknowledged; a loss of power may have taken that from the cursor.
         let first = cursor.position()?.max(parts.journal.first()?);
         let mut reader = parts.journal.reader()?;
@@ -108,11 +108,11 @@ impl Forwarder {
             }
             if now_ns() < self.not_before {
                 let left = Duration::from_nanos(self.not_before.saturating_sub(now_ns()));
-                self.parts.progress.pause(left.min(LOOK));
+                self.parts.progress.pause(left.min(CHECK_INTERVAL));
             } else if self.first < now.committed || !self.parts.link.is_connected() {
                 self.attempt(now)?;
             } else {
-                self.parts.progress.wait(self.first, LOOK);
+                self.parts.progress.wait(self.first, CHECK_INTERVAL);
             }
         }
         self.log_remaining();
@@ -122,20 +122,31 @@ impl Forwarder {
     /// Counts the records that an earlier run has left.
     fn count(&mut self) -> Result<(), Cause> {
         // What this run has committed by now is counted where it is appended.
-        let (end, mut records, mut bytes) = (self.left_end, 0, 0);
+        self.count_waiting(self.left_end)
+    }
+
+    /// Adds the records from `first` to below `end` to those that wait.
+    fn count_waiting(&mut self, end: u64) -> Result<(), Cause> {
         let oldest = match self.first < end {
             true => self.reader.peek_time()?,
             false => None,
         };
+        let (records, bytes) = self.measure(end)?;
+        self.reader.seek(self.first)?;
+        self.parts.progress.found(records, bytes, oldest);
+        Ok(())
+    }
+
+    /// Reads to the record `end`; returns the number of records, and their bytes.
+    fn measure(&mut self, end: u64) -> Result<(usize, usize), Cause> {
+        let (mut records, mut bytes) = (0, 0);
         while self.reader.position() < end {
             let Some(record) = self.reader.next()? else {
                 break;
             };
             (records, bytes) = (records + 1, bytes + record.body.len());
         }
-        self.reader.seek(self.first)?;
-        self.parts.progress.found(records, bytes, oldest);
-        Ok(())
+        Ok((records, bytes))
     }
 
     /// True if nothing more is delivered in this run.
@@ -173,7 +184,7 @@ impl Forwarder {
     fn attempt(&mut self, now: Situation) -> Result<(), FlowError> {
         let tried = match self.parts.link.connect() {
             Ok(position) => {
-                self.take_position(position, now)?;
+                self.take_position(position)?;
                 self.deliver(now.committed)
             }
             Err(error) => Err(error),
@@ -257,7 +268,7 @@ impl Forwarder {
     }
 
     /// Adopts the position of a destination that remembers it.
-    fn take_position(&mut self, position: Position, now: Situation) -> Result<(), FlowError> {
+    fn take_position(&mut self, position: Position) -> Result<(), FlowError> {
         let known = self.has_connected;
         let Position::Next(next) = position else {
             if !known && self.parts.link.is_connected() {
@@ -266,8 +277,11 @@ impl Forwarder {
             }
             return Ok(());
         };
-        // A record that this run has not tried to write was written by another one.
-        let most = if known { self.attempted } else { now.committed };
+        // A record that neither this run has tried to write nor an earlier one can have written was written by another forwarder.
+        let most = match known {
+            true => self.attempted,
+            false => self.attempted.max(self.left_end),
+        };
         if next > most {
             return Err(self.refused(self.too_far(next - 1, most, known).into()));
         }
@@ -283,7 +297,7 @@ impl Forwarder {
             let sink = self.parts.sink.as_str();
             tracing::warn!(
                 sink,
-                "sink \"{sink}\" ({}): it reports the records before {next} only, and has acknowledged those before {}: the greater position counts",
+                "sink \"{sink}\" ({}): it has the records before {next} only, and had acknowledged those before {}: they are delivered again",
                 self.parts.address,
                 self.first
             );
@@ -292,7 +306,20 @@ impl Forwarder {
             self.log_start(Some(next));
             self.has_connected = true;
         }
-        self.skip_to(next).map_err(|cause| self.broken(cause))
+        let moved = match next < self.first {
+            true => self.return_to(next),
+            false => self.skip_to(next),
+        };
+        moved.map_err(|cause| self.broken(cause))
+    }
+
+    /// Delivers again from record `next` on: the destination has lost what it had acknowledged.
+    fn return_to(&mut self, next: u64) -> Result<(), Cause> {
+        let lost_end = std::mem::replace(&mut self.first, next);
+        self.cursor.set(next)?;
+        self.clear();
+        self.reader.seek(next)?;
+        self.count_waiting(lost_end)
     }
 
     /// Acknowledges the records below `next`, which the destination has already.
@@ -302,13 +329,8 @@ impl Forwarder {
         }
         self.clear();
         self.reader.seek(self.first)?;
-        let (mut records, mut bytes) = (0, 0);
-        while self.reader.position() < next {
-            let Some(record) = self.reader.next()? else {
-                break;
-            };
-            (records, bytes) = (records + 1, bytes + record.body.len());
-        }
+        let (records, bytes) = self.measure(next)?;
+        self.attempted = self.attempted.max(next);
         self.moved_at = Some(now_ns());
         self.acknowledge(next, records, bytes)
     }
@@ -356,7 +378,7 @@ impl Forwarder {
     }
 
     fn log_failure(&self) {
-        let (sink, address, said) = (
+        let (sink, address, cause) = (
             self.parts.sink.as_str(),
             &self.parts.address,
             &self.last_error,
@@ -364,7 +386,7 @@ impl Forwarder {
         let waiting = self.parts.progress.metrics().waiting_records;
         tracing::warn!(
             sink,
-            "sink \"{sink}\" ({address}): {said}; {waiting} records wait, and delivery is tried again"
+            "sink \"{sink}\" ({address}): {cause}; {waiting} records wait, and delivery is tried again"
         );
     }
 

@@ -48,7 +48,7 @@ checked: $(READY)
 # planted bugs; tested apart from the others, it does not make cargo build them on that journal.
 APART := millstream-journal millstream-sim
 # Most tests of Python wait for processes and disks, so more run at once than there are cores. A server that gives way to others is
-# tested with the machine to itself. Tests of flows run a second time with all exchanges between steps as bytes, as between processes.
+# tested with the machine to itself. Tests of flows run a second time with batches between operators as bytes, as between processes.
 SEVERAL := -n 3 --dist loadfile
 FLOWS   := $(shell grep -lw Flow tests/api/test_*.py)
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream_flow::durable::{Recorded, place};
+use millstream_flow::durable::{Recorded, recorded_input_dir};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
@@ -125,7 +125,7 @@ fn a_durable_source_resumes_from_the_position_of_its_last_record() {
     let (mut crashes, mut end) = (0, 200);
     let recorded = || {
         let mut last = 0;
-        let path = place(folder.path(), "in");
+        let path = recorded_input_dir(folder.path(), "in");
         let mut recorded = Recorded::open(path).unwrap();
         while let Some(batch) = recorded.next_batch().unwrap() {
             let position = batch.position();
@@ -356,7 +356,7 @@ fn a_state_directory_of_an_earlier_version_resumes() {
     for source in ["kept", "kept-tokens"] {
         thaw(
             &fixture.join(format!("{source}.records")),
-            &place(&state, source),
+            &recorded_input_dir(&state, source),
         );
     }
     std::fs::copy(fixture.join("out"), &out).unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use millstream_journal::{Journal, Options, Reader};
 
-use super::moment::{At, Moment, Recording, Scene};
+use super::moment::{Moment, Point, Recording, Scene};
 use crate::checkpoint::durable::{Kind, Recorded};
 use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
@@ -55,8 +55,8 @@ struct Plain {
 impl Input {
     pub(super) fn open(
         of: &Recording,
-        from: Option<At>,
-        to: Option<At>,
+        from: Option<Point>,
+        to: Option<Point>,
     ) -> Result<Self, FlowError> {
         let failed = |cause: Cause| FlowError::Open {
             what: format!("recorded input of \"{}\"", of.source),
@@ -125,16 +125,16 @@ impl Input {
     }
 }
 
-fn recorded(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Recorded, Cause> {
+fn recorded(of: &Recording, from: Option<Point>, to: Option<Point>) -> Result<Recorded, Cause> {
     let mut recorded = Recorded::open(&of.path)?;
     match from {
-        Some(At::Sequence(sequence)) => recorded.seek(sequence)?,
-        Some(At::Time(time)) => recorded.seek_time(time)?,
+        Some(Point::Sequence(sequence)) => recorded.seek(sequence)?,
+        Some(Point::Time(time)) => recorded.seek_time(time)?,
         None => {}
     }
     Ok(match to {
-        Some(At::Sequence(sequence)) => recorded.to_sequence(sequence),
-        Some(At::Time(time)) => recorded.to_time(time),
+        Some(Point::Sequence(sequence)) => recorded.to_sequence(sequence),
+        Some(Point::Time(time)) => recorded.to_time(time),
         None => recorded,
     })
 }
@@ -187,18 +187,18 @@ fn next_recorded(recorded: &mut Recorded, partitions: &[Known]) -> Result<Option
     Ok(None)
 }
 
-fn plain(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Box<Plain>, Cause> {
+fn plain(of: &Recording, from: Option<Point>, to: Option<Point>) -> Result<Box<Plain>, Cause> {
     let journal = Journal::open(&of.path, Options::read_only())?;
     let mut reader = journal.reader()?;
     match from {
-        Some(At::Sequence(sequence)) => reader.seek(sequence)?,
-        Some(At::Time(time)) => reader.seek_time(time)?,
+        Some(Point::Sequence(sequence)) => reader.seek(sequence)?,
+        Some(Point::Time(time)) => reader.seek_time(time)?,
         None => {}
     }
     let next = journal.next()?;
     let (end, end_ns) = match to {
-        Some(At::Sequence(sequence)) => (sequence.min(next), None),
-        Some(At::Time(time)) => (next, Some(time)),
+        Some(Point::Sequence(sequence)) => (sequence.min(next), None),
+        Some(Point::Time(time)) => (next, Some(time)),
         None => (next, None),
     };
     Ok(Box::new(Plain {

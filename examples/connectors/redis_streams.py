@@ -8,6 +8,7 @@ Run: URL=redis://127.0.0.1:6379 STREAM=orders millstream run redis_streams.py --
 import os
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 import millstream as ms
 from redis.asyncio import from_url
@@ -28,7 +29,7 @@ async def entries() -> AsyncIterator[ms.At[tuple[str, dict[str, str]]]]:
         # First the entries that this consumer has not acknowledged, then new ones.
         after = "0"
         while True:
-            found = await client.xreadgroup(GROUP, CONSUMER, {STREAM: after}, count=100, block=5000)
+            found: Any = await client.xreadgroup(GROUP, CONSUMER, {STREAM: after}, count=100, block=5000)
             new = found[0][1] if found else []
             if after != ">":
                 after = new[-1][0] if new else ">"

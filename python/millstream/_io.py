@@ -37,6 +37,9 @@ class Source(Generic[T_co]):
     ``io`` is a :class:`SourceIo`. A source whose ``open`` takes no third argument is asked again within
     about a millisecond when ``next_awake`` returns None.
 
+    A method ``commit(positions)``, which is optional, is called after each commit of a run with a state
+    directory, with the positions of the partitions by name. It is not called on a source that is durable.
+
     The attribute ``batch_size`` is read when the source is added to a flow: steps see at most so many items
     at once. A longer list is divided, and no epoch ends within it.
 

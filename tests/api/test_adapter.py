@@ -278,6 +278,30 @@ def test_a_generator_that_ignores_its_cancellation_is_a_warning(
     event_loop().call_soon_threadsafe(free.set)
 
 
+@pytest.mark.parametrize("state", [True, False])
+def test_partitions_that_do_not_end_do_not_add_up(
+    state: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("millstream._adapter.declare.CLOSE_SECONDS", 0.3)
+    free = threading.Event()
+
+    @ms.source(partitions=["a", "b"])
+    def stubborn(partition: str) -> Iterator[str]:
+        yield partition
+        free.wait()
+
+    flow, out = ms.Flow("stop"), ms.testing.collect()
+    flow.source("in", stubborn).sink("out", out)
+    with flow.start(state=tmp_path if state else None):
+        while len(out) < 2:
+            threading.Event().wait(0.01)
+    free.set()
+    # With a state directory both are ended at once, after the last commit.
+    late = [record.getMessage() for record in caplog.records if "has not finished" in record.getMessage()]
+    first, second = (f"stubborn has not finished within {s} s of the end of the flow" for s in (0.3, 0.1))
+    assert late == ([first, first] if state else [first, second])
+
+
 def test_a_source_that_forgets_says_so(caplog: pytest.LogCaptureFixture, tmp_path: Path, port: int) -> None:
     with caplog.at_level(logging.WARNING):
         run(lines(port), state=tmp_path / "state")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -14,16 +15,15 @@ from pathlib import Path
 PATIENCE = 60.0
 """Seconds after which a server that does not listen has failed."""
 
-LATEST = 5
+PORTS = 5
 """How many ports are tried: another process may take one before the server does."""
 
 
 def program(name: str, remedy: str) -> str:
     """The path of a program; an error that names the remedy where it is missing."""
-    places = [str(Path(sys.executable).parent), "/usr/sbin"]
-    path = shutil.which(name) or next(
-        filter(None, (shutil.which(name, path=place) for place in places)), None
-    )
+    # Debian has mosquitto in a folder that is not in every user's PATH; a package of PyPI has nats-server.
+    places = [str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin"]
+    path = shutil.which(name, path=os.pathsep.join(places))
     assert path, f"{name} is missing: {remedy}"
     return path
 
@@ -63,7 +63,7 @@ def started(command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int
 def server(command: list[str], folder: Path) -> Iterator[int]:
     """Runs a server; yields its port."""
     log = folder / "server.log"
-    for _ in range(LATEST):
+    for _ in range(PORTS):
         found = started(command, log)
         if found is not None:
             break

@@ -253,10 +253,11 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
             ...     yield 1
             >>> one.commit({})
         """
-        for partition, (number, _) in positions.items():
-            reader = (self._notified or {}).get(partition)
-            if reader is not None:
-                reader.release(number)
+        readers = self._notified or {}
+        # A partition that is not open may have the position of another kind of source.
+        for partition, position in positions.items():
+            if partition in readers:
+                readers[partition].release(position[0])
 
     def _closed(self, reader: Reader) -> None:
         """A worker has closed a partition. In a run that notifies of commits the last one follows, and its
